@@ -1,0 +1,164 @@
+//! The diagnosis: facts, findings that cite them, and remedies. The shapes are those of docs/contract.md.
+
+use crate::change::{ApplyClass, Wish};
+use crate::environment::Environment;
+use crate::run::RunReport;
+use crate::sample::Missing;
+use crate::service::SettingValue;
+use serde::{Deserialize, Serialize};
+
+/// The schema of [`Diagnosis`].
+pub const SCHEMA: &str = "webdyno/diagnosis/v1";
+
+/// A number with its unit, its window, where it was read, and how to read it by hand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// `accept_queue_mean`.
+    pub name: String,
+    /// `None` never occurs in a finding; a fact that is not known is not cited.
+    #[serde(serialize_with = "crate::number::serialize")]
+    pub value: f64,
+    /// `connections`, `us`, `fraction`, ...
+    pub unit: String,
+    /// Start of its window, seconds since the load (or the observation) began.
+    pub from_s: f64,
+    /// End of its window.
+    pub to_s: f64,
+    /// Where it was read.
+    pub source: String,
+    /// A shell command that shows the same figure by hand.
+    pub reproduce: String,
+}
+
+/// A named bottleneck.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable id, such as `apache-workers-exhausted`.
+    pub id: String,
+    /// What limits and how we know, in a sentence or two.
+    pub summary: String,
+    /// How sure it is, 0 to 1.
+    pub confidence: f64,
+    /// The share of the lost time that it explains, 0 to 1; `None` when it loses none or it cannot be told.
+    pub explains_fraction: Option<f64>,
+    /// What it rests on.
+    pub facts: Vec<Fact>,
+    /// What can be done, the best first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// One way to lift a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// `apache`.
+    pub service: String,
+    /// `MaxRequestWorkers`.
+    pub setting: String,
+    /// The value in force.
+    pub from: Option<SettingValue>,
+    /// The proposed value; `None` when only a person can choose it.
+    pub to: Option<SettingValue>,
+    /// How it takes effect.
+    pub class: ApplyClass,
+    /// What it may cost or break.
+    pub risk: String,
+    /// Why this value.
+    pub why: String,
+    /// What is expected to happen.
+    pub predicted: Option<Predicted>,
+    /// Settings that must move with it (ServerLimit with MaxRequestWorkers).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub together_with: Vec<Wish>,
+}
+
+impl Remedy {
+    /// All wishes of this remedy; none when only a person can do it.
+    pub fn wishes(&self) -> Vec<Wish> {
+        let Some(to) = self.to.clone().filter(|_| self.class != ApplyClass::Manual) else {
+            return vec![];
+        };
+        let first = Wish {
+            service: self.service.clone(),
+            setting: self.setting.clone(),
+            to,
+        };
+        std::iter::once(first)
+            .chain(self.together_with.iter().cloned())
+            .collect()
+    }
+}
+
+/// A prediction with its 95% interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Good answers per second.
+    pub rate: f64,
+    /// 95% interval.
+    pub ci95: [f64; 2],
+}
+
+/// A limit and the rate at which it will bind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// `apache workers`.
+    pub limit: String,
+    /// Today's use.
+    pub now: Option<f64>,
+    /// The most there can be.
+    pub max: Option<f64>,
+    /// Good answers per second at which it binds.
+    pub binds_at_rate: Option<f64>,
+    /// Where the figures come from.
+    pub source: String,
+}
+
+/// Where the mean response time goes, in microseconds; what cannot be told is `None`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TimeBreakdown {
+    /// Added by the generator.
+    pub client: Option<f64>,
+    /// Establishing connections, per request.
+    pub connect: Option<f64>,
+    /// Waiting for a worker.
+    pub accept_queue: Option<f64>,
+    /// In a worker.
+    pub worker: Option<f64>,
+    /// In what stands behind the worker.
+    pub backend: Option<f64>,
+    /// On the way.
+    pub network: Option<f64>,
+    /// The rest.
+    pub unexplained: Option<f64>,
+}
+
+/// The limit that is expected after this one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NextLimit {
+    /// Id of the finding it would be.
+    pub id: String,
+    /// The rate at which it binds.
+    pub rate: Option<f64>,
+}
+
+/// The whole diagnosis of one recording.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Id of the first finding: the answer.
+    pub bottleneck: String,
+    /// Ranked; never empty (`healthy` and `unknown` are findings too).
+    pub findings: Vec<Finding>,
+    /// What would bind next.
+    pub next_limit: Option<NextLimit>,
+    /// Limits before they are hit.
+    pub ceilings: Vec<Ceiling>,
+    /// Where the time goes.
+    pub time_breakdown_us: TimeBreakdown,
+    /// Signals that were not there.
+    pub missing: Vec<Missing>,
+    /// The load that was diagnosed; `None` without load of our own.
+    pub run: Option<RunReport>,
+    /// The machine of the server.
+    pub environment: Environment,
+}

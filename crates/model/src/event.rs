@@ -1,0 +1,177 @@
+//! The event log's records. A session is an append-only list of these; every view is a function of it.
+//!
+//! One JSON object a line: `{"v":1,"seq":,"t_us":,"kind":,...}`. Readers skip kinds that they do not know, so new
+//! kinds and new optional fields may be added within a version.
+
+use crate::change::Change;
+use crate::diagnosis::Finding;
+use crate::environment::Environment;
+use crate::interval::{Interval, LoadEnd};
+use crate::objective::Objective;
+use crate::sample::{CollectorInfo, Sample};
+use crate::service::ServiceSnapshot;
+use crate::tune::{Goal, Round, TuneState};
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// The version that this program writes.
+pub const VERSION: u32 = 1;
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// [`VERSION`].
+    pub v: u32,
+    /// From 0, without gaps.
+    pub seq: u64,
+    /// When it happened, microseconds since the session began. Samples carry the time at which they were read, so
+    /// this does not always rise.
+    pub t_us: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub body: EventBody,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventBody {
+    /// The first event of every log.
+    SessionStart {
+        /// `run`, `diagnose`, `tune`, `quickstart`.
+        command: String,
+        /// Wall clock, RFC 3339.
+        started_at: String,
+        /// The machine of the generator.
+        client: Environment,
+        /// What the user wants to reach, for tuning.
+        goal: Option<Goal>,
+        /// Objectives of runs.
+        objectives: Vec<Objective>,
+    },
+    /// An agent reported for duty.
+    Server {
+        /// The machine of the server.
+        environment: Environment,
+        /// What its collectors read.
+        collectors: Vec<CollectorInfo>,
+    },
+    /// The service behind the port was read (again).
+    Service {
+        /// As it is now.
+        snapshot: ServiceSnapshot,
+    },
+    /// A load begins.
+    LoadStart {
+        /// From 1, in order.
+        load: u32,
+        /// Why it is made.
+        purpose: Purpose,
+        /// What is sent, secrets replaced.
+        workload: Workload,
+    },
+    /// One second of a load.
+    Interval {
+        /// Which load.
+        load: u32,
+        /// Its results.
+        interval: Box<Interval>,
+    },
+    /// A load is over.
+    LoadEnd {
+        /// Which load.
+        load: u32,
+        /// How it ended.
+        end: LoadEnd,
+        /// Start of the measured part, seconds since the load began: what lies before was warm-up.
+        measured_from_s: f64,
+    },
+    /// A watched host without load of our own: the window that is diagnosed.
+    Watch {
+        /// Length of the window that ends with this event.
+        length_us: u64,
+    },
+    /// A reading of the server's machine.
+    Sample {
+        /// The reading.
+        sample: Sample,
+    },
+    /// A change was planned; nothing is written yet.
+    Planned {
+        /// Round, from 1.
+        n: u32,
+        /// What led to it.
+        finding: Box<Finding>,
+        /// What will change.
+        changes: Vec<Change>,
+        /// Unified diff.
+        diff: String,
+    },
+    /// A round is over.
+    RoundEnd {
+        /// The round.
+        round: Box<Round>,
+        /// The load it was compared with.
+        load_before: u32,
+        /// The load that verified it; `None` when only planned.
+        load_after: Option<u32>,
+    },
+    /// Tuning is over.
+    TuneEnd {
+        /// The first measurement.
+        baseline_load: u32,
+        /// The best that stands.
+        best_load: u32,
+        /// The measurement that shows the limit that remains.
+        last_load: u32,
+        /// Whether the goal was met.
+        goal_met: bool,
+        /// What became of the server.
+        state: TuneState,
+    },
+    /// Something a reader of the session should know.
+    Note {
+        /// One line.
+        text: String,
+    },
+    /// The last event of a session that ended in order.
+    SessionEnd {
+        /// Exit code of the program.
+        exit_code: u8,
+        /// The error it ended with.
+        error: Option<String>,
+    },
+}
+
+/// Why a load was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The user asked for a load.
+    Run,
+    /// To diagnose.
+    Diagnose,
+    /// The first measurement of a tuning session.
+    Baseline,
+    /// The measurement after a change.
+    Verify,
+}
+
+impl EventBody {
+    /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
+    pub const KINDS: [&str; 13] = [
+        "session_start",
+        "server",
+        "service",
+        "load_start",
+        "interval",
+        "load_end",
+        "watch",
+        "sample",
+        "planned",
+        "round_end",
+        "tune_end",
+        "note",
+        "session_end",
+    ];
+}

@@ -1,0 +1,247 @@
+//! Times in microseconds as an HdrHistogram: constant memory, no allocation per sample, mergeable in any order.
+//!
+//! The buckets keep three significant digits up to one hour. Minimum, maximum, sum and sum of squares are kept
+//! exactly beside them, so that no reported percentile lies outside of what was measured and means carry no bucket
+//! error. Exchange format: HdrHistogram V2, compressed, base64 (the `HISTF...` text that other tools read too);
+//! <https://github.com/HdrHistogram/HdrHistogram>.
+
+use crate::error::{Result, UserError};
+use crate::run::Dist;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+/// The longest time that is told apart: one hour. Longer ones count at this bound.
+pub const TIME_US_MAX: u64 = 3_600_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// A histogram of times in microseconds.
+#[derive(Debug, Clone)]
+pub struct TimeHistogram {
+    buckets: Histogram<u64>,
+    min_us: u64,
+    max_us: u64,
+    sum_us: f64,
+    sum_squares_us2: f64,
+}
+
+/// A histogram as the event log holds it. Without any sample it is absent, not an empty text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EncodedHistogram {
+    /// Exact smallest sample.
+    pub min_us: u64,
+    /// Exact largest sample.
+    pub max_us: u64,
+    /// Exact sum of the samples.
+    #[serde(serialize_with = "crate::number::serialize")]
+    pub sum_us: f64,
+    /// Exact sum of the squared samples.
+    #[serde(serialize_with = "crate::number::serialize")]
+    pub sum_squares_us2: f64,
+    /// HdrHistogram V2, compressed, base64.
+    pub v2: String,
+}
+
+impl Default for TimeHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TimeHistogram {
+    /// An empty histogram; all the memory it will ever need is allocated here (about 190 kB).
+    #[allow(clippy::expect_used)] // the bounds are constants, and a test proves that they are accepted
+    pub fn new() -> Self {
+        let buckets =
+            Histogram::new_with_bounds(1, TIME_US_MAX, SIGNIFICANT_DIGITS).expect("constant bounds");
+        Self {
+            buckets,
+            min_us: u64::MAX,
+            max_us: 0,
+            sum_us: 0.0,
+            sum_squares_us2: 0.0,
+        }
+    }
+
+    /// Records one time. Never allocates, never fails: longer than an hour counts as an hour.
+    #[inline]
+    pub fn record(&mut self, time_us: u64) {
+        let time_us = time_us.min(TIME_US_MAX);
+        self.buckets.saturating_record(time_us);
+        self.min_us = self.min_us.min(time_us);
+        self.max_us = self.max_us.max(time_us);
+        let value = time_us as f64;
+        self.sum_us += value;
+        self.sum_squares_us2 += value * value;
+    }
+
+    /// Adds all samples of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        // Both have the same bounds, so adding cannot fail.
+        let _ = self.buckets.add(&other.buckets);
+        self.min_us = self.min_us.min(other.min_us);
+        self.max_us = self.max_us.max(other.max_us);
+        self.sum_us += other.sum_us;
+        self.sum_squares_us2 += other.sum_squares_us2;
+    }
+
+    /// Forgets all samples and keeps the memory.
+    pub fn clear(&mut self) {
+        if !self.is_empty() {
+            self.buckets.clear();
+        }
+        (self.min_us, self.max_us, self.sum_us, self.sum_squares_us2) = (u64::MAX, 0, 0.0, 0.0);
+    }
+
+    /// The number of samples.
+    pub fn count(&self) -> u64 {
+        self.buckets.len()
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// The exact mean, or `None` without samples.
+    pub fn mean_us(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.sum_us / self.count() as f64)
+    }
+
+    /// The time that a share `quantile` (0 to 1) of the samples does not exceed, never outside of min and max.
+    pub fn quantile_us(&self, quantile: f64) -> Option<u64> {
+        (!self.is_empty()).then(|| {
+            self.buckets
+                .value_at_quantile(quantile)
+                .clamp(self.min_us, self.max_us)
+        })
+    }
+
+    /// The distribution as reports show it; all figures are `None` without samples.
+    pub fn dist(&self) -> Dist {
+        let some = !self.is_empty();
+        let count = self.count() as f64;
+        let variance = (self.sum_squares_us2 - self.sum_us * self.sum_us / count) / (count - 1.0);
+        Dist {
+            count: self.count(),
+            min: some.then_some(self.min_us),
+            mean: self.mean_us().map(|mean| crate::number::significant(mean, 6)),
+            stdev: (self.count() > 1).then(|| crate::number::significant(variance.max(0.0).sqrt(), 6)),
+            p50: self.quantile_us(0.50),
+            p75: self.quantile_us(0.75),
+            p90: self.quantile_us(0.90),
+            p95: self.quantile_us(0.95),
+            p99: self.quantile_us(0.99),
+            p999: self.quantile_us(0.999),
+            max: some.then_some(self.max_us),
+        }
+    }
+
+    /// The form for the event log; `None` without samples.
+    pub fn encode(&self) -> Option<EncodedHistogram> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.buckets, &mut bytes)
+            .ok()?;
+        Some(EncodedHistogram {
+            min_us: self.min_us,
+            max_us: self.max_us,
+            sum_us: self.sum_us,
+            sum_squares_us2: self.sum_squares_us2,
+            v2: STANDARD.encode(bytes),
+        })
+    }
+
+    /// Adds the samples of an encoded histogram. An error when the text is not one.
+    pub fn merge_encoded(&mut self, encoded: &EncodedHistogram) -> Result<()> {
+        let wrong = || UserError::usage("a histogram in the event log is damaged");
+        let bytes = STANDARD.decode(&encoded.v2).map_err(|_| wrong())?;
+        let buckets: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|_| wrong())?;
+        self.buckets.add(&buckets).map_err(|_| wrong())?;
+        self.min_us = self.min_us.min(encoded.min_us);
+        self.max_us = self.max_us.max(encoded.max_us);
+        self.sum_us += encoded.sum_us;
+        self.sum_squares_us2 += encoded.sum_squares_us2;
+        Ok(())
+    }
+
+    /// Upper bounds and cumulative shares for plots: `(time_us, share of samples not above it)`.
+    pub fn cumulative(&self) -> Vec<(u64, f64)> {
+        let total = self.count() as f64;
+        let mut seen = 0u64;
+        self.buckets
+            .iter_recorded()
+            .map(|step| {
+                seen += step.count_since_last_iteration();
+                (
+                    step.value_iterated_to().clamp(self.min_us, self.max_us),
+                    seen as f64 / total,
+                )
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(times: &[u64]) -> TimeHistogram {
+        let mut histogram = TimeHistogram::new();
+        times.iter().for_each(|&time| histogram.record(time));
+        histogram
+    }
+
+    #[test]
+    fn without_samples_everything_is_unknown() {
+        let dist = TimeHistogram::new().dist();
+        assert_eq!(
+            (dist.count, dist.min, dist.mean, dist.p99, dist.max),
+            (0, None, None, None, None)
+        );
+        assert!(TimeHistogram::new().encode().is_none());
+    }
+
+    #[test]
+    fn a_damaged_text_is_an_error() {
+        let mut encoded = of(&[5]).encode().unwrap();
+        encoded.v2 = "AAAA".into();
+        assert!(TimeHistogram::new().merge_encoded(&encoded).is_err());
+    }
+
+    proptest! {
+        // Invariant: merging in any order, directly or through the log's text, gives the same distribution.
+        #[test]
+        fn merging_is_order_free(a in prop::collection::vec(0..TIME_US_MAX, 0..50),
+                                 b in prop::collection::vec(0..TIME_US_MAX, 1..50)) {
+            let (first, second) = (of(&a), of(&b));
+            let mut forward = first.clone();
+            forward.merge(&second);
+            let mut backward = TimeHistogram::new();
+            backward.merge_encoded(&second.encode().unwrap()).unwrap();
+            backward.merge(&first);
+            prop_assert_eq!(forward.dist(), backward.dist());
+        }
+
+        // Invariant: percentiles rise, and none lies outside of the exact minimum and maximum.
+        #[test]
+        fn percentiles_are_ordered(times in prop::collection::vec(0..TIME_US_MAX, 1..200)) {
+            let dist = of(&times).dist();
+            let row = [dist.min, dist.p50, dist.p75, dist.p90, dist.p95, dist.p99, dist.p999, dist.max];
+            prop_assert!(row.windows(2).all(|pair| pair[0] <= pair[1]));
+            prop_assert_eq!(dist.max, times.iter().max().copied());
+            prop_assert_eq!(dist.min, times.iter().min().copied());
+        }
+    }
+}

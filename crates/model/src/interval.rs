@@ -1,0 +1,201 @@
+//! One second of load results, and what the generator says of itself.
+
+use crate::histogram::EncodedHistogram;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The results of one second of load, of all threads together. A request counts in the interval in which it ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Start, seconds since the load began.
+    pub t_s: f64,
+    /// Length; one second except for the last one.
+    pub length_us: u64,
+    /// Requests whose intended start fell into it.
+    pub started: u64,
+    /// Good answers.
+    pub completed: u64,
+    /// Everything that was not a good answer.
+    pub failed: u64,
+    /// Requests started and not ended, at its end.
+    pub in_flight: u64,
+    /// The integral of requests in flight over its time, in request-microseconds: divided by the length, the mean.
+    pub in_flight_us: u64,
+    /// Bytes of answers, headers included.
+    pub bytes_received: u64,
+    /// Bytes of requests.
+    pub bytes_sent: u64,
+    /// Answers by status code, good or not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub status: BTreeMap<String, u64>,
+    /// Failures by class.
+    #[serde(default)]
+    pub errors: ErrorCounts,
+    /// What happened to connections.
+    #[serde(default)]
+    pub connections: ConnectionCounts,
+    /// From the intended start to the last byte: good answers, and timeouts at their bound.
+    pub response_time: Option<EncodedHistogram>,
+    /// From the actual send to the last byte, of the same requests.
+    pub service_time: Option<EncodedHistogram>,
+    /// From the start of a connection until it was established.
+    pub connect_time: Option<EncodedHistogram>,
+    /// From the actual send to the first byte of the answer.
+    pub first_byte: Option<EncodedHistogram>,
+    /// What the generator itself added between when it could have sent a request and when it did.
+    pub client_delay: Option<EncodedHistogram>,
+    /// From the intended start to the failure, of failed requests that are not timeouts.
+    pub failed_time: Option<EncodedHistogram>,
+    /// CPU of all engine threads.
+    pub cpu_us: u64,
+    /// CPU of the busiest engine thread.
+    pub cpu_us_max_thread: u64,
+    /// By name of the request, when the workload has more than one name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_name: BTreeMap<String, NamedInterval>,
+}
+
+/// One request's share of an interval.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct NamedInterval {
+    /// Good answers.
+    pub completed: u64,
+    /// Everything that was not.
+    pub failed: u64,
+    /// As in [`Interval::response_time`].
+    pub response_time: Option<EncodedHistogram>,
+}
+
+/// Failures by the class that a user can act on. Each failed request counts in exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ErrorCounts {
+    /// The name did not resolve.
+    pub dns: u64,
+    /// Nothing listens there.
+    pub connect_refused: u64,
+    /// No answer to the connection attempt.
+    pub connect_timeout: u64,
+    /// No route, or the network refused.
+    pub unreachable: u64,
+    /// This machine has no free local port towards the server.
+    pub local_ports_exhausted: u64,
+    /// This process may open no more files.
+    pub no_descriptors: u64,
+    /// The server reset the connection.
+    pub reset: u64,
+    /// The connection closed before the answer was complete.
+    pub closed_early: u64,
+    /// No complete answer within the timeout.
+    pub timeout: u64,
+    /// TLS failed.
+    pub tls: u64,
+    /// The answer was not HTTP.
+    pub protocol: u64,
+    /// The HTTP/2 stream was reset.
+    pub h2_reset: u64,
+    /// A status that does not count as good.
+    pub status: u64,
+    /// An expectation was not met.
+    pub expect: u64,
+}
+
+impl ErrorCounts {
+    /// Every class with its name, in the order of the contract.
+    pub fn named(&self) -> [(&'static str, u64); 14] {
+        [
+            ("dns", self.dns),
+            ("connect_refused", self.connect_refused),
+            ("connect_timeout", self.connect_timeout),
+            ("unreachable", self.unreachable),
+            ("local_ports_exhausted", self.local_ports_exhausted),
+            ("no_descriptors", self.no_descriptors),
+            ("reset", self.reset),
+            ("closed_early", self.closed_early),
+            ("timeout", self.timeout),
+            ("tls", self.tls),
+            ("protocol", self.protocol),
+            ("h2_reset", self.h2_reset),
+            ("status", self.status),
+            ("expect", self.expect),
+        ]
+    }
+
+    /// All failures.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.dns += other.dns;
+        self.connect_refused += other.connect_refused;
+        self.connect_timeout += other.connect_timeout;
+        self.unreachable += other.unreachable;
+        self.local_ports_exhausted += other.local_ports_exhausted;
+        self.no_descriptors += other.no_descriptors;
+        self.reset += other.reset;
+        self.closed_early += other.closed_early;
+        self.timeout += other.timeout;
+        self.tls += other.tls;
+        self.protocol += other.protocol;
+        self.h2_reset += other.h2_reset;
+        self.status += other.status;
+        self.expect += other.expect;
+    }
+}
+
+/// What happened to connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionCounts {
+    /// Established.
+    pub opened: u64,
+    /// Requests sent on a connection that had carried one before.
+    pub reused: u64,
+    /// Most open at once (within the interval; in reports, within the run).
+    pub peak: u64,
+    /// Kept connections that the server closed between requests: normal, not a failure.
+    pub quiet_closes: u64,
+}
+
+impl ConnectionCounts {
+    /// Adds counts of a later time: sums, and the larger peak.
+    pub fn add(&mut self, other: &Self) {
+        self.opened += other.opened;
+        self.reused += other.reused;
+        self.peak = self.peak.max(other.peak);
+        self.quiet_closes += other.quiet_closes;
+    }
+}
+
+/// How a load ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadEnd {
+    /// From the start to the end.
+    pub elapsed_us: u64,
+    /// Requests sent and not answered at the end.
+    pub in_flight_at_end: u64,
+    /// Of these, the ones that were due but still waited for a connection (open arrival, all connections busy).
+    pub waiting_at_end: u64,
+    /// The same time for the requests in flight at the end: from the intended start to the end (censored samples).
+    pub censored_time: Option<EncodedHistogram>,
+    /// CPU of each engine thread over the whole load.
+    pub thread_cpu_us: Vec<u64>,
+    /// Why it ended.
+    pub reason: EndReason,
+}
+
+/// Why a load ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The duration was over.
+    Duration,
+    /// All requests had an outcome.
+    Requests,
+    /// The session had seen enough.
+    Enough,
+    /// The user interrupted it.
+    Interrupted,
+}

@@ -1,0 +1,22 @@
+//! The nouns of webdyno as plain data: what every other crate speaks in.
+//!
+//! No I/O, no clock, no threads. Words have the one meaning that ARCHITECTURE.md gives them; the shapes of the
+//! reports are the ones that scripts depend on (see docs/contract.md). Numbers carry their unit in their name;
+//! what is unknown is `None` and becomes `null`, never zero.
+
+pub mod change;
+pub mod diagnosis;
+pub mod environment;
+pub mod error;
+pub mod event;
+pub mod histogram;
+pub mod interval;
+pub mod number;
+pub mod objective;
+pub mod run;
+pub mod sample;
+pub mod service;
+pub mod tune;
+pub mod workload;
+
+pub use error::{ErrorKind, Result, UserError};

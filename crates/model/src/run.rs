@@ -1,0 +1,155 @@
+//! The report of a load: the JSON of `webdyno run`, as docs/contract.md fixes it.
+
+use crate::environment::Environment;
+use crate::interval::{ConnectionCounts, ErrorCounts};
+use crate::objective::ObjectiveResult;
+use crate::workload::Workload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The schema of [`RunReport`].
+pub const SCHEMA: &str = "webdyno/run/v1";
+
+/// A distribution of times in microseconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it all
+pub struct Dist {
+    pub count: u64,
+    pub min: Option<u64>,
+    pub mean: Option<f64>,
+    pub stdev: Option<f64>,
+    pub p50: Option<u64>,
+    pub p75: Option<u64>,
+    pub p90: Option<u64>,
+    pub p95: Option<u64>,
+    pub p99: Option<u64>,
+    pub p999: Option<u64>,
+    pub max: Option<u64>,
+}
+
+/// The report of one load, over its measured part (after the warm-up).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RunReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was sent, secrets replaced.
+    pub workload: Option<Workload>,
+    /// The machine of the generator.
+    pub environment: Environment,
+    /// Length of the measured part.
+    pub elapsed_s: f64,
+    /// Seconds cut from the start as warm-up.
+    pub warmup_s: f64,
+    /// started = completed + failed + in_flight_at_end.
+    pub requests: RequestCounts,
+    /// Page loads; `None` when the workload has no pages.
+    pub pages: Option<PageReport>,
+    /// Good answers per second.
+    pub rate: Option<f64>,
+    /// Bytes on the wire.
+    pub bytes: ByteCounts,
+    /// Answers by status.
+    pub status: BTreeMap<String, u64>,
+    /// Failures by class.
+    pub errors: ErrorCounts,
+    /// Connections.
+    pub connections: ConnectionCounts,
+    /// From the intended start: good answers, and timeouts at their bound.
+    pub response_time_us: Dist,
+    /// From the actual send, of the same requests.
+    pub service_time_us: Dist,
+    /// Of connections.
+    pub connect_time_us: Dist,
+    /// From the actual send.
+    pub first_byte_us: Dist,
+    /// Added by the generator.
+    pub client_delay_us: Dist,
+    /// Failed requests that are not timeouts.
+    pub failed_time_us: Dist,
+    /// Requests in flight at the end: how long they had been waiting (censored: they would have taken longer).
+    pub censored_time_us: Dist,
+    /// Whether the generator kept up.
+    pub client: ClientReport,
+    /// Objectives and whether they were met.
+    pub objectives: Vec<ObjectiveResult>,
+    /// Figures by request name, when there are several.
+    pub requests_by_name: BTreeMap<String, NamedReport>,
+    /// The measured part, second by second.
+    pub intervals: Vec<IntervalReport>,
+}
+
+/// started = completed + failed + in_flight_at_end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RequestCounts {
+    /// Intended starts.
+    pub started: u64,
+    /// Good answers.
+    pub completed: u64,
+    /// Everything else that ended.
+    pub failed: u64,
+    /// Neither, when the load ended.
+    pub in_flight_at_end: u64,
+}
+
+/// Page loads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // as RequestCounts
+pub struct PageReport {
+    pub started: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub rate: Option<f64>,
+    pub time_us: Dist,
+}
+
+/// Bytes on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ByteCounts {
+    /// Answers, headers included.
+    pub received: u64,
+    /// Requests.
+    pub sent: u64,
+}
+
+/// The generator about itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// CPU of all engine threads.
+    pub cpu_s: Option<f64>,
+    /// Share of a core that the busiest engine thread used.
+    pub cpu_fraction_max_thread: Option<f64>,
+    /// Whether the generator was the bottleneck.
+    pub saturated: bool,
+    /// Whether the figures may be believed.
+    pub valid: bool,
+    /// Why not.
+    pub why: Option<String>,
+}
+
+/// One request's figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NamedReport {
+    /// Good answers.
+    pub completed: u64,
+    /// The others.
+    pub failed: u64,
+    /// From the intended start.
+    pub response_time_us: Dist,
+}
+
+/// One second as reports show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IntervalReport {
+    /// Start, seconds since the load began.
+    pub t_s: f64,
+    /// Good answers per second.
+    pub rate: f64,
+    /// Median response time.
+    pub p50_us: Option<u64>,
+    /// 99th percentile.
+    pub p99_us: Option<u64>,
+    /// Failures.
+    pub failed: u64,
+    /// Requests in flight at its end.
+    pub in_flight: u64,
+}

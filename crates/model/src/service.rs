@@ -1,0 +1,131 @@
+//! A service as it was discovered: which program serves the port, and the values of its settings that are in force.
+
+use crate::sample::Missing;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A discovered service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServiceSnapshot {
+    /// `apache`, or `unknown` with the name of the executable in `executable`.
+    pub service: String,
+    /// The process whose end would end the service.
+    pub pid: u32,
+    /// Its executable.
+    pub executable: Option<String>,
+    /// Version as the program tells it.
+    pub version: Option<String>,
+    /// The port under load.
+    pub port: u16,
+    /// `prefork`, `worker`, `event` for Apache.
+    pub mode: Option<String>,
+    /// The main configuration file.
+    pub config_file: Option<String>,
+    /// The URL of the status page, without query.
+    pub status_url: Option<String>,
+    /// Settings by name.
+    pub settings: BTreeMap<String, SettingInForce>,
+    /// Signals that this service could give and does not.
+    pub missing: Vec<Missing>,
+    /// Problems found while reading it, in words.
+    pub warnings: Vec<String>,
+    /// How it was started and how it is told to reload. Stays on the server and in its journal: the event log gets
+    /// [`ServiceSnapshot::for_log`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+}
+
+/// How a service was started, and by what it is controlled: all that is needed to reload it, or to start it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// The main process.
+    pub pid: u32,
+    /// Its start time in clock ticks since boot: with the pid it names one process for ever.
+    pub start_ticks: u64,
+    /// Absolute path of the executable.
+    pub executable: String,
+    /// The arguments it was started with, the program's name first.
+    pub arguments: Vec<String>,
+    /// The environment variables that its configuration needs.
+    pub environment: BTreeMap<String, String>,
+    /// Its working directory.
+    pub directory: String,
+    /// The file that holds the main process id.
+    pub pid_file: Option<String>,
+    /// The systemd unit that runs it, where systemd does.
+    pub unit: Option<String>,
+    /// Whether something else would start it again (it runs in the foreground of a supervisor).
+    pub supervised: bool,
+}
+
+impl ServiceSnapshot {
+    /// The snapshot as it may be written to the event log: without the environment it was started in.
+    #[must_use]
+    pub fn for_log(&self) -> Self {
+        Self {
+            control: None,
+            ..self.clone()
+        }
+    }
+
+    /// The number in force for a setting: the running value where it is known, else the configured or default one.
+    pub fn number(&self, setting: &str) -> Option<f64> {
+        let found = self.settings.get(setting)?;
+        let value = found
+            .running
+            .as_ref()
+            .or(found.configured.as_ref())
+            .or(found.default.as_ref())?;
+        value.number()
+    }
+}
+
+/// One setting and where its value comes from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SettingInForce {
+    /// The value that the configuration files give, the last one that wins.
+    pub configured: Option<SettingValue>,
+    /// The value the program takes without any configuration.
+    pub default: Option<SettingValue>,
+    /// The value that the running program shows, where it shows it.
+    pub running: Option<SettingValue>,
+    /// The file of the configured value.
+    pub file: Option<String>,
+    /// Its line, from 1.
+    pub line: Option<u32>,
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SettingValue {
+    /// A whole number.
+    Integer(i64),
+    /// Anything else, as it is written in the file.
+    Text(String),
+}
+
+impl SettingValue {
+    /// Reads a value as it is written in a file.
+    pub fn parse(text: &str) -> Self {
+        text.parse()
+            .map_or_else(|_| Self::Text(text.to_owned()), Self::Integer)
+    }
+
+    /// The value as a number, if it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Integer(value) => Some(*value as f64),
+            Self::Text(text) => text.parse().ok(),
+        }
+    }
+}
+
+impl std::fmt::Display for SettingValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}

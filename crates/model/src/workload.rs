@@ -1,0 +1,252 @@
+//! The workload: which requests are sent, how they arrive, and when to stop.
+
+use crate::error::{Result, UserError};
+use serde::{Deserialize, Serialize};
+
+/// What is sent to the server. Requests are taken in turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// At least one.
+    pub requests: Vec<RequestSpec>,
+    /// Open or closed.
+    pub arrival: Arrival,
+    /// When the load ends.
+    pub stop: Stop,
+    /// Closed: that many requests at once. Open: the most connections at once.
+    pub connections: u32,
+    /// Engine threads; `None` is one per core, never more than connections.
+    pub threads: Option<u32>,
+    /// The longest wait for an answer, counted from the intended start in closed arrival and from the moment a
+    /// connection was taken in open arrival.
+    pub timeout_us: u64,
+    /// Whether connections are used again.
+    pub keepalive: bool,
+    /// Answers that count as good.
+    pub ok_status: StatusSet,
+    /// More conditions on a good answer.
+    pub expect: Vec<Expectation>,
+    /// Seed of everything that is drawn at random.
+    pub seed: u64,
+}
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestSpec {
+    /// Under which name its figures are reported; by default the path of its URL.
+    pub name: String,
+    /// `GET`, `POST`, ...
+    pub method: String,
+    /// Absolute `http://` URL, without credentials and fragment.
+    pub url: String,
+    /// Header lines besides the ones that HTTP needs.
+    pub headers: Vec<(String, String)>,
+    /// The body, empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+}
+
+/// How requests arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Arrival {
+    /// Each of `Workload::connections` users sends its next request when it has the last answer.
+    Closed,
+    /// Requests start at a rate, whatever the server does.
+    Open {
+        /// Intended starts per second.
+        rate_per_s: f64,
+        /// Exponential gaps instead of even ones.
+        poisson: bool,
+    },
+}
+
+/// When the load ends. Both bounds may be set; the first one reached ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Ends after this time; what is in flight then is reported as such.
+    pub duration_us: Option<u64>,
+    /// Ends when this many requests have an outcome.
+    pub requests: Option<u64>,
+}
+
+/// A condition on a good answer besides its status.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expectation {
+    /// The exact status.
+    Status(u16),
+    /// The exact length of the decoded body in bytes.
+    Length(u64),
+}
+
+/// A set of HTTP status codes, written as `200-399,404`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StatusSet(Vec<(u16, u16)>);
+
+impl StatusSet {
+    /// Reads `200-399,404`. An error for anything that is not status codes between 100 and 599.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            UserError::usage(format!("`{text}` is not a set of status codes"))
+                .hint("write ranges and single codes between 100 and 599, as in --ok 200-399,404")
+        };
+        let code = |part: &str| {
+            part.trim()
+                .parse::<u16>()
+                .ok()
+                .filter(|code| (100..=599).contains(code))
+        };
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (code(first)?, code(last)?);
+            (first <= last).then_some((first, last))
+        };
+        let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+        ranges.map(Self).ok_or_else(wrong)
+    }
+
+    /// Whether an answer with this status is good.
+    #[inline]
+    pub fn contains(&self, status: u16) -> bool {
+        self.0
+            .iter()
+            .any(|&(first, last)| (first..=last).contains(&status))
+    }
+}
+
+impl Default for StatusSet {
+    /// Everything below 400: a request fails with status 400 to 599.
+    fn default() -> Self {
+        Self(vec![(100, 399)])
+    }
+}
+
+impl TryFrom<String> for StatusSet {
+    type Error = UserError;
+    fn try_from(text: String) -> Result<Self> {
+        Self::parse(&text)
+    }
+}
+
+impl From<StatusSet> for String {
+    fn from(set: StatusSet) -> Self {
+        let show = |&(first, last): &(u16, u16)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        };
+        set.0.iter().map(show).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What stands in the log instead of a secret.
+pub const REDACTED: &str = "[redacted]";
+
+impl Workload {
+    /// The workload as it may be written down: values of headers that carry secrets, bodies, and the values of
+    /// query parameters named like secrets are replaced.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let mut copy = self.clone();
+        for request in &mut copy.requests {
+            for (name, value) in &mut request.headers {
+                if is_secret_name(name) {
+                    *value = REDACTED.into();
+                }
+            }
+            request.url = redact_query(&request.url);
+            request.name = redact_query(&request.name);
+            if !request.body.is_empty() {
+                request.body = format!("[{} bytes]", request.body.len());
+            }
+        }
+        copy
+    }
+}
+
+/// Whether a header or parameter of this name usually carries a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    const MARKS: [&str; 10] = [
+        "authorization",
+        "cookie",
+        "token",
+        "password",
+        "passwd",
+        "secret",
+        "session",
+        "api-key",
+        "apikey",
+        "api_key",
+    ];
+    let name = name.to_ascii_lowercase();
+    MARKS.iter().any(|mark| name.contains(mark))
+}
+
+/// A URL or path with the values of secret query parameters and credentials replaced.
+pub fn redact_query(url: &str) -> String {
+    let Some((path, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let part = |part: &str| match part.split_once('=') {
+        Some((name, _)) if is_secret_name(name) => format!("{name}={REDACTED}"),
+        _ => part.to_owned(),
+    };
+    let query: Vec<_> = query.split('&').map(part).collect();
+    format!("{path}?{}", query.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_sets_parse_and_render() {
+        for (text, good, bad) in [
+            ("200", 200, 201),
+            ("200-399,404", 404, 400),
+            ("100-599", 599, 600),
+        ] {
+            let set = StatusSet::parse(text).unwrap();
+            assert!(set.contains(good) && !set.contains(bad), "{text}");
+            assert_eq!(String::from(set), text);
+        }
+        for text in ["", "abc", "399-200", "99", "600", "200-", "200,,300"] {
+            assert_eq!(StatusSet::parse(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+    }
+
+    #[test]
+    fn secrets_do_not_reach_the_log() {
+        let request = RequestSpec {
+            name: "/a?token=s3cret".into(),
+            method: "POST".into(),
+            url: "http://h/a?token=s3cret&page=2".into(),
+            headers: vec![
+                ("Authorization".into(), "Basic s3cret".into()),
+                ("Accept".into(), "*/*".into()),
+            ],
+            body: "password=s3cret".into(),
+        };
+        let workload = Workload {
+            requests: vec![request],
+            arrival: Arrival::Closed,
+            stop: Stop {
+                duration_us: Some(1),
+                requests: None,
+            },
+            connections: 1,
+            threads: None,
+            timeout_us: 1,
+            keepalive: true,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 0,
+        };
+        let written = serde_json::to_string(&workload.redacted()).unwrap();
+        assert!(!written.contains("s3cret"), "{written}");
+        assert!(written.contains("page=2") && written.contains("*/*"), "{written}");
+    }
+}
