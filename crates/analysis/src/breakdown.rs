@@ -1,0 +1,82 @@
+//! Where the mean response time goes, by Little's law: what stands in a queue at rate X waits (length / X).
+
+use crate::facts::Facts;
+use webdyno_model::diagnosis::TimeBreakdown;
+use webdyno_model::number::significant;
+
+/// Splits the mean response time. Parts that cannot be told are `None`; the rest is `unexplained`.
+pub fn breakdown(facts: &Facts) -> TimeBreakdown {
+    let Some(response_us) = facts.value("response_time_mean_us") else {
+        return TimeBreakdown::default();
+    };
+    let client = facts.value("client_delay_mean_us");
+    let connect = connect_per_request(facts);
+    let accept_queue = accept_queue_wait_us(facts);
+    let worker = facts.value("worker_time_mean_us");
+    // The worker's own clock and the queue's reading are not of the same instant: together they may exceed the whole.
+    let known: f64 = [client, connect, accept_queue, worker]
+        .into_iter()
+        .flatten()
+        .sum();
+    let rounded = |part: Option<f64>| part.map(|us| significant(us, 4));
+    TimeBreakdown {
+        client: rounded(client),
+        connect: rounded(connect),
+        accept_queue: rounded(accept_queue),
+        worker: rounded(worker),
+        backend: None,
+        network: None,
+        unexplained: rounded(Some((response_us - known).max(0.0))),
+    }
+}
+
+/// Mean wait in the accept queue per request: connections that wait, over requests per second. With connections that
+/// are used again fewer requests wait there; the mean over all of them is the same quotient.
+pub fn accept_queue_wait_us(facts: &Facts) -> Option<f64> {
+    let (queue, rate) = (facts.value("accept_queue_mean")?, facts.value("rate")?);
+    (rate > 0.0).then(|| queue / rate * 1e6)
+}
+
+fn connect_per_request(facts: &Facts) -> Option<f64> {
+    let (time, opened) = (
+        facts.value("connect_time_mean_us")?,
+        facts.value("connections_opened_per_s")?,
+    );
+    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
+    Some(time * opened / rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn the_parts_add_up_to_the_whole() {
+        let parts = breakdown(&facts(
+            &[
+                ("response_time_mean_us", 600_000.0),
+                ("rate", 750.0),
+                ("accept_queue_mean", 300.0),
+                ("worker_time_mean_us", 195_000.0),
+                ("connect_time_mean_us", 100.0),
+                ("connections_opened_per_s", 750.0),
+            ],
+            &[],
+        ));
+        assert_eq!(parts.accept_queue, Some(400_000.0));
+        assert_eq!(
+            (parts.worker, parts.connect, parts.client),
+            (Some(195_000.0), Some(100.0), None)
+        );
+        assert_eq!(parts.unexplained, Some(4_900.0));
+    }
+
+    #[test]
+    fn without_load_nothing_is_told() {
+        assert_eq!(
+            breakdown(&facts(&[("accept_queue_mean", 3.0)], &[])),
+            TimeBreakdown::default()
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Ceilings: limits before they are hit, with the rate at which each will bind.
+
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Ceiling;
+use webdyno_model::number::significant;
+
+/// The limits that can be told from these facts.
+pub fn ceilings(facts: &Facts) -> Vec<Ceiling> {
+    [workers(facts), cpu(facts), memory(facts), accept_queue(facts)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn ceiling(
+    limit: &str,
+    now: Option<f64>,
+    max: Option<f64>,
+    binds_at_rate: Option<f64>,
+    source: &str,
+) -> Option<Ceiling> {
+    // A limit whose size and use are both unknown says nothing.
+    (now.is_some() || max.is_some()).then(|| Ceiling {
+        limit: limit.into(),
+        now: now.map(|value| significant(value, 4)),
+        max: max.map(|value| significant(value, 6)),
+        binds_at_rate: binds_at_rate.map(|value| significant(value, 4)),
+        source: source.into(),
+    })
+}
+
+/// Little's law: workers = rate x time a request holds one.
+fn workers(facts: &Facts) -> Option<Ceiling> {
+    let max = facts
+        .value("workers_limit")
+        .or_else(|| facts.setting("MaxRequestWorkers"));
+    let binds = max
+        .zip(facts.value("worker_time_mean_us"))
+        .map(|(max, time_us)| max * 1e6 / time_us);
+    ceiling(
+        "apache workers",
+        facts.value("workers_busy_mean"),
+        max,
+        binds,
+        "mod_status",
+    )
+}
+
+/// Utilisation law: CPU seconds per request are constant over load.
+fn cpu(facts: &Facts) -> Option<Ceiling> {
+    let (cores, busy) = (facts.value("cores")?, facts.value("cpu_busy_fraction")?);
+    let binds = facts.value("rate").filter(|_| busy > 0.0).map(|rate| rate / busy);
+    ceiling(
+        "processor cores",
+        Some(busy * cores),
+        Some(cores),
+        binds,
+        "/proc/stat",
+    )
+}
+
+/// How many workers memory holds: what is available, plus what the workers have, over what one more costs.
+fn memory(facts: &Facts) -> Option<Ceiling> {
+    let max = crate::rules::memory_exhausted::workers_that_fit(facts)?;
+    let binds = facts
+        .value("worker_time_mean_us")
+        .map(|time_us| max * 1e6 / time_us);
+    ceiling(
+        "workers in memory",
+        facts.value("workers_busy_mean"),
+        Some(max),
+        binds,
+        "/proc/PID/smaps_rollup",
+    )
+}
+
+fn accept_queue(facts: &Facts) -> Option<Ceiling> {
+    ceiling(
+        "accept queue",
+        facts.value("accept_queue_max"),
+        facts.value("accept_queue_limit"),
+        None,
+        "ss -ltn",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn each_limit_says_where_it_binds() {
+        let all = ceilings(&facts(
+            &[
+                ("workers_limit", 150.0),
+                ("workers_busy_mean", 75.0),
+                ("worker_time_mean_us", 200_000.0),
+                ("cores", 2.0),
+                ("cpu_busy_fraction", 0.25),
+                ("rate", 375.0),
+                ("accept_queue_max", 3.0),
+                ("accept_queue_limit", 511.0),
+            ],
+            &[],
+        ));
+        let binds: Vec<_> = all
+            .iter()
+            .map(|ceiling| (ceiling.limit.as_str(), ceiling.binds_at_rate))
+            .collect();
+        assert_eq!(
+            binds,
+            [
+                ("apache workers", Some(750.0)),
+                ("processor cores", Some(1500.0)),
+                ("accept queue", None)
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_limits_are_left_out() {
+        assert_eq!(ceilings(&facts(&[], &[])), []);
+    }
+}

@@ -1,0 +1,18 @@
+//! Pure functions of recordings: the run's report, facts, rules, ranking, planner, verdict.
+//!
+//! No I/O, no clock, no randomness: the same recording gives the same findings, byte for byte. What depends on the
+//! server's machine comes in through [`measurement::Measurement`].
+
+pub mod breakdown;
+pub mod ceilings;
+pub mod diagnosis;
+pub mod facts;
+pub mod generator;
+pub mod measurement;
+pub mod planner;
+pub mod rules;
+pub mod series;
+pub mod stats;
+pub mod summary;
+pub mod verdict;
+pub mod warmup;

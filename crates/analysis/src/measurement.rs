@@ -1,0 +1,65 @@
+//! The input of every analysis: one load with what was read of the server meanwhile, on one time axis.
+
+use webdyno_model::environment::Environment;
+use webdyno_model::interval::{Interval, LoadEnd};
+use webdyno_model::objective::Objective;
+use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::tune::Goal;
+use webdyno_model::workload::Workload;
+
+/// A sample with its time, seconds since the load (or the watch) began; negative before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimedSample {
+    /// When it was read.
+    pub t_s: f64,
+    /// What was read.
+    pub sample: Sample,
+}
+
+/// One load, or one window of watching, aligned with the samples around it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Measurement {
+    /// What was sent; `None` when the server was only watched.
+    pub workload: Option<Workload>,
+    /// Results, second by second, warm-up included. Empty when the server was only watched.
+    pub intervals: Vec<Interval>,
+    /// Start of the measured part.
+    pub measured_from_s: f64,
+    /// End of the measured part.
+    pub measured_to_s: f64,
+    /// How the load ended; `None` while it runs or when it was cut off.
+    pub end: Option<LoadEnd>,
+    /// Readings of the server, in order of time.
+    pub samples: Vec<TimedSample>,
+    /// What the readings mean.
+    pub collectors: Vec<CollectorInfo>,
+    /// The service behind the port.
+    pub service: Option<ServiceSnapshot>,
+    /// The machine of the server.
+    pub server: Option<Environment>,
+    /// The machine of the generator.
+    pub client: Environment,
+    /// What the run must meet.
+    pub objectives: Vec<Objective>,
+    /// What tuning shall reach.
+    pub goal: Option<Goal>,
+}
+
+impl Measurement {
+    /// The intervals of the measured part: whole ones that begin in it, and the last one if it is not torn.
+    pub fn measured(&self) -> impl Iterator<Item = &Interval> {
+        // Half a millisecond of tolerance: t_s went through decimal text.
+        self.intervals
+            .iter()
+            .filter(|interval| interval.t_s >= self.measured_from_s - 0.0005)
+    }
+
+    /// Good answers per second, second by second, of the measured part; a torn last second is left out.
+    pub fn measured_rates(&self) -> Vec<f64> {
+        let whole = self.measured().filter(|interval| interval.length_us >= 900_000);
+        whole
+            .map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64)
+            .collect()
+    }
+}

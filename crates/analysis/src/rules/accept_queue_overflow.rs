@@ -1,0 +1,178 @@
+//! `accept-queue-overflow`: connections arrive faster than the accept queue can hold them, and are dropped.
+//!
+//! The kernel keeps established connections in a queue until the server accepts them. Its length is the smaller of
+//! the server's `ListenBacklog` (511 by default) and `net.core.somaxconn`. When it is full, new connections are
+//! dropped, and clients try again after 1, 3 and 7 seconds: the tail of the response times shows it long before the
+//! rate does.
+//!
+//! ## How it is recognised
+//! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. When all
+//! workers are busy all the time, the queue overflows because nobody empties it: that is `apache-workers-exhausted`.
+//!
+//! ## What to do
+//! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
+//! the listening socket survives a graceful reload) and `net.core.somaxconn`. Raising only one changes nothing.
+//!
+//! ## By hand
+//! `nstat -az TcpExtListenOverflows TcpExtListenDrops` twice under load; `ss -ltn`: Recv-Q is the queue now, Send-Q
+//! its limit.
+
+use super::{apache_workers_exhausted, say};
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "accept-queue-overflow";
+
+/// Dropped connections per second that cost something: below one per ten seconds nobody notices.
+const OVERFLOWS_PER_S_MIN: f64 = 0.1;
+
+/// Fires when connections are dropped and it is not for want of workers.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let per_s = facts
+        .value("listen_overflows_per_s")
+        .filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
+    let dropped = facts.value("listen_overflows")?;
+    if apache_workers_exhausted::check(facts).is_some() {
+        return None;
+    }
+    // A queue that never came near its limit did not overflow: the counter is the whole machine's, another port's.
+    let (longest, limit) = (facts.value("accept_queue_max"), facts.value("accept_queue_limit"));
+    if longest
+        .zip(limit)
+        .is_some_and(|(longest, limit)| longest < 0.5 * limit)
+    {
+        return None;
+    }
+    let queue = limit.map_or(String::new(), |limit| format!(" of {}", say(limit)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full. Clients try again after 1, 3 and 7 seconds.",
+            say(dropped)
+        ),
+        confidence: if longest.is_some() { 0.9 } else { 0.7 },
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "listen_overflows",
+            "listen_overflows_per_s",
+            "accept_queue_max",
+            "accept_queue_limit",
+            "new_connections_per_s",
+            "connect_time_max_us",
+            "response_time_p99_us",
+            "connect_timeouts",
+        ]),
+        remedies: remedies(facts, per_s, limit),
+    })
+}
+
+fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
+    let attempts_per_s = facts.value("new_connections_per_s").unwrap_or(0.0) + overflows_per_s;
+    // A power of two, as such queues are usually given; at least twice what overflowed.
+    let wanted = attempts_per_s
+        .max(2.0 * limit.unwrap_or(0.0))
+        .max(1.0)
+        .log2()
+        .ceil()
+        .exp2()
+        .min(65_535.0);
+    let to = Some(SettingValue::Integer(wanted as i64));
+    let why = format!(
+        "one second of new connections ({}), and at least twice the queue that overflowed",
+        say(attempts_per_s)
+    );
+    let remedy = |service: &str, setting: &str, from: Option<f64>, class, risk: &str| Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: from.map(|value| SettingValue::Integer(value as i64)),
+        to: to.clone(),
+        class,
+        risk: risk.into(),
+        why: why.clone(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let backlog = facts.setting("ListenBacklog");
+    let mut all = vec![];
+    // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
+    let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
+    if facts.is_service("apache") && !clipped {
+        all.push(remedy(
+            "apache",
+            "ListenBacklog",
+            backlog,
+            ApplyClass::Restart,
+            "a restart: no answer for a moment",
+        ));
+    }
+    all.push(remedy(
+        "sysctl",
+        "net.core.somaxconn",
+        if clipped { limit } else { None },
+        ApplyClass::Manual,
+        "none known; takes effect with the next start of the server",
+    ));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const OVERFLOW: [(&str, f64); 5] = [
+        ("listen_overflows", 120.0),
+        ("listen_overflows_per_s", 12.0),
+        ("accept_queue_max", 511.0),
+        ("accept_queue_limit", 511.0),
+        ("new_connections_per_s", 900.0),
+    ];
+
+    #[test]
+    fn both_limits_are_named() {
+        let finding = check(&facts(&OVERFLOW, &[("ListenBacklog", 511)])).unwrap();
+        let settings: Vec<_> = finding
+            .remedies
+            .iter()
+            .map(|remedy| remedy.setting.as_str())
+            .collect();
+        assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
+    }
+
+    #[test]
+    fn a_clipped_backlog_points_at_the_kernel() {
+        let clipped = OVERFLOW.map(|(name, value)| (name, if value == 511.0 { 128.0 } else { value }));
+        let finding = check(&facts(&clipped, &[("ListenBacklog", 511)])).unwrap();
+        assert_eq!(finding.remedies.len(), 1);
+        assert_eq!(finding.remedies[0].setting, "net.core.somaxconn");
+    }
+
+    #[test]
+    fn another_ports_overflow_is_not_ours() {
+        let elsewhere =
+            OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 3.0 } else { value }));
+        assert!(check(&facts(&elsewhere, &[])).is_none());
+        assert!(
+            check(&facts(
+                &[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)],
+                &[]
+            ))
+            .is_none()
+        );
+    }
+
+    #[test]
+    fn exhausted_workers_come_first() {
+        let exhausted = [
+            ("scoreboard_full_fraction", 1.0),
+            ("workers_limit", 150.0),
+            ("accept_queue_mean", 500.0),
+            ("cpu_busy_fraction", 0.2),
+        ];
+        assert!(check(&facts(&[&OVERFLOW[..], &exhausted[..]].concat(), &[])).is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! Rules: one file per bottleneck. The doc comment of a file is the manual's chapter on it (`webdyno explain ID`).
+//!
+//! A rule fires on a proven limit, never on a ratio that merely looks unusual, and cites the facts it rests on.
+//! To add one: a new file with `ID`, `check` and its tests, and one line in [`ALL`].
+
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Finding;
+
+pub mod accept_queue_overflow;
+pub mod apache_workers_exhausted;
+pub mod cpu_saturated;
+pub mod generator_saturated;
+pub mod healthy;
+pub mod memory_exhausted;
+pub mod unknown;
+
+/// A rule: a name, its chapter of the manual, and a pure function.
+pub struct Rule {
+    /// Stable id.
+    pub id: &'static str,
+    /// The source of its file; the manual's text is the `//!` head.
+    source: &'static str,
+    /// Whether it fires.
+    pub check: fn(&Facts) -> Option<Finding>,
+}
+
+macro_rules! rule {
+    ($module:ident) => {
+        Rule {
+            id: $module::ID,
+            source: include_str!(concat!(stringify!($module), ".rs")),
+            check: $module::check,
+        }
+    };
+}
+
+/// Every rule. Where two explain equally much, the earlier one is the answer.
+pub const ALL: &[Rule] = &[
+    rule!(generator_saturated),
+    rule!(memory_exhausted),
+    rule!(cpu_saturated),
+    rule!(apache_workers_exhausted),
+    rule!(accept_queue_overflow),
+    rule!(healthy),
+    rule!(unknown),
+];
+
+impl Rule {
+    /// The manual's chapter.
+    pub fn manual(&self) -> String {
+        let lines = self.source.lines().take_while(|line| line.starts_with("//!"));
+        let text: Vec<&str> = lines
+            .map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
+            .collect();
+        format!("{}\n", text.join("\n").trim_end())
+    }
+}
+
+/// The rule of this id.
+pub fn by_id(id: &str) -> Option<&'static Rule> {
+    ALL.iter().find(|rule| rule.id == id)
+}
+
+/// Formats a figure for a sentence: `750`, `12.3`, `0.045`.
+pub(crate) fn say(value: f64) -> String {
+    let rounded = webdyno_model::number::significant(value, 3);
+    if rounded.abs() >= 1000.0 {
+        format!("{:.0}", value)
+    } else {
+        format!("{rounded}")
+    }
+}
+
+/// Formats microseconds for a sentence.
+pub(crate) fn say_us(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{} s", say(us / 1e6)),
+        us if us >= 1e3 => format!("{} ms", say(us / 1e3)),
+        us => format!("{} us", say(us)),
+    }
+}
+
+/// Formats bytes for a sentence.
+pub(crate) fn say_bytes(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e9 => format!("{} GB", say(bytes / 1e9)),
+        bytes if bytes >= 1e6 => format!("{} MB", say(bytes / 1e6)),
+        bytes => format!("{} kB", say(bytes / 1e3)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_chapter_that_names_it() {
+        for rule in ALL {
+            let manual = rule.manual();
+            assert!(manual.starts_with(&format!("`{}`", rule.id)), "{manual}");
+            for part in ["## How it is recognised", "## What to do", "## By hand"] {
+                assert!(manual.contains(part), "{}: no `{part}`", rule.id);
+            }
+        }
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let ids: std::collections::BTreeSet<_> = ALL.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+    }
+}

@@ -1,0 +1,89 @@
+//! `unknown`: no rule can prove what limits.
+//!
+//! ## How it is recognised
+//! No other rule fired. Either signals are missing (the list of missing signals says which and how to enable them),
+//! or the limit is one that no rule knows.
+//!
+//! ## What to do
+//! Enable the missing signals and measure again. The time breakdown shows where requests spend their time: in a
+//! worker without CPU use points behind the server (a database, another service), in no known place to the network.
+//!
+//! ## By hand
+//! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
+
+use super::say_us;
+use crate::breakdown::breakdown;
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Finding;
+
+/// Stable id.
+pub const ID: &str = "unknown";
+
+/// Fires always: [`crate::diagnosis`] asks it only when no other rule fired.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
+    let errors = failed.map_or(String::new(), |failed| {
+        format!(" {:.1}% of the requests failed.", failed * 100.0)
+    });
+    let parts = breakdown(facts);
+    let named = [
+        ("the accept queue", parts.accept_queue),
+        ("a worker", parts.worker),
+        ("connecting", parts.connect),
+        ("no known place", parts.unexplained),
+    ];
+    let largest = named
+        .into_iter()
+        .filter_map(|(place, us)| us.map(|us| (place, us)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let time = largest
+        .filter(|_| facts.loaded)
+        .map_or(String::new(), |(place, us)| {
+            format!(" Most of the response time is spent in {place} ({}).", say_us(us))
+        });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!("What limits could not be proven.{errors}{time}"),
+        confidence: 0.3,
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "rate",
+            "failed_fraction",
+            "response_time_mean_us",
+            "response_time_inflation",
+            "cpu_busy_fraction",
+            "accept_queue_mean",
+            "scoreboard_full_fraction",
+            "workers_busy_mean",
+            "worker_time_mean_us",
+        ]),
+        remedies: vec![],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn it_says_where_the_time_goes() {
+        let finding = check(&facts(
+            &[
+                ("response_time_mean_us", 900_000.0),
+                ("worker_time_mean_us", 880_000.0),
+                ("rate", 10.0),
+                ("failed_fraction", 0.05),
+            ],
+            &[],
+        ))
+        .unwrap();
+        assert!(
+            finding.summary.contains("spent in a worker (880 ms)"),
+            "{}",
+            finding.summary
+        );
+        assert!(finding.summary.contains("5.0% of the requests failed"));
+        assert!(finding.confidence < 0.5);
+    }
+}

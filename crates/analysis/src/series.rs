@@ -1,0 +1,171 @@
+//! Readings over time: levels and differences of one metric within a window.
+
+use crate::measurement::{Measurement, TimedSample};
+use std::collections::BTreeMap;
+use webdyno_model::sample::Metric;
+
+/// All readings of a measurement by metric name.
+#[derive(Debug)]
+pub struct SeriesSet<'a> {
+    points: BTreeMap<&'a str, Vec<(f64, f64)>>,
+    metrics: BTreeMap<&'a str, &'a Metric>,
+    samples: &'a [TimedSample],
+    from_s: f64,
+    to_s: f64,
+}
+
+impl<'a> SeriesSet<'a> {
+    /// Sorts the readings of a measurement; windows are its measured part.
+    pub fn of(measurement: &'a Measurement) -> Self {
+        let mut points: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+        for timed in &measurement.samples {
+            for (name, value) in &timed.sample.values {
+                points.entry(name).or_default().push((timed.t_s, value.0));
+            }
+        }
+        points
+            .values_mut()
+            .for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        let metrics = measurement
+            .collectors
+            .iter()
+            .flat_map(|collector| &collector.metrics);
+        Self {
+            points,
+            metrics: metrics.map(|metric| (metric.name.as_str(), metric)).collect(),
+            samples: &measurement.samples,
+            from_s: measurement.measured_from_s,
+            to_s: measurement.measured_to_s,
+        }
+    }
+
+    /// Start and end of the window, seconds.
+    pub fn window(&self) -> (f64, f64) {
+        (self.from_s, self.to_s)
+    }
+
+    /// What a metric is, if the catalogue of the recording knows it.
+    pub fn metric(&self, name: &str) -> Option<&'a Metric> {
+        self.metrics.get(name).copied()
+    }
+
+    /// All readings of a metric, in order of time.
+    pub fn all(&self, name: &str) -> &[(f64, f64)] {
+        self.points.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The readings of a level within the window.
+    pub fn levels(&self, name: &str) -> Vec<f64> {
+        let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
+        self.all(name)
+            .iter()
+            .filter(|(time, _)| within(*time))
+            .map(|(_, value)| *value)
+            .collect()
+    }
+
+    /// The mean of a level over the window.
+    pub fn mean(&self, name: &str) -> Option<f64> {
+        crate::stats::mean(&self.levels(name))
+    }
+
+    /// The largest reading in the window.
+    pub fn max(&self, name: &str) -> Option<f64> {
+        self.levels(name).into_iter().reduce(f64::max)
+    }
+
+    /// The smallest reading in the window.
+    pub fn min(&self, name: &str) -> Option<f64> {
+        self.levels(name).into_iter().reduce(f64::min)
+    }
+
+    /// The latest reading up to the end of the window: for levels that are read rarely.
+    pub fn latest(&self, name: &str) -> Option<f64> {
+        self.all(name)
+            .iter()
+            .rev()
+            .find(|(time, _)| *time <= self.to_s + 0.0005)
+            .map(|(_, value)| *value)
+    }
+
+    /// By how much a counter rose, and over how many seconds: between the last reading at or before the start of the
+    /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown.
+    pub fn rise(&self, name: &str) -> Option<(f64, f64)> {
+        let readings = self.all(name);
+        let last = readings
+            .iter()
+            .rev()
+            .find(|(time, _)| *time <= self.to_s + 0.0005)?;
+        let before = readings
+            .iter()
+            .rev()
+            .find(|(time, _)| *time <= self.from_s + 0.0005);
+        let first = before.or_else(|| readings.iter().find(|(time, _)| *time >= self.from_s))?;
+        let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
+        (seconds > 0.0 && rise >= 0.0).then_some((rise, seconds))
+    }
+
+    /// A counter's rise per second.
+    pub fn rate(&self, name: &str) -> Option<f64> {
+        self.rise(name).map(|(rise, seconds)| rise / seconds)
+    }
+
+    /// The readings of one collector in the window.
+    pub fn samples_of(&self, source: &'a str) -> impl Iterator<Item = &'a TimedSample> + '_ {
+        let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
+        self.samples
+            .iter()
+            .filter(move |timed| timed.sample.source == source && within(timed.t_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::number::Number;
+    use webdyno_model::sample::Sample;
+
+    fn measurement(readings: &[(f64, f64)]) -> Measurement {
+        let sample = |&(t_s, value): &(f64, f64)| TimedSample {
+            t_s,
+            sample: Sample {
+                source: "x".into(),
+                duration_us: 1,
+                values: [("x.total".to_owned(), Number(value))].into(),
+                error: None,
+            },
+        };
+        Measurement {
+            samples: readings.iter().map(sample).collect(),
+            measured_from_s: 2.0,
+            measured_to_s: 5.0,
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn counters_rise_within_the_window_only() {
+        let all = measurement(&[(0.0, 0.0), (1.5, 10.0), (3.0, 20.0), (4.5, 40.0), (6.0, 99.0)]);
+        assert_eq!(SeriesSet::of(&all).rise("x.total"), Some((30.0, 3.0)));
+        let set_back = measurement(&[(1.9, 10.0), (4.9, 4.0)]);
+        assert_eq!(SeriesSet::of(&set_back).rise("x.total"), None);
+        assert_eq!(SeriesSet::of(&all).rise("y"), None);
+    }
+
+    #[test]
+    fn levels_are_those_of_the_window() {
+        let all = measurement(&[(1.0, 7.0), (2.0, 1.0), (5.0, 3.0), (6.0, 9.0)]);
+        let series = SeriesSet::of(&all);
+        assert_eq!(series.levels("x.total"), [1.0, 3.0]);
+        assert_eq!(
+            (
+                series.mean("x.total"),
+                series.max("x.total"),
+                series.min("x.total")
+            ),
+            (Some(2.0), Some(3.0), Some(1.0))
+        );
+        assert_eq!(series.latest("x.total"), Some(3.0));
+        assert_eq!(series.mean("absent"), None);
+    }
+}

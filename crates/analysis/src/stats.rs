@@ -1,0 +1,158 @@
+//! Statistics: means with intervals of correlated series, and Student's t.
+//!
+//! Per-second rates are correlated, so a plain standard error would be too small. The effective sample size follows
+//! from the lag-1 autocorrelation r of an AR(1) process: n (1 - r) / (1 + r) (Zwiers and von Storch 1995, J. Climate).
+
+/// Mean, variance and effective size of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Series {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Variance of one value (n - 1 in the denominator).
+    pub variance: f64,
+    /// Independent values that carry as much information.
+    pub effective: f64,
+}
+
+/// Describes a series; `None` for fewer than two values.
+pub fn describe(values: &[f64]) -> Option<Series> {
+    if values.len() < 2 {
+        return None;
+    }
+    let count = values.len() as f64;
+    let mean = mean(values)?;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let products: f64 = values
+        .windows(2)
+        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+        .sum();
+    // Negative correlation would promise more information than there are values; it is not believed.
+    let correlation = if squares > 0.0 {
+        (products / squares).clamp(0.0, 0.9)
+    } else {
+        0.0
+    };
+    let effective = (count * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
+    Some(Series {
+        mean,
+        variance: squares / (count - 1.0),
+        effective,
+    })
+}
+
+/// Arithmetic mean; `None` for an empty series.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Median; `None` for an empty series.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+/// The two-sided 95% point of Student's t with `freedom` degrees of freedom: Cornish-Fisher expansion around the
+/// normal point (Abramowitz and Stegun 26.7.5), exact table below 5 where the expansion is poor.
+pub fn t_95(freedom: f64) -> f64 {
+    const SMALL: [f64; 4] = [12.706, 4.303, 3.182, 2.776];
+    let freedom = freedom.max(1.0);
+    if freedom < 5.0 {
+        let below = (freedom.floor() as usize).clamp(1, 4);
+        return SMALL[below - 1];
+    }
+    let z: f64 = 1.959_964;
+    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
+    z + (z3 + z) / (4.0 * freedom)
+        + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * freedom.powi(2))
+        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * freedom.powi(3))
+}
+
+/// A ratio of two means with its 95% interval, on the log scale with Welch's degrees of freedom.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// `after / before`.
+    pub ratio: f64,
+    /// 95% interval.
+    pub ci95: [f64; 2],
+}
+
+/// Compares two series of positive values; `None` when either has fewer than two values or a mean that is not positive.
+pub fn ratio_of_means(before: &[f64], after: &[f64]) -> Option<Ratio> {
+    let (before, after) = (describe(before)?, describe(after)?);
+    if before.mean <= 0.0 || after.mean <= 0.0 {
+        return None;
+    }
+    // Delta method: the variance of log(mean) is var(mean) / mean^2.
+    let error = |series: &Series| series.variance / series.effective / series.mean.powi(2);
+    let (first, second) = (error(&before), error(&after));
+    let total = first + second;
+    let freedom = if total > 0.0 {
+        total.powi(2) / (first.powi(2) / (before.effective - 1.0) + second.powi(2) / (after.effective - 1.0))
+    } else {
+        f64::MAX
+    };
+    let ratio = after.mean / before.mean;
+    let spread = (t_95(freedom) * total.sqrt()).exp();
+    Some(Ratio {
+        ratio,
+        ci95: [ratio / spread, ratio * spread],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn t_matches_the_tables() {
+        for (freedom, expected) in [
+            (1.0, 12.706),
+            (4.0, 2.776),
+            (5.0, 2.571),
+            (10.0, 2.228),
+            (30.0, 2.042),
+            (1e9, 1.960),
+        ] {
+            assert!(
+                (t_95(freedom) - expected).abs() < 0.004,
+                "t({freedom}) = {}",
+                t_95(freedom)
+            );
+        }
+    }
+
+    #[test]
+    fn correlation_widens_the_interval() {
+        let independent = [10.0, 12.0, 9.0, 11.0, 10.0, 12.0, 9.0, 11.0];
+        let drifting = [9.0, 9.0, 10.0, 10.0, 11.0, 11.0, 12.0, 12.0];
+        assert_eq!(describe(&independent).unwrap().effective, 8.0);
+        assert!(describe(&drifting).unwrap().effective < 4.0);
+    }
+
+    #[test]
+    fn too_little_is_no_answer() {
+        assert!(ratio_of_means(&[1.0], &[1.0, 2.0]).is_none());
+        assert!(ratio_of_means(&[0.0, 0.0], &[1.0, 2.0]).is_none());
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0]), Some(2.0));
+    }
+
+    proptest! {
+        // Invariant: the interval contains the ratio, and swapping the sides inverts both.
+        #[test]
+        fn ratios_invert(before in prop::collection::vec(1.0..100.0f64, 2..30), after in prop::collection::vec(1.0..100.0f64, 2..30)) {
+            let forward = ratio_of_means(&before, &after).unwrap();
+            let backward = ratio_of_means(&after, &before).unwrap();
+            prop_assert!(forward.ci95[0] <= forward.ratio && forward.ratio <= forward.ci95[1]);
+            prop_assert!((forward.ratio * backward.ratio - 1.0).abs() < 1e-9);
+            prop_assert!((forward.ci95[0] * backward.ci95[1] - 1.0).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Intervals to the report of a run: sums and merged histograms over the measured part.
+
+use crate::generator;
+use crate::measurement::Measurement;
+use std::collections::BTreeMap;
+use webdyno_model::Result;
+use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
+use webdyno_model::interval::Interval;
+use webdyno_model::number::significant;
+use webdyno_model::run::{IntervalReport, NamedReport, RunReport, SCHEMA};
+
+/// The report of the measured part. An error when a histogram of the recording is damaged.
+pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
+    let mut run = RunReport {
+        schema: SCHEMA.into(),
+        workload: measurement.workload.clone(),
+        environment: measurement.client.clone(),
+        warmup_s: significant(measurement.measured_from_s, 6),
+        ..RunReport::default()
+    };
+    count(measurement, &mut run);
+    times(measurement, &mut run)?;
+    run.requests_by_name = by_name(measurement)?;
+    run.intervals = measurement
+        .measured()
+        .map(interval_report)
+        .collect::<Result<_>>()?;
+    run.client = generator::verdict(measurement, &run);
+    run.objectives = measurement
+        .objectives
+        .iter()
+        .map(|objective| objective.check(&run))
+        .collect();
+    Ok(run)
+}
+
+/// Counts and rates. What was in flight when the measured part began counts as started in it, so that
+/// started = completed + failed + in_flight_at_end holds for the measured part too.
+fn count(measurement: &Measurement, run: &mut RunReport) {
+    let mut length_us = 0;
+    for interval in measurement.measured() {
+        length_us += interval.length_us;
+        run.requests.completed += interval.completed;
+        run.requests.failed += interval.failed;
+        run.requests.in_flight_at_end = interval.in_flight;
+        run.bytes.received += interval.bytes_received;
+        run.bytes.sent += interval.bytes_sent;
+        for (status, answers) in &interval.status {
+            *run.status.entry(status.clone()).or_default() += answers;
+        }
+        run.errors.add(&interval.errors);
+        run.connections.add(&interval.connections);
+    }
+    run.requests.started = run.requests.completed + run.requests.failed + run.requests.in_flight_at_end;
+    run.elapsed_s = length_us as f64 / 1e6;
+    run.rate = (length_us > 0).then(|| significant(run.requests.completed as f64 / run.elapsed_s, 6));
+}
+
+fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
+    let dist = |pick: fn(&Interval) -> &Option<EncodedHistogram>| {
+        merged(
+            measurement
+                .measured()
+                .filter_map(|interval| pick(interval).as_ref()),
+        )
+        .map(|merged| merged.dist())
+    };
+    run.response_time_us = dist(|interval| &interval.response_time)?;
+    run.service_time_us = dist(|interval| &interval.service_time)?;
+    run.connect_time_us = dist(|interval| &interval.connect_time)?;
+    run.first_byte_us = dist(|interval| &interval.first_byte)?;
+    run.client_delay_us = dist(|interval| &interval.client_delay)?;
+    run.failed_time_us = dist(|interval| &interval.failed_time)?;
+    let censored = measurement
+        .end
+        .as_ref()
+        .and_then(|end| end.censored_time.as_ref());
+    run.censored_time_us = merged(censored.into_iter())?.dist();
+    Ok(())
+}
+
+/// One histogram from the encoded ones of several intervals.
+pub fn merged<'a>(encoded: impl Iterator<Item = &'a EncodedHistogram>) -> Result<TimeHistogram> {
+    let mut all = TimeHistogram::new();
+    for histogram in encoded {
+        all.merge_encoded(histogram)?;
+    }
+    Ok(all)
+}
+
+/// The response times of the measured part.
+pub fn response_times(measurement: &Measurement) -> Result<TimeHistogram> {
+    merged(
+        measurement
+            .measured()
+            .filter_map(|interval| interval.response_time.as_ref()),
+    )
+}
+
+/// By request name: good answers, failures and merged response times of the measured part.
+pub fn named_times(measurement: &Measurement) -> Result<BTreeMap<String, (u64, u64, TimeHistogram)>> {
+    let mut names: BTreeMap<String, (u64, u64, TimeHistogram)> = BTreeMap::new();
+    for (name, named) in measurement.measured().flat_map(|interval| &interval.by_name) {
+        let (completed, failed, times) = names.entry(name.clone()).or_default();
+        *completed += named.completed;
+        *failed += named.failed;
+        if let Some(encoded) = &named.response_time {
+            times.merge_encoded(encoded)?;
+        }
+    }
+    Ok(names)
+}
+
+fn by_name(measurement: &Measurement) -> Result<BTreeMap<String, NamedReport>> {
+    let report = |(name, (completed, failed, times)): (String, (u64, u64, TimeHistogram))| {
+        (
+            name,
+            NamedReport {
+                completed,
+                failed,
+                response_time_us: times.dist(),
+            },
+        )
+    };
+    Ok(named_times(measurement)?.into_iter().map(report).collect())
+}
+
+/// One second as reports show it.
+pub fn interval_report(interval: &Interval) -> Result<IntervalReport> {
+    let times = merged(interval.response_time.iter())?;
+    Ok(IntervalReport {
+        t_s: interval.t_s,
+        rate: significant(
+            interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64,
+            6,
+        ),
+        p50_us: times.quantile_us(0.5),
+        p99_us: times.quantile_us(0.99),
+        failed: interval.failed,
+        in_flight: interval.in_flight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::objective::Objective;
+
+    fn interval(t_s: f64, times_us: &[u64], failed: u64, in_flight: u64) -> Interval {
+        let mut times = TimeHistogram::new();
+        times_us.iter().for_each(|&time| times.record(time));
+        Interval {
+            t_s,
+            length_us: 1_000_000,
+            completed: times_us.len() as u64,
+            failed,
+            in_flight,
+            status: [("200".to_owned(), times_us.len() as u64)].into(),
+            response_time: times.encode(),
+            ..Interval::default()
+        }
+    }
+
+    #[test]
+    fn the_warm_up_is_cut_and_the_counts_add_up() {
+        let measurement = Measurement {
+            intervals: vec![
+                interval(0.0, &[9_000_000], 5, 1),
+                interval(1.0, &[100, 300], 1, 2),
+                interval(2.0, &[200], 0, 3),
+            ],
+            measured_from_s: 1.0,
+            measured_to_s: 3.0,
+            objectives: vec![Objective::parse("max<1ms").unwrap()],
+            ..Measurement::default()
+        };
+        let run = run_report(&measurement).unwrap();
+        assert_eq!(
+            (
+                run.requests.started,
+                run.requests.completed,
+                run.requests.failed,
+                run.requests.in_flight_at_end
+            ),
+            (7, 3, 1, 3)
+        );
+        assert_eq!((run.rate, run.elapsed_s, run.warmup_s), (Some(1.5), 2.0, 1.0));
+        assert_eq!(
+            (run.response_time_us.mean, run.response_time_us.max),
+            (Some(200.0), Some(300))
+        );
+        assert_eq!(run.status["200"], 3);
+        assert!(run.objectives[0].met);
+        assert_eq!(run.intervals.len(), 2);
+    }
+
+    #[test]
+    fn without_intervals_the_rate_is_unknown() {
+        let run = run_report(&Measurement::default()).unwrap();
+        assert_eq!((run.rate, run.response_time_us.p50), (None, None));
+        assert!(!run.client.valid);
+    }
+}
