@@ -1,0 +1,11 @@
+//! Sessions: the event log (writer, reader), recordings, the rounds of tuning, the live stand, and the simulated
+//! server that tests the rounds.
+
+// live
+pub mod log;
+pub mod recording;
+pub mod rounds;
+#[cfg(test)]
+mod simulated;
+pub mod stand;
+pub mod view;

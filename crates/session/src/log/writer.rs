@@ -1,0 +1,159 @@
+//! Writes the event log: one writer, flushed each second, so that a crash loses at most the last second.
+
+use super::FILE_NAME;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use webdyno_model::error::io_error;
+use webdyno_model::event::{Event, EventBody, VERSION};
+use webdyno_model::{Result, UserError};
+
+const FLUSH_EVERY_US: u64 = 1_000_000;
+
+/// Sees every event right after it was written: live output is made from events and nothing else.
+pub type Watcher = Box<dyn FnMut(&Event) + Send>;
+
+/// The writer of one session's log.
+pub struct EventLog {
+    directory: PathBuf,
+    file: BufWriter<File>,
+    seq: u64,
+    flushed_at_us: u64,
+    watchers: Vec<Watcher>,
+}
+
+impl EventLog {
+    /// Creates the run directory and its log. An error when it cannot be created or holds a log already.
+    pub fn create(directory: &Path) -> Result<Self> {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| io_error("create the run directory", directory.display(), &error))?;
+        let path = directory.join(FILE_NAME);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|error| {
+                if error.kind() == std::io::ErrorKind::AlreadyExists {
+                    UserError::usage(format!("{} holds a recording already", directory.display()))
+                        .hint("choose another place with --out DIR; recordings are never overwritten")
+                } else {
+                    io_error("create", path.display(), &error)
+                }
+            })?;
+        let directory = directory.to_owned();
+        Ok(Self {
+            directory,
+            file: BufWriter::new(file),
+            seq: 0,
+            flushed_at_us: 0,
+            watchers: vec![],
+        })
+    }
+
+    /// The run directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Shows every later event to `watcher`.
+    pub fn watch(&mut self, watcher: Watcher) {
+        self.watchers.push(watcher);
+    }
+
+    /// Appends one event. An error (a full disk) must end the session: what is not written was not measured.
+    pub fn append(&mut self, t_us: u64, body: EventBody) -> Result<()> {
+        let event = Event {
+            v: VERSION,
+            seq: self.seq,
+            t_us,
+            body,
+        };
+        let written = serde_json::to_writer(&mut self.file, &event).map_err(std::io::Error::from);
+        written
+            .and_then(|()| self.file.write_all(b"\n"))
+            .map_err(|error| self.failed(&error))?;
+        self.seq += 1;
+        if t_us.saturating_sub(self.flushed_at_us) >= FLUSH_EVERY_US {
+            self.flush()?;
+            self.flushed_at_us = t_us;
+        }
+        self.watchers.iter_mut().for_each(|watcher| watcher(&event));
+        Ok(())
+    }
+
+    /// Hands everything to the kernel.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> UserError {
+        io_error("write", self.directory.join(FILE_NAME).display(), error)
+    }
+}
+
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        // The last chance: an error has no one left to hear it, and readers tolerate a torn end.
+        let _ = self.file.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(text: &str) -> EventBody {
+        EventBody::Note { text: text.into() }
+    }
+
+    #[test]
+    fn a_recording_is_never_overwritten() {
+        let place = tempfile::tempdir().unwrap();
+        EventLog::create(place.path())
+            .unwrap()
+            .append(0, note("first"))
+            .unwrap();
+        let error = EventLog::create(place.path()).err().unwrap();
+        assert_eq!(error.exit_code(), 2);
+        assert!(
+            std::fs::read_to_string(place.path().join(FILE_NAME))
+                .unwrap()
+                .contains("first")
+        );
+    }
+
+    #[test]
+    fn a_second_of_events_is_on_disk_and_watchers_see_all() {
+        let place = tempfile::tempdir().unwrap();
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+        let mut log = EventLog::create(place.path()).unwrap();
+        let sink = seen.clone();
+        log.watch(Box::new(move |event| sink.lock().unwrap().push(event.seq)));
+        log.append(0, note("a")).unwrap();
+        log.append(1_000_000, note("b")).unwrap();
+        let on_disk = std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap();
+        assert_eq!(on_disk.lines().count(), 2);
+        assert_eq!(*seen.lock().unwrap(), [0, 1]);
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let directory = PathBuf::from("/nowhere");
+        let mut log = EventLog {
+            directory,
+            file: BufWriter::new(file),
+            seq: 0,
+            flushed_at_us: 0,
+            watchers: vec![],
+        };
+        let error = log.append(2_000_000, note("x")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot write /nowhere/events.jsonl: no space left on the disk"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! A recording: the events of one session, put in order so that each load can be analysed with the samples around it.
+
+use crate::log::reader;
+use std::path::Path;
+use webdyno_analysis::measurement::{Measurement, TimedSample};
+use webdyno_model::Result;
+use webdyno_model::environment::Environment;
+use webdyno_model::event::{Event, EventBody, Purpose};
+use webdyno_model::interval::{Interval, LoadEnd};
+use webdyno_model::objective::Objective;
+use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::tune::{Goal, Round, TuneState};
+use webdyno_model::workload::Workload;
+
+/// Samples this long before a load are kept with it, so that counters have a reading before the window.
+const BEFORE_S: f64 = 3.0;
+
+/// The events of one session, in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Recording {
+    /// `run`, `diagnose`, `tune`, `quickstart`.
+    pub command: String,
+    /// Wall clock, RFC 3339.
+    pub started_at: String,
+    /// The machine of the generator.
+    pub client: Environment,
+    /// What tuning shall reach.
+    pub goal: Option<Goal>,
+    /// What runs must meet.
+    pub objectives: Vec<Objective>,
+    /// The machine of the server.
+    pub server: Option<Environment>,
+    /// What the samples mean.
+    pub collectors: Vec<CollectorInfo>,
+    /// The service, each time it was read, with the time.
+    pub services: Vec<(u64, ServiceSnapshot)>,
+    /// Every load.
+    pub loads: Vec<LoadRecord>,
+    /// Every window of watching without load: start and end.
+    pub watches: Vec<(u64, u64)>,
+    /// Every sample, with the time of its reading.
+    pub samples: Vec<(u64, Sample)>,
+    /// Plans: the round and what led to it.
+    pub rounds: Vec<RoundRecord>,
+    /// How tuning ended.
+    pub tune_end: Option<TuneEnd>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// Exit code and error, when the session ended in order.
+    pub end: Option<(u8, Option<String>)>,
+}
+
+/// One load of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadRecord {
+    /// From 1.
+    pub load: u32,
+    /// Why it was made.
+    pub purpose: Purpose,
+    /// When it began.
+    pub begins_us: u64,
+    /// What was sent.
+    pub workload: Workload,
+    /// Second by second.
+    pub intervals: Vec<Interval>,
+    /// How it ended, and where its measured part begins; `None` when it was cut off.
+    pub end: Option<(LoadEnd, f64)>,
+}
+
+/// One round of tuning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundRecord {
+    /// The round.
+    pub round: Round,
+    /// The load before.
+    pub load_before: u32,
+    /// The load that verified it.
+    pub load_after: Option<u32>,
+}
+
+/// How tuning ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TuneEnd {
+    /// The first measurement.
+    pub baseline_load: u32,
+    /// The best that stands.
+    pub best_load: u32,
+    /// The one that shows what limits now.
+    pub last_load: u32,
+    /// Whether the goal was met.
+    pub goal_met: bool,
+    /// What became of the server.
+    pub state: TuneState,
+}
+
+impl Recording {
+    /// Reads the log of a run directory.
+    pub fn read(directory: &Path) -> Result<Self> {
+        Ok(Self::of(reader::read(directory)?))
+    }
+
+    /// Puts events in order.
+    pub fn of(events: Vec<Event>) -> Self {
+        let mut recording = Self::default();
+        for event in events {
+            recording.add(event.t_us, event.body);
+        }
+        recording.samples.sort_by_key(|(t_us, _)| *t_us);
+        recording
+    }
+
+    fn add(&mut self, t_us: u64, body: EventBody) {
+        match body {
+            EventBody::SessionStart {
+                command,
+                started_at,
+                client,
+                goal,
+                objectives,
+            } => {
+                (self.command, self.started_at) = (command, started_at);
+                (self.client, self.goal, self.objectives) = (client, goal, objectives);
+            }
+            EventBody::Server {
+                environment,
+                collectors,
+            } => {
+                (self.server, self.collectors) = (Some(environment), collectors);
+            }
+            EventBody::Service { snapshot } => self.services.push((t_us, snapshot)),
+            EventBody::LoadStart {
+                load,
+                purpose,
+                workload,
+            } => {
+                self.loads.push(LoadRecord {
+                    load,
+                    purpose,
+                    begins_us: t_us,
+                    workload,
+                    intervals: vec![],
+                    end: None,
+                });
+            }
+            EventBody::Interval { load, interval } => {
+                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+                    record.intervals.push(*interval);
+                }
+            }
+            EventBody::LoadEnd {
+                load,
+                end,
+                measured_from_s,
+            } => {
+                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+                    record.end = Some((end, measured_from_s));
+                }
+            }
+            EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
+            EventBody::Sample { sample } => self.samples.push((t_us, sample)),
+            EventBody::Planned { .. } => {}
+            EventBody::RoundEnd {
+                round,
+                load_before,
+                load_after,
+            } => {
+                self.rounds.push(RoundRecord {
+                    round: *round,
+                    load_before,
+                    load_after,
+                });
+            }
+            EventBody::TuneEnd {
+                baseline_load,
+                best_load,
+                last_load,
+                goal_met,
+                state,
+            } => {
+                self.tune_end = Some(TuneEnd {
+                    baseline_load,
+                    best_load,
+                    last_load,
+                    goal_met,
+                    state,
+                });
+            }
+            EventBody::Note { text } => self.notes.push(text),
+            EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
+        }
+    }
+
+    /// The load of this number.
+    pub fn load(&self, load: u32) -> Option<&LoadRecord> {
+        self.loads.iter().find(|record| record.load == load)
+    }
+
+    /// One load with the samples around it, on its own time axis.
+    pub fn measurement(&self, record: &LoadRecord) -> Measurement {
+        let lasted_s = record
+            .intervals
+            .last()
+            .map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
+        let (end, measured_from_s) = record
+            .end
+            .clone()
+            .map_or((None, 0.0), |(end, from)| (Some(end), from));
+        Measurement {
+            workload: Some(record.workload.clone()),
+            intervals: record.intervals.clone(),
+            end,
+            ..self.window(record.begins_us, measured_from_s, lasted_s)
+        }
+    }
+
+    /// A window of watching without load of our own.
+    pub fn watched(&self, window: (u64, u64)) -> Measurement {
+        self.window(window.0, 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
+    }
+
+    /// What a diagnosis of this session is made from: the last load, or the last window of watching.
+    pub fn last_measurement(&self) -> Option<Measurement> {
+        let load = self
+            .loads
+            .iter()
+            .rev()
+            .find(|record| !record.intervals.is_empty());
+        load.map(|record| self.measurement(record))
+            .or_else(|| self.watches.last().map(|window| self.watched(*window)))
+    }
+
+    fn window(&self, begins_us: u64, from_s: f64, to_s: f64) -> Measurement {
+        let seconds = |t_us: u64| (t_us as f64 - begins_us as f64) / 1e6;
+        let around = self.samples.iter().map(|(t_us, sample)| (seconds(*t_us), sample));
+        let around = around.filter(|(t_s, _)| (-BEFORE_S..=to_s + 0.5).contains(t_s));
+        let ends_us = begins_us + (to_s * 1e6) as u64;
+        let service = self
+            .services
+            .iter()
+            .rev()
+            .find(|(t_us, _)| *t_us <= ends_us)
+            .or(self.services.first());
+        Measurement {
+            workload: None,
+            intervals: vec![],
+            measured_from_s: from_s,
+            measured_to_s: to_s,
+            end: None,
+            samples: around
+                .map(|(t_s, sample)| TimedSample {
+                    t_s,
+                    sample: sample.clone(),
+                })
+                .collect(),
+            collectors: self.collectors.clone(),
+            service: service.map(|(_, snapshot)| snapshot.clone()),
+            server: self.server.clone(),
+            client: self.client.clone(),
+            objectives: self.objectives.clone(),
+            goal: self.goal,
+        }
+    }
+}

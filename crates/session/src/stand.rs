@@ -1,0 +1,43 @@
+//! The stand: what a tuning session needs of the world. Implemented by the live stand (engine and agent) and by the
+//! simulated one, so that whole sessions can be tested in milliseconds.
+
+use webdyno_analysis::measurement::Measurement;
+use webdyno_model::Result;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::event::{EventBody, Purpose};
+
+/// A load that was made and observed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Its number in the log.
+    pub load: u32,
+    /// What was seen.
+    pub measurement: Measurement,
+}
+
+/// A change that is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InForce {
+    /// Names the state before it, for [`Stand::revert`].
+    pub mark: u64,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+}
+
+/// A server on the dyno.
+pub trait Stand {
+    /// Loads the server until the rate has settled and enough of it was measured.
+    fn measure(&mut self, purpose: Purpose) -> Result<Measured>;
+    /// Renders wishes. Writes nothing on the server.
+    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan>;
+    /// Makes a plan take effect. When it fails, nothing of it stays.
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce>;
+    /// Puts everything back to the state before the change that answered this mark.
+    fn revert(&mut self, mark: u64) -> Result<()>;
+    /// All changes in force are verified: they stay.
+    fn keep(&mut self) -> Result<()>;
+    /// Writes an event to the log.
+    fn record(&mut self, body: EventBody) -> Result<()>;
+    /// Microseconds since the session began.
+    fn elapsed_us(&self) -> u64;
+}

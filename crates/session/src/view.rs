@@ -1,0 +1,242 @@
+//! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
+
+use crate::recording::{LoadRecord, Recording, TuneEnd};
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::series::SeriesSet;
+use webdyno_analysis::summary::{interval_report, response_times, run_report};
+use webdyno_analysis::verdict::compare;
+use webdyno_model::Result;
+use webdyno_model::diagnosis::Diagnosis;
+use webdyno_model::environment::Environment;
+use webdyno_model::event::Purpose;
+use webdyno_model::number::significant;
+use webdyno_model::run::{IntervalReport, RunReport};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport};
+
+/// A whole session, ready to be shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct View {
+    /// `run`, `diagnose`, `tune`, `quickstart`.
+    pub command: String,
+    /// Wall clock, RFC 3339.
+    pub started_at: String,
+    /// The version of webdyno that recorded it.
+    pub webdyno_version: String,
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Every load, in order.
+    pub loads: Vec<LoadView>,
+    /// Readings of the server over the session, for plots.
+    pub series: Vec<Series>,
+    /// The service as it was last read.
+    pub service: Option<ServiceSnapshot>,
+    /// The machine of the server.
+    pub server: Option<Environment>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// Whether the session ended in order; `Some(error)` when it ended with one.
+    pub end: SessionEnd,
+}
+
+/// How the session ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SessionEnd {
+    /// In order, with this exit code.
+    Done(u8),
+    /// With an error.
+    Failed(u8, String),
+    /// The log stops in the middle: it was killed, or it still runs.
+    Torn,
+}
+
+/// What a session came to, by its command.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)] // there is one of it
+pub enum Outcome {
+    /// `run`.
+    Run(RunReport),
+    /// `diagnose`.
+    Diagnosis(Diagnosis),
+    /// `tune`, `quickstart`.
+    Tune(TuneReport),
+    /// It ended before there was anything to report.
+    Nothing,
+}
+
+/// One load with all its seconds, warm-up included.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadView {
+    /// From 1.
+    pub load: u32,
+    /// Why it was made.
+    pub purpose: Purpose,
+    /// The round that it verifies, for verifying loads.
+    pub round: Option<u32>,
+    /// When it began, seconds since the session began.
+    pub begins_s: f64,
+    /// Start of the measured part, seconds since the load began.
+    pub measured_from_s: f64,
+    /// Every second of it.
+    pub intervals: Vec<IntervalReport>,
+    /// Response times of the measured part: `(time in microseconds, share of requests not slower)`, rising.
+    pub response_time_cumulative: Vec<(u64, f64)>,
+    /// The report of its measured part.
+    pub report: RunReport,
+}
+
+/// A reading over time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// `busy workers`, `accept queue`, `CPU of the server`.
+    pub name: String,
+    /// `workers`, `connections`, `fraction`.
+    pub unit: String,
+    /// `(seconds since the session began, value)`, rising in time.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Metrics that are plotted over the session: `(metric, name, unit)`.
+const PLOTTED: [(&str, &str, &str); 3] = [
+    ("apache.workers_busy_count", "busy workers", "workers"),
+    ("apache.slots_count", "worker slots", "workers"),
+    ("sockets.accept_queue_count", "accept queue", "connections"),
+];
+
+impl View {
+    /// What a recording amounts to. An error when a histogram of it is damaged.
+    pub fn of(recording: &Recording) -> Result<Self> {
+        Ok(Self {
+            command: recording.command.clone(),
+            started_at: recording.started_at.clone(),
+            webdyno_version: recording.client.webdyno.clone(),
+            outcome: outcome(recording)?,
+            loads: recording
+                .loads
+                .iter()
+                .map(|load| load_view(recording, load))
+                .collect::<Result<_>>()?,
+            series: series(recording),
+            service: recording.services.last().map(|(_, snapshot)| snapshot.clone()),
+            server: recording.server.clone(),
+            notes: recording.notes.clone(),
+            end: match &recording.end {
+                None => SessionEnd::Torn,
+                Some((code, None)) => SessionEnd::Done(*code),
+                Some((code, Some(error))) => SessionEnd::Failed(*code, error.clone()),
+            },
+        })
+    }
+}
+
+fn outcome(recording: &Recording) -> Result<Outcome> {
+    if let Some(end) = &recording.tune_end {
+        return tune_report(recording, end).map(|report| report.map_or(Outcome::Nothing, Outcome::Tune));
+    }
+    let Some(measurement) = recording.last_measurement() else {
+        return Ok(Outcome::Nothing);
+    };
+    match recording.command.as_str() {
+        "run" => run_report(&measurement).map(Outcome::Run),
+        _ => diagnose(&measurement).map(Outcome::Diagnosis),
+    }
+}
+
+fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport>> {
+    let measured = |load: u32| recording.load(load).map(|record| recording.measurement(record));
+    let measured = (
+        measured(end.baseline_load),
+        measured(end.best_load),
+        measured(end.last_load),
+    );
+    let (Some(baseline), Some(best), Some(last)) = measured else {
+        return Ok(None);
+    };
+    let comparison = compare(&baseline.measured_rates(), &best.measured_rates());
+    // The best may be the baseline itself: then nothing was gained, and there is no interval to speak of.
+    let ratio = comparison.ratio.filter(|_| end.best_load != end.baseline_load);
+    let diagnosis = diagnose(&last)?;
+    Ok(Some(TuneReport {
+        schema: SCHEMA.into(),
+        goal: recording.goal.unwrap_or(Goal::Max),
+        goal_met: end.goal_met,
+        limit: Some(diagnosis.bottleneck.clone()),
+        limit_summary: diagnosis.findings.first().map(|finding| finding.summary.clone()),
+        baseline: run_report(&baseline)?,
+        best: run_report(&best)?,
+        improvement: Improvement {
+            metric: "rate".into(),
+            ratio: ratio.map(|ratio| significant(ratio.ratio, 4)),
+            ci95: ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
+        },
+        rounds: recording
+            .rounds
+            .iter()
+            .map(|record| record.round.clone())
+            .collect(),
+        state: end.state,
+        ceilings: diagnosis.ceilings,
+        environment: recording.server.clone().unwrap_or_default(),
+    }))
+}
+
+fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
+    let measurement = recording.measurement(record);
+    let verified = recording
+        .rounds
+        .iter()
+        .find(|round| round.load_after == Some(record.load));
+    Ok(LoadView {
+        load: record.load,
+        purpose: record.purpose,
+        round: verified.map(|round| round.round.n),
+        begins_s: record.begins_us as f64 / 1e6,
+        measured_from_s: measurement.measured_from_s,
+        intervals: record
+            .intervals
+            .iter()
+            .map(interval_report)
+            .collect::<Result<_>>()?,
+        response_time_cumulative: response_times(&measurement)?.cumulative(),
+        report: run_report(&measurement)?,
+    })
+}
+
+fn series(recording: &Recording) -> Vec<Series> {
+    let ends_us = recording.samples.last().map_or(0, |(t_us, _)| *t_us);
+    let measurement = recording.watched((0, ends_us));
+    let set = SeriesSet::of(&measurement);
+    let plotted = PLOTTED.iter().map(|(metric, name, unit)| Series {
+        name: (*name).into(),
+        unit: (*unit).into(),
+        points: set.all(metric).to_vec(),
+    });
+    plotted
+        .chain(std::iter::once(cpu_series(&set)))
+        .filter(|series| !series.points.is_empty())
+        .collect()
+}
+
+/// The share of busy processor time between consecutive readings.
+fn cpu_series(set: &SeriesSet) -> Series {
+    let kinds = ["user", "nice", "system", "irq", "softirq", "steal"].map(|kind| format!("cpu.{kind}_s"));
+    let total = |index: usize, names: &[String]| -> Option<f64> {
+        names
+            .iter()
+            .map(|name| set.all(name).get(index).map(|(_, value)| *value))
+            .sum()
+    };
+    let idle = ["cpu.idle_s".to_owned(), "cpu.iowait_s".to_owned()];
+    let times: Vec<f64> = set.all("cpu.idle_s").iter().map(|(t_s, _)| *t_s).collect();
+    let share = |index: usize| {
+        let busy = total(index, &kinds)? - total(index - 1, &kinds)?;
+        let rest = total(index, &idle)? - total(index - 1, &idle)?;
+        (busy + rest > 0.0).then(|| (times[index], (busy / (busy + rest)).clamp(0.0, 1.0)))
+    };
+    let points = (1..times.len()).filter_map(share).collect();
+    Series {
+        name: "busy processors".into(),
+        unit: "fraction".into(),
+        points,
+    }
+}
