@@ -312,7 +312,8 @@ mod tests {
         if !running_as_root() {
             return;
         }
-        let place = tempfile::tempdir_in("/tmp").unwrap(); // mode 0700
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let (root, temporary) = choose_root(place.path()).unwrap();
         std::fs::remove_dir(&root).unwrap();
         assert!(temporary && root.starts_with(std::env::temp_dir()));
