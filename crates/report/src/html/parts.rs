@@ -1,0 +1,442 @@
+//! Tables and lists that several kinds of reports share.
+
+use super::markup::Markup;
+use crate::human::{UNKNOWN, bytes, count, number, percent_coarse, rate_or_unknown, share, time, time_us};
+use crate::{say, words};
+use webdyno_model::diagnosis::{Ceiling, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_model::run::RunReport;
+use webdyno_model::service::{ServiceSnapshot, SettingInForce};
+use webdyno_session::view::View;
+
+/// How a column of a table is set.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Column {
+    /// Words.
+    Words,
+    /// Numbers, set right.
+    Number,
+    /// Commands, paths, names of settings.
+    Code,
+}
+
+/// A table that scrolls sideways on a narrow screen.
+pub(super) fn table(m: &mut Markup, columns: &[(&str, Column)], rows: &[Vec<String>]) {
+    let class = |column: Column| match column {
+        Column::Words => "words",
+        Column::Number => "number",
+        Column::Code => "code",
+    };
+    m.within("div", &[("class", "scroll")], |m| {
+        m.within("table", &[], |m| {
+            m.within("thead", &[], |m| {
+                m.within("tr", &[], |m| {
+                    for (title, column) in columns {
+                        m.leaf_with("th", &[("scope", "col"), ("class", class(*column))], title);
+                    }
+                });
+            });
+            m.within("tbody", &[], |m| {
+                for row in rows {
+                    m.within("tr", &[], |m| {
+                        for (cell, (_, column)) in row.iter().zip(columns) {
+                            m.within("td", &[("class", class(*column))], |m| match column {
+                                Column::Code if !cell.is_empty() => m.leaf("code", cell),
+                                _ => m.text(cell),
+                            });
+                        }
+                    });
+                }
+            });
+        });
+    });
+}
+
+/// The few figures that matter most, as cards: `(what, figure)`.
+pub(super) fn cards(m: &mut Markup, figures: &[(&str, String)]) {
+    m.within("dl", &[("class", "cards")], |m| {
+        for (what, figure) in figures {
+            m.within("div", &[], |m| {
+                m.leaf("dt", what);
+                m.leaf("dd", figure);
+            });
+        }
+    });
+}
+
+/// A list of sentences.
+pub(super) fn list(m: &mut Markup, items: &[String]) {
+    m.within("ul", &[], |m| items.iter().for_each(|item| m.leaf("li", item)));
+}
+
+/// The cards of a run.
+pub(super) fn run_cards(m: &mut Markup, run: &RunReport) {
+    let ended = run.requests.completed + run.requests.failed;
+    cards(
+        m,
+        &[
+            ("good answers", rate_or_unknown(run.rate)),
+            ("failed", share(run.requests.failed, ended)),
+            ("half answered within", time(run.response_time_us.p50)),
+            ("99% answered within", time(run.response_time_us.p99)),
+        ],
+    );
+}
+
+/// Everything about a run besides its cards: conditions, times, failures, answers, connections.
+pub(super) fn run_details(m: &mut Markup, run: &RunReport) {
+    let mut conditions: Vec<_> = run.workload.iter().flat_map(say::load).collect();
+    conditions.extend([say::measured(run), say::generator(run)]);
+    conditions.extend(say::in_flight(run));
+    conditions.extend(say::pages(run));
+    list(m, &conditions);
+    times(m, run);
+    failures(m, run);
+    by_name(m, run);
+    answers(m, run);
+}
+
+fn times(m: &mut Markup, run: &RunReport) {
+    use Column::{Number, Words};
+    let columns = [
+        ("", Words),
+        ("samples", Number),
+        ("p50", Number),
+        ("p90", Number),
+        ("p99", Number),
+        ("p99.9", Number),
+        ("max", Number),
+    ];
+    let failed = ("failures", &run.failed_time_us);
+    let named = say::times_of(run)
+        .into_iter()
+        .chain([failed])
+        .filter(|(_, dist)| dist.count > 0);
+    let rows: Vec<_> = named
+        .map(|(name, dist)| {
+            let times = [dist.p50, dist.p90, dist.p99, dist.p999, dist.max].map(time);
+            [name.to_owned(), count(dist.count)]
+                .into_iter()
+                .chain(times)
+                .collect()
+        })
+        .collect();
+    if !rows.is_empty() {
+        table(m, &columns, &rows);
+        m.leaf_with("p", &[("class", "quiet")], say::TIMES_MEAN);
+    }
+}
+
+fn failures(m: &mut Markup, run: &RunReport) {
+    if run.errors.total() == 0 {
+        return;
+    }
+    m.leaf("h3", &format!("What failed: {}", say::failures(run)));
+    let named = run.errors.named().into_iter().filter(|(_, failed)| *failed > 0);
+    let rows: Vec<_> = named
+        .map(|(class, failed)| {
+            let words = words::error(class);
+            let part =
+                |pick: fn(&words::ErrorWords) -> &'static str| words.as_ref().map_or("", pick).to_owned();
+            vec![
+                count(failed),
+                format!("{} ({class})", part(|w| w.what)),
+                part(|w| w.usually),
+                part(|w| w.advice),
+            ]
+        })
+        .collect();
+    use Column::{Number, Words};
+    table(
+        m,
+        &[
+            ("requests", Number),
+            ("what", Words),
+            ("usually because of", Words),
+            ("what to do", Words),
+        ],
+        &rows,
+    );
+}
+
+fn by_name(m: &mut Markup, run: &RunReport) {
+    if run.requests_by_name.is_empty() {
+        return;
+    }
+    let rows: Vec<_> = run
+        .requests_by_name
+        .iter()
+        .map(|(name, named)| {
+            let dist = &named.response_time_us;
+            vec![
+                name.clone(),
+                count(named.completed),
+                count(named.failed),
+                time(dist.p50),
+                time(dist.p99),
+            ]
+        })
+        .collect();
+    use Column::{Code, Number};
+    m.leaf("h3", "By request");
+    table(
+        m,
+        &[
+            ("request", Code),
+            ("good", Number),
+            ("failed", Number),
+            ("p50", Number),
+            ("p99", Number),
+        ],
+        &rows,
+    );
+}
+
+fn answers(m: &mut Markup, run: &RunReport) {
+    let total: u64 = run.status.values().sum();
+    let statuses = run
+        .status
+        .iter()
+        .map(|(code, number)| format!("{code}: {} ({})", count(*number), share(*number, total)));
+    let connections = &run.connections;
+    let mut items = vec![];
+    if total > 0 {
+        items.push(format!(
+            "status codes: {}",
+            statuses.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    items.push(format!(
+        "connections: {} opened, {} requests on one that was used before, at most {} open at once, {} closed by the \
+         server between requests (normal)",
+        count(connections.opened),
+        count(connections.reused),
+        count(connections.peak),
+        count(connections.quiet_closes)
+    ));
+    items.push(format!(
+        "{} received, {} sent",
+        bytes(run.bytes.received as f64),
+        bytes(run.bytes.sent as f64)
+    ));
+    list(m, &items);
+}
+
+/// A finding's facts.
+pub(super) fn facts(m: &mut Markup, facts: &[Fact]) {
+    if facts.is_empty() {
+        return;
+    }
+    use Column::{Code, Number, Words};
+    let columns = [
+        ("what", Words),
+        ("value", Number),
+        ("when", Words),
+        ("read from", Words),
+        ("by hand", Code),
+    ];
+    let row = |fact: &Fact| {
+        let known = [
+            say::fact_name(fact),
+            say::fact_value(fact),
+            say::fact_window(fact),
+        ];
+        known
+            .into_iter()
+            .chain([fact.source.clone(), fact.reproduce.clone()])
+            .collect()
+    };
+    table(m, &columns, &facts.iter().map(row).collect::<Vec<_>>());
+}
+
+/// What can be changed, the best first.
+pub(super) fn remedies(m: &mut Markup, remedies: &[Remedy]) {
+    for remedy in remedies {
+        m.within("p", &[], |m| {
+            m.leaf("strong", &super::arrows(&say::remedy(remedy)))
+        });
+        let mut items = vec![
+            format!("how: {}", say::class(remedy.class)),
+            format!("why: {}", remedy.why),
+        ];
+        if !remedy.risk.is_empty() {
+            items.push(format!("risk: {}", remedy.risk));
+        }
+        let expected = remedy
+            .predicted
+            .as_ref()
+            .map_or_else(|| UNKNOWN.into(), say::predicted);
+        items.push(format!("expected: {expected}"));
+        list(m, &items);
+    }
+}
+
+/// A finding with all that belongs to it.
+pub(super) fn finding(m: &mut Markup, finding: &Finding) {
+    m.leaf("h3", &finding.id);
+    m.leaf("p", &finding.summary);
+    m.leaf_with(
+        "p",
+        &[("class", "quiet")],
+        &say::certainty(finding.confidence, finding.explains_fraction),
+    );
+    facts(m, &finding.facts);
+    remedies(m, &finding.remedies);
+}
+
+/// Where the mean response time goes.
+pub(super) fn breakdown(m: &mut Markup, time: &TimeBreakdown) {
+    let parts = say::parts(time);
+    let known: Vec<_> = parts
+        .iter()
+        .filter_map(|&(name, us)| us.filter(|us| us.is_finite()).map(|us| (name, us)))
+        .collect();
+    let total: f64 = known.iter().map(|(_, us)| us.max(0.0)).sum();
+    if total <= 0.0 {
+        return;
+    }
+    m.leaf(
+        "h2",
+        &format!("Where the mean response time goes ({} in all)", time_us(total)),
+    );
+    m.within("div", &[("class", "scroll")], |m| {
+        m.within("table", &[], |m| {
+            m.within("tbody", &[], |m| {
+                known
+                    .iter()
+                    .for_each(|&(name, us)| breakdown_row(m, name, us, us / total))
+            });
+        });
+    });
+    let unknown: Vec<_> = parts
+        .iter()
+        .filter(|(_, us)| us.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    if !unknown.is_empty() {
+        m.leaf_with(
+            "p",
+            &[("class", "quiet")],
+            &format!("unknown: {}", unknown.join(", ")),
+        );
+    }
+}
+
+fn breakdown_row(m: &mut Markup, name: &str, us: f64, share: f64) {
+    m.within("tr", &[], |m| {
+        m.leaf_with("th", &[("scope", "row")], name);
+        m.leaf_with("td", &[("class", "number")], &time_us(us));
+        m.leaf_with("td", &[("class", "number")], &percent_coarse(share));
+        m.within("td", &[("class", "bar")], |m| {
+            let frame = [
+                ("viewBox", "0 0 100 10"),
+                ("preserveAspectRatio", "none"),
+                ("aria-hidden", "true"),
+            ];
+            let width = super::plot::coordinate((share * 100.0).clamp(0.0, 100.0));
+            m.within("svg", &frame, |m| {
+                m.empty("rect", &[("class", "fill"), ("width", &width), ("height", "10")])
+            });
+        });
+    });
+}
+
+/// Limits before they are hit.
+pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
+    if ceilings.is_empty() {
+        return;
+    }
+    use Column::{Number, Words};
+    let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
+    let columns = [
+        ("limit", Words),
+        ("in use now", Number),
+        ("most there can be", Number),
+        ("binds at", Number),
+        ("source", Words),
+    ];
+    let row = |ceiling: &Ceiling| {
+        let figures = [
+            known(ceiling.now),
+            known(ceiling.max),
+            rate_or_unknown(ceiling.binds_at_rate),
+        ];
+        [ceiling.limit.clone()]
+            .into_iter()
+            .chain(figures)
+            .chain([ceiling.source.clone()])
+            .collect()
+    };
+    m.leaf("h2", "Limits ahead");
+    m.leaf_with(
+        "p",
+        &[("class", "quiet")],
+        "The rate of good answers at which each limit binds, before it does.",
+    );
+    table(m, &columns, &ceilings.iter().map(row).collect::<Vec<_>>());
+}
+
+/// The server's machine, service and settings.
+pub(super) fn server(m: &mut Markup, view: &View) {
+    if view.server.is_none() && view.service.is_none() {
+        return;
+    }
+    m.leaf("h2", "The server");
+    if let Some(machine) = &view.server {
+        m.leaf("p", &say::machine(machine));
+    }
+    if let Some(service) = &view.service {
+        service_and_settings(m, service);
+    }
+}
+
+fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
+    let version = service.version.as_deref().unwrap_or("version unknown");
+    let mode = service
+        .mode
+        .as_deref()
+        .map(|mode| format!(", {mode}"))
+        .unwrap_or_default();
+    m.leaf(
+        "p",
+        &format!(
+            "{} {version}{mode}, port {}, process {}",
+            service.service, service.port, service.pid
+        ),
+    );
+    if service.settings.is_empty() {
+        return;
+    }
+    use Column::{Code, Words};
+    let row = |(name, setting): (&String, &SettingInForce)| {
+        let in_force = setting
+            .running
+            .as_ref()
+            .or(setting.configured.as_ref())
+            .or(setting.default.as_ref());
+        let place = match (&setting.file, setting.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            (None, _) if setting.default.is_some() => "default of the program".into(),
+            (None, _) => UNKNOWN.into(),
+        };
+        vec![name.clone(), say::value(in_force), place]
+    };
+    let rows: Vec<_> = service.settings.iter().map(row).collect();
+    m.within("details", &[], |m| {
+        m.leaf(
+            "summary",
+            &format!("Settings in force at the last look ({})", service.settings.len()),
+        );
+        table(m, &[("setting", Code), ("value", Words), ("from", Words)], &rows);
+    });
+}
+
+/// What a reader should know.
+pub(super) fn notes(m: &mut Markup, view: &View) {
+    let warnings = view.service.iter().flat_map(|service| &service.warnings);
+    let notes: Vec<_> = view.notes.iter().chain(warnings).cloned().collect();
+    if !notes.is_empty() {
+        m.leaf("h2", "Notes");
+        list(m, &notes);
+    }
+}

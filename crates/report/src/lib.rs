@@ -1,0 +1,41 @@
+//! A session as text for people, JSON for programs and HTML to keep: pure renderings of one [`View`].
+//!
+//! Nothing here reads a file, a clock or the environment, so the same recording gives the same bytes. The words that
+//! text and HTML share are in `say` and `words`, the way numbers are written in `human`. The JSON is the schema of
+//! docs/contract.md.
+
+mod html;
+mod human;
+mod json;
+mod say;
+mod text;
+mod words;
+
+pub use html::html;
+pub use json::json;
+pub use text::text;
+use webdyno_session::view::View;
+
+/// Where the results lie and which commands act on them: the last lines of the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// The run directory.
+    pub directory: Option<String>,
+    /// The HTML report.
+    pub html: Option<String>,
+    /// The command that restores the original configuration; `None` when there is nothing to restore.
+    pub rollback: Option<String>,
+    /// The command that would apply the plan of a session that only planned.
+    pub apply: Option<String>,
+}
+
+/// Whether this session left changes on the server, or may have.
+fn may_have_changed(view: &View) -> bool {
+    use webdyno_model::tune::TuneState;
+    use webdyno_session::view::{Outcome, SessionEnd};
+    match &view.outcome {
+        Outcome::Tune(tune) => tune.state == TuneState::Applied,
+        // A tuning session that stopped in the middle may have been cut between a change and its verdict.
+        _ => view.command == "tune" && view.end == SessionEnd::Torn,
+    }
+}

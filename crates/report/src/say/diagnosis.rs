@@ -1,0 +1,128 @@
+//! Sentences about facts, findings and remedies.
+
+use super::value;
+use crate::human::{bytes, number, percent, plural, quantity, rate_interval, time_s};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Fact, NextLimit, Predicted, Remedy, TimeBreakdown};
+use webdyno_model::environment::Environment;
+
+/// A fact's name without underscores and without the unit that its value shows.
+pub(crate) fn fact_name(fact: &Fact) -> String {
+    const UNITS: [&str; 6] = ["_us", "_ms", "_s", "_bytes", "_count", "_fraction"];
+    let name = UNITS
+        .iter()
+        .find_map(|unit| fact.name.strip_suffix(unit))
+        .unwrap_or(&fact.name);
+    name.replace(['_', '.'], " ")
+}
+
+/// A fact's value with its unit.
+pub(crate) fn fact_value(fact: &Fact) -> String {
+    quantity(fact.value, &fact.unit)
+}
+
+/// A fact's window.
+pub(crate) fn fact_window(fact: &Fact) -> String {
+    if fact.from_s == fact.to_s {
+        return format!("at {}", time_s(fact.from_s));
+    }
+    format!("{} to {}", time_s(fact.from_s), time_s(fact.to_s))
+}
+
+/// `95% sure; it explains 80% of the lost time`.
+pub(crate) fn certainty(confidence: f64, explains: Option<f64>) -> String {
+    let sure = format!("{} sure", percent(confidence));
+    match explains {
+        Some(explained) => format!("{sure}; it explains {} of the lost time", percent(explained)),
+        None => sure,
+    }
+}
+
+/// `apache MaxRequestWorkers: 150 -> 400, with ServerLimit 400`.
+pub(crate) fn remedy(remedy: &Remedy) -> String {
+    let to = match &remedy.to {
+        Some(to) => to.to_string(),
+        None => "a value that you choose".into(),
+    };
+    let with: Vec<_> = remedy
+        .together_with
+        .iter()
+        .map(|wish| format!("{} {}", wish.setting, wish.to))
+        .collect();
+    let with = if with.is_empty() {
+        String::new()
+    } else {
+        format!(", with {}", with.join(", "))
+    };
+    format!(
+        "{} {}: {} -> {to}{with}",
+        remedy.service,
+        remedy.setting,
+        value(remedy.from.as_ref())
+    )
+}
+
+/// How a change takes effect, as the end of a sentence.
+pub(crate) fn class(class: ApplyClass) -> &'static str {
+    match class {
+        ApplyClass::Live => "takes effect at once",
+        ApplyClass::Reload => "takes effect by a graceful reload: requests being answered are not cut",
+        ApplyClass::Restart => "needs a stop and a start: nobody is answered in between",
+        ApplyClass::Manual => "only a person can do it",
+    }
+}
+
+/// What is expected, with its interval.
+pub(crate) fn predicted(predicted: &Predicted) -> String {
+    format!(
+        "about {} good answers a second (95% interval {})",
+        number(predicted.rate),
+        rate_interval(predicted.ci95)
+    )
+}
+
+/// A machine in a line; what could not be read is left out.
+pub(crate) fn machine(machine: &Environment) -> String {
+    let memory = machine
+        .memory_bytes
+        .map(|size| format!("{} of memory", bytes(size as f64)));
+    let parts = [
+        machine.hostname.clone(),
+        machine.cores.map(|cores| plural(u64::from(cores), "core")),
+        memory,
+        machine.cpu_model.clone(),
+        machine.os.clone(),
+        machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
+    ];
+    let known: Vec<_> = parts.into_iter().flatten().collect();
+    if known.is_empty() {
+        "machine unknown".into()
+    } else {
+        known.join(", ")
+    }
+}
+
+/// The parts of the mean response time with their names, in the order of a request's way.
+pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
+    [
+        ("added by the generator", time.client),
+        ("connecting", time.connect),
+        ("waiting for a free worker", time.accept_queue),
+        ("in a worker", time.worker),
+        ("behind the worker", time.backend),
+        ("on the network", time.network),
+        ("not explained", time.unexplained),
+    ]
+}
+
+/// What would limit after the first limit is gone.
+pub(crate) fn next_limit(next: &NextLimit) -> String {
+    match next.rate {
+        Some(rate) => format!(
+            "The next limit will be {}, at about {} good answers a second.",
+            next.id,
+            number(rate)
+        ),
+        None => format!("The next limit will be {}, at a rate that is unknown.", next.id),
+    }
+}

@@ -1,0 +1,237 @@
+//! The sentences that text and HTML share: what a run, a change, a round and an end amount to, without any markup.
+
+mod diagnosis;
+mod tune;
+
+use crate::human::{count, number, percent, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
+pub(crate) use diagnosis::{
+    certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
+};
+pub(crate) use tune::{
+    change, files, gain, goal, plan_is_for, reverted, round_outcome, took_effect, tune_headline,
+    will_take_effect,
+};
+use webdyno_model::objective::ObjectiveResult;
+use webdyno_model::run::{Dist, RunReport};
+use webdyno_model::service::SettingValue;
+use webdyno_model::workload::{Arrival, Workload};
+use webdyno_session::view::{SessionEnd, View};
+
+/// What was sent and how, a sentence each.
+pub(crate) fn load(workload: &Workload) -> Vec<String> {
+    let mut lines = vec![];
+    if let Some(first) = workload.requests.first() {
+        let others = workload.requests.len() as u64 - 1;
+        let tail = if others > 0 {
+            format!(" and {} in turn", plural(others, "other request"))
+        } else {
+            String::new()
+        };
+        lines.push(format!("{} {}{tail}", first.method, first.url));
+    }
+    lines.push(match workload.arrival {
+        Arrival::Closed => format!(
+            "{} at once; each next one is sent when an answer is there (closed)",
+            plural(u64::from(workload.connections), "request")
+        ),
+        Arrival::Open { rate_per_s, poisson } => format!(
+            "{} requests a second are due{}, however slow the answers (open); at most {}",
+            number(rate_per_s),
+            if poisson { " at random times" } else { "" },
+            plural(u64::from(workload.connections), "connection")
+        ),
+    });
+    if !workload.keepalive {
+        lines.push("a new connection for every request".into());
+    }
+    lines
+}
+
+/// The result of a run in one line.
+pub(crate) fn run_headline(run: &RunReport) -> String {
+    let requests = &run.requests;
+    let ended = requests.completed + requests.failed;
+    if requests.started == 0 && ended == 0 {
+        return "no request was sent".into();
+    }
+    if ended == 0 {
+        return format!(
+            "no answer: {} still waited when the load ended",
+            plural(requests.in_flight_at_end, "request")
+        );
+    }
+    if requests.completed == 0 {
+        return format!(
+            "no good answer: all {} failed",
+            plural(requests.failed, "request")
+        );
+    }
+    format!("{}, {}", good_answers(run.rate), failures(run))
+}
+
+/// `2,190 good answers a second`.
+pub(crate) fn good_answers(per_second: Option<f64>) -> String {
+    match per_second {
+        Some(value) => format!("{} good answers a second", number(value)),
+        None => "the rate of good answers is unknown".into(),
+    }
+}
+
+/// `no request failed`, `120 of 22,020 requests failed (0.54%)`.
+pub(crate) fn failures(run: &RunReport) -> String {
+    let (failed, ended) = (run.requests.failed, run.requests.completed + run.requests.failed);
+    if failed == 0 {
+        return "no request failed".into();
+    }
+    format!(
+        "{} of {} failed ({})",
+        count(failed),
+        plural(ended, "request"),
+        share(failed, ended)
+    )
+}
+
+/// How long was measured and what was cut.
+pub(crate) fn measured(run: &RunReport) -> String {
+    let length = time_s(run.elapsed_s);
+    if run.warmup_s > 0.0 {
+        format!(
+            "measured for {length}, after {} of warm-up that do not count",
+            time_s(run.warmup_s)
+        )
+    } else {
+        format!("measured for {length}; no warm-up was cut")
+    }
+}
+
+/// The five times of a run with their names, in the order of a request's life seen from its user.
+pub(crate) fn times_of(run: &RunReport) -> [(&'static str, &Dist); 5] {
+    [
+        ("response time", &run.response_time_us),
+        ("service time", &run.service_time_us),
+        ("connect", &run.connect_time_us),
+        ("first byte", &run.first_byte_us),
+        ("client delay", &run.client_delay_us),
+    ]
+}
+
+/// What the five times mean.
+pub(crate) const TIMES_MEAN: &str = "Response time counts from the moment a request was due until its last byte: what \
+     a user waits. Service time counts from when it was really sent. Client delay is what this machine added itself.";
+
+/// Requests without an outcome at the end; `None` when there are none.
+pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
+    let waiting = run.requests.in_flight_at_end;
+    if waiting == 0 {
+        return None;
+    }
+    let so_far = match run.censored_time_us.max {
+        Some(longest) => format!(", one of them for {} already", time_us(longest as f64)),
+        None => String::new(),
+    };
+    Some(format!(
+        "{} had no answer yet when the load ended{so_far}. They are in none of the times (censored): how long \
+         they would have taken is not known",
+        plural(waiting, "request")
+    ))
+}
+
+/// Whether the generator kept up. Starts with `INVALID` when the figures may not be believed.
+pub(crate) fn generator(run: &RunReport) -> String {
+    let client = &run.client;
+    let busiest = match client.cpu_fraction_max_thread {
+        Some(share) => format!("its busiest thread used {} of a core", percent(share)),
+        None => "how much processor it used is unknown".into(),
+    };
+    let why = client
+        .why
+        .as_deref()
+        .map(|why| format!(": {why}"))
+        .unwrap_or_default();
+    match (client.valid, client.saturated) {
+        (true, false) if client.cpu_fraction_max_thread.is_none() => {
+            format!("The generator kept up as far as can be told ({busiest}){why}")
+        }
+        (true, false) => format!("The generator kept up ({busiest}): the figures hold{why}"),
+        (true, true) => format!("The generator was busy ({busiest}), but the figures hold{why}"),
+        (false, true) => format!(
+            "INVALID: the generator was the bottleneck ({busiest}){why}. Do not read these figures as the server's; \
+             use more cores for the load, or a lower rate"
+        ),
+        (false, false) => format!("INVALID{why} ({busiest}). Do not rely on these figures"),
+    }
+}
+
+/// A setting's value, or that it is not known.
+pub(crate) fn value(value: Option<&SettingValue>) -> String {
+    value.map_or_else(|| crate::human::UNKNOWN.into(), ToString::to_string)
+}
+
+/// How a session ended, when it did not end in order.
+pub(crate) fn end(view: &View) -> Option<String> {
+    match &view.end {
+        SessionEnd::Done(_) => None,
+        SessionEnd::Failed(130, _) => {
+            Some("The session was interrupted. What was measured until then is below".into())
+        }
+        SessionEnd::Failed(_, error) => Some(format!("The session ended with an error: {error}")),
+        SessionEnd::Torn => Some(
+            "The recording stops in the middle: the session was killed, or it still runs. What was measured until \
+             then is below"
+                .into(),
+        ),
+    }
+}
+
+/// Said of a tuning session that was cut off.
+pub(crate) const MAY_BE_IN_FORCE: &str =
+    "A change may still be in force: webdyno rollback puts the original configuration back.";
+
+/// A summary's percentiles for a sentence: `half within 23 ms, 99% within 60 ms`.
+pub(crate) fn within(dist: &Dist) -> String {
+    format!(
+        "half of the answers within {}, 99% within {}",
+        time(dist.p50),
+        time(dist.p99)
+    )
+}
+
+/// Page loads, for workloads that have pages.
+pub(crate) fn pages(run: &RunReport) -> Option<String> {
+    let pages = run.pages.as_ref()?;
+    let good = rate_or_unknown(pages.rate);
+    let within = format!(
+        "half within {}, 99% within {}",
+        time(pages.time_us.p50),
+        time(pages.time_us.p99)
+    );
+    Some(format!(
+        "Pages: {good} good ones, {} failed; {within}",
+        count(pages.failed)
+    ))
+}
+
+/// The name of a load in plots.
+pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
+    use webdyno_model::event::Purpose;
+    match (load.purpose, load.round) {
+        (Purpose::Run, _) => "load".into(),
+        (Purpose::Diagnose, _) => "diagnosis".into(),
+        (Purpose::Baseline, _) => "before".into(),
+        (Purpose::Verify, Some(round)) => format!("round {round}"),
+        (Purpose::Verify, None) => "verification".into(),
+    }
+}
+
+/// What was measured for an objective, in the unit of its figure.
+pub(crate) fn objective_value(objective: &ObjectiveResult) -> String {
+    let figure = objective.slo.split(['<', '>']).next().unwrap_or_default().trim();
+    let unit = match figure {
+        "errors" => "fraction",
+        "rate" => "/s",
+        _ => "us",
+    };
+    objective
+        .value
+        .map_or_else(|| crate::human::UNKNOWN.into(), |value| quantity(value, unit))
+}

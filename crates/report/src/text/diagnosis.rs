@@ -1,0 +1,240 @@
+//! A diagnosis: the answer first, then how we know, then what to change, then everything else worth knowing.
+
+use super::page::{Column, Page, bar};
+use super::run;
+use crate::human::{number, percent_coarse, rate_or_unknown, time_us};
+use crate::{say, words};
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_session::view::View;
+
+const BAR_COLUMNS: usize = 30;
+
+/// The whole diagnosis.
+pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
+    let (answer, others) = match diagnosis.findings.split_first() {
+        Some((first, others)) => (Some(first), others),
+        None => (None, [].as_slice()),
+    };
+    page.heading(title(&diagnosis.bottleneck));
+    match answer {
+        Some(finding) => answer_of(page, finding),
+        None => page.para("No rule could say anything about this recording."),
+    }
+    if let Some(run) = &diagnosis.run {
+        load(page, run);
+    }
+    if let Some(finding) = answer {
+        facts(page, &finding.facts);
+        remedies(page, &finding.remedies);
+    }
+    other_findings(page, others);
+    breakdown(page, &diagnosis.time_breakdown_us);
+    ceilings(page, &diagnosis.ceilings);
+    next_limit(page, diagnosis);
+    missing(page, diagnosis);
+    server(page, view);
+}
+
+fn title(bottleneck: &str) -> &'static str {
+    match bottleneck {
+        "healthy" => "Diagnosis: healthy, no limit was reached",
+        "unknown" => "Diagnosis: the limit is not known",
+        _ => "Diagnosis: this limits the server",
+    }
+}
+
+fn answer_of(page: &mut Page, finding: &Finding) {
+    page.para(&finding.summary);
+    page.gap();
+    page.para(&format!(
+        "({}; {})",
+        finding.id,
+        say::certainty(finding.confidence, finding.explains_fraction)
+    ));
+    if matches!(finding.id.as_str(), "healthy" | "unknown") || finding.remedies.is_empty() {
+        page.para(&words::limit_meaning(&finding.id));
+    } else {
+        page.para(&format!("More about it: webdyno explain {}", finding.id));
+    }
+}
+
+fn load(page: &mut Page, run: &webdyno_model::run::RunReport) {
+    page.heading(&format!("Under this load: {}", say::run_headline(run)));
+    run::conditions(page, run);
+    if run.response_time_us.count > 0 {
+        page.para(&say::within(&run.response_time_us));
+    }
+    if let Some(waiting) = say::in_flight(run) {
+        page.para(&format!("{waiting}."));
+    }
+    if run.client.valid {
+        page.para(&format!("{}.", say::generator(run)));
+    }
+    run::failures(page, run);
+}
+
+fn facts(page: &mut Page, facts: &[Fact]) {
+    if facts.is_empty() {
+        return;
+    }
+    page.heading("How we know (and how to see it by hand, on the server)");
+    let row = |fact: &Fact| {
+        vec![
+            say::fact_name(fact),
+            say::fact_value(fact),
+            say::fact_window(fact),
+            fact.source.clone(),
+        ]
+    };
+    let rows: Vec<_> = facts.iter().map(row).collect();
+    let commands: Vec<_> = facts.iter().map(|fact| fact.reproduce.as_str()).collect();
+    page.table_with_commands(&[Column::Words; 4], &rows, &commands);
+}
+
+/// What can be changed, the best first.
+fn remedies(page: &mut Page, remedies: &[Remedy]) {
+    if remedies.is_empty() {
+        return;
+    }
+    page.heading("What to change");
+    for (index, remedy) in remedies.iter().enumerate() {
+        page.item(&format!("{}.", index + 1), &say::remedy(remedy));
+        page.inner_item("How:", say::class(remedy.class));
+        page.inner_item("Why:", &remedy.why);
+        if !remedy.risk.is_empty() {
+            page.inner_item("Risk:", &remedy.risk);
+        }
+        match &remedy.predicted {
+            Some(predicted) => page.inner_item("Expected:", &say::predicted(predicted)),
+            None => page.inner_item("Expected:", "how much it brings is unknown"),
+        }
+    }
+}
+
+fn other_findings(page: &mut Page, findings: &[Finding]) {
+    if findings.is_empty() {
+        return;
+    }
+    page.heading("Also found");
+    for finding in findings {
+        let certainty = say::certainty(finding.confidence, finding.explains_fraction);
+        page.item("-", &format!("{}: {} ({certainty})", finding.id, finding.summary));
+        if let Some(remedy) = finding.remedies.first() {
+            page.inner(&say::remedy(remedy));
+        }
+    }
+}
+
+fn breakdown(page: &mut Page, time: &TimeBreakdown) {
+    let parts = say::parts(time);
+    let total: f64 = parts
+        .iter()
+        .filter_map(|(_, us)| *us)
+        .filter(|us| us.is_finite())
+        .map(|us| us.max(0.0))
+        .sum();
+    if total <= 0.0 {
+        return;
+    }
+    page.heading(&format!(
+        "Where the mean response time goes ({} in all)",
+        time_us(total)
+    ));
+    let known = parts.iter().filter_map(|&(name, us)| us.map(|us| (name, us)));
+    let rows: Vec<_> = known
+        .map(|(name, us)| {
+            vec![
+                name.into(),
+                time_us(us),
+                percent_coarse(us / total),
+                bar(us / total, BAR_COLUMNS),
+            ]
+        })
+        .collect();
+    page.table(
+        &[Column::Words, Column::Number, Column::Number, Column::Words],
+        &rows,
+    );
+    let unknown: Vec<_> = parts
+        .iter()
+        .filter(|(_, us)| us.is_none())
+        .map(|(name, _)| *name)
+        .collect();
+    if !unknown.is_empty() {
+        page.para(&format!("unknown: {}", unknown.join(", ")));
+    }
+}
+
+/// Limits before they are hit.
+pub(super) fn ceilings(page: &mut Page, ceilings: &[Ceiling]) {
+    if ceilings.is_empty() {
+        return;
+    }
+    page.heading("Limits ahead: in use now, the most there can be, and when they bind");
+    let known = |value: Option<f64>| value.map_or_else(|| crate::human::UNKNOWN.into(), number);
+    let mut rows = vec![
+        ["limit", "now", "most", "binds at", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for ceiling in ceilings {
+        rows.push(vec![
+            ceiling.limit.clone(),
+            known(ceiling.now),
+            known(ceiling.max),
+            rate_or_unknown(ceiling.binds_at_rate),
+            ceiling.source.clone(),
+        ]);
+    }
+    page.table(
+        &[
+            Column::Words,
+            Column::Number,
+            Column::Number,
+            Column::Number,
+            Column::Words,
+        ],
+        &rows,
+    );
+}
+
+fn next_limit(page: &mut Page, diagnosis: &Diagnosis) {
+    let Some(next) = &diagnosis.next_limit else {
+        return;
+    };
+    page.heading("After that");
+    page.para(&say::next_limit(next));
+}
+
+fn missing(page: &mut Page, diagnosis: &Diagnosis) {
+    if diagnosis.missing.is_empty() {
+        return;
+    }
+    page.heading("What could not be read");
+    for missing in &diagnosis.missing {
+        page.item("-", &format!("{}: {}", missing.signal, missing.why));
+        if !missing.how_to_enable.is_empty() {
+            page.inner_item("To have it:", &missing.how_to_enable);
+        }
+    }
+}
+
+fn server(page: &mut Page, view: &View) {
+    let Some(service) = &view.service else {
+        return;
+    };
+    page.heading("The server");
+    let version = service.version.as_deref().unwrap_or("version unknown");
+    let mode = service
+        .mode
+        .as_deref()
+        .map(|mode| format!(", {mode}"))
+        .unwrap_or_default();
+    page.para(&format!(
+        "{} {version}{mode}, port {}, process {}",
+        service.service, service.port, service.pid
+    ));
+    if let Some(machine) = &view.server {
+        page.para(&say::machine(machine));
+    }
+}

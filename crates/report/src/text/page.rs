@@ -1,0 +1,299 @@
+//! A page of plain text, 80 columns wide: headings, wrapped paragraphs, tables, bars. What a server sent may be in the
+//! text, so control characters never reach the terminal (ECMA-48 escape sequences could rewrite the screen).
+
+/// The width that every terminal has.
+pub(super) const COLUMNS: usize = 80;
+/// The indent of everything under a heading.
+const INDENT: usize = 2;
+/// Between two columns of a table.
+const GAP: usize = 2;
+/// A column of words is never narrower than this.
+const WORDS_MIN: usize = 8;
+
+/// Text that grows line by line.
+#[derive(Default)]
+pub(super) struct Page {
+    out: String,
+}
+
+/// How a table's column is set.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Column {
+    /// Words: set left, wrapped when the line would be too long.
+    Words,
+    /// Numbers: set right, never wrapped.
+    Number,
+}
+
+impl Page {
+    /// The finished text.
+    pub(super) fn finish(self) -> String {
+        self.out
+    }
+
+    /// A title, with an empty line above it unless it is the first line.
+    pub(super) fn heading(&mut self, title: &str) {
+        if !self.out.is_empty() {
+            self.out.push('\n');
+        }
+        for line in wrap(&clean(title), COLUMNS) {
+            self.line(&line);
+        }
+    }
+
+    /// An empty line.
+    pub(super) fn gap(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// A wrapped paragraph under the heading.
+    pub(super) fn para(&mut self, text: &str) {
+        self.hanging("", text, INDENT);
+    }
+
+    /// A wrapped paragraph that is set further in.
+    pub(super) fn inner(&mut self, text: &str) {
+        self.hanging("", text, 3 * INDENT);
+    }
+
+    /// `label text`, the following lines set under the text.
+    pub(super) fn item(&mut self, label: &str, text: &str) {
+        self.hanging(label, text, INDENT);
+    }
+
+    /// As [`Page::item`], set further in.
+    pub(super) fn inner_item(&mut self, label: &str, text: &str) {
+        self.hanging(label, text, 3 * INDENT);
+    }
+
+    /// A command to copy: one line however long, so that it can be copied whole.
+    pub(super) fn command(&mut self, command: &str) {
+        let line = format!("{}$ {}", " ".repeat(3 * INDENT), clean(command));
+        self.line(&line);
+    }
+
+    /// A line as it is, for paths and diffs.
+    pub(super) fn verbatim(&mut self, text: &str) {
+        let line = format!("{}{}", " ".repeat(INDENT), clean(text));
+        self.line(&line);
+    }
+
+    /// Rows of cells under each other. Words that do not fit into the page are wrapped within their column.
+    pub(super) fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
+        self.table_with_commands(columns, rows, &[]);
+    }
+
+    /// As [`Page::table`], each row followed by the command that shows the same by hand.
+    pub(super) fn table_with_commands(
+        &mut self,
+        columns: &[Column],
+        rows: &[Vec<String>],
+        commands: &[&str],
+    ) {
+        let cleaned = |row: &Vec<String>| row.iter().map(|cell| clean(cell)).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(cleaned).collect();
+        let widths = widths(columns, &rows);
+        for (index, row) in rows.iter().enumerate() {
+            self.row(columns, row, &widths);
+            if let Some(command) = commands.get(index).filter(|command| !command.is_empty()) {
+                self.command(command);
+            }
+        }
+    }
+
+    fn row(&mut self, columns: &[Column], row: &[String], widths: &[usize]) {
+        let cells: Vec<Vec<String>> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, &width)| wrap_hard(cell, width))
+            .collect();
+        for index in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut line = " ".repeat(INDENT);
+            for (position, (cell, (column, &width))) in
+                cells.iter().zip(columns.iter().zip(widths)).enumerate()
+            {
+                let gap = if position > 0 { GAP } else { 0 };
+                let text = cell.get(index).map_or("", String::as_str);
+                let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+                line.push_str(&" ".repeat(gap));
+                match column {
+                    Column::Words => line.extend([text, &padding]),
+                    Column::Number => line.extend([padding.as_str(), text]),
+                }
+            }
+            self.line(&line);
+        }
+    }
+
+    fn hanging(&mut self, label: &str, text: &str, indent: usize) {
+        let label = clean(label);
+        let hang = if label.is_empty() {
+            indent
+        } else {
+            indent + label.chars().count() + 1
+        };
+        // A label that takes most of the line stands alone above its text.
+        let (first, hang) = if hang > COLUMNS / 2 {
+            for line in wrap(&label, COLUMNS - indent) {
+                self.line(&format!("{}{line}", " ".repeat(indent)));
+            }
+            (" ".repeat(indent + INDENT), indent + INDENT)
+        } else if label.is_empty() {
+            (" ".repeat(indent), indent)
+        } else {
+            (format!("{}{label} ", " ".repeat(indent)), hang)
+        };
+        for (index, line) in wrap(&clean(text), COLUMNS - hang).iter().enumerate() {
+            let start = if index == 0 {
+                first.clone()
+            } else {
+                " ".repeat(hang)
+            };
+            self.line(&(start + line));
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        self.out.push_str(line.trim_end());
+        self.out.push('\n');
+    }
+}
+
+/// Blanks and line ends become single blanks, control characters a mark.
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|letter| match letter {
+            '\n' | '\r' | '\t' => ' ',
+            // Besides control characters also the ones that turn the direction of writing.
+            _ if letter.is_control() || is_bidirectional_control(letter) => '\u{fffd}',
+            _ => letter,
+        })
+        .collect()
+}
+
+/// Unicode's explicit directional formatting characters (UAX #9, 2.1 to 2.5) can make a line read as another one.
+fn is_bidirectional_control(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Breaks at blanks; a word longer than a line (a URL, a path) stays whole on a line of its own.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > width {
+            lines.push(std::mem::take(&mut line));
+            length = 0;
+        }
+        if length > 0 {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += letters;
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |index: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(index))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let mut widths: Vec<usize> = (0..columns.len())
+        .map(|index| widest(index).unwrap_or(0))
+        .collect();
+    let gaps = INDENT + GAP * columns.len().saturating_sub(1);
+    loop {
+        let total = gaps + widths.iter().sum::<usize>();
+        let words =
+            (0..columns.len()).filter(|&index| columns[index] == Column::Words && widths[index] > WORDS_MIN);
+        match words.max_by_key(|&index| widths[index]) {
+            Some(index) if total > COLUMNS => widths[index] -= 1,
+            _ => return widths,
+        }
+    }
+}
+
+/// As [`wrap`], and words longer than the width are broken too.
+fn wrap_hard(text: &str, width: usize) -> Vec<String> {
+    let lines = wrap(text, width);
+    let broken = lines.iter().flat_map(|line| {
+        let letters: Vec<char> = line.chars().collect();
+        letters
+            .chunks(width.max(1))
+            .map(|part| part.iter().collect::<String>())
+            .collect::<Vec<_>>()
+    });
+    broken.collect()
+}
+
+/// A bar of `#` for a share of one; something that is not nothing shows at least a dot.
+pub(super) fn bar(share: f64, width: usize) -> String {
+    let share = if share.is_finite() {
+        share.clamp(0.0, 1.0)
+    } else {
+        0.0
+    };
+    let full = (share * width as f64).round() as usize;
+    if full == 0 && share > 0.0 {
+        ".".into()
+    } else {
+        "#".repeat(full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_server_sends_cannot_drive_the_terminal() {
+        let mut page = Page::default();
+        page.para("a\u{1b}[2Jb\nc\u{202e}d");
+        page.command("x\r\u{7}y");
+        assert_eq!(page.finish(), "  a\u{fffd}[2Jb c\u{fffd}d\n      $ x \u{fffd}y\n");
+    }
+
+    #[test]
+    fn a_wide_table_wraps_words_and_no_numbers() {
+        let mut page = Page::default();
+        let row = vec![
+            "a very long name ".repeat(6),
+            "1,234,567/s".into(),
+            "x".repeat(30),
+        ];
+        page.table(&[Column::Words, Column::Number, Column::Words], &[row]);
+        let text = page.finish();
+        assert!(text.contains("1,234,567/s"), "{text}");
+        assert_eq!(
+            (text.matches("very").count(), text.matches('x').count()),
+            (6, 30),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+    }
+
+    proptest! {
+        // Invariant: wrapping loses no word, and no line with a break in it is longer than the page.
+        #[test]
+        fn wrapping_keeps_all_words(text in "([a-z]{1,30} ){0,40}", label in "[a-z]{0,60}") {
+            let mut page = Page::default();
+            page.item(&label, &text);
+            let out = page.finish();
+            prop_assert!(out.lines().all(|line| line.chars().count() <= COLUMNS), "{}", out);
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let with_label = format!("{label} {text}");
+            let expected = if text.trim().is_empty() { vec![] } else { words(&with_label) };
+            prop_assert!(expected.is_empty() || words(&out) == expected);
+        }
+    }
+}

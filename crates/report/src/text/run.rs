@@ -1,0 +1,305 @@
+//! A load test: how fast, how long answers took, what failed and why, and whether the figures may be believed.
+
+use super::page::{Column, Page, bar};
+use crate::human::{count, percent_coarse, plural, quantity, share, time, time_us};
+use crate::{say, words};
+use webdyno_model::run::{Dist, RunReport};
+use webdyno_session::view::View;
+
+/// More names or codes than this are summed up in a line.
+const ROWS_MAX: usize = 20;
+/// More bars than this are no longer a small picture.
+const BARS_MAX: usize = 12;
+const BAR_COLUMNS: usize = 40;
+
+/// The whole report of a load test.
+pub(super) fn whole(page: &mut Page, view: &View, run: &RunReport) {
+    page.heading(&format!("Load test: {}", say::run_headline(run)));
+    conditions(page, run);
+    objectives(page, run);
+    latencies(page, run);
+    histogram(page, view);
+    by_name(page, run);
+    failures(page, run);
+    answers_and_connections(page, run);
+    validity(page, run);
+}
+
+/// What was sent, for how long, and (when it spoils the rest) that the figures are invalid.
+pub(super) fn conditions(page: &mut Page, run: &RunReport) {
+    if !run.client.valid {
+        page.para(&format!("{}.", say::generator(run)));
+    }
+    for line in run.workload.iter().flat_map(say::load) {
+        page.para(&line);
+    }
+    page.para(&say::measured(run));
+    if let Some(pages) = say::pages(run) {
+        page.para(&pages);
+    }
+}
+
+fn objectives(page: &mut Page, run: &RunReport) {
+    if run.objectives.is_empty() {
+        return;
+    }
+    page.heading("Objectives");
+    let mut rows = vec![];
+    for objective in &run.objectives {
+        let verdict = if objective.met { "met" } else { "NOT met" };
+        rows.push(vec![
+            objective.slo.clone(),
+            verdict.into(),
+            format!("measured: {}", say::objective_value(objective)),
+        ]);
+    }
+    page.table(&[Column::Words, Column::Words, Column::Words], &rows);
+}
+
+/// The table of the five times.
+pub(super) fn latencies(page: &mut Page, run: &RunReport) {
+    page.heading("How long it took");
+    let head = ["", "p50", "p90", "p99", "p99.9", "max"]
+        .map(str::to_owned)
+        .to_vec();
+    let mut rows = vec![head];
+    let mut empty = vec![];
+    for (name, dist) in say::times_of(run) {
+        if dist.count == 0 {
+            empty.push(name);
+        } else {
+            rows.push(time_row(name, dist));
+        }
+    }
+    if run.failed_time_us.count > 0 {
+        rows.push(time_row("failures", &run.failed_time_us));
+    }
+    if rows.len() > 1 {
+        use Column::{Number, Words};
+        page.table(&[Words, Number, Number, Number, Number, Number], &rows);
+    }
+    if run.response_time_us.count == 0 {
+        page.para("There was no good answer, so that there are no times of answers.");
+        return;
+    }
+    page.para("p99: 99 of 100 took no longer than this; max: the longest one.");
+    page.para(say::TIMES_MEAN);
+    if run.errors.timeout > 0 {
+        page.para(&format!(
+            "{} are in it at the timeout's length.",
+            plural(run.errors.timeout, "timeout")
+        ));
+    }
+    if !empty.is_empty() {
+        page.para(&format!("Nothing to measure in this part: {}.", empty.join(", ")));
+    }
+}
+
+fn time_row(name: &str, dist: &Dist) -> Vec<String> {
+    let mut row = vec![name.to_owned()];
+    row.extend([dist.p50, dist.p90, dist.p99, dist.p999, dist.max].map(time));
+    row
+}
+
+fn histogram(page: &mut Page, view: &View) {
+    let Some(load) = view
+        .loads
+        .iter()
+        .rev()
+        .find(|load| load.response_time_cumulative.len() > 1)
+    else {
+        return;
+    };
+    let bars = bins(&load.response_time_cumulative);
+    let largest = bars.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    if bars.len() < 2 || largest <= 0.0 {
+        return;
+    }
+    page.heading("Response times");
+    let rows: Vec<_> = bars
+        .iter()
+        .map(|&(upper_us, share)| {
+            let percent = percent_coarse(share);
+            vec![
+                format!("up to {}", time_us(upper_us)),
+                percent,
+                bar(share / largest, BAR_COLUMNS),
+            ]
+        })
+        .collect();
+    page.table(&[Column::Number, Column::Number, Column::Words], &rows);
+}
+
+/// Shares of requests between round times: `(upper bound in microseconds, share)`. The finest scale that needs no more
+/// than [`BARS_MAX`] bars.
+fn bins(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
+    const SCALES: [&[f64]; 4] = [
+        &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+        &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+        &[1.0, 2.0, 5.0],
+        &[1.0],
+    ];
+    let (Some(first), Some(last)) = (cumulative.first(), cumulative.last()) else {
+        return vec![];
+    };
+    for scale in SCALES {
+        let bounds: Vec<f64> = (0..11)
+            .flat_map(|decade| scale.iter().map(move |step| step * 10f64.powi(decade)))
+            .collect();
+        let from = bounds.partition_point(|&bound| bound < first.0 as f64);
+        let to = bounds
+            .partition_point(|&bound| bound < last.0 as f64)
+            .min(bounds.len() - 1);
+        if to + 1 - from.min(to) <= BARS_MAX || scale.len() == 1 {
+            return shares(cumulative, &bounds[from.min(to)..=to]);
+        }
+    }
+    vec![]
+}
+
+fn shares(cumulative: &[(u64, f64)], bounds: &[f64]) -> Vec<(f64, f64)> {
+    let up_to = |bound: f64| {
+        let index = cumulative.partition_point(|&(us, _)| us as f64 <= bound);
+        if index == 0 { 0.0 } else { cumulative[index - 1].1 }
+    };
+    let mut below = 0.0;
+    bounds
+        .iter()
+        .map(|&bound| {
+            let now = up_to(bound);
+            let share = (now - below).max(0.0);
+            below = now;
+            (bound, share)
+        })
+        .collect()
+}
+
+fn by_name(page: &mut Page, run: &RunReport) {
+    if run.requests_by_name.is_empty() {
+        return;
+    }
+    page.heading("By request");
+    let mut rows = vec![
+        ["request", "good", "failed", "p50", "p99"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for (name, named) in run.requests_by_name.iter().take(ROWS_MAX) {
+        let dist = &named.response_time_us;
+        rows.push(vec![
+            name.clone(),
+            count(named.completed),
+            count(named.failed),
+            time(dist.p50),
+            time(dist.p99),
+        ]);
+    }
+    page.table(
+        &[
+            Column::Words,
+            Column::Number,
+            Column::Number,
+            Column::Number,
+            Column::Number,
+        ],
+        &rows,
+    );
+    if let Some(more) = run
+        .requests_by_name
+        .len()
+        .checked_sub(ROWS_MAX)
+        .filter(|more| *more > 0)
+    {
+        page.para(&format!(
+            "and {} more in the JSON",
+            plural(more as u64, "request")
+        ));
+    }
+}
+
+/// What failed, why that usually happens, and what to do.
+pub(super) fn failures(page: &mut Page, run: &RunReport) {
+    if run.errors.total() == 0 {
+        return;
+    }
+    page.heading(&format!("What failed: {}", say::failures(run)));
+    for (class, failed) in run.errors.named().into_iter().filter(|(_, failed)| *failed > 0) {
+        let what = words::error(class).map_or(class, |words| words.what);
+        page.item(&format!("{} x", count(failed)), &format!("{what} ({class})"));
+        if let Some(words) = words::error(class) {
+            page.inner_item("Usually:", words.usually);
+            page.inner_item("To do:", words.advice);
+        }
+    }
+}
+
+fn answers_and_connections(page: &mut Page, run: &RunReport) {
+    page.heading("Answers and connections");
+    if !run.status.is_empty() {
+        let answers: u64 = run.status.values().sum();
+        let list: Vec<_> = run
+            .status
+            .iter()
+            .take(ROWS_MAX)
+            .map(|(status, number)| format!("{status}: {} ({})", count(*number), share(*number, answers)))
+            .collect();
+        page.item("Status codes:", &list.join(", "));
+    }
+    let connections = &run.connections;
+    page.item(
+        "Connections:",
+        &format!(
+            "{} opened, {} sent on one that was used before, at most {} open at once",
+            count(connections.opened),
+            plural(connections.reused, "request"),
+            count(connections.peak)
+        ),
+    );
+    if connections.quiet_closes > 0 {
+        let closed = plural(connections.quiet_closes, "kept connection");
+        page.para(&format!(
+            "{closed} closed by the server between requests: normal, and not a failure."
+        ));
+    }
+    let amounts = (
+        quantity(run.bytes.received as f64, "bytes"),
+        quantity(run.bytes.sent as f64, "bytes"),
+    );
+    page.item("Bytes:", &format!("{} received, {} sent", amounts.0, amounts.1));
+    if let Some(waiting) = say::in_flight(run) {
+        page.item("At the end:", &format!("{waiting}."));
+    }
+}
+
+fn validity(page: &mut Page, run: &RunReport) {
+    page.heading("Can the figures be believed?");
+    page.para(&format!("{}.", say::generator(run)));
+    let delay = &run.client_delay_us;
+    if let (Some(own), Some(all)) = (delay.p50, run.response_time_us.p50) {
+        page.para(&format!(
+            "It added {} to a response time of {} (medians).",
+            time(Some(own)),
+            time(Some(all))
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // Invariant: the bars hold every request once, and there are few enough of them.
+        #[test]
+        fn bars_lose_no_request(mut times in prop::collection::vec(0u64..3_600_000_000, 1..100)) {
+            times.sort_unstable();
+            let total = times.len() as f64;
+            let cumulative: Vec<_> = times.iter().enumerate().map(|(i, &us)| (us, (i + 1) as f64 / total)).collect();
+            let bars = bins(&cumulative);
+            let sum: f64 = bars.iter().map(|(_, share)| share).sum();
+            prop_assert!((sum - 1.0).abs() < 1e-9, "{:?}", bars);
+            prop_assert!(bars.len() <= BARS_MAX, "{:?}", bars);
+        }
+    }
+}

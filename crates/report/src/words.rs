@@ -1,0 +1,195 @@
+//! What error classes and limits mean, in plain words, for somebody who has never tuned a server.
+//!
+//! Sources: connect(2), tcp(7) and socket(7) for the classes of transport errors, RFC 9110 and 9112 for HTTP, the
+//! Apache documentation of MaxRequestWorkers and ListenBacklog for what a server does when it is full.
+
+/// An error class for people.
+pub(crate) struct ErrorWords {
+    /// What happened.
+    pub(crate) what: &'static str,
+    /// What usually causes it.
+    pub(crate) usually: &'static str,
+    /// What to do about it.
+    pub(crate) advice: &'static str,
+}
+
+/// The words for a class of `ErrorCounts::named()`; `None` for a class that is not known here.
+pub(crate) fn error(class: &str) -> Option<ErrorWords> {
+    connection_error(class).or_else(|| answer_error(class))
+}
+
+/// Failures before a connection stood.
+fn connection_error(class: &str) -> Option<ErrorWords> {
+    let (what, usually, advice) = match class {
+        "dns" => (
+            "the name did not resolve",
+            "a typing error in the host name, or a name server that does not answer",
+            "check with `getent hosts NAME`, or give the address in the URL",
+        ),
+        "connect_refused" => (
+            "the connection was refused",
+            "nothing listens on that port, or the server died or restarted under the load",
+            "see with `ss -ltn` on the server what listens, and read its error log",
+        ),
+        "connect_timeout" => (
+            "no answer to the attempt to connect",
+            "a full accept queue or connection table on the server, or a firewall that drops packets",
+            "let `webdyno diagnose URL --server S` look at the server's queues; try fewer connections",
+        ),
+        "unreachable" => (
+            "the network has no way there",
+            "a wrong address, a missing route, or a firewall that rejects",
+            "check with `ip route get ADDRESS`, and from another machine",
+        ),
+        "local_ports_exhausted" => (
+            "this machine has no free local port towards the server",
+            "a new connection for every request: each closed one holds its port for 60 s. It is a limit of this \
+             machine, not of the server",
+            "use kept connections, a lower rate, or more addresses with --source-ip",
+        ),
+        "no_descriptors" => (
+            "this process may open no more files",
+            "a limit of this machine (`ulimit -n`) below the number of connections",
+            "raise it with `ulimit -n 65536` in this shell, or ask for fewer connections with -c",
+        ),
+        "tls" => (
+            "the encrypted connection could not be set up",
+            "a certificate that is not trusted or names another host, or no common TLS version",
+            "see with `openssl s_client -connect HOST:443`; give the authority with --cacert",
+        ),
+        _ => return None,
+    };
+    Some(ErrorWords {
+        what,
+        usually,
+        advice,
+    })
+}
+
+/// Failures of a request whose connection stood.
+fn answer_error(class: &str) -> Option<ErrorWords> {
+    let (what, usually, advice) = match class {
+        "reset" => (
+            "the server cut the connection (reset)",
+            "a process of the server that crashed or was killed, a restart, or a protection against many requests",
+            "read the server's error log and `dmesg` for the time of the load",
+        ),
+        "closed_early" => (
+            "the connection closed before the answer was complete",
+            "a process of the server that ended while it answered, or a timeout of a proxy in between",
+            "read the server's error log; compare its timeouts with the response times",
+        ),
+        "timeout" => (
+            "no complete answer within the timeout",
+            "more load than the server can answer: requests wait longer than anybody would",
+            "let `webdyno diagnose URL --server S` name the limit; to wait longer use --timeout",
+        ),
+        "protocol" => (
+            "the answer was not HTTP",
+            "another service behind that port, or an https port that was asked with http",
+            "look at it with `curl -v URL`",
+        ),
+        "h2_reset" => (
+            "the server gave up a request on a connection that it kept (HTTP/2 stream reset)",
+            "a limit of the server on streams, or an application that failed",
+            "read the server's error log; try fewer streams with --streams",
+        ),
+        "status" => (
+            "the server answered with an error status",
+            "500: the application failed; 502, 503, 504: what stands behind the server is full or away; 404: a wrong \
+             address; 429: a protection against many requests",
+            "look at one with `curl -i URL`; if such a status is right here, say so with --ok",
+        ),
+        "expect" => (
+            "the answer was not the expected one",
+            "a page that changes from one request to the next, or an error page sent with a good status",
+            "look at one with `curl -i URL`, then correct --expect or the server",
+        ),
+        _ => return None,
+    };
+    Some(ErrorWords {
+        what,
+        usually,
+        advice,
+    })
+}
+
+/// What it means for the reader that this limit remains.
+pub(crate) fn limit_meaning(id: &str) -> String {
+    let meaning = match id {
+        "healthy" => {
+            "No limit of the server was reached: it answers all that was asked of it. To find out how far it goes, \
+             ask for more with more connections (-c) or a higher rate (-r)."
+        }
+        "unknown" => {
+            "The rate stopped rising and no known cause was proved. The time table and the missing signals show \
+             where to look next; a guess would be worse than none."
+        }
+        "cpu-saturated" => {
+            "The processors do useful work all the time. No setting makes them faster: more needs less work per \
+             request (caching, lighter pages) or more or faster cores."
+        }
+        "cpu-throttled" => {
+            "A quota holds the processors back although they are free. Whoever set it (container, service unit) can \
+             raise it."
+        }
+        "cpu-stolen" => {
+            "Other virtual machines take this one's processor time. Measure again when it is quiet, or move."
+        }
+        "network-saturated" | "upstream-bandwidth" => {
+            "The network carries all it can. More needs smaller answers (compression, caching) or more bandwidth."
+        }
+        "memory-exhausted" | "working-set-exceeds-memory" => {
+            "Memory is the limit. More needs less memory per process, or more memory."
+        }
+        "generator-saturated" => {
+            "The machine that makes the load is at its own limit: the server may be faster than these figures. Use \
+             a generator with more cores, or one that is not the server's machine."
+        }
+        "foreign-load" => {
+            "Other programs on the server take what this one needs. Measure again without them, or move them."
+        }
+        "db-lock-contention" | "db-slow-queries" => {
+            "The database spends the time. That is changed in its queries and indexes, not in a setting."
+        }
+        _ => {
+            return format!(
+                "This would have to change next. What it is and what can be done: webdyno explain {id}"
+            );
+        }
+    };
+    meaning.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::interval::ErrorCounts;
+
+    #[test]
+    fn every_error_class_has_plain_words() {
+        for (class, _) in ErrorCounts::default().named() {
+            let words = error(class).unwrap_or_else(|| panic!("{class} has no words"));
+            for part in [words.what, words.usually, words.advice] {
+                assert!(
+                    part.len() > 10 && !part.ends_with('.') && !part.contains("  "),
+                    "{class}: {part}"
+                );
+            }
+        }
+        assert!(error("no such class").is_none());
+    }
+
+    #[test]
+    fn no_two_classes_share_their_words() {
+        let mut all: Vec<_> = ErrorCounts::default()
+            .named()
+            .iter()
+            .filter_map(|(class, _)| error(class))
+            .map(|words| words.what)
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), ErrorCounts::default().named().len());
+    }
+}

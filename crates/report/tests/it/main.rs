@@ -1,0 +1,6 @@
+//! What the renderings promise: the texts themselves, and what must hold for any figures and any strings.
+
+mod invented;
+mod promises;
+mod sample;
+mod texts;

@@ -1,0 +1,272 @@
+//! Views made by hand: small ones for snapshots, one as large as a real session for a look at the HTML.
+#![allow(dead_code)] // shared by the tests and the example
+
+mod server;
+mod tuned;
+
+pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
+pub use tuned::{tune_applied, tune_planned, tune_reverted};
+use webdyno_model::environment::Environment;
+use webdyno_model::event::Purpose;
+use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
+use webdyno_model::objective::ObjectiveResult;
+use webdyno_model::run::{ByteCounts, ClientReport, Dist, IntervalReport, RequestCounts, RunReport};
+use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_session::view::{LoadView, Outcome, SessionEnd, View};
+
+pub fn view(command: &str, outcome: Outcome) -> View {
+    View {
+        command: command.into(),
+        started_at: "2026-11-21T20:26:00Z".into(),
+        webdyno_version: "0.1.0".into(),
+        outcome,
+        loads: vec![],
+        series: vec![],
+        service: None,
+        server: None,
+        notes: vec![],
+        end: SessionEnd::Done(0),
+    }
+}
+
+pub fn machine() -> Environment {
+    Environment {
+        webdyno: "0.1.0".into(),
+        os: Some("Debian GNU/Linux 12 (bookworm)".into()),
+        kernel: Some("6.1.0-28-amd64".into()),
+        cpu_model: Some("AMD EPYC 7B13".into()),
+        cores: Some(2),
+        memory_bytes: Some(4_000_000_000),
+        hostname: Some("w1".into()),
+    }
+}
+
+pub fn workload() -> Workload {
+    Workload {
+        requests: vec![RequestSpec {
+            name: "/".into(),
+            method: "GET".into(),
+            url: "http://127.0.0.1:8080/".into(),
+            headers: vec![],
+            body: String::new(),
+        }],
+        arrival: Arrival::Closed,
+        stop: Stop {
+            duration_us: Some(10_000_000),
+            requests: None,
+        },
+        connections: 50,
+        threads: None,
+        timeout_us: 10_000_000,
+        keepalive: true,
+        ok_status: StatusSet::default(),
+        expect: vec![],
+        seed: 1,
+    }
+}
+
+/// A spread around a median as answers have it: the logistic distribution of the logarithm.
+pub fn quantile_us(median_us: f64, quantile: f64) -> f64 {
+    median_us * (0.25 * (quantile / (1.0 - quantile)).ln()).exp()
+}
+
+pub fn dist(count: u64, median_us: f64) -> Dist {
+    let at = |quantile: f64| Some(quantile_us(median_us, quantile).round() as u64);
+    Dist {
+        count,
+        min: at(0.0001),
+        mean: Some(median_us * 1.04),
+        stdev: Some(median_us * 0.4),
+        p50: at(0.5),
+        p75: at(0.75),
+        p90: at(0.9),
+        p95: at(0.95),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: at(0.9999),
+    }
+}
+
+/// Ten seconds of good answers at a rate.
+pub fn run(rate: f64, median_us: f64) -> RunReport {
+    let completed = (rate * 10.0) as u64;
+    RunReport {
+        schema: webdyno_model::run::SCHEMA.into(),
+        workload: Some(workload()),
+        environment: machine(),
+        elapsed_s: 10.0,
+        warmup_s: 2.0,
+        requests: RequestCounts {
+            started: completed,
+            completed,
+            failed: 0,
+            in_flight_at_end: 0,
+        },
+        rate: Some(rate),
+        bytes: ByteCounts {
+            received: completed * 12_345,
+            sent: completed * 96,
+        },
+        status: [("200".to_owned(), completed)].into(),
+        connections: ConnectionCounts {
+            opened: 50,
+            reused: completed,
+            peak: 50,
+            quiet_closes: 12,
+        },
+        response_time_us: dist(completed, median_us),
+        service_time_us: dist(completed, median_us * 0.99),
+        connect_time_us: dist(50, 180.0),
+        first_byte_us: dist(completed, median_us * 0.95),
+        client_delay_us: dist(completed, 14.0),
+        client: ClientReport {
+            cpu_s: Some(2.3),
+            cpu_fraction_max_thread: Some(0.23),
+            saturated: false,
+            valid: true,
+            why: None,
+        },
+        ..RunReport::default()
+    }
+}
+
+pub fn run_with_errors() -> View {
+    let mut run = run(2190.4, 22_000.0);
+    run.requests = RequestCounts {
+        started: 22_036,
+        completed: 21_904,
+        failed: 120,
+        in_flight_at_end: 12,
+    };
+    run.errors = ErrorCounts {
+        connect_refused: 20,
+        timeout: 3,
+        status: 97,
+        ..ErrorCounts::default()
+    };
+    run.status.insert("503".into(), 97);
+    run.censored_time_us = dist(12, 900_000.0);
+    run.failed_time_us = dist(117, 2_000.0);
+    run.objectives = vec![
+        ObjectiveResult {
+            slo: "p99<200ms".into(),
+            value: Some(69_400.0),
+            met: true,
+        },
+        ObjectiveResult {
+            slo: "errors<0.1%".into(),
+            value: Some(0.005_45),
+            met: false,
+        },
+        ObjectiveResult {
+            slo: "rate>5000".into(),
+            value: None,
+            met: false,
+        },
+    ];
+    let mut view = view("run", Outcome::Run(run.clone()));
+    view.loads = vec![load(1, Purpose::Run, None, 0.0, run)];
+    view.end = SessionEnd::Done(3);
+    view
+}
+
+pub fn run_all_failed() -> View {
+    let run = RunReport {
+        workload: Some(workload()),
+        elapsed_s: 0.4,
+        requests: RequestCounts {
+            started: 1000,
+            completed: 0,
+            failed: 1000,
+            in_flight_at_end: 0,
+        },
+        rate: Some(0.0),
+        errors: ErrorCounts {
+            connect_refused: 1000,
+            ..ErrorCounts::default()
+        },
+        failed_time_us: dist(1000, 90.0),
+        client: ClientReport {
+            valid: true,
+            ..ClientReport::default()
+        },
+        ..RunReport::default()
+    };
+    view("run", Outcome::Run(run))
+}
+
+pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, report: RunReport) -> LoadView {
+    let rate = report.rate.unwrap_or(0.0);
+    let median = report.response_time_us.p50.unwrap_or(0) as f64;
+    let intervals = (0..12)
+        .map(|second| {
+            let wave = 1.0 + 0.03 * (f64::from(second) * 1.7).sin();
+            let warm = if second < 2 {
+                0.5 + 0.2 * f64::from(second)
+            } else {
+                wave
+            };
+            IntervalReport {
+                t_s: f64::from(second),
+                rate: rate * warm,
+                p50_us: Some(median as u64),
+                p99_us: Some((median * 3.1) as u64),
+                failed: if report.requests.failed > 0 { 10 } else { 0 },
+                in_flight: 50,
+            }
+        })
+        .collect();
+    let points = (1..400)
+        .map(|step| f64::from(step) / 400.0)
+        .chain([0.999, 0.9999]);
+    let mut cumulative: Vec<_> = points
+        .map(|q| (quantile_us(median, q).round() as u64, q))
+        .collect();
+    if let Some(last) = cumulative.last_mut() {
+        last.1 = 1.0;
+    }
+    LoadView {
+        load,
+        purpose,
+        round,
+        begins_s,
+        measured_from_s: 2.0,
+        intervals,
+        response_time_cumulative: if median > 0.0 { cumulative } else { vec![] },
+        report,
+    }
+}
+
+pub fn torn() -> View {
+    let mut view = view("tune", Outcome::Nothing);
+    view.loads = vec![load(1, Purpose::Baseline, None, 1.0, run(750.2, 66_000.0))];
+    view.end = SessionEnd::Torn;
+    view
+}
+
+/// Every kind of view with its name.
+pub fn all() -> Vec<(&'static str, View)> {
+    vec![
+        ("run_with_errors", run_with_errors()),
+        ("run_all_failed", run_all_failed()),
+        ("diagnosis_exhausted", diagnosis_exhausted()),
+        (
+            "diagnosis_healthy",
+            diagnosis_plain(
+                "healthy",
+                "The server answers all 120 requests a second; no limit was reached.",
+            ),
+        ),
+        (
+            "diagnosis_unknown",
+            diagnosis_plain(
+                "unknown",
+                "The rate stopped rising at 120/s and no rule explains it.",
+            ),
+        ),
+        ("tune_applied", tune_applied()),
+        ("tune_planned", tune_planned()),
+        ("tune_reverted", tune_reverted()),
+        ("torn", torn()),
+    ]
+}

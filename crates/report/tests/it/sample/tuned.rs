@@ -1,0 +1,177 @@
+//! Tuning sessions: applied, planned, put back.
+
+use super::{ceilings, exhausted, load, machine, run, service, view};
+use webdyno_model::change::{ApplyClass, Change};
+use webdyno_model::diagnosis::Predicted;
+use webdyno_model::event::Purpose;
+use webdyno_model::service::SettingValue;
+use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
+use webdyno_session::view::{Outcome, Series, View};
+
+pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
+    Change {
+        service: "apache".into(),
+        setting: setting.into(),
+        from: Some(SettingValue::Integer(from)),
+        to: SettingValue::Integer(to),
+        file: "/tmp/quick/conf.d/zz-webdyno.conf".into(),
+        class,
+    }
+}
+
+pub fn round() -> Round {
+    Round {
+        n: 1,
+        finding: "apache-workers-exhausted".into(),
+        summary: exhausted().summary,
+        changes: vec![
+            change("MaxRequestWorkers", 20, 64, ApplyClass::Restart),
+            change("ServerLimit", 20, 64, ApplyClass::Restart),
+        ],
+        predicted: Some(Predicted { rate: 2100.0, ci95: [1800.0, 2300.0] }),
+        before: Some(750.2),
+        after: Some(2190.4),
+        ratio: Some(2.92),
+        ci95: Some([2.81, 3.02]),
+        verdict: Some(Verdict::Better),
+        kept: true,
+        outage_us: Some(412_000),
+        diff: "--- /tmp/quick/conf.d/zz-webdyno.conf\n+++ /tmp/quick/conf.d/zz-webdyno.conf\n@@ -0,0 +1,2 @@\n+ServerLimit 64\n+MaxRequestWorkers 64\n".into(),
+    }
+}
+
+pub fn tune(state: TuneState, rounds: Vec<Round>) -> TuneReport {
+    let best = if state == TuneState::Applied {
+        run(2190.4, 22_000.0)
+    } else {
+        run(750.2, 66_000.0)
+    };
+    TuneReport {
+        schema: webdyno_model::tune::SCHEMA.into(),
+        goal: Goal::Max,
+        goal_met: state == TuneState::Applied,
+        limit: Some("cpu-saturated".into()),
+        limit_summary: Some("Both cores do useful work 98% of the time.".into()),
+        baseline: run(750.2, 66_000.0),
+        best,
+        improvement: Improvement {
+            metric: "rate".into(),
+            ratio: Some(2.92),
+            ci95: Some([2.81, 3.02]),
+        },
+        rounds,
+        state,
+        ceilings: ceilings(),
+        environment: machine(),
+    }
+}
+
+pub fn tune_applied() -> View {
+    let second = Round {
+        n: 2,
+        finding: "apache-spawn-lag".into(),
+        summary: "Workers are started in steps while requests wait.".into(),
+        changes: vec![change("StartServers", 5, 50, ApplyClass::Reload)],
+        predicted: None,
+        before: Some(2190.4),
+        after: Some(2185.0),
+        ratio: Some(0.998),
+        ci95: Some([0.981, 1.015]),
+        verdict: Some(Verdict::Same),
+        kept: false,
+        outage_us: Some(0),
+        diff: "+StartServers 50\n".into(),
+    };
+    let report = tune(TuneState::Applied, vec![round(), second]);
+    let mut view = view("quickstart", Outcome::Tune(report.clone()));
+    view.loads = vec![
+        load(1, Purpose::Baseline, None, 1.0, report.baseline.clone()),
+        load(2, Purpose::Verify, Some(1), 16.5, report.best.clone()),
+        load(3, Purpose::Verify, Some(2), 31.0, run(2185.0, 22_100.0)),
+    ];
+    view.series = series();
+    view.service = Some(service());
+    view.server = Some(machine());
+    view.notes =
+        vec!["the generator and the server share one machine: the figures are lower than between two".into()];
+    view
+}
+
+fn series() -> Vec<Series> {
+    let wave = |name: &str, unit: &str, level: fn(f64) -> f64| Series {
+        name: name.into(),
+        unit: unit.into(),
+        points: (0..220)
+            .map(|step| f64::from(step) * 0.2)
+            .map(|t| (t, level(t)))
+            .collect(),
+    };
+    vec![
+        wave("busy workers", "workers", |t| {
+            if t < 1.0 {
+                1.0
+            } else if t < 13.0 {
+                20.0
+            } else if t < 16.5 {
+                1.0
+            } else {
+                46.0 + 4.0 * (t * 3.0).sin()
+            }
+        }),
+        wave("accept queue", "connections", |t| {
+            if (1.0..13.0).contains(&t) {
+                28.0 + 3.0 * (t * 2.0).sin()
+            } else {
+                0.0
+            }
+        }),
+        wave("CPU of the server", "fraction", |t| {
+            if t < 1.0 {
+                0.02
+            } else if t < 13.0 {
+                0.34 + 0.02 * t.sin()
+            } else if t < 16.5 {
+                0.05
+            } else {
+                0.97 + 0.02 * (t * 5.0).sin()
+            }
+        }),
+    ]
+}
+
+pub fn tune_planned() -> View {
+    let planned = Round {
+        after: None,
+        ratio: None,
+        ci95: None,
+        verdict: None,
+        kept: false,
+        outage_us: None,
+        ..round()
+    };
+    let mut report = tune(TuneState::Planned, vec![planned]);
+    report.improvement = Improvement {
+        metric: "rate".into(),
+        ratio: None,
+        ci95: None,
+    };
+    report.limit = Some("apache-workers-exhausted".into());
+    report.limit_summary = Some(exhausted().summary);
+    report.ceilings = vec![];
+    view("tune", Outcome::Tune(report))
+}
+
+pub fn tune_reverted() -> View {
+    let reverted = Round {
+        after: Some(741.0),
+        ratio: Some(0.988),
+        ci95: Some([0.97, 1.006]),
+        verdict: Some(Verdict::Same),
+        kept: false,
+        ..round()
+    };
+    let mut report = tune(TuneState::Reverted, vec![reverted]);
+    report.goal = Goal::Rate(5000.0);
+    report.ceilings = vec![];
+    view("tune", Outcome::Tune(report))
+}
