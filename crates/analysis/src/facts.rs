@@ -82,225 +82,56 @@ enum From {
 }
 
 /// `(fact, unit, metric, how)`.
+#[rustfmt::skip] // a table, one row a line
 const FROM_METRICS: &[(&str, &str, &str, From)] = &[
     ("cores", "cores", "cpu.cores_count", From::Latest),
     ("run_queue_mean", "processes", "cpu.run_queue_count", From::Mean),
     ("load_average_max", "processes", "cpu.load1_count", From::Max),
     ("forks_per_s", "processes/s", "cpu.forks_count", From::Rate(1.0)),
     ("service_cpu_cores", "cores", "process.cpu_s", From::Rate(1.0)),
-    (
-        "client_cpu_cores",
-        "cores",
-        "process.client_cpu_s",
-        From::Rate(1.0),
-    ),
-    (
-        "foreign_cpu_cores",
-        "cores",
-        "process.foreign_cpu_s",
-        From::Rate(1.0),
-    ),
+    ("client_cpu_cores", "cores", "process.client_cpu_s", From::Rate(1.0)),
+    ("foreign_cpu_cores", "cores", "process.foreign_cpu_s", From::Rate(1.0)),
     ("service_processes_mean", "processes", "process.count", From::Mean),
     ("service_processes_max", "processes", "process.count", From::Max),
     ("service_processes_min", "processes", "process.count", From::Min),
-    (
-        "memory_available_min_bytes",
-        "bytes",
-        "memory.available_bytes",
-        From::Min,
-    ),
+    ("memory_available_min_bytes", "bytes", "memory.available_bytes", From::Min),
     ("memory_limit_bytes", "bytes", "memory.limit_bytes", From::Latest),
     ("memory_total_bytes", "bytes", "memory.total_bytes", From::Latest),
-    (
-        "memory_used_in_limit_max_bytes",
-        "bytes",
-        "memory.used_in_limit_bytes",
-        From::Max,
-    ),
-    (
-        "swapped_in_pages_per_s",
-        "pages/s",
-        "memory.swapped_in_pages",
-        From::Rate(1.0),
-    ),
-    (
-        "swapped_out_pages_per_s",
-        "pages/s",
-        "memory.swapped_out_pages",
-        From::Rate(1.0),
-    ),
-    (
-        "refaults_per_s",
-        "pages/s",
-        "memory.refaults_count",
-        From::Rate(1.0),
-    ),
-    (
-        "major_faults_per_s",
-        "faults/s",
-        "memory.major_faults_count",
-        From::Rate(1.0),
-    ),
+    ("memory_used_in_limit_max_bytes", "bytes", "memory.used_in_limit_bytes", From::Max),
+    ("swapped_in_pages_per_s", "pages/s", "memory.swapped_in_pages", From::Rate(1.0)),
+    ("swapped_out_pages_per_s", "pages/s", "memory.swapped_out_pages", From::Rate(1.0)),
+    ("refaults_per_s", "pages/s", "memory.refaults_count", From::Rate(1.0)),
+    ("major_faults_per_s", "faults/s", "memory.major_faults_count", From::Rate(1.0)),
     ("oom_kills", "processes", "memory.oom_kills_count", From::Rise),
-    (
-        "pressure_cpu_some_fraction",
-        "fraction",
-        "pressure.cpu_some_us",
-        From::Rate(1e-6),
-    ),
-    (
-        "pressure_memory_some_fraction",
-        "fraction",
-        "pressure.memory_some_us",
-        From::Rate(1e-6),
-    ),
-    (
-        "pressure_memory_full_fraction",
-        "fraction",
-        "pressure.memory_full_us",
-        From::Rate(1e-6),
-    ),
-    (
-        "pressure_group_memory_full_fraction",
-        "fraction",
-        "pressure.group_memory_full_us",
-        From::Rate(1e-6),
-    ),
-    (
-        "pressure_io_full_fraction",
-        "fraction",
-        "pressure.io_full_us",
-        From::Rate(1e-6),
-    ),
-    (
-        "accept_queue_mean",
-        "connections",
-        "sockets.accept_queue_count",
-        From::Mean,
-    ),
-    (
-        "accept_queue_max",
-        "connections",
-        "sockets.accept_queue_count",
-        From::Max,
-    ),
-    (
-        "accept_queue_limit",
-        "connections",
-        "sockets.accept_queue_max_count",
-        From::Latest,
-    ),
-    (
-        "listen_overflows",
-        "connections",
-        "sockets.listen_overflows_count",
-        From::Rise,
-    ),
-    (
-        "listen_overflows_per_s",
-        "connections/s",
-        "sockets.listen_overflows_count",
-        From::Rate(1.0),
-    ),
-    (
-        "listen_drops",
-        "connections",
-        "sockets.listen_drops_count",
-        From::Rise,
-    ),
-    (
-        "syn_queue_drops",
-        "connections",
-        "sockets.syn_queue_drops_count",
-        From::Rise,
-    ),
-    (
-        "new_connections_per_s",
-        "connections/s",
-        "sockets.passive_opens_count",
-        From::Rate(1.0),
-    ),
-    (
-        "retransmits_per_s",
-        "segments/s",
-        "sockets.retransmits_count",
-        From::Rate(1.0),
-    ),
+    ("pressure_cpu_some_fraction", "fraction", "pressure.cpu_some_us", From::Rate(1e-6)),
+    ("pressure_memory_some_fraction", "fraction", "pressure.memory_some_us", From::Rate(1e-6)),
+    ("pressure_memory_full_fraction", "fraction", "pressure.memory_full_us", From::Rate(1e-6)),
+    ("pressure_group_memory_full_fraction", "fraction", "pressure.group_memory_full_us", From::Rate(1e-6)),
+    ("pressure_io_full_fraction", "fraction", "pressure.io_full_us", From::Rate(1e-6)),
+    ("accept_queue_mean", "connections", "sockets.accept_queue_count", From::Mean),
+    ("accept_queue_max", "connections", "sockets.accept_queue_count", From::Max),
+    ("accept_queue_limit", "connections", "sockets.accept_queue_max_count", From::Latest),
+    ("listen_overflows", "connections", "sockets.listen_overflows_count", From::Rise),
+    ("listen_overflows_per_s", "connections/s", "sockets.listen_overflows_count", From::Rate(1.0)),
+    ("listen_drops", "connections", "sockets.listen_drops_count", From::Rise),
+    ("syn_queue_drops", "connections", "sockets.syn_queue_drops_count", From::Rise),
+    ("new_connections_per_s", "connections/s", "sockets.passive_opens_count", From::Rate(1.0)),
+    ("retransmits_per_s", "segments/s", "sockets.retransmits_count", From::Rate(1.0)),
     ("time_wait_mean", "sockets", "sockets.time_wait_count", From::Mean),
-    (
-        "worker_memory_sum_bytes",
-        "bytes",
-        "worker_memory.pss_sum_bytes",
-        From::Latest,
-    ),
-    (
-        "worker_swap_sum_bytes",
-        "bytes",
-        "worker_memory.swap_pss_sum_bytes",
-        From::Latest,
-    ),
-    (
-        "worker_memory_mean_bytes",
-        "bytes",
-        "worker_memory.pss_mean_bytes",
-        From::Latest,
-    ),
-    (
-        "worker_private_mean_bytes",
-        "bytes",
-        "worker_memory.private_mean_bytes",
-        From::Latest,
-    ),
+    ("worker_memory_sum_bytes", "bytes", "worker_memory.pss_sum_bytes", From::Latest),
+    ("worker_swap_sum_bytes", "bytes", "worker_memory.swap_pss_sum_bytes", From::Latest),
+    ("worker_memory_mean_bytes", "bytes", "worker_memory.pss_mean_bytes", From::Latest),
+    ("worker_private_mean_bytes", "bytes", "worker_memory.private_mean_bytes", From::Latest),
     ("workers_limit", "workers", "apache.slots_count", From::Latest),
-    (
-        "workers_busy_mean",
-        "workers",
-        "apache.workers_busy_count",
-        From::Mean,
-    ),
-    (
-        "workers_busy_max",
-        "workers",
-        "apache.workers_busy_count",
-        From::Max,
-    ),
-    (
-        "workers_idle_mean",
-        "workers",
-        "apache.workers_idle_count",
-        From::Mean,
-    ),
-    (
-        "workers_startable_mean",
-        "workers",
-        "apache.slots_open_count",
-        From::Mean,
-    ),
-    (
-        "workers_writing_mean",
-        "workers",
-        "apache.workers_writing_count",
-        From::Mean,
-    ),
-    (
-        "workers_keepalive_mean",
-        "workers",
-        "apache.workers_keepalive_count",
-        From::Mean,
-    ),
-    (
-        "server_requests_per_s",
-        "requests/s",
-        "apache.accesses_count",
-        From::Rate(1.0),
-    ),
+    ("workers_busy_mean", "workers", "apache.workers_busy_count", From::Mean),
+    ("workers_busy_max", "workers", "apache.workers_busy_count", From::Max),
+    ("workers_idle_mean", "workers", "apache.workers_idle_count", From::Mean),
+    ("workers_startable_mean", "workers", "apache.slots_open_count", From::Mean),
+    ("workers_writing_mean", "workers", "apache.workers_writing_count", From::Mean),
+    ("workers_keepalive_mean", "workers", "apache.workers_keepalive_count", From::Mean),
+    ("server_requests_per_s", "requests/s", "apache.accesses_count", From::Rate(1.0)),
     ("status_wait_mean_us", "us", "apache.status_wait_us", From::Mean),
-    (
-        "config_generation",
-        "reloads",
-        "apache.config_generation_count",
-        From::Latest,
-    ),
+    ("config_generation", "reloads", "apache.config_generation_count", From::Latest),
 ];
 
 /// Everything that the measurement says.
@@ -308,6 +139,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let series = SeriesSet::of(measurement);
     let mut builder = Builder {
         series,
+        service: measurement.service.as_ref(),
         facts: BTreeMap::new(),
     };
     for (fact, unit, metric, how) in FROM_METRICS {
@@ -335,6 +167,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
 
 struct Builder<'a> {
     series: SeriesSet<'a>,
+    service: Option<&'a ServiceSnapshot>,
     facts: BTreeMap<String, Fact>,
 }
 
@@ -373,7 +206,7 @@ impl Builder<'_> {
         let (source, reproduce) = self.series.metric(metric).map_or(("", ""), |metric| {
             (metric.source.as_str(), metric.reproduce.as_str())
         });
-        let (source, reproduce) = (source.to_owned(), reproduce.to_owned());
+        let (source, reproduce) = (source.to_owned(), filled_in(reproduce, self.service));
         self.add(name, unit, value, &source, &reproduce);
     }
 
@@ -439,14 +272,27 @@ impl Builder<'_> {
         );
     }
 
-    /// Mean time that a request holds a worker: delta Total Duration / delta Total Accesses of mod_status.
+    /// Mean time that a request holds a worker, by Little's law: writing workers / requests per second. The request
+    /// for the status page itself is always one of them, and not one of those that are asked about.
+    ///
+    /// `Total Duration / Total Accesses` would say the same under the event MPM, but under prefork and worker Apache
+    /// adds each request's time twice (its request loop stops the clock, and stops it again after flushing).
     fn worker_time(&mut self) {
-        let busy_ms = self.series.rise("apache.busy_duration_ms");
-        let accesses = self.series.rise("apache.accesses_count");
-        let time_us = busy_ms.zip(accesses).and_then(|((busy_ms, _), (accesses, _))| {
-            (accesses >= 1.0 && busy_ms > 0.0).then(|| busy_ms * 1e3 / accesses)
-        });
-        self.add_from("worker_time_mean_us", "us", time_us, "apache.busy_duration_ms");
+        let writing = self
+            .series
+            .mean("apache.workers_writing_count")
+            .map(|writing| (writing - 1.0).max(0.0));
+        let rate = self
+            .series
+            .rate("apache.accesses_count")
+            .filter(|rate| *rate >= 1.0);
+        let time_us = writing.zip(rate).map(|(writing, rate)| writing / rate * 1e6);
+        self.add_from(
+            "worker_time_mean_us",
+            "us",
+            time_us,
+            "apache.workers_writing_count",
+        );
     }
 
     fn client(&mut self, measurement: &Measurement, run: &RunReport) -> Result<()> {
@@ -511,6 +357,18 @@ impl Builder<'_> {
         );
         Ok(())
     }
+}
+
+/// A command of the catalogue with the service's own values in the places of PID, PORT and URL.
+fn filled_in(command: &str, service: Option<&ServiceSnapshot>) -> String {
+    let Some(service) = service else {
+        return command.to_owned();
+    };
+    let status_url = service.status_url.as_deref().unwrap_or("URL");
+    command
+        .replace("PID", &service.pid.to_string())
+        .replace("PORT", &service.port.to_string())
+        .replace("URL", status_url)
 }
 
 /// The mean response time as a multiple of the fast tenth of each request's own answers: about one to two where
@@ -681,18 +539,22 @@ mod tests {
     }
 
     #[test]
-    fn worker_time_is_duration_over_accesses() {
-        let reading = |t_s, ms, accesses| {
+    fn worker_time_is_writing_workers_over_rate() {
+        let reading = |t_s, writing, accesses| {
             sample(
                 t_s,
                 "apache_status",
                 &[
-                    ("apache.busy_duration_ms", ms),
+                    ("apache.workers_writing_count", writing),
                     ("apache.accesses_count", accesses),
                 ],
             )
         };
-        let facts = of(vec![reading(0.0, 1_000.0, 10.0), reading(9.0, 21_000.0, 110.0)]);
+        let facts = of(vec![
+            reading(0.0, 21.0, 0.0),
+            reading(5.0, 21.0, 500.0),
+            reading(10.0, 21.0, 1_000.0),
+        ]);
         assert_eq!(facts.value("worker_time_mean_us"), Some(200_000.0));
     }
 }

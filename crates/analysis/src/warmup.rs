@@ -6,17 +6,7 @@
 /// The number of leading values to cut, at most half of them: a minimum further right means that the series has not
 /// settled. Without at least `4` values nothing is cut.
 pub fn truncation(values: &[f64]) -> usize {
-    best_cut(values, values.len() / 2)
-}
-
-/// Whether the last `wanted` values are settled: the best cut, wherever it lies, leaves at least that many.
-pub fn settled(values: &[f64], wanted: usize) -> Option<usize> {
-    let tail_min = 4.min(wanted);
-    let cut = best_cut(values, values.len().saturating_sub(tail_min));
-    (values.len() >= wanted && values.len() - cut >= wanted).then_some(cut)
-}
-
-fn best_cut(values: &[f64], cut_max: usize) -> usize {
+    let cut_max = values.len() / 2;
     if values.len() < 4 {
         return 0;
     }
@@ -32,6 +22,40 @@ fn best_cut(values: &[f64], cut_max: usize) -> usize {
         .min_by(|a, b| score(*a).total_cmp(&score(*b)))
         .unwrap_or(0)
 }
+
+/// Whether the last `wanted` values are settled: over them the regression line rises or falls by less than a tenth of
+/// their mean, or no more than chance would have it (t below 2). Gives where they begin.
+///
+/// This is the question while a load still runs; the truncation point cannot answer it, since on a steep ramp it
+/// prefers many values to flat ones.
+pub fn settled(values: &[f64], wanted: usize) -> Option<usize> {
+    let begin = values.len().checked_sub(wanted).filter(|_| wanted >= 4)?;
+    let tail = &values[begin..];
+    let count = wanted as f64;
+    let mean = tail.iter().sum::<f64>() / count;
+    let middle = (count - 1.0) / 2.0;
+    let centred = |i: usize| i as f64 - middle;
+    let spread: f64 = (0..wanted).map(|i| centred(i).powi(2)).sum();
+    let slope = tail
+        .iter()
+        .enumerate()
+        .map(|(i, value)| centred(i) * (value - mean))
+        .sum::<f64>()
+        / spread;
+    let rest: f64 = tail
+        .iter()
+        .enumerate()
+        .map(|(i, value)| (value - mean - slope * centred(i)).powi(2))
+        .sum();
+    let slope_error = (rest / (count - 2.0) / spread).sqrt();
+    let drift = (slope * (count - 1.0)).abs();
+    (drift <= DRIFT_MAX * mean || slope.abs() < T_MAX * slope_error).then_some(begin)
+}
+
+/// Drift over the measured values, as a share of their mean, that spoils no comparison.
+const DRIFT_MAX: f64 = 0.10;
+/// A slope of fewer standard errors than this may be chance.
+const T_MAX: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {
@@ -53,16 +77,36 @@ mod tests {
 
     #[test]
     fn a_rising_series_is_not_settled() {
-        let values = ramp_then_flat(18, 12);
-        assert_eq!((1..18).find(|&n| settled(&values[..n], 8).is_some()), None);
-        let first = (18..=30).find(|&n| settled(&values[..n], 8).is_some()).unwrap();
-        assert!((24..=28).contains(&first), "settled after {first} values");
+        let linear = ramp_then_flat(18, 12);
+        // As Apache's prefork fills up: a power of two more each second, then 32 a second (measured).
+        let measured = [
+            22.0, 34.0, 45.0, 67.0, 110.0, 182.0, 347.0, 515.0, 709.0, 877.0, 1030.0, 1190.0, 1350.0,
+        ];
+        let plateau = [
+            1350.0, 1380.0, 1340.0, 1360.0, 1290.0, 1400.0, 1370.0, 1350.0, 1330.0, 1360.0,
+        ];
+        let prefork = [&measured[..], &plateau[..]].concat();
+        for (values, ramp) in [(linear, 18), (prefork, 12)] {
+            let first = (1..=values.len())
+                .find(|&n| settled(&values[..n], 10).is_some())
+                .unwrap();
+            assert!(
+                (ramp + 8..=ramp + 12).contains(&first),
+                "settled after {first} values, the ramp has {ramp}"
+            );
+        }
+    }
+
+    #[test]
+    fn noise_is_no_drift() {
+        let noisy = [100.0, 140.0, 90.0, 120.0, 70.0, 130.0, 110.0, 80.0, 125.0, 115.0];
+        assert_eq!(settled(&noisy, 10), Some(0));
     }
 
     #[test]
     fn even_values_keep_all() {
         assert_eq!(truncation(&[5.0; 10]), 0);
-        assert_eq!(settled(&[0.0; 10], 8), Some(0));
+        assert_eq!(settled(&[0.0; 10], 8), Some(2));
         assert_eq!(settled(&[5.0; 3], 8), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions: the event log (writer, reader), recordings, the rounds of tuning, the live stand, and the simulated
 //! server that tests the rounds.
 
-// live
+pub mod live;
 pub mod log;
 pub mod recording;
 pub mod rounds;

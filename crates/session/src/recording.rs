@@ -104,14 +104,16 @@ impl Recording {
     pub fn of(events: Vec<Event>) -> Self {
         let mut recording = Self::default();
         for event in events {
-            recording.add(event.t_us, event.body);
+            recording.add(event);
         }
         recording.samples.sort_by_key(|(t_us, _)| *t_us);
         recording
     }
 
-    fn add(&mut self, t_us: u64, body: EventBody) {
-        match body {
+    /// Adds one event to what was recorded so far.
+    pub fn add(&mut self, event: Event) {
+        let t_us = event.t_us;
+        match event.body {
             EventBody::SessionStart {
                 command,
                 started_at,

@@ -1,0 +1,214 @@
+//! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
+
+use super::{Server, Session};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+use webdyno_analysis::warmup::{settled, truncation};
+use webdyno_load::{Control, Prepared};
+use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
+
+/// How often samples and interrupts are looked at while the engine runs.
+const POLL: Duration = Duration::from_millis(50);
+/// A head that differs from the rest by less than this is no warm-up.
+const WARMUP_DIFFERENCE_MIN: f64 = 0.10;
+
+/// How long a load lasts and what of it is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Length {
+    /// As the workload says; all of it from this second on is measured.
+    Fixed {
+        /// Seconds cut from the start; `None`: detected.
+        warmup_s: Option<f64>,
+    },
+    /// Until the rate has settled and was measured for `measure_s` seconds, at most `at_most_s` in all.
+    Settled {
+        /// Seconds that are measured.
+        measure_s: u32,
+        /// Bound on the whole.
+        at_most_s: u32,
+    },
+}
+
+enum Message {
+    Interval(Box<Interval>),
+    Ended(Result<LoadEnd>),
+}
+
+impl Session {
+    /// Loads the server and records it. Gives the number of the load. The load is in the log even when it was
+    /// interrupted; then the error says so.
+    pub fn load(
+        &mut self,
+        prepared: &Prepared,
+        workload: &Workload,
+        purpose: Purpose,
+        length: Length,
+        server: Option<&Server>,
+    ) -> Result<u32> {
+        self.loads += 1;
+        let load = self.loads;
+        self.append(EventBody::LoadStart {
+            load,
+            purpose,
+            workload: workload.redacted(),
+        })?;
+        let control = Control::new();
+        let (sender, receiver) = mpsc::channel();
+        let end = thread::scope(|scope| {
+            let engine_control = control.clone();
+            let engine = thread::Builder::new()
+                .name("merge".into())
+                .spawn_scoped(scope, move || {
+                    let intervals = sender.clone();
+                    let mut sink = |interval| drop(intervals.send(Message::Interval(Box::new(interval))));
+                    let ended = webdyno_load::run(prepared, &engine_control, &mut sink);
+                    drop(sender.send(Message::Ended(ended)));
+                });
+            engine
+                .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
+            let followed = self.follow(load, length, &control, &receiver, server);
+            // Whatever went wrong here, the engine must not go on loading the server.
+            control.stop(EndReason::Interrupted);
+            followed
+        })?;
+        let interrupted = end.reason == EndReason::Interrupted;
+        let measured_from_s = self.measured_from_s(load, length);
+        self.append(EventBody::LoadEnd {
+            load,
+            end,
+            measured_from_s,
+        })?;
+        if interrupted {
+            Err(UserError::interrupted())
+        } else {
+            Ok(load)
+        }
+    }
+
+    fn follow(
+        &mut self,
+        load: u32,
+        length: Length,
+        control: &Control,
+        receiver: &Receiver<Message>,
+        server: Option<&Server>,
+    ) -> Result<LoadEnd> {
+        loop {
+            let message = receiver.recv_timeout(POLL);
+            self.take_samples(server)?;
+            if self.is_interrupted() {
+                control.stop(EndReason::Interrupted);
+            }
+            match message {
+                Ok(Message::Interval(interval)) => {
+                    self.append(EventBody::Interval { load, interval })?;
+                    if self.is_enough(load, length) {
+                        control.stop(EndReason::Enough);
+                    }
+                }
+                Ok(Message::Ended(ended)) => return ended,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(UserError::cannot_run("the load engine ended without a result"));
+                }
+            }
+        }
+    }
+
+    /// Writes the samples that came in meanwhile.
+    pub(super) fn take_samples(&mut self, server: Option<&Server>) -> Result<()> {
+        for (clock_us, sample) in server.map(Server::new_samples).into_iter().flatten() {
+            let t_us = clock_us.saturating_sub(self.began_us);
+            self.append_at(t_us, EventBody::Sample { sample })?;
+        }
+        Ok(())
+    }
+
+    /// Waits while samples go into the log; an error when interrupted.
+    pub fn watch_for(&mut self, seconds: f64, server: &Server) -> Result<()> {
+        let until_us = self.elapsed_us() + (seconds * 1e6) as u64;
+        while self.elapsed_us() < until_us {
+            if self.is_interrupted() {
+                return Err(UserError::interrupted());
+            }
+            thread::sleep(POLL);
+            self.take_samples(Some(server))?;
+        }
+        Ok(())
+    }
+
+    fn is_enough(&self, load: u32, length: Length) -> bool {
+        let Length::Settled { measure_s, at_most_s } = length else {
+            return false;
+        };
+        let rates = self.rates(load);
+        rates.len() >= at_most_s as usize
+            || (settled(&rates, measure_s as usize).is_some() && !self.old_workers_finish())
+    }
+
+    /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new
+    /// setting is not what is measured.
+    fn old_workers_finish(&self) -> bool {
+        let latest = self.recording.samples.iter().rev().find_map(|(_, sample)| {
+            sample
+                .values
+                .get("apache.workers_finishing_count")
+                .map(|count| count.0)
+        });
+        latest.is_some_and(|count| count > 0.0)
+    }
+
+    fn rates(&self, load: u32) -> Vec<f64> {
+        let intervals = self
+            .recording
+            .load(load)
+            .map_or(&[][..], |record| &record.intervals);
+        let whole = intervals.iter().filter(|interval| interval.length_us >= 900_000);
+        whole
+            .map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64)
+            .collect()
+    }
+
+    fn measured_from_s(&self, load: u32, length: Length) -> f64 {
+        let rates = self.rates(load);
+        match length {
+            Length::Fixed {
+                warmup_s: Some(warmup_s),
+            } => warmup_s,
+            Length::Fixed { warmup_s: None } => detected_warmup(&rates) as f64,
+            Length::Settled { measure_s, .. } => {
+                let cut = settled(&rates, measure_s as usize);
+                cut.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize)) as f64
+            }
+        }
+    }
+}
+
+/// Seconds to cut: the best truncation point, if what lies before it differs enough to matter.
+fn detected_warmup(rates: &[f64]) -> usize {
+    let cut = truncation(rates);
+    let mean = |part: &[f64]| webdyno_analysis::stats::mean(part);
+    match (mean(&rates[..cut]), mean(&rates[cut..])) {
+        (Some(head), Some(rest)) if rest > 0.0 && (head / rest - 1.0).abs() >= WARMUP_DIFFERENCE_MIN => cut,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_warm_up_that_matters_is_cut() {
+        assert_eq!(detected_warmup(&[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]), 0);
+        assert_eq!(
+            detected_warmup(&[10.0, 50.0, 100.0, 101.0, 99.0, 100.0, 102.0, 100.0]),
+            2
+        );
+        assert_eq!(detected_warmup(&[]), 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! The live parts of a session: the clock, the log, real loads, and the stand made of engine and agent.
+
+mod loading;
+mod server;
+mod stand;
+
+pub use loading::Length;
+pub use server::Server;
+pub use stand::{Confirm, LiveStand};
+
+use crate::log::writer::{EventLog, Watcher};
+use crate::recording::Recording;
+use crate::view::View;
+use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use webdyno_model::environment::Environment;
+use webdyno_model::event::{Event, EventBody, VERSION};
+use webdyno_model::objective::Objective;
+use webdyno_model::tune::Goal;
+use webdyno_model::{Result, UserError};
+
+/// What a session is about: the content of its first event.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// `run`, `diagnose`, `tune`, `quickstart`.
+    pub command: String,
+    /// The machine of the generator.
+    pub client: Environment,
+    /// What tuning shall reach.
+    pub goal: Option<Goal>,
+    /// What runs must meet.
+    pub objectives: Vec<Objective>,
+}
+
+/// A running session: everything that happens goes through [`Session::append`] into the log, and from there to the
+/// watchers and to the recording that the analysis reads.
+pub struct Session {
+    log: EventLog,
+    recording: Recording,
+    began_us: u64,
+    seq: u64,
+    loads: u32,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// CLOCK_MONOTONIC in microseconds: the one clock of tool, engine and agent on a machine.
+pub fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+impl Session {
+    /// Creates the run directory and writes the first event. `interrupted` is set by the signal handler.
+    pub fn begin(
+        directory: &Path,
+        about: About,
+        interrupted: Arc<AtomicBool>,
+        watcher: Watcher,
+    ) -> Result<Self> {
+        let mut log = EventLog::create(directory)?;
+        log.watch(watcher);
+        let mut session = Self {
+            log,
+            recording: Recording::default(),
+            began_us: monotonic_us(),
+            seq: 0,
+            loads: 0,
+            interrupted,
+        };
+        session.append(EventBody::SessionStart {
+            command: about.command,
+            started_at: jiff::Timestamp::now().to_string(),
+            client: about.client,
+            goal: about.goal,
+            objectives: about.objectives,
+        })?;
+        Ok(session)
+    }
+
+    /// The run directory.
+    pub fn directory(&self) -> &Path {
+        self.log.directory()
+    }
+
+    /// Microseconds since the session began.
+    pub fn elapsed_us(&self) -> u64 {
+        monotonic_us().saturating_sub(self.began_us)
+    }
+
+    /// Whether the user interrupted it.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Writes an event that happens now.
+    pub fn append(&mut self, body: EventBody) -> Result<()> {
+        self.append_at(self.elapsed_us(), body)
+    }
+
+    /// Writes an event that happened at `t_us` of the session.
+    pub fn append_at(&mut self, t_us: u64, body: EventBody) -> Result<()> {
+        self.recording.add(Event {
+            v: VERSION,
+            seq: self.seq,
+            t_us,
+            body: body.clone(),
+        });
+        self.seq += 1;
+        self.log.append(t_us, body)
+    }
+
+    /// What was recorded so far.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// Writes the last event and gives the session as its views show it.
+    pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<View> {
+        self.append(EventBody::SessionEnd {
+            exit_code,
+            error: error.map(ToString::to_string),
+        })?;
+        self.log.flush()?;
+        View::of(&self.recording)
+    }
+}

@@ -1,0 +1,95 @@
+//! The server's end of a session: the agent, the service it found, and the samples it sends.
+
+use crate::stand::InForce;
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use webdyno_host::agent::{AgentClient, ServerAddress};
+use webdyno_model::Result;
+use webdyno_model::change::RenderedPlan;
+use webdyno_model::event::EventBody;
+use webdyno_model::sample::Sample;
+use webdyno_model::service::ServiceSnapshot;
+
+/// An agent at work. Dropping it without [`AgentClient::keep`] reverts every change.
+pub struct Server {
+    agent: AgentClient,
+    snapshot: Option<ServiceSnapshot>,
+    samples: Option<Receiver<(u64, Sample)>>,
+    client_pid: Option<u32>,
+}
+
+impl Server {
+    /// Starts the agent. `own_executable` is this program.
+    pub fn connect(address: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        let agent = AgentClient::spawn(address, own_executable)?;
+        // Elsewhere the generator's process id names somebody else.
+        let client_pid = (*address == ServerAddress::Local).then(std::process::id);
+        Ok(Self {
+            agent,
+            snapshot: None,
+            samples: None,
+            client_pid,
+        })
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &AgentClient {
+        &self.agent
+    }
+
+    /// Finds the service behind the port.
+    pub fn discover(&mut self, port: u16) -> Result<&ServiceSnapshot> {
+        Ok(self.snapshot.insert(self.agent.discover(port)?))
+    }
+
+    /// Begins to observe the discovered service.
+    pub fn observe(&mut self, port: u16) -> Result<()> {
+        self.samples = Some(self.agent.observe(port, self.client_pid)?);
+        Ok(())
+    }
+
+    /// The service as it was last read, if it was discovered.
+    pub fn snapshot(&self) -> Option<&ServiceSnapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// What the log says of this server first: machine, catalogue, service.
+    pub fn introduction(&self) -> Vec<EventBody> {
+        let hello = self.agent.hello();
+        let environment = hello.environment.clone();
+        let first = EventBody::Server {
+            environment,
+            collectors: hello.collectors.clone(),
+        };
+        let service = self.snapshot.as_ref().map(|snapshot| EventBody::Service {
+            snapshot: snapshot.for_log(),
+        });
+        std::iter::once(first).chain(service).collect()
+    }
+
+    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds.
+    pub fn new_samples(&self) -> Vec<(u64, Sample)> {
+        self.samples
+            .as_ref()
+            .map_or_else(Vec::new, |samples| samples.try_iter().collect())
+    }
+
+    /// Makes a plan take effect and remembers the service as it is then.
+    pub fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
+        let applied = self.agent.apply(plan, allow_restart)?;
+        self.snapshot = Some(applied.snapshot);
+        Ok(InForce {
+            mark: applied.mark,
+            outage_us: applied.outage_us,
+        })
+    }
+
+    /// Puts back what was applied since the mark, and reads the service again.
+    pub fn revert(&mut self, mark: u64) -> Result<()> {
+        self.agent.revert(mark)?;
+        if let Some(port) = self.snapshot.as_ref().map(|snapshot| snapshot.port) {
+            self.discover(port)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! The live stand: the load engine in front, the agent at the server, the log between them.
+
+use super::{Length, Server, Session};
+use crate::stand::{InForce, Measured, Stand};
+use webdyno_load::Prepared;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
+
+/// Asks a person before a plan is carried out.
+pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> bool>;
+
+/// A real server on the dyno.
+pub struct LiveStand<'a> {
+    /// Log and clock.
+    pub session: &'a mut Session,
+    /// The agent.
+    pub server: &'a mut Server,
+    /// The engine's side of the workload.
+    pub prepared: Prepared,
+    /// What is sent.
+    pub workload: Workload,
+    /// How long each measurement takes.
+    pub length: Length,
+    /// Asked before each change, where somebody is there to ask.
+    pub confirm: Option<Confirm>,
+}
+
+impl LiveStand<'_> {
+    fn read_service(&mut self) -> Result<()> {
+        let Some(snapshot) = self
+            .server
+            .snapshot()
+            .map(webdyno_model::service::ServiceSnapshot::for_log)
+        else {
+            return Ok(());
+        };
+        self.session.append(EventBody::Service { snapshot })
+    }
+
+    fn stop_if_interrupted(&self) -> Result<()> {
+        if self.session.is_interrupted() {
+            Err(UserError::interrupted())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Stand for LiveStand<'_> {
+    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+        self.stop_if_interrupted()?;
+        let load = self.session.load(
+            &self.prepared,
+            &self.workload,
+            purpose,
+            self.length,
+            Some(self.server),
+        )?;
+        let recording = self.session.recording();
+        let record = recording
+            .load(load)
+            .ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
+        Ok(Measured {
+            load,
+            measurement: recording.measurement(record),
+        })
+    }
+
+    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
+        self.stop_if_interrupted()?;
+        self.server.agent().prepare(wishes)
+    }
+
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
+        self.stop_if_interrupted()?;
+        if let Some(confirm) = &mut self.confirm
+            && !confirm(plan)
+        {
+            return Err(UserError::interrupted());
+        }
+        let in_force = self.server.apply(plan, allow_restart)?;
+        self.read_service()?;
+        Ok(in_force)
+    }
+
+    fn revert(&mut self, mark: u64) -> Result<()> {
+        self.server.revert(mark)?;
+        self.read_service()
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        self.stop_if_interrupted()?;
+        self.server.agent().keep()
+    }
+
+    fn record(&mut self, body: EventBody) -> Result<()> {
+        self.session.append(body)
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.session.elapsed_us()
+    }
+}
