@@ -1,0 +1,255 @@
+//! The flags of a load, and the workload that they describe.
+
+use super::{Parsed, duration_us, with_hint};
+use clap::Args;
+use std::path::PathBuf;
+use webdyno_model::error::io_error;
+use webdyno_model::objective::Objective;
+use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query};
+use webdyno_model::{Result, UserError};
+
+/// Names of requests are told apart up to this many; beyond, figures by name would fill the log.
+const NAMES_MAX: usize = 20;
+/// A body larger than this is not what this engine is for.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+
+/// What is sent, how it arrives, and when it ends.
+#[derive(Debug, Clone, Args)]
+pub struct LoadArgs {
+    /// What to load; several are taken in turn
+    #[arg(value_name = "URL")]
+    pub urls: Vec<String>,
+    /// Requests at once (with --rate: the most connections)
+    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: u32,
+    /// Requests a second, whatever the server does (open arrival)
+    #[arg(short, long, value_parser = rate)]
+    pub rate: Option<f64>,
+    /// How long to load; for diagnose and tune, how long to measure after the warm-up [default: 10s]
+    #[arg(short, long, value_name = "TIME", value_parser = duration_us)]
+    pub duration: Option<u64>,
+    /// End after this many requests
+    #[arg(short = 'n', long, conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// Seconds cut from the start [default: detected]
+    #[arg(long, value_name = "TIME", value_parser = warmup_us)]
+    pub warmup: Option<u64>,
+    /// Engine threads [default: one per core]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The longest wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_us)]
+    pub timeout: u64,
+    /// A new connection for each request
+    #[arg(long)]
+    pub no_keepalive: bool,
+    /// Method [default: GET, or POST with a body]
+    #[arg(short, long, value_parser = method)]
+    pub method: Option<String>,
+    /// A header line, as 'Name: value' (repeatable)
+    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
+    pub headers: Vec<(String, String)>,
+    /// The body of each request
+    #[arg(short, long)]
+    pub body: Option<String>,
+    /// The body of each request, from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    pub body_file: Option<PathBuf>,
+    /// Status codes that count as good [default: 100-399]
+    #[arg(long, value_parser = |text: &str| with_hint(StatusSet::parse(text)))]
+    pub ok: Option<StatusSet>,
+    /// A condition on each answer: status=200 or length=1234 (repeatable)
+    #[arg(long, value_parser = expectation)]
+    pub expect: Vec<Expectation>,
+    /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
+    #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
+    pub objectives: Vec<Objective>,
+    /// Exponential gaps between requests instead of even ones
+    #[arg(long, requires = "rate")]
+    pub poisson: bool,
+    /// Seed of everything that is drawn at random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Seconds that diagnose and tune measure by default, and run loads.
+pub const DURATION_US_DEFAULT: u64 = 10_000_000;
+
+impl LoadArgs {
+    /// The workload for `run`: it ends by itself.
+    pub fn workload(&self) -> Result<Workload> {
+        let duration_us = match (self.duration, self.requests) {
+            (None, Some(_)) => None,
+            (duration, _) => Some(duration.unwrap_or(DURATION_US_DEFAULT)),
+        };
+        self.workload_until(Stop {
+            duration_us,
+            requests: self.requests,
+        })
+    }
+
+    /// The workload for measurements that end when enough was seen.
+    pub fn workload_until(&self, stop: Stop) -> Result<Workload> {
+        if self.urls.is_empty() {
+            return Err(UserError::usage("no URL to load was given")
+                .hint("as in: webdyno run http://127.0.0.1:8080/"));
+        }
+        let body = self.read_body()?;
+        let arrival = match self.rate {
+            Some(rate_per_s) => Arrival::Open {
+                rate_per_s,
+                poisson: self.poisson,
+            },
+            None => Arrival::Closed,
+        };
+        Ok(Workload {
+            requests: self.urls.iter().map(|url| self.request(url, &body)).collect(),
+            arrival,
+            stop,
+            connections: self.connections,
+            threads: self.threads,
+            timeout_us: self.timeout,
+            keepalive: !self.no_keepalive,
+            ok_status: self.ok.clone().unwrap_or_default(),
+            expect: self.expect.clone(),
+            seed: self.seed,
+        })
+    }
+
+    fn request(&self, url: &str, body: &str) -> RequestSpec {
+        let method = self
+            .method
+            .clone()
+            .unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.into());
+        let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
+        let name = if distinct.len() > NAMES_MAX {
+            "all".to_owned()
+        } else {
+            request_name(url)
+        };
+        RequestSpec {
+            name,
+            method,
+            url: url.to_owned(),
+            headers: self.headers.clone(),
+            body: body.to_owned(),
+        }
+    }
+
+    fn read_body(&self) -> Result<String> {
+        let Some(path) = &self.body_file else {
+            return Ok(self.body.clone().unwrap_or_default());
+        };
+        let failed = |error: std::io::Error| UserError {
+            kind: webdyno_model::ErrorKind::Usage,
+            ..io_error("read the body", path.display(), &error)
+        };
+        let length = std::fs::metadata(path).map_err(failed)?.len();
+        if length > BODY_BYTES_MAX {
+            return Err(UserError::usage(format!(
+                "{} has {length} bytes, at most {BODY_BYTES_MAX} can be sent",
+                path.display()
+            )));
+        }
+        let bytes = std::fs::read(path).map_err(failed)?;
+        String::from_utf8(bytes).map_err(|_| {
+            UserError::usage(format!("{} is not UTF-8 text", path.display()))
+                .hint("bodies are text in this version")
+        })
+    }
+}
+
+/// The path of a URL with its query, secrets replaced.
+fn request_name(url: &str) -> String {
+    let path = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.find('/').map(|slash| &rest[slash..]))
+        .unwrap_or("/");
+    redact_query(path.split('#').next().unwrap_or("/"))
+}
+
+fn rate(text: &str) -> Parsed<f64> {
+    let rate: f64 = text
+        .parse()
+        .map_err(|_| "write requests a second, as 500".to_owned())?;
+    if rate.is_finite() && rate > 0.0 && rate <= 1e7 {
+        Ok(rate)
+    } else {
+        Err("it must lie above 0 and at most at 10000000".into())
+    }
+}
+
+fn warmup_us(text: &str) -> Parsed<u64> {
+    webdyno_model::objective::parse_duration_us(text)
+        .ok_or_else(|| "write a time with its unit, as 0s or 5s".into())
+}
+
+fn method(text: &str) -> Parsed<String> {
+    let token = !text.is_empty()
+        && text.len() <= 32
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    if token {
+        Ok(text.to_ascii_uppercase())
+    } else {
+        Err("a method is a word such as GET or POST".into())
+    }
+}
+
+fn header(text: &str) -> Parsed<(String, String)> {
+    let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
+    let (name, value) = (name.trim(), value.trim());
+    let token = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    if !token {
+        return Err(format!("`{name}` is not the name of a header"));
+    }
+    if value.bytes().any(|byte| byte < b' ' && byte != b'\t') {
+        return Err("the value of a header has no line breaks".into());
+    }
+    Ok((name.into(), value.into()))
+}
+
+fn expectation(text: &str) -> Parsed<Expectation> {
+    let wrong = || "write status=CODE or length=BYTES".to_owned();
+    let (what, value) = text.split_once('=').ok_or_else(wrong)?;
+    match what {
+        "status" => value
+            .parse()
+            .ok()
+            .filter(|code| (100..=599).contains(code))
+            .map(Expectation::Status),
+        "length" => value.parse().ok().map(Expectation::Length),
+        _ => None,
+    }
+    .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_named_by_their_path() {
+        for (url, name) in [
+            ("http://h/a/b?x=1", "/a/b?x=1"),
+            ("http://h", "/"),
+            ("http://h:80/p#f", "/p"),
+            ("http://h/?token=s3cret", "/?token=[redacted]"),
+        ] {
+            assert_eq!(request_name(url), name);
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_told() {
+        assert!(header("no colon").is_err() && header("a b: c").is_err() && header("X: a\r\nY: b").is_err());
+        assert!(rate("0").is_err() && rate("x").is_err() && rate("inf").is_err());
+        assert!(expectation("status=99").is_err() && expectation("size=1").is_err());
+        assert!(method("G T").is_err());
+        assert_eq!(header("X-A:  b ").unwrap(), ("X-A".into(), "b".into()));
+    }
+}

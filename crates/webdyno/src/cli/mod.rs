@@ -1,0 +1,211 @@
+//! The command line: flags with their documentation, as docs/contract.md fixes them. Help, suggestions for mistyped
+//! words and exit code 2 come from clap.
+
+pub mod load;
+
+use clap::{Args, Parser, Subcommand};
+use load::LoadArgs;
+use std::path::PathBuf;
+use webdyno_model::objective::parse_duration_us;
+use webdyno_model::tune::Goal;
+
+/// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
+#[derive(Debug, Parser)]
+#[command(name = "webdyno", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "New here? `webdyno quickstart` shows the whole loop on a private Apache in about a minute.\n\
+    Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant)] // there is one of it
+pub enum Command {
+    /// Show the whole loop on a private Apache of its own: no root, no target, no configuration
+    Quickstart(QuickstartArgs),
+    /// Load a server and report what was measured
+    Run(RunArgs),
+    /// Load and observe a server, and name what limits it
+    Diagnose(DiagnoseArgs),
+    /// Change what limits a server, round by round, until the goal is met; only plans without --apply
+    Tune(TuneArgs),
+    /// Rebuild text, JSON and HTML from the recording of a session
+    Report(ReportArgs),
+    /// Restore the original configuration
+    Rollback(RollbackArgs),
+    /// Print the manual's chapter on a finding
+    Explain(ExplainArgs),
+    /// The server's end of --server: speaks framed messages on stdin and stdout
+    Agent(AgentArgs),
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Write the results as JSON to FILE, or to stdout with `-` (then nothing else is written there)
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+    /// Run directory [default: webdyno-runs/TIME-COMMAND]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// A line of progress every second
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub verbose: bool,
+    /// Plain lines of progress instead of one that is rewritten
+    #[arg(long)]
+    pub no_tui: bool,
+}
+
+/// `webdyno quickstart`.
+#[derive(Debug, Args)]
+pub struct QuickstartArgs {
+    /// Where to stop: `max`, or a rate as in '500 req/s'
+    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(Goal::parse(text)))]
+    pub goal: Goal,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `webdyno run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Which server, beside the URL.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// The server's host: `local`, or exec:COMMAND (any command that runs `webdyno agent` there)
+    #[arg(long, value_name = "S", default_value = "local")]
+    pub server: String,
+}
+
+/// `webdyno diagnose`.
+#[derive(Debug, Args)]
+pub struct DiagnoseArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Diagnose the recording in DIR instead
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "watch_for"])]
+    pub from: Option<PathBuf>,
+    /// Watch the traffic that is there for this long, without load of our own
+    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with = "urls", value_parser = duration_us)]
+    pub watch_for: Option<u64>,
+    /// With --for: the port of the listener that is meant
+    #[arg(long, requires = "watch_for")]
+    pub port: Option<u16>,
+    /// With --for: a URL of the listener that is meant
+    #[arg(long, requires = "watch_for", conflicts_with = "port")]
+    pub url: Option<String>,
+    /// Exit with 3 when a fault is found
+    #[arg(long)]
+    pub fail_on_fault: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `webdyno tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// What to reach: `max`, or a rate as in '500 req/s'
+    #[arg(long, default_value = "max", value_parser = |text: &str| with_hint(Goal::parse(text)))]
+    pub goal: Goal,
+    /// Carry the plan out; without it nothing is changed
+    #[arg(long)]
+    pub apply: bool,
+    /// Permit changes that need a restart of the service
+    #[arg(long)]
+    pub allow_restart: bool,
+    /// Begin no round after this time
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_us)]
+    pub budget: u64,
+    /// Do not ask before each change (it is asked only on a terminal)
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `webdyno report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The run directory
+    pub directory: PathBuf,
+    /// Write the session's JSON to FILE, or to stdout with `-`
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<PathBuf>,
+    /// Write the HTML report to FILE [default: DIR/report.html, unless --json is given]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `webdyno rollback`.
+#[derive(Debug, Args)]
+pub struct RollbackArgs {
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// `webdyno explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Id of a finding, such as apache-workers-exhausted; without it, all ids are listed
+    pub id: Option<String>,
+}
+
+/// `webdyno agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {}
+
+/// What reading the value of a flag gives; clap adds the flag and the value to the error.
+pub type Parsed<T> = Result<T, String>;
+
+/// An error of the model with its hint, in the one line that clap gives it.
+pub fn with_hint<T>(result: webdyno_model::Result<T>) -> Parsed<T> {
+    result.map_err(|error| match error.hint {
+        Some(hint) => format!("{}; {hint}", error.message),
+        None => error.message,
+    })
+}
+
+/// A time with its unit, in microseconds.
+pub fn duration_us(text: &str) -> Parsed<u64> {
+    parse_duration_us(text)
+        .filter(|us| *us > 0)
+        .ok_or_else(|| "write a time with its unit, as 500ms, 10s or 2m".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_time_needs_its_unit() {
+        assert_eq!(duration_us("10s"), Ok(10_000_000));
+        assert!(duration_us("10").unwrap_err().contains("unit"));
+        assert!(duration_us("0s").is_err());
+    }
+}

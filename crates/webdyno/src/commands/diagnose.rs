@@ -1,0 +1,198 @@
+//! `webdyno diagnose`: load and observe a server, watch the traffic that is there, or look at a recording.
+
+use crate::cli::DiagnoseArgs;
+use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
+use crate::{finish, interrupt, place, progress, target, terminal};
+use std::path::Path;
+use webdyno_analysis::diagnosis;
+use webdyno_host::agent::ServerAddress;
+use webdyno_load::Prepared;
+use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::workload::{Stop, Workload};
+use webdyno_model::{Result, UserError};
+use webdyno_session::live::{Length, Server, Session};
+use webdyno_session::recording::Recording;
+use webdyno_session::view::{Outcome, View};
+
+/// Seconds of observation before a load, so that counters have a reading before it.
+const BEFORE_S: f64 = 1.2;
+/// Rates that have not settled after this many seconds beyond the measured ones never do.
+const SETTLE_S_MAX: u32 = 40;
+
+/// Diagnoses. Gives the exit code.
+pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
+    match (&arguments.from, arguments.watch_for) {
+        (Some(directory), _) => from_recording(directory, arguments),
+        (None, Some(window_us)) => watch(window_us, arguments),
+        (None, None) => with_load(arguments),
+    }
+}
+
+fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
+    let recording = Recording::read(directory)?;
+    let measurement = recording
+        .last_measurement()
+        .ok_or_else(|| finish::nothing(directory))?;
+    let diagnosis = diagnosis::diagnose(&measurement)?;
+    let view = View {
+        command: "diagnose".into(),
+        outcome: Outcome::Diagnosis(diagnosis),
+        ..View::of(&recording)?
+    };
+    if let Some(path) = &arguments.output.json {
+        finish::write_json(&view, path)?;
+        if path.as_os_str() == "-" {
+            return Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault));
+        }
+    }
+    terminal::print(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
+    Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault))
+}
+
+fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
+    let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
+    let interrupted = interrupt::flag()?;
+    let server = load.connect()?;
+    let pace = progress::Pace {
+        measure_s: load.measure_s(),
+        settles: true,
+        changes: false,
+    };
+    let mut session = Session::begin(
+        &place::run_directory(&arguments.output, "diagnose"),
+        super::about("diagnose", None, &arguments.load.objectives),
+        interrupted,
+        progress::watcher(&arguments.output, pace),
+    )?;
+    let result = introduce(&mut session, &server).and_then(|()| {
+        session
+            .load(
+                &load.prepared,
+                &load.workload,
+                Purpose::Diagnose,
+                load.length,
+                Some(&server),
+            )
+            .map(|_| ())
+    });
+    drop(server);
+    finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
+}
+
+fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
+    let port = match (arguments.port, &arguments.url) {
+        (Some(port), _) => port,
+        (None, Some(url)) => target::port(url)?,
+        (None, None) => {
+            return Err(UserError::usage("which listener is meant?")
+                .hint("give --port N or --url URL; `ss -ltnp` lists the listeners of this host"));
+        }
+    };
+    let address = ServerAddress::parse(&arguments.server.server)?;
+    let interrupted = interrupt::flag()?;
+    let mut server = Server::connect(&address, &super::own_executable()?)?;
+    server.discover(port)?;
+    server.observe(port)?;
+    let seconds = window_us as f64 / 1e6;
+    let pace = progress::Pace {
+        measure_s: seconds,
+        settles: false,
+        changes: false,
+    };
+    let mut session = Session::begin(
+        &place::run_directory(&arguments.output, "diagnose"),
+        super::about("diagnose", None, &[]),
+        interrupted,
+        progress::watcher(&arguments.output, pace),
+    )?;
+    let result = introduce(&mut session, &server)
+        .and_then(|()| session.watch_for(seconds, &server))
+        .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
+    drop(server);
+    finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
+}
+
+/// Writes who is observed into the log, and gathers the readings before the load.
+pub fn introduce(session: &mut Session, server: &Server) -> Result<()> {
+    for event in server.introduction() {
+        session.append(event)?;
+    }
+    session.watch_for(BEFORE_S, server)
+}
+
+/// A load that ends when enough was measured, and the server it is for.
+pub struct MeasuredLoad {
+    /// What is sent.
+    pub workload: Workload,
+    /// The engine's side of it.
+    pub prepared: Prepared,
+    /// How long.
+    pub length: Length,
+    address: ServerAddress,
+    port: u16,
+}
+
+impl MeasuredLoad {
+    /// Checks everything that can be checked before anything is started: flags, URLs, and one probing request.
+    pub fn prepare(arguments: &LoadArgs, server: &str) -> Result<Self> {
+        let address = ServerAddress::parse(server)?;
+        let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
+        let workload = arguments.workload_until(Stop {
+            duration_us: None,
+            requests: arguments.requests,
+        })?;
+        let port = target::common_port(&arguments.urls)?;
+        let prepared = webdyno_load::prepare(&workload)?;
+        if address == ServerAddress::Local {
+            target::require_local(&arguments.urls)?;
+        }
+        webdyno_load::probe(&prepared)?;
+        let measure_s = u32::try_from(measure_us.div_ceil(1_000_000))
+            .unwrap_or(u32::MAX)
+            .max(4);
+        let length = match (arguments.requests, arguments.warmup) {
+            (None, None) => Length::Settled {
+                measure_s,
+                at_most_s: measure_s.saturating_add(SETTLE_S_MAX),
+            },
+            (_, warmup_us) => Length::Fixed {
+                warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)),
+            },
+        };
+        let mut load = Self {
+            workload,
+            prepared,
+            length,
+            address,
+            port,
+        };
+        if let (
+            Length::Fixed {
+                warmup_s: Some(warmup_s),
+            },
+            None,
+        ) = (length, arguments.requests)
+        {
+            // A given warm-up replaces the detection: then the load has a fixed end.
+            load.workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
+            load.prepared = webdyno_load::prepare(&load.workload)?;
+        }
+        Ok(load)
+    }
+
+    /// Seconds that are measured.
+    pub fn measure_s(&self) -> f64 {
+        match self.length {
+            Length::Settled { measure_s, .. } => f64::from(measure_s),
+            Length::Fixed { .. } => self.workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6),
+        }
+    }
+
+    /// Starts the agent, finds the service behind the port and observes it.
+    pub fn connect(&self) -> Result<Server> {
+        let mut server = Server::connect(&self.address, &super::own_executable()?)?;
+        server.discover(self.port)?;
+        server.observe(self.port)?;
+        Ok(server)
+    }
+}

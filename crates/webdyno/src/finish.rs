@@ -1,0 +1,146 @@
+//! The end of a session: exit code, report.html in the run directory, text or JSON on stdout.
+
+use crate::cli::OutputArgs;
+use crate::terminal;
+use std::path::Path;
+use webdyno_model::error::io_error;
+use webdyno_model::run::RunReport;
+use webdyno_model::tune::{Goal, TuneReport, TuneState};
+use webdyno_model::{ErrorKind, Result, UserError};
+use webdyno_report::Paths;
+use webdyno_session::live::Session;
+use webdyno_session::view::{Outcome, View};
+
+/// Exit code for a goal or objective that was not met, an invalid run, or one in which every request failed.
+const NOT_MET: u8 = 3;
+
+/// Ends a session: writes its last event and its report, and shows it. Gives the exit code. `result` is what the work
+/// came to; an error of it is returned after everything that was measured is shown.
+pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on_fault: bool) -> Result<u8> {
+    let directory = session.directory().to_owned();
+    let error = result.err();
+    let code = match &error {
+        Some(error) => error.exit_code(),
+        None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
+    };
+    let view = session.end(code, error.as_ref())?;
+    let shown = show(&view, &directory, output);
+    match error {
+        // An interrupted session shows what it has; that it was interrupted is known to who did it.
+        Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| code),
+        Some(error) => Err(error),
+        None => shown.map(|()| code),
+    }
+}
+
+/// Writes report.html beside the recording, and text or JSON where the flags say.
+fn show(view: &View, directory: &Path, output: &OutputArgs) -> Result<()> {
+    let html = directory.join("report.html");
+    write(&html, &webdyno_report::html(view))?;
+    if let Some(path) = &output.json {
+        if view.outcome != Outcome::Nothing {
+            write_json(view, path)?;
+        }
+        if path.as_os_str() == "-" {
+            return Ok(());
+        }
+    }
+    terminal::print(&webdyno_report::text(view, &paths(view, directory)))
+}
+
+/// The JSON of a session to a file, or to stdout with `-`.
+pub fn write_json(view: &View, path: &Path) -> Result<()> {
+    let json = webdyno_report::json(view)?;
+    if path.as_os_str() == "-" {
+        terminal::print(&json)
+    } else {
+        write(path, &json)
+    }
+}
+
+/// Writes a whole file.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| io_error("write", path.display(), &error))
+}
+
+/// The last lines of the text: where things lie and what acts on them.
+pub fn paths(view: &View, directory: &Path) -> Paths {
+    let state = match &view.outcome {
+        Outcome::Tune(tune) => Some(tune.state),
+        _ => None,
+    };
+    // The private Apache of the quickstart is gone: there is nothing to roll back or to apply.
+    let lasting = view.command == "tune";
+    Paths {
+        directory: Some(directory.display().to_string()),
+        html: Some(directory.join("report.html").display().to_string()),
+        rollback: (lasting && state == Some(TuneState::Applied)).then(|| "webdyno rollback".into()),
+        apply: (lasting && state == Some(TuneState::Planned)).then(|| "the same command with --apply".into()),
+    }
+}
+
+/// The exit code that an outcome deserves.
+pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
+    let met = match outcome {
+        Outcome::Run(run) => run_is_good(run),
+        Outcome::Diagnosis(diagnosis) => {
+            let sound = diagnosis.bottleneck == webdyno_analysis::rules::healthy::ID;
+            (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(run_is_good)
+        }
+        Outcome::Tune(tune) => tune_is_good(tune),
+        Outcome::Nothing => false,
+    };
+    if met { 0 } else { NOT_MET }
+}
+
+fn run_is_good(run: &RunReport) -> bool {
+    run.client.valid && run.requests.completed > 0 && run.objectives.iter().all(|objective| objective.met)
+}
+
+/// A session that only plans has no goal to meet yet; `max` is done when it ended.
+fn tune_is_good(tune: &TuneReport) -> bool {
+    let believable = tune.best.client.valid && tune.best.requests.completed > 0;
+    let goal = tune.goal == Goal::Max || tune.goal_met;
+    let objectives = tune.best.objectives.iter().all(|objective| objective.met);
+    believable && (tune.state == TuneState::Planned || (goal && objectives))
+}
+
+/// What a session without any result says.
+pub fn nothing(directory: &Path) -> UserError {
+    UserError::cannot_run(format!(
+        "{} holds no load and no observation",
+        directory.display()
+    ))
+    .hint("the session ended before anything was measured")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::objective::ObjectiveResult;
+
+    fn run(completed: u64, valid: bool, met: bool) -> RunReport {
+        let mut run = RunReport::default();
+        run.requests.completed = completed;
+        run.client.valid = valid;
+        run.objectives = vec![ObjectiveResult {
+            slo: "p99<1s".into(),
+            value: None,
+            met,
+        }];
+        run
+    }
+
+    #[test]
+    fn runs_that_prove_nothing_exit_with_3() {
+        for (outcome, code) in [
+            (run(1, true, true), 0),
+            (run(0, true, true), 3),
+            (run(1, false, true), 3),
+            (run(1, true, false), 3),
+        ] {
+            assert_eq!(exit_code(&Outcome::Run(outcome), false), code);
+        }
+        assert_eq!(exit_code(&Outcome::Nothing, false), 3);
+    }
+}

@@ -1,0 +1,41 @@
+//! The program: reads the command line, runs one command, and ends with the exit code of docs/contract.md.
+
+mod cli;
+mod commands;
+mod finish;
+mod interrupt;
+mod place;
+mod progress;
+mod target;
+mod terminal;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+use webdyno_model::Result;
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    if !matches!(command, Command::Agent(_) | Command::Rollback(_)) {
+        commands::rollback::tell_if_pending();
+    }
+    let ended = run(command);
+    let code = ended.unwrap_or_else(|error| {
+        terminal::tell_error(&error);
+        error.exit_code()
+    });
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Result<u8> {
+    match command {
+        Command::Quickstart(arguments) => commands::quickstart::quickstart(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Diagnose(arguments) => commands::diagnose::diagnose(&arguments),
+        Command::Tune(arguments) => commands::tune::tune(&arguments),
+        Command::Report(arguments) => commands::report::report(&arguments),
+        Command::Rollback(arguments) => commands::rollback::rollback(&arguments),
+        Command::Explain(arguments) => commands::explain::explain(&arguments),
+        Command::Agent(arguments) => commands::agent::agent(&arguments),
+    }
+}
