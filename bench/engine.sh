@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# CPU of the client per request: webdyno against wrk, ab and a floor, in one interleaved run (only that compares).
+# One nginx worker on core 0, the client on core 1; user + system time of the client from getrusage of the child.
+#   bench/engine.sh [ROUNDS] [SECONDS] [CONNECTIONS]       default 7 3 64
+# WEBDYNO: the program (default target/release/webdyno; with LOAD_EXAMPLE=1 it is the example of crates/load).
+# LIMIT_C: source of the floor client, one send and one recv per answer (default ../shared/bench/limit.c), optional.
+# BODY_BYTES: size of the body (default 1024). PORT: default 18099.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-7} seconds=${2:-3} connections=${3:-64}
+body_bytes=${BODY_BYTES:-1024} port=${PORT:-18099}
+webdyno=${WEBDYNO:-target/release/webdyno} limit_c=${LIMIT_C:-../shared/bench/limit.c}
+for tool in nginx python3 taskset; do
+  command -v "$tool" >/dev/null || { echo "$tool is missing: apt-get install nginx-light python3 util-linux" >&2; exit 1; }
+done
+[ -x "$webdyno" ] || { echo "$webdyno is missing: cargo build --release" >&2; exit 1; }
+[ "$(nproc)" -ge 2 ] || { echo "two cores are needed, one for the server and one for the client" >&2; exit 1; }
+
+dir=$(mktemp -d)
+nginx_pid=
+trap '[ -n "$nginx_pid" ] && kill "$nginx_pid" 2>/dev/null && wait "$nginx_pid" 2>/dev/null; rm -rf "$dir"' EXIT
+chmod 755 "$dir"
+mkdir "$dir/html"
+head -c "$body_bytes" /dev/zero | tr '\0' x >"$dir/html/body"
+cat >"$dir/nginx.conf" <<CONF
+daemon off; worker_processes 1; pid $dir/pid; error_log $dir/error.log;
+events { worker_connections 20000; }
+http {
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 60s;
+  client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4;
+  scgi_temp_path $dir/t5;
+  server { listen 127.0.0.1:$port backlog=4096; root $dir/html; }
+}
+CONF
+taskset -c 0 nginx -e "$dir/error.log" -c "$dir/nginx.conf" &
+nginx_pid=$!
+for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
+have_limit=
+if [ -f "$limit_c" ] && command -v cc >/dev/null; then cc -O2 -o "$dir/limit" "$limit_c" && have_limit=1; fi
+
+url=http://127.0.0.1:$port/body
+export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}"
+python3 - <<'PYTHON'
+# Runs the clients in turn, each round in another order, and prints medians and spread.
+import json, os, re, resource, shutil, statistics, subprocess
+
+env = os.environ
+url, seconds, connections = env["url"], env["seconds"], env["connections"]
+
+def last(pattern):
+    return lambda text: int(re.findall(pattern, text)[-1])
+
+def of_webdyno(text):
+    return json.loads(text)["requests"]["completed"]
+
+clients = {}
+if env["LOAD_EXAMPLE"]:
+    clients["webdyno"] = ([env["webdyno"], url, connections, seconds], last(r"(\d+) good"))
+else:
+    command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q",
+               "--out", env["dir"] + "/run"]
+    clients["webdyno"] = (command, of_webdyno)
+if shutil.which("wrk"):
+    command = ["wrk", "-t1", "-c" + connections, "-d" + seconds + "s", url]
+    clients["wrk"] = (command, last(r"(\d+) requests in"))
+if shutil.which("ab"):
+    # ab keeps 32 bytes for every request that it might send, so the bound cannot be endless.
+    bound = str(1_000_000 * int(seconds))
+    command = ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", bound, url]
+    clients["ab"] = (command, last(r"Complete requests:\s+(\d+)"))
+if env["have_limit"]:
+    command = [env["dir"] + "/limit", "127.0.0.1", env["port"], "/body", connections, seconds]
+    clients["floor"] = (command, last(r"(\d+) responses"))
+
+def run(name):
+    shutil.rmtree(env["dir"] + "/run", ignore_errors=True)
+    command, count = clients[name]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = subprocess.run(["taskset", "-c", "1", *command], capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if out.returncode != 0:
+        # 3 is a run that was measured and judged: with one core for the client it may say that it was saturated.
+        if not (name == "webdyno" and out.returncode == 3):
+            raise SystemExit(f"{name} failed ({out.returncode}): {out.stderr.strip()[:500]}")
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    requests = count(out.stdout)
+    return cpu_s / requests * 1e6, requests / float(seconds)
+
+names, results = list(clients), {name: [] for name in clients}
+rounds = int(env["rounds"])
+for number in range(rounds):
+    turn = number % len(names)
+    for name in names[turn:] + names[:turn]:
+        results[name].append(run(name))
+
+print(f"{rounds} rounds of {seconds} s, {connections} kept connections, {env['body_bytes']} byte body; "
+      "client CPU per request in microseconds")
+print(f"{'client':8} {'median':>8} {'min':>8} {'max':>8} {'req/s':>9}")
+for name, pairs in results.items():
+    cpu = [pair[0] for pair in pairs]
+    rate = statistics.median(pair[1] for pair in pairs)
+    print(f"{name:8} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {max(cpu):8.3f} {rate:9.0f}")
+if "wrk" in results:
+    # Each round's own ratio: what disturbs the machine for a while disturbs both.
+    ratios = sorted(w[0] / k[0] for w, k in zip(results["webdyno"], results["wrk"]))
+    print(f"webdyno / wrk: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f} (bar: 1.3)")
+PYTHON

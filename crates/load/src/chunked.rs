@@ -1,0 +1,170 @@
+//! Counts a chunked body without keeping it: RFC 9112, section 7.1.
+//!
+//! Strict about line ends (a bare LF in the framing is how requests get smuggled, so a server that sends one is
+//! faulty), lenient about blanks after a chunk's size, which old servers pad with. Everything has a bound.
+
+/// Longest chunk extension, in bytes of one size line.
+const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
+/// Longest trailer section, in bytes.
+const TRAILER_BYTES_MAX: u32 = 64 * 1024;
+/// Most hexadecimal digits of a chunk's size: no chunk of 2^60 bytes is honest.
+const SIZE_DIGITS_MAX: u8 = 15;
+
+/// The answer broke the rules of chunked coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadChunk;
+
+/// Where in the coding the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Size { value: u64, digits: u8 },
+    Extension { value: u64, seen: u32 },
+    SizeEnd { value: u64 },
+    Data { left: u64 },
+    DataCr,
+    DataLf,
+    TrailerStart { seen: u32 },
+    TrailerLine { seen: u32 },
+    TrailerLf { seen: u32 },
+    LastLf,
+    Done,
+}
+
+/// A decoder that is fed pieces of any size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunked {
+    step: Step,
+    body_bytes: u64,
+}
+
+impl Chunked {
+    /// A decoder at the start of a body.
+    pub(crate) fn new() -> Self {
+        let step = Step::Size { value: 0, digits: 0 };
+        Self { step, body_bytes: 0 }
+    }
+
+    /// Decoded bytes so far.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Whether the last chunk and the trailers were seen.
+    pub(crate) fn is_done(&self) -> bool {
+        self.step == Step::Done
+    }
+
+    /// Takes what belongs to the body and returns how many bytes that were; fewer than given only at its end.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+        let mut at = 0;
+        while at < bytes.len() && self.step != Step::Done {
+            if let Step::Data { left } = self.step {
+                let take = left.min((bytes.len() - at) as u64);
+                self.body_bytes += take;
+                at += take as usize;
+                let left = left - take;
+                self.step = if left == 0 { Step::DataCr } else { Step::Data { left } };
+            } else {
+                self.step = self.step.next(bytes[at])?;
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+}
+
+impl Step {
+    /// The step after one byte of framing.
+    fn next(self, byte: u8) -> Result<Self, BadChunk> {
+        match self {
+            Self::Size { value, digits } => after_size(value, digits, byte),
+            Self::Extension { value, .. } if byte == b'\r' => Ok(Self::SizeEnd { value }),
+            Self::Extension { value, seen } if byte != b'\n' && seen < EXTENSION_BYTES_MAX => {
+                let seen = seen + 1;
+                Ok(Self::Extension { value, seen })
+            }
+            Self::SizeEnd { value: 0 } if byte == b'\n' => Ok(Self::TrailerStart { seen: 0 }),
+            Self::SizeEnd { value } if byte == b'\n' => Ok(Self::Data { left: value }),
+            Self::DataCr if byte == b'\r' => Ok(Self::DataLf),
+            Self::DataLf if byte == b'\n' => Ok(Self::Size { value: 0, digits: 0 }),
+            Self::TrailerStart { .. } if byte == b'\r' => Ok(Self::LastLf),
+            Self::TrailerLine { seen } if byte == b'\r' => Ok(Self::TrailerLf { seen }),
+            Self::TrailerStart { seen } | Self::TrailerLine { seen }
+                if byte != b'\n' && seen < TRAILER_BYTES_MAX =>
+            {
+                Ok(Self::TrailerLine { seen: seen + 1 })
+            }
+            Self::TrailerLf { seen } if byte == b'\n' => Ok(Self::TrailerStart { seen }),
+            Self::LastLf if byte == b'\n' => Ok(Self::Done),
+            _ => Err(BadChunk),
+        }
+    }
+}
+
+/// The step after a byte of a chunk's size line.
+fn after_size(value: u64, digits: u8, byte: u8) -> Result<Step, BadChunk> {
+    match (char::from(byte).to_digit(16), byte) {
+        (Some(_), _) if digits == SIZE_DIGITS_MAX => Err(BadChunk),
+        (Some(digit), _) => Ok(Step::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }),
+        (None, _) if digits == 0 => Err(BadChunk),
+        (None, b'\r') => Ok(Step::SizeEnd { value }),
+        (None, b';' | b' ' | b'\t') => Ok(Step::Extension { value, seen: 0 }),
+        _ => Err(BadChunk),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(coded: &str, expected: Result<(u64, usize), BadChunk>) {
+        let mut chunked = Chunked::new();
+        let got = chunked.feed(coded.as_bytes());
+        let got = got.map(|used| (chunked.body_bytes(), used));
+        assert_eq!(got, expected, "{coded:?}");
+        if expected.is_ok() {
+            assert!(chunked.is_done(), "{coded:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_counted_to_their_very_end() {
+        check("0\r\n\r\n", Ok((0, 5)));
+        check("5\r\nhello\r\n0\r\n\r\nHTTP/1.1", Ok((5, 15)));
+        check("A;name=\"v\"\r\n0123456789\r\n0\r\n\r\n", Ok((10, 29)));
+        check("1  \r\nx\r\n00\r\nExpires: 0\r\nA: b\r\n\r\n", Ok((1, 32)));
+    }
+
+    #[test]
+    fn broken_framing_is_an_error() {
+        for coded in [
+            "\r\n",
+            "g\r\n",
+            "-1\r\n",
+            "5\nhello",
+            "1\r\nxy\r\n",
+            "1\r\nx\n",
+            "0\r\n\n",
+            "1000000000000000\r\n",
+            ";x\r\n",
+            "5\rhello",
+        ] {
+            check(coded, Err(BadChunk));
+        }
+        check(&format!("1;{}", "x".repeat(5000)), Err(BadChunk));
+        check(&format!("0\r\nA: {}", "x".repeat(70_000)), Err(BadChunk));
+        check(&format!("0\r\n{}", "A: b\r\n".repeat(20_000)), Err(BadChunk));
+    }
+
+    proptest! {
+        // Invariant: no bytes make the decoder panic, and it never takes more than it was given.
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut chunked = Chunked::new();
+            if let Ok(used) = chunked.feed(&bytes) {
+                prop_assert!(used <= bytes.len() && chunked.body_bytes() <= used as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How a load is ended from outside, by any thread, at once.
+
+use rustix::fd::OwnedFd;
+use rustix::io::Result;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use webdyno_model::interval::EndReason;
+
+const GO_ON: u8 = 0;
+
+/// A handle on a load. Copies act on the same load; one that was stopped stays stopped.
+#[derive(Debug, Clone, Default)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    reason: AtomicU8,
+    /// One event descriptor per engine thread, so that a thread that sleeps wakes up.
+    wakers: Mutex<Vec<OwnedFd>>,
+}
+
+impl Control {
+    /// A handle on a load that is to run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the load: each engine thread stops with the request it is just handling, usually within a millisecond.
+    /// The first reason given stands.
+    pub fn stop(&self, reason: EndReason) {
+        let code = match reason {
+            EndReason::Duration => 1,
+            EndReason::Requests => 2,
+            EndReason::Enough => 3,
+            EndReason::Interrupted => 4,
+        };
+        let shared = &self.shared;
+        // It was stopped before if this fails; waking again does no harm.
+        let _ = shared.reason.compare_exchange(GO_ON, code, Ordering::AcqRel, Ordering::Acquire);
+        let wakers = shared.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        for waker in wakers.iter() {
+            // It can only fail when 2^64 - 1 wakes are pending, and then the thread is awake.
+            let _ = rustix::io::write(waker, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Why the load was stopped; `None` as long as it goes on.
+    pub fn stopped(&self) -> Option<EndReason> {
+        match self.shared.reason.load(Ordering::Acquire) {
+            1 => Some(EndReason::Duration),
+            2 => Some(EndReason::Requests),
+            3 => Some(EndReason::Enough),
+            4 => Some(EndReason::Interrupted),
+            _ => None,
+        }
+    }
+
+    /// A descriptor that becomes readable when the load is stopped.
+    pub(crate) fn waker(&self) -> Result<OwnedFd> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let stopped = u32::from(self.stopped().is_some());
+        let descriptor = eventfd(stopped, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let copy = rustix::io::fcntl_dupfd_cloexec(&descriptor, 0)?;
+        let wakers = &self.shared.wakers;
+        wakers.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+        Ok(descriptor)
+    }
+
+    /// Forgets the descriptors of a load that has ended.
+    pub(crate) fn forget_wakers(&self) {
+        let wakers = &self.shared.wakers;
+        wakers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_stands_for_every_copy() {
+        let control = Control::new();
+        let copy = control.clone();
+        assert_eq!(copy.stopped(), None);
+        copy.stop(EndReason::Enough);
+        control.stop(EndReason::Interrupted);
+        assert_eq!(control.stopped(), Some(EndReason::Enough));
+    }
+}

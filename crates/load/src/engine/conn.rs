@@ -1,0 +1,114 @@
+//! One connection slot and the request that it carries.
+
+use crate::answer::Answer;
+
+/// A request under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// Whose it is, in closed arrival.
+    pub(crate) user: u32,
+    /// Which of the plan's templates.
+    pub(crate) template: usize,
+    /// When it was to start.
+    pub(crate) intended_ns: u64,
+    /// When this process could have sent it: from then on, waiting is our own delay.
+    pub(crate) could_ns: u64,
+    /// When it times out.
+    pub(crate) deadline_ns: u64,
+    /// It was sent before, on a kept connection that the server had closed.
+    pub(crate) retried: bool,
+}
+
+/// What a slot is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No socket.
+    Free,
+    /// The connection is not established yet, as far as we know.
+    Connecting,
+    /// The kernel has not taken the whole request yet.
+    Sending,
+    /// The request is sent.
+    Receiving,
+    /// Kept open for the next request.
+    Idle,
+    /// Done; waits shortly for the server to close first.
+    Parked,
+}
+
+/// A slot.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) phase: Phase,
+    /// Changes with every use of the slot, so that events of its previous socket are recognised.
+    pub(crate) generation: u32,
+    pub(crate) origin: usize,
+    pub(crate) request: Request,
+    /// Bytes of the request that the kernel has taken.
+    pub(crate) written_bytes: usize,
+    /// When the connection was begun.
+    pub(crate) begun_ns: u64,
+    /// When the first byte of the request was sent.
+    pub(crate) sent_ns: u64,
+    /// Our own delay before the connection was begun.
+    pub(crate) late_ns: u64,
+    /// Answers that it has carried.
+    pub(crate) carried: u32,
+    pub(crate) established: bool,
+    /// The server's close was signalled.
+    pub(crate) hangup: bool,
+    /// A send failed: what can still be read is all there is.
+    pub(crate) send_failed: bool,
+    pub(crate) answer: Answer,
+}
+
+impl Conn {
+    /// A slot without a socket.
+    pub(crate) fn free() -> Self {
+        let request =
+            Request { user: 0, template: 0, intended_ns: 0, could_ns: 0, deadline_ns: 0, retried: false };
+        Self {
+            phase: Phase::Free,
+            generation: 0,
+            origin: 0,
+            request,
+            written_bytes: 0,
+            begun_ns: 0,
+            sent_ns: 0,
+            late_ns: 0,
+            carried: 0,
+            established: false,
+            hangup: false,
+            send_failed: false,
+            answer: Answer::new(),
+        }
+    }
+
+    /// Makes it ready for a new socket.
+    pub(crate) fn renew(&mut self, origin: usize) {
+        self.phase = Phase::Connecting;
+        self.origin = origin;
+        self.carried = 0;
+        (self.established, self.hangup, self.send_failed) = (false, false, false);
+        (self.begun_ns, self.late_ns) = (0, 0);
+    }
+
+    /// Gives it a request.
+    #[inline]
+    pub(crate) fn assign(&mut self, request: Request) {
+        self.request = request;
+        self.written_bytes = 0;
+        self.sent_ns = 0;
+        self.answer.reset();
+    }
+
+    /// Whether a request is under way on it.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Connecting | Phase::Sending | Phase::Receiving)
+    }
+}
+
+/// The token of a slot in its present use.
+pub(crate) fn token(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(slot)
+}

@@ -1,0 +1,301 @@
+//! The event loop of one thread: it owns its connections, its clock, its histograms, and shares nothing.
+//!
+//! Closed arrival: a user's next request is due when the last answer has ended; its first at the start of the load.
+//! Connections are begun as fast as the loop goes, in batches between which answers are read: a burst that a server
+//! cannot queue is what so many users at once mean, and spreading it would change what is measured.
+//! A user without a connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU.
+//! Open arrival: starts are due by the pacer whatever the server does. A start that finds all connections busy waits,
+//! and its wait counts in its response time, not in its service time nor in our own delay.
+//! Our own delay is counted from the moment at which the loop was told that it could go on: it contains the time
+//! that an answer lay in the batch of events before its turn came.
+
+mod arrivals;
+mod conn;
+mod pool;
+mod requests;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use arrivals::{Arrivals, Budget, Starts, Users};
+
+use crate::control::Control;
+use crate::deadlines::Deadlines;
+use crate::head::HeadMemory;
+use crate::pacer::Pacer;
+use crate::prepare::Plan;
+use crate::recorder::{Last, Recorder, Report, microseconds};
+use crate::world::World;
+use conn::{Conn, Phase};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::interval::EndReason;
+use webdyno_model::workload::Arrival;
+
+/// The read buffer: 256 kB a read halves the cost of large bodies against 8 kB.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Requests begun before events are looked at again.
+const START_BATCH: usize = 64;
+
+/// What a thread is given besides the plan.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    /// Which thread it is, from 0.
+    pub(crate) thread: u32,
+    /// How many there are.
+    pub(crate) threads: u32,
+    /// Requests left to start, of all threads; `None` without a bound.
+    pub(crate) budget: Option<Arc<AtomicU64>>,
+}
+
+impl Share {
+    /// This thread's part of `count` equal things.
+    pub(crate) fn part(&self, count: u32) -> u32 {
+        count / self.threads + u32::from(self.thread < count % self.threads)
+    }
+}
+
+/// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when nobody listens any more.
+pub(crate) struct Engine<'p, W, X> {
+    plan: &'p Plan,
+    control: &'p Control,
+    world: W,
+    exchange: X,
+    arrivals: Arrivals,
+    budget: Option<Budget>,
+    recorder: Recorder,
+    /// Takes the place of the current report at the next cut.
+    spare: Option<Box<Report>>,
+    deadlines: Deadlines,
+    conns: Vec<Conn>,
+    free: Vec<u32>,
+    /// Kept connections by origin, the latest used last. Entries of connections closed since are skipped.
+    idle: Vec<VecDeque<u64>>,
+    /// Connections that wait for the server's close, with the time at which their wait ends.
+    parked: VecDeque<(u64, u64)>,
+    /// Connections whose server sends faster than one turn reads.
+    again: Vec<u64>,
+    /// The last head of each template's answers.
+    memory: Vec<HeadMemory>,
+    buffer: Vec<u8>,
+    /// Sockets in use, those that are parked not counted.
+    open: u32,
+    open_max: u32,
+    /// Of these, the ones that carry no request.
+    idle_count: u32,
+    parked_max: usize,
+    turn: usize,
+    now_ns: u64,
+    /// When the loop last woke.
+    wake_ns: u64,
+    last_outcome_ns: u64,
+    /// The next moment at which an interval or the load ends.
+    mark_ns: u64,
+    over: Option<(EndReason, u64)>,
+    cpu_begin_ns: u64,
+}
+
+impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X> {
+    /// An engine with everything allocated that it will need.
+    pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &Share, world: W, exchange: X) -> Self {
+        let slots = plan.slots(share);
+        let open_max = plan.open_max(share);
+        let empty = || Box::new(Report::new(plan.names.len()));
+        Self {
+            plan,
+            control,
+            world,
+            exchange,
+            arrivals: arrivals_of(plan, share),
+            budget: share.budget.clone().map(|common| Budget::new(common, u64::from(share.threads))),
+            recorder: Recorder::new(empty()),
+            spare: Some(empty()),
+            deadlines: Deadlines::new(slots),
+            conns: (0..slots).map(|_| Conn::free()).collect(),
+            free: (0..slots as u32).rev().collect(),
+            idle: plan.origins.iter().map(|_| VecDeque::with_capacity(open_max as usize)).collect(),
+            parked: VecDeque::with_capacity(slots - open_max as usize + 1),
+            again: Vec::with_capacity(slots),
+            memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
+            buffer: vec![0; BUFFER_BYTES],
+            open: 0,
+            idle_count: 0,
+            open_max,
+            parked_max: slots - open_max as usize,
+            turn: share.thread as usize,
+            now_ns: 0,
+            wake_ns: 0,
+            last_outcome_ns: 0,
+            mark_ns: 0,
+            over: None,
+            cpu_begin_ns: 0,
+        }
+    }
+
+    /// The world, for those who must set it up before the load begins.
+    pub(crate) fn world_mut(&mut self) -> &mut W {
+        &mut self.world
+    }
+
+    /// Runs the load to its end. The last report says how it ended.
+    pub(crate) fn run(&mut self) {
+        self.cpu_begin_ns = self.world.cpu_ns();
+        self.recorder.cpu_from(self.cpu_begin_ns);
+        self.wake_ns = self.stamp();
+        while self.over.is_none() {
+            self.start_due();
+            self.check_all_ended();
+            if self.over.is_some() {
+                break;
+            }
+            let (until_ns, precise) = self.next_wake();
+            let count = self.world.wait(until_ns, precise);
+            self.wake_ns = self.stamp();
+            self.check_stopped();
+            for index in 0..count {
+                if self.over.is_some() {
+                    break;
+                }
+                let ready = self.world.ready(index);
+                self.on_ready(ready);
+                self.start_overdue();
+            }
+            self.read_again();
+            self.expire(self.now_ns);
+            self.unpark(self.now_ns);
+        }
+        self.finish();
+    }
+
+    /// Reads the clock, and cuts the intervals that have ended by then.
+    #[inline]
+    fn stamp(&mut self) -> u64 {
+        self.now_ns = self.world.now_ns();
+        if self.now_ns >= self.mark_ns {
+            self.pass_marks();
+        }
+        self.now_ns
+    }
+
+    fn pass_marks(&mut self) {
+        let end_ns = self.plan.duration_ns.unwrap_or(u64::MAX);
+        while self.over.is_none() {
+            let boundary_ns = self.recorder.boundary_ns();
+            self.mark_ns = boundary_ns.min(end_ns);
+            if self.now_ns < self.mark_ns {
+                return;
+            }
+            if self.mark_ns == end_ns {
+                self.over = Some((EndReason::Duration, end_ns));
+                return;
+            }
+            self.fall_due(boundary_ns);
+            let full = self.cut(boundary_ns);
+            self.spare = (self.exchange)(full);
+            if self.spare.is_none() {
+                self.over = Some((EndReason::Interrupted, boundary_ns));
+            }
+        }
+    }
+
+    fn cut(&mut self, end_ns: u64) -> Box<Report> {
+        let names = self.plan.names.len();
+        let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(names)));
+        let cpu_ns = self.world.cpu_ns();
+        self.recorder.cut(end_ns, cpu_ns, empty)
+    }
+
+    fn check_stopped(&mut self) {
+        if self.over.is_none()
+            && let Some(reason) = self.control.stopped()
+        {
+            self.over = Some((reason, self.now_ns));
+        }
+    }
+
+    /// With a bound on requests, the load is over when each has its outcome.
+    fn check_all_ended(&mut self) {
+        if self.over.is_some() || self.recorder.in_flight() > 0 {
+            return;
+        }
+        let none_left = match &self.arrivals {
+            Arrivals::Closed(_) => self.budget.as_ref().is_some_and(Budget::is_exhausted),
+            Arrivals::Open(starts) => starts.next_due_ns().is_none(),
+        };
+        if none_left {
+            let end_ns = self.last_outcome_ns.max(self.recorder.interval_start_ns());
+            self.over = Some((EndReason::Requests, end_ns));
+        }
+    }
+
+    /// When the loop must wake at the latest, and whether to the microsecond.
+    fn next_wake(&self) -> (u64, bool) {
+        let expiry = self.deadlines.first().map(|(_, at_ns)| at_ns);
+        let unpark = self.parked.front().map(|&(_, at_ns)| at_ns);
+        let again = (!self.again.is_empty()).then_some(0);
+        let start = match &self.arrivals {
+            Arrivals::Closed(users) if !self.is_exhausted() => users.due_ns(),
+            Arrivals::Closed(_) => None,
+            // Starts that find no room fall due by the pacer alone; nobody needs to wake for them.
+            Arrivals::Open(_) if !self.has_room() => None,
+            Arrivals::Open(starts) if starts.waiting() > 0 => Some(0),
+            Arrivals::Open(starts) => starts.next_due_ns(),
+        };
+        let others = [expiry, unpark, again].into_iter().flatten().min();
+        let coarse_ns = others.unwrap_or(u64::MAX).min(self.mark_ns);
+        match start {
+            Some(start_ns) if start_ns < coarse_ns => (start_ns, true),
+            _ => (coarse_ns, false),
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.budget.as_ref().is_some_and(Budget::is_exhausted)
+    }
+
+    /// Ends the load: what has no outcome is in flight, and counted as such.
+    fn finish(&mut self) {
+        let (reason, end_ns) = self.over.unwrap_or((EndReason::Interrupted, self.now_ns));
+        self.expire(end_ns);
+        self.fall_due(end_ns);
+        let mut censored_time = TimeHistogram::new();
+        for conn in self.conns.iter().filter(|conn| conn.is_busy()) {
+            censored_time.record(microseconds(conn.request.intended_ns, end_ns));
+        }
+        let mut waiting = 0;
+        if let Arrivals::Open(starts) = &mut self.arrivals {
+            waiting = starts.waiting();
+            while let Some((intended_ns, _)) = starts.take() {
+                censored_time.record(microseconds(intended_ns, end_ns));
+            }
+        }
+        let mut full = self.cut(end_ns);
+        full.last = Some(Last {
+            end_ns,
+            waiting,
+            censored_time,
+            cpu_total_ns: self.world.cpu_ns().saturating_sub(self.cpu_begin_ns),
+            reason,
+        });
+        for slot in 0..self.conns.len() as u32 {
+            if self.conns[slot as usize].phase != Phase::Free {
+                self.world.close(slot);
+            }
+        }
+        (self.exchange)(full);
+    }
+}
+
+fn arrivals_of(plan: &Plan, share: &Share) -> Arrivals {
+    let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
+    match plan.arrival {
+        Arrival::Closed => Arrivals::Closed(Users::new(share.part(plan.connections))),
+        Arrival::Open { rate_per_s, poisson } => Arrivals::Open(Starts::new(match poisson {
+            true => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
+            false => Pacer::even(rate_per_s, thread, threads, plan.requests),
+        })),
+    }
+}

@@ -1,0 +1,172 @@
+//! Connections: taken, kept, opened, parked, closed.
+
+use super::conn::{Phase, Request, token};
+use super::{Arrivals, Engine};
+use crate::failure::Failure;
+use crate::recorder::Report;
+use crate::world::World;
+
+/// How long a connection that has done its work waits for the server to close first. The side that closes first
+/// keeps the port in TIME_WAIT for a minute, and the server has one port for all clients; we have 28,000 for all.
+const PARK_NS: u64 = 100_000_000;
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// Whether one more request could be on its way at once.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.open < self.open_max || self.idle_count > 0
+    }
+
+    /// Tells open arrival whether there is room, after something changed.
+    #[inline]
+    pub(super) fn note_room(&mut self, since_ns: u64) {
+        let room = self.has_room();
+        if let Arrivals::Open(starts) = &mut self.arrivals {
+            starts.set_room(room, since_ns);
+        }
+    }
+
+    /// Takes a kept connection to this origin, the one used last: it is the least likely to be closed soon.
+    pub(super) fn take_idle(&mut self, origin: usize) -> Option<u32> {
+        while let Some(kept) = self.idle[origin].pop_back() {
+            if let Some(slot) = self.slot_of(kept, Phase::Idle) {
+                self.idle_count -= 1;
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// The slot of a token, if it is still in that use and phase.
+    pub(super) fn slot_of(&self, kept: u64, phase: Phase) -> Option<u32> {
+        let slot = kept as u32;
+        let conn = self.conns.get(slot as usize)?;
+        (token(slot, conn.generation) == kept && conn.phase == phase).then_some(slot)
+    }
+
+    /// Keeps a connection for the next request.
+    pub(super) fn keep(&mut self, slot: u32) {
+        let conn = &mut self.conns[slot as usize];
+        conn.phase = Phase::Idle;
+        self.idle_count += 1;
+        self.idle[conn.origin].push_back(token(slot, conn.generation));
+        self.note_room(self.wake_ns);
+    }
+
+    /// Opens a connection for a request.
+    pub(super) fn open(&mut self, request: Request) {
+        let origin = self.plan.templates[request.template].origin;
+        if self.open >= self.open_max {
+            self.close_an_idle_one();
+        }
+        if self.free.is_empty() {
+            self.unpark(u64::MAX);
+        }
+        // There is a slot for every connection allowed and every one parked, so one is free here.
+        let Some(slot) = self.free.pop() else { return };
+        self.open += 1;
+        self.conns[slot as usize].renew(origin);
+        self.conns[slot as usize].assign(request);
+        self.deadlines.add(slot, request.deadline_ns);
+        self.connect(slot);
+    }
+
+    /// Begins the connection of a slot that has its request, and sends at once if it is established at once, as it
+    /// is within one machine: that saves a round through the event loop.
+    pub(super) fn connect(&mut self, slot: u32) {
+        let begun_ns = self.stamp();
+        if self.over.is_some() {
+            return;
+        }
+        let conn = &mut self.conns[slot as usize];
+        conn.begun_ns = begun_ns;
+        conn.late_ns = begun_ns.saturating_sub(conn.request.could_ns);
+        let address = self.plan.origins[conn.origin].address();
+        match self.world.connect(slot, token(slot, conn.generation), &address) {
+            Ok(()) => {
+                let now_ns = self.stamp();
+                if self.over.is_none() {
+                    self.transmit(slot, now_ns);
+                }
+            }
+            Err(errno) => self.fail(slot, Failure::of_connect(errno), begun_ns),
+        }
+    }
+
+    /// Closes the connection of a slot and frees it.
+    pub(super) fn close(&mut self, slot: u32) {
+        self.disconnect(slot);
+        let phase = std::mem::replace(&mut self.conns[slot as usize].phase, Phase::Free);
+        self.idle_count -= u32::from(phase == Phase::Idle);
+        self.free.push(slot);
+        self.open -= 1;
+        self.note_room(self.wake_ns);
+    }
+
+    /// Closes the socket of a slot; the slot stays taken.
+    pub(super) fn disconnect(&mut self, slot: u32) {
+        self.world.close(slot);
+        let conn = &mut self.conns[slot as usize];
+        if std::mem::take(&mut conn.established) {
+            self.recorder.closed();
+        }
+        conn.generation = conn.generation.wrapping_add(1);
+    }
+
+    /// Lets a connection that has done its work wait for the server's close; one whose close has come is closed.
+    pub(super) fn park(&mut self, slot: u32) {
+        let conn = &mut self.conns[slot as usize];
+        if conn.hangup || self.parked_max == 0 {
+            return self.close(slot);
+        }
+        conn.phase = Phase::Parked;
+        let parked = token(slot, conn.generation);
+        if std::mem::take(&mut conn.established) {
+            self.recorder.closed();
+        }
+        self.open -= 1;
+        if self.parked.len() >= self.parked_max
+            && let Some((oldest, _)) = self.parked.pop_front()
+        {
+            self.close_parked(oldest);
+        }
+        self.parked.push_back((parked, self.now_ns + PARK_NS));
+        self.note_room(self.wake_ns);
+    }
+
+    /// Closes the parked connections whose wait ends by then.
+    pub(super) fn unpark(&mut self, until_ns: u64) {
+        while let Some(&(parked, at_ns)) = self.parked.front()
+            && at_ns <= until_ns
+        {
+            self.parked.pop_front();
+            self.close_parked(parked);
+        }
+    }
+
+    /// Closes a parked connection, if it is still that one.
+    pub(super) fn close_parked(&mut self, parked: u64) {
+        if let Some(slot) = self.slot_of(parked, Phase::Parked) {
+            self.disconnect(slot);
+            self.conns[slot as usize].phase = Phase::Free;
+            self.free.push(slot);
+        }
+    }
+
+    /// The server closed a kept connection between requests: normal.
+    pub(super) fn quiet_close(&mut self, slot: u32) {
+        self.recorder.report.connections.quiet_closes += 1;
+        self.close(slot);
+    }
+
+    /// Makes room for a connection to another origin.
+    fn close_an_idle_one(&mut self) {
+        for origin in 0..self.idle.len() {
+            while let Some(kept) = self.idle[origin].pop_front() {
+                if let Some(slot) = self.slot_of(kept, Phase::Idle) {
+                    return self.close(slot);
+                }
+            }
+        }
+    }
+}

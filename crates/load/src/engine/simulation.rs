@@ -1,0 +1,389 @@
+//! A simulated machine and server: the clock moves only when the engine sleeps or calls the system, and the server
+//! does what a test's function says. The same test gives the same events, always.
+
+use super::{Engine, Share};
+use crate::control::Control;
+use crate::merge::Merger;
+use crate::prepare::prepare;
+use crate::recorder::Report;
+use crate::world::{Ready, World};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+
+pub(super) const MS: u64 = 1_000_000;
+pub(super) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// What the server sees: a connection (request 0), then its requests from 1.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visit {
+    pub(super) connection: u64,
+    pub(super) request: u64,
+    pub(super) now_ns: u64,
+}
+
+/// What the server does.
+#[derive(Debug, Clone)]
+pub(super) enum Act {
+    /// Lets the connection come about; only for request 0. Without it, it never does.
+    Accept,
+    Refuse,
+    Send(Vec<u8>),
+    Close,
+    Reset,
+}
+
+/// A server: for each visit, what it does and how many nanoseconds later.
+pub(super) type Server<'s> = Box<dyn FnMut(Visit) -> Vec<(u64, Act)> + 's>;
+
+/// Accepts after 0.1 ms and answers each request after a fixed time.
+pub(super) fn answering<'s>(after_ns: u64) -> Server<'s> {
+    Box::new(move |visit| match visit.request {
+        0 => vec![(100_000, Act::Accept)],
+        _ => vec![(after_ns, Act::Send(OK.to_vec()))],
+    })
+}
+
+#[derive(Debug, Default)]
+struct Socket {
+    token: u64,
+    connection: u64,
+    accepted: bool,
+    refused: bool,
+    reset: bool,
+    closed: bool,
+    inbox: VecDeque<u8>,
+    outbox: Vec<u8>,
+    requests: u64,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Accept,
+    Refuse,
+    Bytes(Vec<u8>),
+    Close,
+    Reset,
+    Writable,
+}
+
+/// The simulated machine.
+pub(super) struct Sim<'s> {
+    now_ns: Cell<u64>,
+    /// Time that each system call takes.
+    pub(super) call_ns: u64,
+    /// Most bytes that one send takes.
+    pub(super) send_max: usize,
+    server: Server<'s>,
+    sockets: BTreeMap<u32, Socket>,
+    connections: u64,
+    queue: BTreeSet<(u64, u64, u32, u64, Event)>,
+    sequence: u64,
+    ready: Vec<Ready>,
+}
+
+impl<'s> Sim<'s> {
+    pub(super) fn new(server: Server<'s>) -> Self {
+        Self {
+            now_ns: Cell::new(0),
+            call_ns: 0,
+            send_max: usize::MAX,
+            server,
+            sockets: BTreeMap::new(),
+            connections: 0,
+            queue: BTreeSet::new(),
+            sequence: 0,
+            ready: vec![],
+        }
+    }
+
+    fn call(&self) {
+        self.now_ns.set(self.now_ns.get() + self.call_ns);
+    }
+
+    fn later(&mut self, slot: u32, connection: u64, delay_ns: u64, event: Event) {
+        self.sequence += 1;
+        let at_ns = self.now_ns.get() + delay_ns;
+        self.queue.insert((at_ns, self.sequence, slot, connection, event));
+    }
+
+    fn visit(&mut self, slot: u32, connection: u64, request: u64) {
+        let now_ns = self.now_ns.get();
+        let acts = (self.server)(Visit { connection, request, now_ns });
+        for (delay_ns, act) in acts {
+            let event = match act {
+                Act::Accept => Event::Accept,
+                Act::Refuse => Event::Refuse,
+                Act::Send(bytes) => Event::Bytes(bytes),
+                Act::Close => Event::Close,
+                Act::Reset => Event::Reset,
+            };
+            self.later(slot, connection, delay_ns, event);
+        }
+    }
+
+    fn next_at(&self) -> Option<u64> {
+        self.queue.first().map(|&(at_ns, ..)| at_ns)
+    }
+
+    /// Lets the events of this moment happen to a socket that is still there.
+    fn happen(&mut self) {
+        while self.next_at().is_some_and(|at_ns| at_ns <= self.now_ns.get()) {
+            let Some((_, _, slot, connection, event)) = self.queue.pop_first() else {
+                return;
+            };
+            let Some(socket) = self.sockets.get_mut(&slot) else {
+                continue;
+            };
+            if socket.connection != connection {
+                continue;
+            }
+            match event {
+                Event::Accept => socket.accepted = true,
+                Event::Refuse => socket.refused = true,
+                Event::Bytes(bytes) => socket.inbox.extend(bytes),
+                Event::Close => socket.closed = true,
+                Event::Reset => socket.reset = true,
+                Event::Writable => {}
+            }
+            self.ready.push(Ready {
+                token: socket.token,
+                readable: !socket.inbox.is_empty() || socket.closed || socket.reset || socket.refused,
+                hangup: socket.closed || socket.reset || socket.refused,
+            });
+        }
+    }
+}
+
+impl World for Sim<'_> {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.now_ns.get() / 2
+    }
+
+    fn connect(&mut self, slot: u32, token: u64, _: &SocketAddr) -> Result<(), Errno> {
+        self.call();
+        assert!(!self.sockets.contains_key(&slot), "slot {slot} is taken");
+        self.connections += 1;
+        let connection = self.connections;
+        let socket = Socket { token, connection, ..Socket::default() };
+        self.sockets.insert(slot, socket);
+        self.visit(slot, connection, 0);
+        Ok(())
+    }
+
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Errno> {
+        self.call();
+        let send_max = self.send_max;
+        let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
+        match socket {
+            _ if socket.refused => return Err(Errno::CONNREFUSED),
+            _ if socket.reset => return Err(Errno::PIPE),
+            _ if !socket.accepted => return Err(Errno::AGAIN),
+            _ => {}
+        }
+        let count = bytes.len().min(send_max);
+        socket.outbox.extend_from_slice(&bytes[..count]);
+        let connection = socket.connection;
+        if count < bytes.len() {
+            self.later(slot, connection, 10_000, Event::Writable);
+        } else {
+            socket.requests += 1;
+            let request = socket.requests;
+            assert!(socket.outbox.windows(4).any(|four| four == b"\r\n\r\n"));
+            socket.outbox.clear();
+            // A server that has closed answers what comes late with a reset.
+            match socket.closed {
+                true => self.later(slot, connection, 20_000, Event::Reset),
+                false => self.visit(slot, connection, request),
+            }
+        }
+        Ok(count)
+    }
+
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.call();
+        let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
+        let count = socket.inbox.len().min(buffer.len());
+        for (place, byte) in buffer.iter_mut().zip(socket.inbox.drain(..count)) {
+            *place = byte;
+        }
+        match count {
+            0 if socket.reset => Err(Errno::CONNRESET),
+            0 if socket.closed => Ok(0),
+            0 => Err(Errno::AGAIN),
+            count => Ok(count),
+        }
+    }
+
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno> {
+        self.recv(slot, buffer)
+    }
+
+    fn close(&mut self, slot: u32) {
+        self.sockets.remove(&slot);
+    }
+
+    fn wait(&mut self, until_ns: u64, _precise: bool) -> usize {
+        self.ready.clear();
+        self.happen();
+        if self.ready.is_empty() && until_ns > self.now_ns.get() {
+            let next_ns = self.next_at().unwrap_or(u64::MAX).min(until_ns);
+            assert!(next_ns < u64::MAX, "the engine sleeps for ever");
+            self.now_ns.set(self.now_ns.get().max(next_ns));
+            self.happen();
+        }
+        self.ready.len()
+    }
+
+    fn ready(&self, index: usize) -> Ready {
+        self.ready[index]
+    }
+}
+
+/// A workload of GET requests for `/`, ten seconds of timeout, to be changed by the test.
+pub(super) fn workload(arrival: Arrival, connections: u32, duration_ms: u64) -> Workload {
+    Workload {
+        requests: vec![get("/")],
+        arrival,
+        stop: Stop { duration_us: Some(duration_ms * 1000), requests: None },
+        connections,
+        threads: Some(1),
+        timeout_us: 10_000_000,
+        keepalive: true,
+        ok_status: StatusSet::default(),
+        expect: vec![],
+        seed: 1,
+    }
+}
+
+pub(super) fn get(path: &str) -> RequestSpec {
+    RequestSpec {
+        name: path.into(),
+        method: "GET".into(),
+        url: format!("http://127.0.0.1:1{path}"),
+        headers: vec![],
+        body: String::new(),
+    }
+}
+
+/// What a simulated load gave.
+pub(super) struct Outcome {
+    pub(super) intervals: Vec<Interval>,
+    pub(super) end: LoadEnd,
+}
+
+impl Outcome {
+    pub(super) fn sum(&self, of: impl Fn(&Interval) -> u64) -> u64 {
+        self.intervals.iter().map(of).sum()
+    }
+
+    pub(super) fn merged(
+        &self,
+        of: impl Fn(&Interval) -> &Option<webdyno_model::histogram::EncodedHistogram>,
+    ) -> TimeHistogram {
+        let mut merged = TimeHistogram::new();
+        for encoded in self.intervals.iter().filter_map(|interval| of(interval).as_ref()) {
+            merged.merge_encoded(encoded).unwrap();
+        }
+        merged
+    }
+
+    /// Completed, failed, in flight at the end.
+    pub(super) fn counts(&self) -> (u64, u64, u64) {
+        let completed = self.sum(|interval| interval.completed);
+        let failed = self.sum(|interval| interval.failed);
+        (completed, failed, self.end.in_flight_at_end)
+    }
+}
+
+/// Runs the load on one thread against the server, and checks what must hold for every load.
+pub(super) fn simulate(workload: &Workload, server: Server<'_>) -> Outcome {
+    simulate_on(workload, Sim::new(server))
+}
+
+/// As [`simulate`], on a machine that the test has set up.
+pub(super) fn simulate_on(workload: &Workload, sim: Sim<'_>) -> Outcome {
+    let prepared = prepare(workload).unwrap();
+    let control = Control::new();
+    let mut merger = Merger::new(prepared.plan.names.clone(), 1);
+    let share = Share {
+        thread: 0,
+        threads: 1,
+        budget: workload
+            .stop
+            .requests
+            .filter(|_| workload.arrival == Arrival::Closed)
+            .map(|requests| Arc::new(AtomicU64::new(requests))),
+    };
+    let names = prepared.plan.names.len();
+    let mut intervals = vec![];
+    let exchange = |full: Box<Report>| {
+        merger.add(0, full);
+        let mut spare = None;
+        intervals.extend(merger.next_interval(&mut |_, used| spare = Some(used)));
+        spare.or_else(|| Some(Box::new(Report::new(names))))
+    };
+    let mut engine = Engine::new(&prepared.plan, &control, &share, sim, exchange);
+    engine.run();
+    drop(engine);
+    let end = merger.end().unwrap();
+    let outcome = Outcome { intervals, end };
+    check_conservation(&outcome);
+    outcome
+}
+
+/// Invariants of every load: nothing is lost or doubled, at every boundary, and Little's law holds.
+fn check_conservation(outcome: &Outcome) {
+    let (mut started, mut ended, mut at_us) = (0, 0, 0);
+    for interval in &outcome.intervals {
+        started += interval.started;
+        ended += interval.completed + interval.failed;
+        assert_eq!(started, ended + interval.in_flight, "{interval:?}");
+        assert_eq!(interval.errors.total(), interval.failed);
+        assert_eq!((interval.t_s * 1e6) as u64, at_us, "intervals follow each other");
+        at_us += interval.length_us;
+    }
+    let end = &outcome.end;
+    let last = outcome.intervals.last().unwrap();
+    assert_eq!(last.in_flight, end.in_flight_at_end);
+    assert!((end.elapsed_us).abs_diff(at_us) <= 1);
+    let response = outcome.merged(|interval| &interval.response_time);
+    let failed = outcome.merged(|interval| &interval.failed_time);
+    let service = outcome.merged(|interval| &interval.service_time);
+    assert_eq!(response.count() + failed.count(), ended);
+    assert_eq!(service.count(), response.count());
+    let mut censored = TimeHistogram::new();
+    censored.merge_encoded_if(&end.censored_time);
+    assert_eq!(censored.count(), end.in_flight_at_end);
+    let sum = |histogram: &TimeHistogram| histogram.mean_us().unwrap_or(0.0) * histogram.count() as f64;
+    let times_us = sum(&response) + sum(&failed) + sum(&censored);
+    let integral_us = outcome.sum(|interval| interval.in_flight_us) as f64;
+    // Each time is rounded down to a microsecond; nothing else may differ.
+    assert!(
+        integral_us + 10.0 >= times_us && integral_us <= times_us + started as f64 + 10.0,
+        "Little: {integral_us} against {times_us}"
+    );
+}
+
+trait MergeIf {
+    fn merge_encoded_if(&mut self, encoded: &Option<webdyno_model::histogram::EncodedHistogram>);
+}
+
+impl MergeIf for TimeHistogram {
+    fn merge_encoded_if(&mut self, encoded: &Option<webdyno_model::histogram::EncodedHistogram>) {
+        encoded.iter().for_each(|encoded| self.merge_encoded(encoded).unwrap());
+    }
+}
+
+/// A reason that tests compare with.
+pub(super) const DURATION: EndReason = EndReason::Duration;

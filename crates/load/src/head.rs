@@ -1,0 +1,243 @@
+//! The head of an answer: its status, and how its body is framed. RFC 9112, sections 4, 6.3 and 9.3.
+
+use httparse::{Header, ParserConfig, Response, Status};
+use std::mem::MaybeUninit;
+
+/// Most header lines of an answer; more is a protocol error.
+const HEADERS_MAX: usize = 128;
+/// Heads up to this length are remembered; longer ones are parsed each time.
+const REMEMBERED_BYTES_MAX: usize = 2048;
+
+/// The answer was not HTTP, or not within our bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotHttp;
+
+/// How the end of a body is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// There is no body, whatever the headers say (HEAD, 204, 304).
+    Empty,
+    /// So many bytes.
+    Fixed(u64),
+    /// Chunked coding.
+    Chunked,
+    /// All that comes until the server closes.
+    UntilClose,
+}
+
+/// What the engine needs to know of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// 100 to 999.
+    pub(crate) status: u16,
+    /// How its body ends.
+    pub(crate) framing: Framing,
+    /// Whether the connection may carry another request.
+    pub(crate) keep: bool,
+    /// Length of the head, blank line included.
+    pub(crate) length_bytes: usize,
+}
+
+impl Head {
+    /// An interim answer (1xx): the real one follows.
+    pub(crate) fn is_interim(&self) -> bool {
+        self.status < 200
+    }
+}
+
+/// Reads a head at the start of `bytes`; `None` when it is not complete yet. `to_head` says that the request was
+/// HEAD, whose answers have no body.
+pub(crate) fn parse(bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp> {
+    let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
+    let mut response = Response::new(&mut []);
+    let mut config = ParserConfig::default();
+    // RFC 9112, 5.2: a user agent takes a folded line in an answer for a blank.
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+    match parsed {
+        Ok(Status::Complete(length_bytes)) => judge(&response, length_bytes, to_head).map(Some),
+        Ok(Status::Partial) => Ok(None),
+        Err(_) => Err(NotHttp),
+    }
+}
+
+/// The value of a header of the head at the start of `bytes`, as text; `None` when there is none.
+pub(crate) fn header_text(bytes: &[u8], name: &str) -> Option<String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    response.parse(bytes).ok()?;
+    let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    Some(String::from_utf8_lossy(header.value).into_owned())
+}
+
+/// Decides framing and reuse from the header lines.
+fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Result<Head, NotHttp> {
+    let status = response.code.filter(|&code| code >= 100).ok_or(NotHttp)?;
+    let modern = response.version == Some(1);
+    let mut length = None;
+    let mut coding = None;
+    let (mut says_close, mut says_keep) = (false, false);
+    for header in response.headers.iter() {
+        match header.name.len() {
+            14 if header.name.eq_ignore_ascii_case("content-length") => {
+                let value = content_length(header.value).ok_or(NotHttp)?;
+                if length.is_some_and(|before| before != value) {
+                    return Err(NotHttp);
+                }
+                length = Some(value);
+            }
+            17 if header.name.eq_ignore_ascii_case("transfer-encoding") => coding = Some(header.value),
+            10 if header.name.eq_ignore_ascii_case("connection") => {
+                says_close |= has_token(header.value, b"close");
+                says_keep |= has_token(header.value, b"keep-alive");
+            }
+            _ => {}
+        }
+    }
+    // We never ask for another protocol, so 101 is an answer to somebody else.
+    if status == 101 {
+        return Err(NotHttp);
+    }
+    let framing = match (coding, length) {
+        _ if to_head || status < 200 || status == 204 || status == 304 => Framing::Empty,
+        (Some(coding), _) if ends_in_chunked(coding) => Framing::Chunked,
+        (Some(_), _) | (None, None) => Framing::UntilClose,
+        (None, Some(length)) => Framing::Fixed(length),
+    };
+    // Both framings at once, or chunked in HTTP/1.0, is faulty: read it, and do not trust the connection again.
+    let faulty = coding.is_some() && (length.is_some() || !modern);
+    let keep = !says_close && (modern || says_keep) && framing != Framing::UntilClose && !faulty;
+    Ok(Head { status, framing, keep, length_bytes })
+}
+
+/// A content length: digits, or the same digits repeated in a list, which RFC 9112, 6.3 lets us accept.
+fn content_length(value: &[u8]) -> Option<u64> {
+    let mut lengths = value.split(|&byte| byte == b',').map(|part| {
+        let part = part.trim_ascii();
+        let digits = !part.is_empty() && part.len() <= 19 && part.iter().all(u8::is_ascii_digit);
+        digits.then(|| part.iter().fold(0u64, |sum, &digit| sum * 10 + u64::from(digit - b'0')))
+    });
+    let first = lengths.next()??;
+    lengths.all(|other| other == Some(first)).then_some(first)
+}
+
+fn has_token(value: &[u8], token: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+fn ends_in_chunked(coding: &[u8]) -> bool {
+    let last = coding.rsplit(|&byte| byte == b',').next().unwrap_or(coding);
+    last.trim_ascii().eq_ignore_ascii_case(b"chunked")
+}
+
+/// The last head of a request's answers. Servers send the same bytes again until their clock's second changes, and
+/// equal bytes have an equal meaning: comparing costs a tenth of parsing.
+#[derive(Debug, Default)]
+pub(crate) struct HeadMemory {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl HeadMemory {
+    /// Whether the last answer announced a body of at least so many bytes.
+    #[inline]
+    pub(crate) fn expects_body(&self, bytes_min: u64) -> bool {
+        let framing = self.head.map(|head| head.framing);
+        matches!(framing, Some(Framing::Fixed(length)) if length >= bytes_min)
+    }
+
+    /// Reads the head at the start of `bytes`, as [`parse`] does.
+    pub(crate) fn parse(&mut self, bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp> {
+        if let Some(head) = self.head
+            && bytes.get(..head.length_bytes) == Some(&self.bytes)
+        {
+            return Ok(Some(head));
+        }
+        let parsed = parse(bytes, to_head)?;
+        if let Some(head) = parsed.filter(|head| head.length_bytes <= REMEMBERED_BYTES_MAX) {
+            self.bytes.clear();
+            self.bytes.extend_from_slice(&bytes[..head.length_bytes]);
+            self.head = Some(head);
+        }
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, to_head: bool, expected: Result<Option<(u16, Framing, bool)>, NotHttp>) {
+        let bytes = text.replace('\n', "\r\n");
+        for _ in 0..2 {
+            let mut memory = HeadMemory::default();
+            let first = memory.parse(bytes.as_bytes(), to_head);
+            let again = memory.parse(bytes.as_bytes(), to_head);
+            assert_eq!(first, again, "{text}");
+            let got = first.map(|head| head.map(|head| (head.status, head.framing, head.keep)));
+            assert_eq!(got, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn framing_follows_the_rfc() {
+        use Framing::*;
+        for (text, expected) in [
+            ("HTTP/1.1 200 OK\nContent-Length: 5\n\n", (200, Fixed(5), true)),
+            ("HTTP/1.1 200 OK\ncontent-length: 5, 5\n\n", (200, Fixed(5), true)),
+            ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n", (200, Chunked, true)),
+            ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip, chunked\n\n", (200, Chunked, true)),
+            ("HTTP/1.1 200 OK\nTransfer-Encoding: gzip\n\n", (200, UntilClose, false)),
+            ("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\nContent-Length: 3\n\n", (200, Chunked, false)),
+            ("HTTP/1.1 200 OK\n\n", (200, UntilClose, false)),
+            ("HTTP/1.1 204 No Content\n\n", (204, Empty, true)),
+            ("HTTP/1.1 304 Not Modified\nContent-Length: 9\n\n", (304, Empty, true)),
+            ("HTTP/1.0 200 OK\nContent-Length: 5\n\n", (200, Fixed(5), false)),
+            ("HTTP/1.0 200 OK\nContent-Length: 5\nConnection: Keep-Alive\n\n", (200, Fixed(5), true)),
+            ("HTTP/1.1 200 OK\nContent-Length: 5\nConnection: foo, Close\n\n", (200, Fixed(5), false)),
+            ("HTTP/1.1 100 Continue\n\n", (100, Empty, true)),
+        ] {
+            check(text, false, Ok(Some(expected)));
+        }
+        check("HTTP/1.1 200 OK\nContent-Length: 5\n\n", true, Ok(Some((200, Empty, true))));
+        check("HTTP/1.1 200 OK\nContent-Le", false, Ok(None));
+    }
+
+    #[test]
+    fn what_is_not_http_is_an_error() {
+        let many = format!("HTTP/1.1 200 OK\n{}\n", "A: b\n".repeat(200));
+        for text in [
+            "SSH-2.0-OpenSSH_9.2\n",
+            "HTTP/2 200\n\n",
+            "HTTP/1.1 099 x\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: five\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: -5\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Length: 6\n\n",
+            "HTTP/1.1 200 OK\nContent-Length: 99999999999999999999\n\n",
+            "HTTP/1.1 101 Switching\n\n",
+            many.as_str(),
+        ] {
+            check(text, false, Err(NotHttp));
+        }
+    }
+
+    #[test]
+    fn a_remembered_head_does_not_answer_for_another() {
+        let mut memory = HeadMemory::default();
+        let status = |memory: &mut HeadMemory, text: &str| {
+            let text = text.replace('\n', "\r\n");
+            memory.parse(text.as_bytes(), false).unwrap().map(|head| head.status)
+        };
+        assert_eq!(status(&mut memory, "HTTP/1.1 200 OK\nDate: 1\n\nbody"), Some(200));
+        assert_eq!(status(&mut memory, "HTTP/1.1 503 OK\nDate: 1\n\nbody"), Some(503));
+        assert_eq!(status(&mut memory, "HTTP/1.1 503 OK\nDate"), None);
+        assert_eq!(status(&mut memory, "HTTP/1.1 503 OK\nDate: 1\n\n"), Some(503));
+    }
+
+    #[test]
+    fn a_header_is_found_by_any_case() {
+        let head = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22\r\n\r\n";
+        assert_eq!(header_text(head, "server").as_deref(), Some("nginx/1.22"));
+        assert_eq!(header_text(head, "date"), None);
+    }
+}

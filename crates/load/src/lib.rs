@@ -1,0 +1,34 @@
+//! The load engine: a workload in, intervals out.
+//!
+//! [`prepare`] checks a workload and makes it ready, [`probe`] sends one request to see that there is a server, and
+//! [`run`] loads it and reports every second. Inside, one thread per core has its own event loop, connections and
+//! histograms and shares nothing; a request on a kept connection costs one `send`, one `recv` and a share of one
+//! `epoll_wait`, and allocates nothing. Clock and sockets stand behind the trait `World`, so pacing,
+//! connection handling and counting are tested against a simulated server.
+//!
+//! What is promised about the figures: intended starts are stamped when a request was due, not when the engine came
+//! to it; every started request has exactly one outcome or is in flight at the end; timeouts stay in the
+//! distribution at their bound; nothing is made up.
+
+mod answer;
+mod chunked;
+mod control;
+mod deadlines;
+mod descriptors;
+mod engine;
+mod epoll;
+mod failure;
+mod head;
+mod merge;
+mod pacer;
+mod prepare;
+mod probe;
+mod recorder;
+mod run;
+mod world;
+
+pub use control::Control;
+pub use prepare::{Prepared, prepare};
+pub use probe::{Probe, probe};
+pub use run::run;
+pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

@@ -1,0 +1,176 @@
+//! When requests are due in open arrival. Pure: the n-th start is a function of the rate, the seed and n.
+//!
+//! Even gaps: request n of all threads starts at `n / rate`; thread k of T takes every T-th, beginning with k.
+//! Poisson: the sum of T independent Poisson processes of rate `rate / T` is one of rate `rate`, so each thread draws
+//! its own exponential gaps. Random numbers: splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+//! Generators, 2014); its quality is plenty for gaps, and one seed gives the same load everywhere.
+
+const NS_PER_S: f64 = 1e9;
+
+/// The starts of one thread, in order. A copy walks the same starts again, so a request that waits needs no memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Pacer {
+    gaps: Gaps,
+    thread: u64,
+    threads: u64,
+    /// Requests of all threads together; `None` without a bound.
+    requests: Option<u64>,
+    taken: u64,
+    next_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Gaps {
+    Even { rate_per_s: f64 },
+    Poisson { mean_ns: f64, at_ns: f64, random: SplitMix },
+}
+
+impl Pacer {
+    /// Even gaps.
+    pub(crate) fn even(rate_per_s: f64, thread: u64, threads: u64, requests: Option<u64>) -> Self {
+        Self::new(Gaps::Even { rate_per_s }, thread, threads, requests)
+    }
+
+    /// Exponential gaps.
+    pub(crate) fn poisson(
+        rate_per_s: f64,
+        thread: u64,
+        threads: u64,
+        requests: Option<u64>,
+        seed: u64,
+    ) -> Self {
+        let mut seeds = SplitMix(seed ^ thread.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let gaps = Gaps::Poisson {
+            mean_ns: NS_PER_S * threads as f64 / rate_per_s,
+            at_ns: 0.0,
+            random: SplitMix(seeds.next()),
+        };
+        Self::new(gaps, thread, threads, requests)
+    }
+
+    fn new(gaps: Gaps, thread: u64, threads: u64, requests: Option<u64>) -> Self {
+        let mut pacer = Self { gaps, thread, threads, requests, taken: 0, next_ns: 0 };
+        pacer.next_ns = pacer.compute();
+        pacer
+    }
+
+    /// How many starts were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The next start, nanoseconds since the load began; `None` after the last request.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let slot = self.taken * self.threads + self.thread;
+        match self.requests {
+            Some(requests) if slot >= requests => None,
+            _ => Some(self.next_ns),
+        }
+    }
+
+    /// Goes on to the start after the next one.
+    pub(crate) fn advance(&mut self) {
+        self.taken += 1;
+        self.next_ns = self.compute();
+    }
+
+    fn compute(&mut self) -> u64 {
+        match &mut self.gaps {
+            Gaps::Even { rate_per_s } => {
+                let slot = self.taken * self.threads + self.thread;
+                // Exact to the nanosecond below 2^53 ns (104 days); a float beyond u64 saturates.
+                (slot as f64 * NS_PER_S / *rate_per_s) as u64
+            }
+            Gaps::Poisson { mean_ns, at_ns, random } => {
+                *at_ns -= (1.0 - random.fraction()).ln() * *mean_ns;
+                *at_ns as u64
+            }
+        }
+    }
+}
+
+/// splitmix64.
+#[derive(Debug, Clone)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Even in [0, 1).
+    fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn starts(mut pacer: Pacer, count: usize) -> Vec<u64> {
+        let mut all = vec![];
+        while let Some(next) = pacer.next_ns().filter(|_| all.len() < count) {
+            all.push(next);
+            pacer.advance();
+        }
+        all
+    }
+
+    proptest! {
+        // Invariant: no start is lost or doubled over threads: together they take exactly n / rate for n = 0, 1, 2, ...
+        #[test]
+        fn threads_share_the_slots(rate in 0.01f64..5e6, threads in 1u64..9, requests in 0u64..400) {
+            let each = (0..threads).map(|thread| starts(Pacer::even(rate, thread, threads, Some(requests)), 1000));
+            let mut all: Vec<u64> = each.flatten().collect();
+            all.sort_unstable();
+            let expected: Vec<u64> = (0..requests).map(|n| (n as f64 * 1e9 / rate) as u64).collect();
+            prop_assert_eq!(all, expected);
+        }
+
+        // Invariant: it never runs ahead: at any time, no more starts are due than the rate allows.
+        #[test]
+        fn it_never_runs_ahead(rate in 1f64..1e6, threads in 1u64..5, thread in 0u64..5) {
+            let thread = thread % threads;
+            for (n, start) in starts(Pacer::even(rate, thread, threads, None), 200).into_iter().enumerate() {
+                let ideal = (n as u64 * threads + thread) as f64 * 1e9 / rate;
+                prop_assert!(start as f64 > ideal - 1.0 && start as f64 <= ideal, "{start} against {ideal}");
+            }
+        }
+
+        // Invariant: a copy that lags behind sees the same starts; that is how requests wait without memory.
+        #[test]
+        fn a_copy_walks_the_same_starts(seed: u64, rate in 1f64..1e6, thread in 0u64..4) {
+            let pacer = Pacer::poisson(rate, thread, 4, None, seed);
+            prop_assert_eq!(starts(pacer.clone(), 100), starts(pacer, 100));
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_right_mean_and_spread() {
+        let mut gaps = vec![];
+        for thread in 0..4 {
+            let all = starts(Pacer::poisson(1000.0, thread, 4, None, 7), 25_000);
+            gaps.extend(all.windows(2).map(|pair| (pair[1] - pair[0]) as f64));
+        }
+        let count = gaps.len() as f64;
+        let mean = gaps.iter().sum::<f64>() / count;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
+        // Four threads share 1,000 a second: 4 ms each, and an exponential's deviation equals its mean.
+        assert!((mean / 4e6 - 1.0).abs() < 0.02, "{mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn seeds_and_threads_differ_and_repeat() {
+        let of = |thread, seed| starts(Pacer::poisson(100.0, thread, 2, None, seed), 5);
+        assert_eq!(of(0, 1), of(0, 1));
+        assert_ne!(of(0, 1), of(0, 2));
+        assert_ne!(of(0, 1), of(1, 1));
+    }
+}

@@ -1,0 +1,147 @@
+//! What is refused, and the bytes that go over the wire.
+
+use super::*;
+use webdyno_model::workload::{StatusSet, Stop};
+
+fn spec(method: &str, url: &str) -> RequestSpec {
+    RequestSpec {
+        name: "/".into(),
+        method: method.into(),
+        url: url.into(),
+        headers: vec![],
+        body: String::new(),
+    }
+}
+
+fn workload(requests: Vec<RequestSpec>) -> Workload {
+    Workload {
+        requests,
+        arrival: Arrival::Closed,
+        stop: Stop { duration_us: Some(1_000_000), requests: None },
+        connections: 4,
+        threads: Some(9),
+        timeout_us: 1_000_000,
+        keepalive: true,
+        ok_status: StatusSet::default(),
+        expect: vec![],
+        seed: 0,
+    }
+}
+
+fn refused(workload: &Workload) -> UserError {
+    prepare(workload).expect_err("it must be refused")
+}
+
+#[test]
+fn urls_that_cannot_be_loaded_are_usage_errors_with_a_hint() {
+    for (url, part) in [
+        ("https://localhost/", "needs TLS, which is not in this version"),
+        ("ftp://localhost/", "has the scheme ftp"),
+        ("localhost/x", "is not a URL"),
+        ("", "is not a URL"),
+        ("http://", "is not a URL"),
+        ("http://a:b@localhost/", "credentials"),
+        ("http://localhost:99999/", "is not a URL"),
+    ] {
+        let told = refused(&workload(vec![spec("GET", url)]));
+        assert!(told.message.contains(part), "{url}: {told}");
+        assert_eq!(told.exit_code(), 2, "{url}");
+        assert!(told.hint.is_some(), "{url}");
+        assert!(!told.message.contains("a:b"), "{told}");
+    }
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_told_with_its_name() {
+    let told = refused(&workload(vec![spec("GET", "http://no-such-host.invalid/")]));
+    assert!(told.message.starts_with("cannot resolve no-such-host.invalid: "), "{told}");
+    assert_eq!(told.exit_code(), 1);
+    assert_eq!(told.hint.as_deref(), Some("check the name: getent hosts no-such-host.invalid"));
+}
+
+#[test]
+fn numbers_that_make_no_load_are_usage_errors() {
+    let good = || workload(vec![spec("GET", "http://127.0.0.1/")]);
+    let changes: [fn(&mut Workload); 9] = [
+        |load| load.requests.clear(),
+        |load| load.connections = 0,
+        |load| load.threads = Some(0),
+        |load| load.timeout_us = 0,
+        |load| load.stop.duration_us = Some(0),
+        |load| load.stop.requests = Some(0),
+        |load| load.requests[0].method = "GE T".into(),
+        |load| load.requests[0].headers = vec![("A".into(), "b\r\nC: d".into())],
+        |load| load.requests[0].headers = vec![("Transfer-Encoding".into(), "chunked".into())],
+    ];
+    assert!(prepare(&good()).is_ok());
+    for (number, change) in changes.iter().enumerate() {
+        let mut load = good();
+        change(&mut load);
+        assert_eq!(refused(&load).exit_code(), 2, "change {number}");
+    }
+    for rate_per_s in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        let mut load = good();
+        load.arrival = Arrival::Open { rate_per_s, poisson: false };
+        assert_eq!(refused(&load).exit_code(), 2, "{rate_per_s}");
+    }
+}
+
+fn check_bytes(spec: &RequestSpec, keepalive: bool, expected: &str) {
+    let url = parse_url(&spec.url).unwrap();
+    let bytes = request_bytes(spec, &url, keepalive).unwrap();
+    let agent = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
+    let text = String::from_utf8(bytes).unwrap().replace(agent, "AGENT");
+    assert_eq!(text.replace("\r\n", "\n"), expected);
+}
+
+#[test]
+fn requests_look_like_this_on_the_wire() {
+    check_bytes(
+        &spec("GET", "http://h:8080/a b?q=1#frag"),
+        true,
+        "GET /a%20b?q=1 HTTP/1.1\nHost: h:8080\nUser-Agent: AGENT\nAccept: */*\n\n",
+    );
+    check_bytes(
+        &spec("GET", "http://[::1]:81"),
+        false,
+        "GET / HTTP/1.1\nHost: [::1]:81\nUser-Agent: AGENT\nAccept: */*\nConnection: close\n\n",
+    );
+    let mut post = spec("POST", "http://h/");
+    post.headers = vec![("host".into(), "other".into()), ("X-A".into(), "1".into())];
+    post.body = "a=1".into();
+    check_bytes(
+        &post,
+        true,
+        "POST / HTTP/1.1\nUser-Agent: AGENT\nAccept: */*\nContent-Length: 3\nhost: other\nX-A: 1\n\na=1",
+    );
+}
+
+#[test]
+fn servers_names_and_threads_are_counted() {
+    let mut load = workload(vec![
+        spec("GET", "http://127.0.0.1:8001/a"),
+        spec("POST", "http://127.0.0.1:8001/b"),
+        spec("HEAD", "http://127.0.0.1:8002/a"),
+    ]);
+    load.requests[1].name = "b".into();
+    let plan = prepare(&load).unwrap().plan;
+    assert_eq!(plan.origins.len(), 2);
+    assert_eq!(plan.names, ["/", "b"]);
+    assert_eq!(plan.threads, 4, "never more than connections");
+    let flags: Vec<_> = plan.templates.iter().map(|one| (one.to_head, one.idempotent)).collect();
+    assert_eq!(flags, [(false, true), (false, false), (true, true)]);
+    load.requests = (0..100)
+        .map(|number| RequestSpec { name: number.to_string(), ..spec("GET", "http://127.0.0.1/") })
+        .collect();
+    let plan = prepare(&load).unwrap().plan;
+    assert_eq!(plan.names.len(), 64);
+    assert_eq!(plan.names[plan.templates[99].name], "(other)");
+}
+
+#[test]
+fn ipv6_and_names_resolve() {
+    let prepared = prepare(&workload(vec![spec("GET", "http://[::1]:81/")])).unwrap();
+    assert_eq!(prepared.address().to_string(), "[::1]:81");
+    let prepared = prepare(&workload(vec![spec("GET", "http://localhost:82/")])).unwrap();
+    assert!(prepared.address().ip().is_loopback());
+}

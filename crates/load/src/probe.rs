@@ -1,0 +1,203 @@
+//! One request before the load: is there a server, does it speak HTTP, what is its name.
+//!
+//! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens.
+
+use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX};
+use crate::failure::Failure;
+use crate::head::{HeadMemory, header_text};
+use crate::prepare::{Origin, Prepared, Template};
+use rustix::io::Errno;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use webdyno_model::{Result, UserError};
+
+/// What one request showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Status of the answer; `None` when none came in time.
+    pub status: Option<u16>,
+    /// Decoded bytes of its body, as far as they came.
+    pub body_bytes: u64,
+    /// From the start of the connection to the end of the answer, or to the timeout.
+    pub time_us: u64,
+    /// Value of the `Server` header.
+    pub server: Option<String>,
+    /// Whether the timeout ended it.
+    pub timed_out: bool,
+}
+
+/// Sends the first request of the workload once. A server that is not there, or that does not speak HTTP, is an
+/// error with a hint; a timeout or any status is a result.
+pub fn probe(prepared: &Prepared) -> Result<Probe> {
+    let plan = &prepared.plan;
+    let template = &plan.templates[0];
+    let timeout = Duration::from_nanos(plan.timeout_ns);
+    let begun = Instant::now();
+    for (number, origin) in plan.origins.iter().enumerate() {
+        if number != template.origin && origin.addresses.len() > 1 {
+            // The load will tell if it is not there at all; here it only matters which address to use.
+            let _ = connect(origin, timeout);
+        }
+    }
+    let begun_request = Instant::now().max(begun);
+    let mut exchange = Exchange::new(begun_request, timeout);
+    match connect(&plan.origins[template.origin], timeout)? {
+        None => exchange.timed_out = true,
+        Some(stream) => exchange.perform(stream, template, &plan.origins[template.origin])?,
+    }
+    Ok(exchange.result())
+}
+
+/// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
+fn connect(origin: &Origin, timeout: Duration) -> Result<Option<TcpStream>> {
+    let mut refused = None;
+    for (index, address) in origin.addresses.iter().enumerate() {
+        match TcpStream::connect_timeout(address, timeout) {
+            Ok(stream) => {
+                origin.choose(index);
+                return Ok(Some(stream));
+            }
+            Err(error) => {
+                refused.get_or_insert((*address, error));
+            }
+        }
+    }
+    match refused {
+        Some((address, error)) if error.kind() != ErrorKind::TimedOut => Err(no_connection(address, &error)),
+        _ => Ok(None),
+    }
+}
+
+/// Why there is no connection, and what helps.
+fn no_connection(address: SocketAddr, error: &std::io::Error) -> UserError {
+    let class = Errno::from_io_error(error).map(Failure::of_connect);
+    let port = address.port();
+    let (cause, hint) = match class {
+        Some(Failure::ConnectRefused) => (
+            "connection refused".to_owned(),
+            format!("nothing listens there; see what does: ss -ltn 'sport = :{port}'"),
+        ),
+        Some(Failure::NoDescriptors) => {
+            ("too many open files".to_owned(), "raise the limit: ulimit -n 65536".to_owned())
+        }
+        Some(Failure::LocalPortsExhausted) => (
+            "no free local port".to_owned(),
+            "wait a minute, or widen the range: sysctl net.ipv4.ip_local_port_range".to_owned(),
+        ),
+        _ => (
+            plain(error),
+            format!("no way leads there; see which one is tried: ip route get {}", address.ip()),
+        ),
+    };
+    UserError::cannot_run(format!("cannot connect to {address}: {cause}")).hint(hint)
+}
+
+/// An error of the system in lower case and without its number.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    text.to_lowercase()
+}
+
+/// One request and what came of it.
+struct Exchange {
+    begun: Instant,
+    timeout: Duration,
+    answer: Answer,
+    /// The first bytes of the answer, for the headers that the engine has no use for.
+    first: Vec<u8>,
+    timed_out: bool,
+    time: Option<Duration>,
+}
+
+impl Exchange {
+    fn new(begun: Instant, timeout: Duration) -> Self {
+        Self { begun, timeout, answer: Answer::new(), first: vec![], timed_out: false, time: None }
+    }
+
+    /// Sends the request and receives until the answer ends, the server closes, or the time is over.
+    fn perform(&mut self, mut stream: TcpStream, template: &Template, origin: &Origin) -> Result<()> {
+        let done = self.send_and_receive(&mut stream, template);
+        self.time = Some(self.begun.elapsed());
+        match done {
+            Ok(()) => Ok(()),
+            Err(Trouble::TimedOut) => {
+                self.timed_out = true;
+                Ok(())
+            }
+            Err(Trouble::Says(cause)) => {
+                let address = origin.address();
+                let message = format!("{} at {address} {cause}", origin.authority);
+                let hint = format!("see what it answers: curl -v http://{}/", origin.authority);
+                Err(UserError::cannot_run(message).hint(hint))
+            }
+        }
+    }
+
+    fn send_and_receive(
+        &mut self,
+        stream: &mut TcpStream,
+        template: &Template,
+    ) -> std::result::Result<(), Trouble> {
+        let mut memory = HeadMemory::default();
+        let mut buffer = vec![0; HEAD_BYTES_MAX];
+        stream.set_write_timeout(self.left()?).map_err(trouble)?;
+        stream.write_all(&template.bytes).map_err(trouble)?;
+        loop {
+            stream.set_read_timeout(self.left()?).map_err(trouble)?;
+            let count = match stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                got => got.map_err(trouble)?,
+            };
+            if count == 0 {
+                return match self.answer.at_close() {
+                    AtClose::Complete => Ok(()),
+                    AtClose::Early => {
+                        Err(Trouble::Says("closed the connection before its answer was complete"))
+                    }
+                };
+            }
+            let room = HEAD_BYTES_MAX - self.first.len();
+            self.first.extend_from_slice(&buffer[..count.min(room)]);
+            match self.answer.feed(&buffer[..count], &mut memory, template.to_head) {
+                Ok(Fed::More) => {}
+                Ok(Fed::Done { .. }) => return Ok(()),
+                Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
+            }
+        }
+    }
+
+    /// The time that is left, which the system wants to be above zero.
+    fn left(&self) -> std::result::Result<Option<Duration>, Trouble> {
+        match self.timeout.checked_sub(self.begun.elapsed()) {
+            Some(left) if left > Duration::ZERO => Ok(Some(left)),
+            _ => Err(Trouble::TimedOut),
+        }
+    }
+
+    fn result(self) -> Probe {
+        let time = self.time.unwrap_or(self.timeout);
+        Probe {
+            status: Some(self.answer.status()).filter(|&status| status > 0),
+            body_bytes: self.answer.body_bytes(),
+            time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+            server: header_text(&self.first, "server"),
+            timed_out: self.timed_out,
+        }
+    }
+}
+
+/// Why there is no complete answer.
+enum Trouble {
+    TimedOut,
+    /// What the server did, told after its name.
+    Says(&'static str),
+}
+
+fn trouble(error: std::io::Error) -> Trouble {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Trouble::TimedOut,
+        _ => Trouble::Says("reset the connection"),
+    }
+}

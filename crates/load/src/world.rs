@@ -1,0 +1,40 @@
+//! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
+//! real one is `epoll`, tests bring a simulated one.
+
+use rustix::io::Errno;
+use std::net::SocketAddr;
+
+/// Something happened on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// What the engine gave to [`World::connect`].
+    pub(crate) token: u64,
+    /// Bytes, an error or the peer's close may be read.
+    pub(crate) readable: bool,
+    /// The peer closed, or the connection broke: a read gives all that is left, then the end.
+    pub(crate) hangup: bool,
+}
+
+/// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
+/// non-blocking except [`World::wait`]; readiness is told once per edge, as epoll(7) defines it.
+pub(crate) trait World {
+    /// Nanoseconds since the load began.
+    fn now_ns(&self) -> u64;
+    /// CPU time of this thread in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+    /// Begins a connection; whether it comes about shows with the first `send`.
+    fn connect(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Errno>;
+    /// Sends what the kernel takes.
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Errno>;
+    /// Receives what is there; 0 is the end.
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno>;
+    /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno>;
+    /// Closes the socket.
+    fn close(&mut self, slot: u32);
+    /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within
+    /// microseconds of it, others within a millisecond. Returns how many things happened.
+    fn wait(&mut self, until_ns: u64, precise: bool) -> usize;
+    /// One of the things that happened.
+    fn ready(&self, index: usize) -> Ready;
+}

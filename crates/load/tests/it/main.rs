@@ -1,0 +1,12 @@
+//! The engine against real sockets on loopback: scripted servers that are slow, hostile, or close when they like.
+//! Times are checked loosely where the machine may be busy, counts exactly.
+
+// Helpers of tests may fail like the tests themselves; clippy only knows functions marked as tests.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod hostile;
+mod keepalive;
+mod probing;
+mod server;
+mod stopping;
+mod truth;

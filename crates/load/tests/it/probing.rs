@@ -1,0 +1,65 @@
+//! The one request before a load.
+
+use crate::server::{OK, Server, Step, workload};
+use std::time::Duration;
+use webdyno_load::{Probe, prepare, probe};
+use webdyno_model::{Result, UserError};
+
+fn probe_of(url: &str) -> Result<Probe> {
+    let mut load_of = workload(url);
+    load_of.timeout_us = 300_000;
+    probe(&prepare(&load_of)?)
+}
+
+fn refused(script: Vec<Step>) -> UserError {
+    let server = Server::start(script);
+    probe_of(&server.url()).expect_err("it must be refused")
+}
+
+#[test]
+fn a_server_is_seen_with_its_name() {
+    let answer = b"HTTP/1.1 404 Not Found\r\nServer: scripted/1\r\nContent-Length: 3\r\n\r\nno!".to_vec();
+    let server = Server::start(vec![Step::Request, Step::Send(answer)]);
+    let seen = probe_of(&server.url()).unwrap();
+    assert_eq!((seen.status, seen.body_bytes, seen.timed_out), (Some(404), 3, false));
+    assert_eq!(seen.server.as_deref(), Some("scripted/1"));
+    assert!(seen.time_us > 0);
+}
+
+#[test]
+fn nothing_listens_there() {
+    let address = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let told = probe_of(&format!("http://{address}/")).unwrap_err();
+    assert_eq!(told.message, format!("cannot connect to {address}: connection refused"));
+    assert!(told.hint.unwrap().starts_with("nothing listens there; "));
+}
+
+#[test]
+fn what_is_not_http_is_told() {
+    let told = refused(vec![Step::Request, Step::Send(b"220 mail ready\r\n".to_vec()), Step::Hold]);
+    assert!(told.message.ends_with("does not answer in HTTP/1"), "{told}");
+    assert_eq!(told.exit_code(), 1);
+    assert!(told.hint.is_some());
+    let told = refused(vec![Step::Request]);
+    assert!(told.message.ends_with("closed the connection before its answer was complete"), "{told}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_in_time_is_a_result() {
+    let server = Server::start(vec![Step::Request, Step::Sleep(Duration::from_secs(2))]);
+    let seen = probe_of(&server.url()).unwrap();
+    assert_eq!((seen.status, seen.timed_out), (None, true));
+    assert!(seen.time_us >= 290_000);
+}
+
+#[test]
+fn a_name_with_several_addresses_settles_for_the_one_that_answers() {
+    // localhost is ::1 and 127.0.0.1 on many machines, and the server has only the latter.
+    let server = Server::start(vec![Step::Request, Step::Send(OK.to_vec())]);
+    let prepared = prepare(&workload(&format!("http://localhost:{}/", server.address.port()))).unwrap();
+    assert_eq!(probe(&prepared).unwrap().status, Some(200));
+    assert_eq!(prepared.address(), server.address);
+}

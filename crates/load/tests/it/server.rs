@@ -1,0 +1,198 @@
+//! A scripted server on std::net, one thread per connection, and the load that is put on it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use webdyno_load::{Control, Interval, LoadEnd, prepare, run};
+use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
+use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+
+pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// One step of a connection's script.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Reads one request up to its blank line; the connection ends if the client closes instead.
+    Request,
+    Send(Vec<u8>),
+    /// Sends byte by byte with a pause between.
+    Drip(Vec<u8>, Duration),
+    Sleep(Duration),
+    /// Closes the sending side only.
+    HalfClose,
+    /// Closes with a reset.
+    Reset,
+    /// From here on, again from the first step.
+    Again,
+    /// Waits until the client closes.
+    Hold,
+}
+
+/// A server that lives as long as this value.
+pub struct Server {
+    pub address: SocketAddr,
+    pub connections: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Every connection follows the script and is closed at its end.
+    pub fn start(script: Vec<Step>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (over, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (script, seen_over, count) = (Arc::new(script), over.clone(), connections.clone());
+        let acceptor = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if seen_over.load(Ordering::Acquire) {
+                    return;
+                }
+                count.fetch_add(1, Ordering::AcqRel);
+                let script = script.clone();
+                // A client that goes away ends the script; nobody needs to hear of it.
+                thread::spawn(move || stream.map(|stream| follow(stream, &script)));
+            }
+        });
+        Self { address, connections, over, acceptor: Some(acceptor) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+/// Follows a script to its end; `None` when the client went away before.
+fn follow(mut stream: TcpStream, script: &[Step]) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    // Bounds the thread's life whatever the client does.
+    stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    let mut at = 0;
+    while let Some(step) = script.get(at) {
+        at += 1;
+        match step {
+            Step::Request => read_request(&mut stream)?,
+            Step::Send(bytes) => stream.write_all(bytes).ok()?,
+            Step::Drip(bytes, pause) => {
+                for byte in bytes {
+                    stream.write_all(&[*byte]).ok()?;
+                    thread::sleep(*pause);
+                }
+            }
+            Step::Sleep(time) => thread::sleep(*time),
+            Step::HalfClose => stream.shutdown(Shutdown::Write).ok()?,
+            Step::Reset => {
+                let socket = socket2::SockRef::from(&stream);
+                socket.set_linger(Some(Duration::ZERO)).ok()?;
+            }
+            Step::Again => at = 0,
+            Step::Hold => while stream.read(&mut [0; 1024]).ok()? > 0 {},
+        }
+    }
+    Some(())
+}
+
+fn read_request(stream: &mut TcpStream) -> Option<()> {
+    let mut seen = Vec::new();
+    let mut byte = [0; 1024];
+    while !seen.ends_with(b"\r\n\r\n") {
+        let count = stream.read(&mut byte).ok().filter(|&count| count > 0)?;
+        seen.extend_from_slice(&byte[..count]);
+    }
+    Some(())
+}
+
+/// A closed load of GET requests for one second, to be changed by the test.
+pub fn workload(url: &str) -> Workload {
+    Workload {
+        requests: vec![RequestSpec {
+            name: "/".into(),
+            method: "GET".into(),
+            url: url.into(),
+            headers: vec![],
+            body: String::new(),
+        }],
+        arrival: Arrival::Closed,
+        stop: Stop { duration_us: Some(1_000_000), requests: None },
+        connections: 2,
+        threads: Some(1),
+        timeout_us: 5_000_000,
+        keepalive: true,
+        ok_status: StatusSet::default(),
+        expect: vec![],
+        seed: 1,
+    }
+}
+
+/// What a load gave.
+pub struct Outcome {
+    pub intervals: Vec<Interval>,
+    pub end: LoadEnd,
+}
+
+impl Outcome {
+    pub fn sum(&self, of: impl Fn(&Interval) -> u64) -> u64 {
+        self.intervals.iter().map(of).sum()
+    }
+
+    pub fn merged(&self, of: impl Fn(&Interval) -> &Option<EncodedHistogram>) -> TimeHistogram {
+        let mut merged = TimeHistogram::new();
+        for encoded in self.intervals.iter().filter_map(|interval| of(interval).as_ref()) {
+            merged.merge_encoded(encoded).unwrap();
+        }
+        merged
+    }
+
+    pub fn completed(&self) -> u64 {
+        self.sum(|interval| interval.completed)
+    }
+
+    pub fn failed(&self) -> u64 {
+        self.sum(|interval| interval.failed)
+    }
+}
+
+/// Runs a load and checks that nothing was lost or doubled.
+pub fn load(workload: &Workload) -> Outcome {
+    load_with(workload, &Control::new())
+}
+
+pub fn load_with(workload: &Workload, control: &Control) -> Outcome {
+    let prepared = prepare(workload).unwrap();
+    let mut intervals = vec![];
+    let end = run(&prepared, control, &mut |interval| intervals.push(interval)).unwrap();
+    let outcome = Outcome { intervals, end };
+    check_conservation(&outcome);
+    outcome
+}
+
+/// At every boundary: started = completed + failed + in flight; every end is in exactly one histogram.
+fn check_conservation(outcome: &Outcome) {
+    let (mut started, mut ended) = (0, 0);
+    for interval in &outcome.intervals {
+        started += interval.started;
+        ended += interval.completed + interval.failed;
+        assert_eq!(started, ended + interval.in_flight, "{interval:?}");
+        assert_eq!(interval.errors.total(), interval.failed);
+    }
+    let last = outcome.intervals.last().unwrap();
+    assert_eq!(last.in_flight, outcome.end.in_flight_at_end);
+    let response = outcome.merged(|interval| &interval.response_time).count();
+    let failed = outcome.merged(|interval| &interval.failed_time).count();
+    assert_eq!(response + failed, ended);
+    let length_us = outcome.sum(|interval| interval.length_us);
+    assert!(length_us.abs_diff(outcome.end.elapsed_us) < 1000);
+}
