@@ -1,0 +1,407 @@
+//! The tool's end: starts an agent, asks it things, hears its samples, and keeps it from reverting while the tool lives.
+//!
+//! Every question has a time limit. When the agent is gone, every question says so at once.
+
+use crate::agent::address::ServerAddress;
+use crate::agent::framing::{read_message, write_message};
+use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
+use crate::agent::{BUILD, clock_us};
+use crate::change::process::{self, ProcessName, wait_until};
+use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::environment::Environment;
+use webdyno_model::error::io_error;
+use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::{Result, UserError};
+
+/// How often the agent hears that the tool lives.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(3);
+
+/// The limit for questions that read.
+const READ_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The limit for questions that change the server.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// The limit for starting a program: its own is 20 s, stopping it again 10 s.
+const LAUNCH_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long the agent's process may take to end after good bye.
+const END_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often the clocks are compared.
+const CLOCK_READINGS_COUNT: u32 = 4;
+
+/// The most warnings that are kept until somebody asks for them.
+const WARNINGS_COUNT_MAX: usize = 100;
+
+/// What the agent said of itself and its machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HelloInfo {
+    /// The machine.
+    pub environment: Environment,
+    /// What its collectors read.
+    pub collectors: Vec<CollectorInfo>,
+    /// The agent's clock minus ours, in microseconds.
+    pub clock_offset_us: i64,
+    /// How far off that may be: half the fastest way there and back, in microseconds.
+    pub clock_error_us: u64,
+}
+
+/// A change that is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppliedChange {
+    /// Names the state before it, for [`AgentClient::revert`].
+    pub mark: u64,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+    /// The service as it is now.
+    pub snapshot: ServiceSnapshot,
+}
+
+/// What was undone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RevertedChange {
+    /// One line each.
+    pub actions: Vec<String>,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+}
+
+/// An agent that is at work for us. Can be asked from several threads; dropping it says good bye.
+pub struct AgentClient {
+    shared: Arc<Shared>,
+    child: Mutex<Child>,
+    next_id: AtomicU64,
+    hello: HelloInfo,
+    said_bye: Mutex<bool>,
+    /// Dropping it ends the heartbeat.
+    _heartbeat: Sender<()>,
+}
+
+struct Shared {
+    stdin: Mutex<Option<ChildStdin>>,
+    heard: Mutex<HeardState>,
+}
+
+#[derive(Default)]
+struct HeardState {
+    ended: bool,
+    waiting: HashMap<u64, SyncSender<FromAgent>>,
+    samples: Option<Sender<(u64, Sample)>>,
+    clock_offset_us: i64,
+    warnings: Vec<String>,
+}
+
+impl AgentClient {
+    /// Starts the agent of a server: for a local one `own_executable agent`. Errors: it cannot be started, does not
+    /// answer, or is another version.
+    pub fn spawn(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        let mut command = match server {
+            ServerAddress::Local => {
+                let mut command = Command::new(own_executable);
+                command.arg("agent");
+                command
+            }
+            ServerAddress::Exec(text) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", text]);
+                command
+            }
+        };
+        // A group of its own: Ctrl-C is for the tool, which then tells the agent what to do.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
+        let mut child = command.spawn().map_err(|error| io_error("start the agent", server, &error))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(UserError::cannot_run("the agent has no stdin and stdout"));
+        };
+        let shared = Arc::new(Shared { stdin: Mutex::new(Some(stdin)), heard: Mutex::default() });
+        let ears = Arc::clone(&shared);
+        std::thread::spawn(move || ears.listen(stdout));
+        let (heartbeat, stop) = channel();
+        let mut client = Self {
+            shared,
+            child: Mutex::new(child),
+            next_id: AtomicU64::new(1),
+            hello: HelloInfo {
+                environment: Environment::default(),
+                collectors: vec![],
+                clock_offset_us: 0,
+                clock_error_us: u64::MAX,
+            },
+            said_bye: Mutex::new(false),
+            _heartbeat: heartbeat,
+        };
+        client.greet(server)?;
+        let heart = Arc::clone(&client.shared);
+        std::thread::spawn(move || heart.beat(&stop));
+        Ok(client)
+    }
+
+    fn greet(&mut self, server: &ServerAddress) -> Result<()> {
+        for _ in 0..CLOCK_READINGS_COUNT {
+            let question = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool() };
+            let asked_us = clock_us();
+            let answer = self.ask(question, READ_TIME_MAX).map_err(|error| match (server, error.hint.is_some()) {
+                (ServerAddress::Exec(command), _) if self.has_ended() && error.message.contains("unexpectedly") => {
+                    error.hint(format!("it must run `webdyno agent` and connect its stdin and stdout: {command}"))
+                }
+                _ => error,
+            })?;
+            let FromAgent::Hello { environment, collectors, clock_us: theirs_us, .. } = answer else {
+                return Err(unexpected(&answer));
+            };
+            let back_us = clock_us();
+            let error_us = back_us.saturating_sub(asked_us) / 2;
+            // The fastest of several: the first one also waited for the agent to start.
+            if error_us < self.hello.clock_error_us {
+                let offset_us = signed(theirs_us) - signed(asked_us + error_us);
+                self.hello =
+                    HelloInfo { environment, collectors, clock_offset_us: offset_us, clock_error_us: error_us };
+            }
+        }
+        self.shared.heard().clock_offset_us = self.hello.clock_offset_us;
+        Ok(())
+    }
+
+    /// What the agent said of itself.
+    pub fn hello(&self) -> &HelloInfo {
+        &self.hello
+    }
+
+    /// Which service listens on a port?
+    pub fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
+        match self.ask(ToAgent::Discover { port }, READ_TIME_MAX)? {
+            FromAgent::Discovered { snapshot } => Ok(*snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Samples from now on, with the time of their reading on our CLOCK_MONOTONIC in microseconds.
+    pub fn observe(&self, port: u16, client_pid: Option<u32>) -> Result<Receiver<(u64, Sample)>> {
+        let (sender, samples) = channel();
+        self.shared.heard().samples = Some(sender);
+        let done = self.done(ToAgent::Observe { port, client_pid }, READ_TIME_MAX);
+        if done.is_err() {
+            self.shared.heard().samples = None;
+        }
+        done.map(|()| samples)
+    }
+
+    /// No more samples.
+    pub fn stop_observing(&self) -> Result<()> {
+        let done = self.done(ToAgent::StopObserving, READ_TIME_MAX);
+        self.shared.heard().samples = None;
+        done
+    }
+
+    /// Renders wishes for the service that was discovered last. Writes nothing.
+    pub fn prepare(&self, wishes: &[Wish]) -> Result<RenderedPlan> {
+        match self.ask(ToAgent::Prepare { wishes: wishes.to_vec() }, READ_TIME_MAX)? {
+            FromAgent::Prepared { plan } => Ok(*plan),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Applies a plan. On an error nothing of it stays.
+    pub fn apply(&self, plan: &RenderedPlan, allow_restart: bool) -> Result<AppliedChange> {
+        let question = ToAgent::Apply { plan: plan.clone(), allow_restart };
+        match self.ask(question, CHANGE_TIME_MAX)? {
+            FromAgent::Applied { mark, outage_us, snapshot } => {
+                Ok(AppliedChange { mark, outage_us, snapshot: *snapshot })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Undoes applied plans from the last back to a mark (0: all).
+    pub fn revert(&self, mark: u64) -> Result<RevertedChange> {
+        reverted(self.ask(ToAgent::Revert { mark }, CHANGE_TIME_MAX)?)
+    }
+
+    /// What is applied stays when the agent ends.
+    pub fn keep(&self) -> Result<()> {
+        self.done(ToAgent::Keep, READ_TIME_MAX)
+    }
+
+    /// Starts a program that does not outlive the session, and waits until it answers on its port.
+    pub fn launch(&self, command: &[String], pid_file: &Path, port: u16) -> Result<()> {
+        let pid_file = pid_file.to_str().ok_or_else(|| {
+            UserError::cannot_run(format!("{} is not UTF-8: it cannot be told to the agent", pid_file.display()))
+        })?;
+        let question = ToAgent::Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
+        self.done(question, LAUNCH_TIME_MAX)
+    }
+
+    /// Stops what was launched.
+    pub fn dispose(&self) -> Result<RevertedChange> {
+        reverted(self.ask(ToAgent::Dispose, LAUNCH_TIME_MAX)?)
+    }
+
+    /// What the agent wanted to be known since this was asked last.
+    pub fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.heard().warnings)
+    }
+
+    /// Ends the session: what was not kept is undone, and the answer says what that was. The second time it does
+    /// nothing.
+    pub fn bye(&self) -> Result<RevertedChange> {
+        let mut said = self.said_bye.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *said, true) {
+            return Ok(RevertedChange::default());
+        }
+        drop(said);
+        let answer = self.ask(ToAgent::Bye, CHANGE_TIME_MAX);
+        // Also when it did not answer: the closed stream is what the guardian acts on.
+        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        wait_until(END_TIME_MAX, || self.has_ended());
+        reverted(answer?)
+    }
+
+    fn done(&self, question: ToAgent, at_most: Duration) -> Result<()> {
+        match self.ask(question, at_most)? {
+            FromAgent::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = sync_channel(1);
+        {
+            let mut heard = self.shared.heard();
+            if heard.ended {
+                return Err(self.gone());
+            }
+            heard.waiting.insert(id, sender);
+        }
+        let asked = self.shared.send(id, question);
+        let answer = asked.map_err(|_| RecvTimeoutError::Disconnected).and_then(|()| answer.recv_timeout(at_most));
+        self.shared.heard().waiting.remove(&id);
+        match answer {
+            Ok(FromAgent::Failed { error }) => Err(error),
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(UserError::cannot_run(format!("the agent did not answer within {} s", at_most.as_secs()))
+                    .hint("run `webdyno rollback` on the server"))
+            }
+        }
+    }
+
+    fn gone(&self) -> UserError {
+        wait_until(Duration::from_millis(500), || self.has_ended());
+        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
+        let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
+        UserError::cannot_run(format!("the agent ended unexpectedly{status}"))
+            .hint("run `webdyno rollback` on the server: it restores what is still changed")
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for AgentClient {
+    /// Says good bye if nobody did, and waits a bounded time. An agent that is still at work then is left to it: it is
+    /// the guardian.
+    fn drop(&mut self) {
+        let ended = self.shared.heard().ended;
+        if !ended {
+            // There is nobody left to tell; what failed stays pending and the next command says so.
+            let _ = self.bye();
+        }
+        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        wait_until(END_TIME_MAX, || self.has_ended());
+    }
+}
+
+impl Shared {
+    fn heard(&self) -> MutexGuard<'_, HeardState> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, id: u64, body: ToAgent) -> std::io::Result<()> {
+        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
+        let stdin = stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        write_message(stdin, &Framed { id, body })
+    }
+
+    /// Hears the agent until its stream ends; then nobody waits any more.
+    fn listen(&self, mut stdout: ChildStdout) {
+        while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
+            let mut heard = self.heard();
+            match body {
+                FromAgent::Sample { clock_us, sample } => {
+                    let ours_us = u64::try_from(signed(clock_us) - heard.clock_offset_us).unwrap_or(0);
+                    if let Some(samples) = &heard.samples {
+                        // Whoever asked for samples may have stopped listening.
+                        let _ = samples.send((ours_us, sample));
+                    }
+                }
+                FromAgent::Warning { text } if heard.warnings.len() < WARNINGS_COUNT_MAX => heard.warnings.push(text),
+                FromAgent::Warning { .. } => {}
+                answer => {
+                    // Nobody waits for the answers to heartbeats, nor for those that came too late.
+                    if let Some(waiting) = heard.waiting.remove(&id) {
+                        let _ = waiting.try_send(answer);
+                    }
+                }
+            }
+        }
+        let mut heard = self.heard();
+        heard.ended = true;
+        heard.waiting.clear();
+        heard.samples = None;
+    }
+
+    fn beat(&self, stop: &Receiver<()>) {
+        while stop.recv_timeout(HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if self.send(0, ToAgent::Heartbeat).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn reverted(answer: FromAgent) -> Result<RevertedChange> {
+    match answer {
+        FromAgent::Reverted { actions, outage_us } => Ok(RevertedChange { actions, outage_us }),
+        FromAgent::Done => Ok(RevertedChange::default()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unexpected(answer: &FromAgent) -> UserError {
+    let kind = match answer {
+        FromAgent::Hello { .. } => "hello",
+        FromAgent::Done => "done",
+        FromAgent::Discovered { .. } => "discovered",
+        FromAgent::Prepared { .. } => "prepared",
+        FromAgent::Applied { .. } => "applied",
+        FromAgent::Reverted { .. } => "reverted",
+        FromAgent::Sample { .. } | FromAgent::Warning { .. } | FromAgent::Failed { .. } => "something unasked",
+    };
+    UserError::cannot_run(format!("the agent answered `{kind}` to another question"))
+}
+
+/// Who we are, for the journal: the command without its arguments, which may hold secrets.
+fn this_tool() -> Option<Tool> {
+    let command = std::env::args().nth(1).filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+    let what = command.map_or_else(|| "webdyno".to_owned(), |command| format!("webdyno {command}"));
+    Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what })
+}
+
+/// Clocks count from the last boot: they fit for 292,000 years.
+fn signed(clock_us: u64) -> i64 {
+    i64::try_from(clock_us).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,168 @@
+//! What tool and agent say to each other: length-prefixed JSON (four bytes, big endian, then that many bytes).
+//!
+//! The tool sends [`ToAgent`] with a rising id; the agent answers each with one [`FromAgent`] that carries the id.
+//! Samples and warnings come unasked, with id 0.
+
+use crate::change::process::ProcessName;
+use serde::{Deserialize, Serialize};
+use webdyno_model::UserError;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::environment::Environment;
+use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::service::ServiceSnapshot;
+
+/// The version of this protocol. Tool and agent of different versions refuse to work together.
+pub const PROTOCOL: u32 = 1;
+
+/// The longest message in bytes: bounds on everything.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// A message with the id that connects question and answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Framed<T> {
+    /// Of the question; 0 for what comes unasked.
+    pub id: u64,
+    /// The message.
+    pub body: T,
+}
+
+/// The process that gives the orders.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// The process.
+    #[serde(flatten)]
+    pub process: ProcessName,
+    /// Boot and pid namespace in which the pid means something.
+    pub pid_space: String,
+    /// What it is about, without arguments that may hold secrets: `webdyno tune`.
+    pub what: String,
+}
+
+/// From the tool to the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "ask")]
+pub enum ToAgent {
+    /// First message.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// Version of the tool.
+        build: String,
+        /// The tool itself, for the journal; an agent on the same machine can see then whether it still lives.
+        #[serde(default)]
+        tool: Option<Tool>,
+    },
+    /// Any message within 15 s keeps the agent from reverting; this one does nothing else.
+    Heartbeat,
+    /// Which service listens on this port?
+    Discover {
+        /// The port under load.
+        port: u16,
+    },
+    /// Send samples from now on, until told otherwise.
+    Observe {
+        /// The port under load.
+        port: u16,
+        /// The load generator, when it runs on the same machine.
+        client_pid: Option<u32>,
+    },
+    /// Send no more samples.
+    StopObserving,
+    /// Render wishes for the service that was discovered. Writes nothing.
+    Prepare {
+        /// What is wanted.
+        wishes: Vec<Wish>,
+    },
+    /// Journal, write, validate, activate, read back. When any step fails everything of it is undone before the error
+    /// is answered.
+    Apply {
+        /// As it was prepared; refused when a file changed since.
+        plan: RenderedPlan,
+        /// Whether a restart is allowed.
+        allow_restart: bool,
+    },
+    /// Undo the applied plans from the last back to the `mark` that was answered when it was applied (0: all).
+    Revert {
+        /// From an `Applied` answer.
+        mark: u64,
+    },
+    /// All applied changes are verified: they stay when the agent ends. Can still be rolled back later.
+    Keep,
+    /// Start a program that must not outlive the session; journaled.
+    Launch {
+        /// Absolute path first.
+        command: Vec<String>,
+        /// Written by the program when it has gone to the background.
+        pid_file: String,
+        /// It answers here when it is ready.
+        port: u16,
+    },
+    /// Stop what was launched; its files need no undo, as nobody uses them any more.
+    Dispose,
+    /// Good bye: without `Keep`, everything is reverted.
+    Bye,
+}
+
+/// From the agent to the tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "answer")]
+pub enum FromAgent {
+    /// First answer.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// Version of the agent.
+        build: String,
+        /// The machine.
+        environment: Environment,
+        /// What the collectors read.
+        collectors: Vec<CollectorInfo>,
+        /// The agent's CLOCK_MONOTONIC, in microseconds.
+        clock_us: u64,
+    },
+    /// Done, nothing to say.
+    Done,
+    /// The service.
+    Discovered {
+        /// As it is.
+        snapshot: Box<ServiceSnapshot>,
+    },
+    /// A reading, unasked.
+    Sample {
+        /// The agent's CLOCK_MONOTONIC at the reading, in microseconds.
+        clock_us: u64,
+        /// The reading.
+        sample: Sample,
+    },
+    /// Something the operator should know, unasked.
+    Warning {
+        /// One line.
+        text: String,
+    },
+    /// The rendered plan.
+    Prepared {
+        /// Nothing is written yet.
+        plan: Box<RenderedPlan>,
+    },
+    /// The change is in force.
+    Applied {
+        /// Names the state before it, for `Revert`.
+        mark: u64,
+        /// How long no connection was answered; `None` when none was missed.
+        outage_us: Option<u64>,
+        /// The service as it is now.
+        snapshot: Box<ServiceSnapshot>,
+    },
+    /// What was undone, one line each.
+    Reverted {
+        /// In the order in which it was done.
+        actions: Vec<String>,
+        /// How long no connection was answered; `None` when none was missed.
+        outage_us: Option<u64>,
+    },
+    /// It could not be done, and nothing of it stayed.
+    Failed {
+        /// What to tell the user.
+        error: UserError,
+    },
+}

@@ -1,0 +1,184 @@
+//! The agent's main: reads what the tool asks, and is the guardian that puts everything back when the tool is gone.
+//!
+//! Gone means: the stream ended or broke, nothing came for a while (the tool sends a heartbeat every 3 s), or SIGTERM.
+//! The agent leads a session of its own (setsid(2)), so that a Ctrl-C or a closed terminal ends the tool, not the
+//! guardian. It never waits for the tool to read.
+
+use crate::agent::framing::read_message;
+use crate::agent::host::Host;
+use crate::agent::protocol::{Framed, FromAgent, ToAgent};
+use crate::agent::voice::Voice;
+use crate::agent::worker::{Job, Worker};
+use crate::agent::BUILD;
+use crate::change::StateDir;
+use crate::change::programs::ThisMachine;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+use webdyno_model::{Result, UserError};
+
+/// Without a message for this long the tool counts as gone.
+pub const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// How many questions may wait.
+const QUESTIONS_COUNT_MAX: usize = 64;
+
+/// How often signals and silence are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What an agent works with.
+pub struct Options {
+    /// Where journals are.
+    pub state: StateDir,
+    /// The machine.
+    pub host: Arc<dyn Host>,
+    /// Without a message for this long the tool counts as gone.
+    pub silence_max: Duration,
+    /// Which build this is; the tool's must be the same.
+    pub build: String,
+    /// Whether it leaves the session of its parent and handles signals: not in tests, whose process is not its own.
+    pub detach: bool,
+}
+
+impl Options {
+    /// For `webdyno agent` on this machine.
+    pub fn for_this_machine() -> Result<Self> {
+        Ok(Self {
+            state: StateDir::of_environment()?,
+            host: Arc::new(ThisMachine),
+            silence_max: SILENCE_MAX,
+            build: BUILD.to_owned(),
+            detach: true,
+        })
+    }
+}
+
+/// What the reader hears.
+enum Heard {
+    Message(Framed<ToAgent>),
+    End(String),
+}
+
+/// Serves one tool until it says good bye or is gone. An error when hello failed, or when not everything could be put
+/// back: then a rollback stays pending.
+pub fn serve(
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+    options: Options,
+) -> Result<()> {
+    let terminated = Arc::new(AtomicBool::new(false));
+    if options.detach {
+        detach(&terminated)?;
+    }
+    let (voice, speaker) = Voice::on(output);
+    let (heard_sender, heard) = sync_channel(QUESTIONS_COUNT_MAX);
+    std::thread::spawn(move || listen(input, &heard_sender));
+    let (jobs, waiting) = sync_channel(QUESTIONS_COUNT_MAX);
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let worker = Worker::new(&options, voice.clone());
+    let seen = Arc::clone(&abandoned);
+    let work = std::thread::spawn(move || worker.run(&waiting, &seen));
+    let dispatch = Dispatch { heard, jobs, voice, terminated, abandoned, silence_max: options.silence_max };
+    // When the worker has ended by itself there is nobody left to end.
+    let end = dispatch.run(|| work.is_finished());
+    if let Some((jobs, why)) = end {
+        // Waits for room: it must arrive.
+        let _ = jobs.send(Job::End(why));
+    }
+    let result = work.join().unwrap_or_else(|_| {
+        Err(UserError::cannot_run("the agent failed while it was at work").hint("run `webdyno rollback`"))
+    });
+    speaker.finish();
+    result
+}
+
+/// Leaves the terminal and its signals to the tool.
+fn detach(terminated: &Arc<AtomicBool>) -> Result<()> {
+    // It fails for the leader of a process group, which has its own group already.
+    let _ = rustix::process::setsid();
+    let ignored = Arc::new(AtomicBool::new(false));
+    for (signal, flag) in [(SIGTERM, terminated), (SIGINT, &ignored), (SIGHUP, &ignored), (SIGPIPE, &ignored)] {
+        signal_hook::flag::register(signal, Arc::clone(flag))
+            .map_err(|error| UserError::cannot_run(format!("cannot handle signal {signal}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Reads messages until the stream ends.
+fn listen(mut input: impl Read, heard: &SyncSender<Heard>) {
+    loop {
+        let next = match read_message(&mut input) {
+            Ok(Some(message)) => Heard::Message(message),
+            Ok(None) => Heard::End("the tool closed the connection".into()),
+            Err(error) => Heard::End(format!("the connection broke: {error}")),
+        };
+        let last = matches!(next, Heard::End(_));
+        if heard.send(next).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Passes questions on to the worker, and notices when the tool is gone.
+struct Dispatch {
+    heard: Receiver<Heard>,
+    jobs: SyncSender<Job>,
+    voice: Voice,
+    terminated: Arc<AtomicBool>,
+    abandoned: Arc<AtomicBool>,
+    silence_max: Duration,
+}
+
+impl Dispatch {
+    /// Gives the way to the worker back, with the reason, when the worker must be told that the tool is gone.
+    fn run(self, worker_ended: impl Fn() -> bool) -> Option<(SyncSender<Job>, String)> {
+        let mut last_heard = Instant::now();
+        loop {
+            let why = match self.heard.recv_timeout(TICK) {
+                Ok(Heard::Message(message)) => {
+                    last_heard = Instant::now();
+                    if self.pass_on(message) {
+                        return None;
+                    }
+                    continue;
+                }
+                Ok(Heard::End(why)) => why,
+                Err(RecvTimeoutError::Disconnected) => "the reader ended".into(),
+                Err(RecvTimeoutError::Timeout) if worker_ended() => return None,
+                Err(RecvTimeoutError::Timeout) if self.terminated.load(Ordering::SeqCst) => {
+                    self.abandoned.store(true, Ordering::SeqCst);
+                    "the agent was asked to end".into()
+                }
+                Err(RecvTimeoutError::Timeout) if last_heard.elapsed() > self.silence_max => {
+                    self.abandoned.store(true, Ordering::SeqCst);
+                    format!("nothing was heard of the tool for {} s", self.silence_max.as_secs())
+                }
+                Err(RecvTimeoutError::Timeout) => continue,
+            };
+            return Some((self.jobs, why));
+        }
+    }
+
+    /// Whether it was the last message.
+    fn pass_on(&self, message: Framed<ToAgent>) -> bool {
+        if message.body == ToAgent::Heartbeat {
+            self.voice.answer(message.id, FromAgent::Done);
+            return false;
+        }
+        let last = message.body == ToAgent::Bye;
+        let id = message.id;
+        let job = Job::Ask(id, message.body);
+        if last {
+            let _ = self.jobs.send(job);
+            return true;
+        }
+        if let Err(TrySendError::Full(_)) = self.jobs.try_send(job) {
+            let error = UserError::cannot_run("the agent has too much to do to answer another question");
+            self.voice.answer(id, FromAgent::Failed { error });
+        }
+        false
+    }
+}

@@ -1,0 +1,265 @@
+//! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
+
+use crate::agent::host::{Host, Watch};
+use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
+use crate::agent::server::Options;
+use crate::agent::voice::Voice;
+use crate::agent::clock_us;
+use crate::change::apply::Changer;
+use crate::change::history::ClosedBy;
+use crate::change::journal::Owner;
+use crate::change::process::{self, ProcessName};
+use crate::change::programs::Programs;
+use crate::collectors::Target;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use webdyno_model::change::Wish;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::{Result, UserError};
+
+/// How often the guardian tries to put everything back.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// The pause between two attempts.
+const ATTEMPT_PAUSE: Duration = Duration::from_secs(2);
+
+/// What the worker gets to do.
+#[derive(Debug)]
+pub enum Job {
+    /// Answer a question.
+    Ask(u64, ToAgent),
+    /// The tool is gone, for this reason: put everything back.
+    End(String),
+}
+
+/// The state of one session.
+pub struct Worker {
+    host: Arc<dyn Host>,
+    build: String,
+    voice: Voice,
+    changer: Changer,
+    greeted: bool,
+    snapshot: Option<ServiceSnapshot>,
+    watch: Option<Watching>,
+}
+
+struct Watching {
+    watch: Box<dyn Watch>,
+    port: u16,
+    client_pid: Option<u32>,
+}
+
+impl Worker {
+    /// At the start of a session.
+    pub fn new(options: &Options, voice: Voice) -> Self {
+        let programs: Arc<dyn Programs> = Arc::clone(&options.host) as Arc<dyn Programs>;
+        let owner = Owner { tool: ProcessName::parent(), what: "webdyno".into() };
+        Self {
+            host: Arc::clone(&options.host),
+            build: options.build.clone(),
+            voice,
+            changer: Changer::new(options.state.clone(), programs, owner),
+            greeted: false,
+            snapshot: None,
+            watch: None,
+        }
+    }
+
+    /// Works until the end of the session. `abandoned` tells that what waits is not to be done any more.
+    pub fn run(mut self, jobs: &Receiver<Job>, abandoned: &AtomicBool) -> Result<()> {
+        for job in jobs {
+            match job {
+                Job::End(why) => {
+                    if self.changer.has_unkept() {
+                        // Nobody may be there to read it.
+                        let _ = writeln!(std::io::stderr(), "webdyno agent: {why}; putting everything back");
+                    }
+                    break;
+                }
+                Job::Ask(..) if abandoned.load(Ordering::SeqCst) => {}
+                Job::Ask(id, ToAgent::Bye) => return self.bye(id),
+                Job::Ask(id, question) => {
+                    let fatal = matches!(question, ToAgent::Hello { .. }) && !self.greeted;
+                    let answer = guarded(|| self.answer(question));
+                    let failed = answer.as_ref().err().cloned();
+                    self.voice.answer(id, answer.unwrap_or_else(|error| FromAgent::Failed { error }));
+                    if let Some(error) = failed.filter(|_| fatal) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        self.watch = None;
+        self.put_back(ClosedBy::Guardian).map(|_| ())
+    }
+
+    fn bye(&mut self, id: u64) -> Result<()> {
+        self.watch = None;
+        let ended = self.put_back(ClosedBy::Tool);
+        let answer = match &ended {
+            Ok(answer) => answer.clone(),
+            Err(error) => FromAgent::Failed { error: error.clone() },
+        };
+        self.voice.answer(id, answer);
+        ended.map(|_| ())
+    }
+
+    /// Ends the session's changes. What fails is tried again: a disk may be full for a moment only.
+    fn put_back(&mut self, by: ClosedBy) -> Result<FromAgent> {
+        let mut attempt = 1;
+        loop {
+            match guarded(|| self.changer.end(by)) {
+                Ok(reverted) if reverted.lines.is_empty() => return Ok(FromAgent::Done),
+                Ok(reverted) => {
+                    return Ok(FromAgent::Reverted { actions: reverted.lines, outage_us: reverted.outage_us });
+                }
+                Err(error) if !self.changer.has_session() => return Err(error),
+                Err(error) if attempt >= ATTEMPTS_MAX => return Err(error),
+                Err(_) => attempt += 1,
+            }
+            std::thread::sleep(ATTEMPT_PAUSE);
+        }
+    }
+
+    fn answer(&mut self, question: ToAgent) -> Result<FromAgent> {
+        if let ToAgent::Hello { protocol, build, tool } = question {
+            return self.hello(protocol, &build, tool);
+        }
+        if !self.greeted {
+            return Err(UserError::cannot_run("the agent was asked something before hello"));
+        }
+        match question {
+            ToAgent::Discover { port } => self.discover(port),
+            ToAgent::Observe { port, client_pid } => self.observe(port, client_pid),
+            ToAgent::StopObserving => {
+                self.watch = None;
+                Ok(FromAgent::Done)
+            }
+            ToAgent::Prepare { wishes } => self.prepare(&wishes),
+            ToAgent::Apply { plan, allow_restart } => {
+                let snapshot = self.discovered()?.clone();
+                let applied = self.changer.apply(&plan, &snapshot, allow_restart);
+                if applied.is_err() {
+                    self.look_again();
+                }
+                let applied = applied?;
+                self.now_is(applied.snapshot.clone());
+                let snapshot = Box::new(applied.snapshot);
+                Ok(FromAgent::Applied { mark: applied.mark, outage_us: applied.outage_us, snapshot })
+            }
+            ToAgent::Revert { mark } => {
+                let reverted = self.changer.revert(mark);
+                self.look_again();
+                reverted.map(|done| FromAgent::Reverted { actions: done.lines, outage_us: done.outage_us })
+            }
+            ToAgent::Keep => self.changer.keep().map(|()| FromAgent::Done),
+            ToAgent::Launch { command, pid_file, port } => {
+                self.changer.launch(&command, &pid_file, port).map(|()| FromAgent::Done)
+            }
+            ToAgent::Dispose => {
+                let stopped = self.changer.dispose()?;
+                Ok(FromAgent::Reverted { actions: stopped.lines, outage_us: stopped.outage_us })
+            }
+            ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
+        }
+    }
+
+    fn hello(&mut self, protocol: u32, build: &str, tool: Option<Tool>) -> Result<FromAgent> {
+        if protocol != PROTOCOL || build != self.build {
+            return Err(UserError::cannot_run(format!(
+                "the tool is webdyno {build} with protocol {protocol}, and the agent is {} with protocol {PROTOCOL}",
+                self.build
+            ))
+            .hint("install the same webdyno on both machines"));
+        }
+        if let Some(tool) = tool {
+            // A pid of another machine or container says nothing here: then what carries the connection stands for it.
+            let same = process::pid_space().as_ref() == Some(&tool.pid_space);
+            let process = if same { Some(tool.process) } else { ProcessName::parent() };
+            self.changer.set_owner(Owner { tool: process, what: tool.what });
+        }
+        self.greeted = true;
+        let (environment, collectors) = (self.host.environment(), self.host.collectors());
+        let build = self.build.clone();
+        Ok(FromAgent::Hello { protocol: PROTOCOL, build, environment, collectors, clock_us: clock_us() })
+    }
+
+    fn discover(&mut self, port: u16) -> Result<FromAgent> {
+        let snapshot = self.host.discover(port)?;
+        self.now_is(snapshot.clone());
+        Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })
+    }
+
+    fn discovered(&self) -> Result<&ServiceSnapshot> {
+        self.snapshot.as_ref().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
+    }
+
+    fn prepare(&mut self, wishes: &[Wish]) -> Result<FromAgent> {
+        let snapshot = self.discovered()?;
+        let service = self.host.service(&snapshot.service).ok_or_else(|| {
+            let name = snapshot.executable.as_deref().unwrap_or(&snapshot.service);
+            UserError::cannot_run(format!("webdyno cannot change the settings of {name} on port {}", snapshot.port))
+        })?;
+        let plan = service.prepare(snapshot, wishes)?;
+        self.changer.remember(&plan);
+        Ok(FromAgent::Prepared { plan: Box::new(plan) })
+    }
+
+    fn observe(&mut self, port: u16, client_pid: Option<u32>) -> Result<FromAgent> {
+        self.watch = None;
+        let known = self.snapshot.as_ref().filter(|snapshot| snapshot.port == port).cloned();
+        // The machine can be read without a known service.
+        let snapshot = known.or_else(|| self.host.discover(port).ok());
+        let (sink, samples) = channel();
+        let watch = self.host.observe(target(port, client_pid, snapshot.as_ref()), sink)?;
+        let voice = self.voice.clone();
+        // Ends with the observer, which holds the other end.
+        std::thread::spawn(move || {
+            for (clock_us, sample) in samples {
+                voice.say(FromAgent::Sample { clock_us, sample });
+            }
+        });
+        self.watch = Some(Watching { watch, port, client_pid });
+        Ok(FromAgent::Done)
+    }
+
+    /// The service may have another main process now.
+    fn now_is(&mut self, snapshot: ServiceSnapshot) {
+        if let Some(Watching { watch, port, client_pid }) = &self.watch
+            && *port == snapshot.port
+        {
+            watch.set_target(target(*port, *client_pid, Some(&snapshot)));
+        }
+        self.snapshot = Some(snapshot);
+    }
+
+    /// After something was undone: what was read before does not hold any more.
+    fn look_again(&mut self) {
+        let Some(port) = self.snapshot.as_ref().map(|snapshot| snapshot.port) else { return };
+        match self.host.discover(port) {
+            Ok(snapshot) => self.now_is(snapshot),
+            Err(error) => self.voice.say(FromAgent::Warning { text: error.message }),
+        }
+    }
+}
+
+/// A panic of what is called ends one answer, not the guardian.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(UserError::cannot_run("the agent failed at this").hint("its stderr says where; please report it"))
+    })
+}
+
+fn target(port: u16, client_pid: Option<u32>, snapshot: Option<&ServiceSnapshot>) -> Target {
+    Target {
+        port: Some(port),
+        service_pid: snapshot.map(|snapshot| snapshot.pid),
+        status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
+        client_pid,
+    }
+}
+

@@ -1,0 +1,385 @@
+//! Changing a server within a session: apply, revert, keep, launch, end.
+//!
+//! The order of one apply: check all files, let the program test what is there already, then for each file journal,
+//! temporary file, rename; let the program test the new files; journal, activate; read the running values back. When
+//! any step fails, everything of this apply is undone before the error is told.
+
+use crate::change::action::{Action, Activate, Launch, Served, WriteFile};
+use crate::change::disk::RealDisk;
+use crate::change::file::{self, Replaced};
+use crate::change::history::{ClosedBy, Record, served};
+use crate::change::journal::{Journal, Owner};
+use crate::change::launch::{self, Running};
+use crate::change::lock::Lock;
+use crate::change::process::wait_until;
+use crate::change::programs::Programs;
+use crate::change::rollback;
+use crate::change::state::StateDir;
+use crate::change::undo::{Report, Scope, Tools, undo};
+use crate::services::Service;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan};
+use webdyno_model::error::io_error;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// How long a program may take to show its new values: an Apache generation needs a second or two.
+const READ_BACK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The most texts that are remembered to show what changed since.
+const REMEMBERED_COUNT_MAX: usize = 100;
+
+/// A change that is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// Names the state before it, for [`Changer::revert`].
+    pub mark: u64,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+    /// The service as it is now.
+    pub snapshot: ServiceSnapshot,
+}
+
+/// What was undone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reverted {
+    /// One line each, in the order in which it was done.
+    pub lines: Vec<String>,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+}
+
+/// Changes one server. Takes the lock and begins a journal with the first change, and not before.
+pub struct Changer {
+    tools: Tools,
+    owner: Owner,
+    session: Option<Session>,
+    /// The texts that plans were made from, by path.
+    planned: BTreeMap<String, String>,
+}
+
+struct Session {
+    journal: Journal,
+    running: BTreeMap<u64, Running>,
+    _lock: Lock,
+}
+
+impl Changer {
+    /// For this machine.
+    pub fn new(state: StateDir, programs: Arc<dyn Programs>, owner: Owner) -> Self {
+        Self::with(Tools { state, disk: Arc::new(RealDisk), programs }, owner)
+    }
+
+    /// With given seams.
+    pub fn with(tools: Tools, owner: Owner) -> Self {
+        Self { tools, owner, session: None, planned: BTreeMap::new() }
+    }
+
+    /// Says whose session it is; before the first change.
+    pub fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
+
+    /// Remembers the texts that a plan was made from, so that a later difference can be shown.
+    pub fn remember(&mut self, plan: &RenderedPlan) {
+        for edit in &plan.files {
+            let Ok(Some(found)) = self.tools.disk.read(Path::new(&edit.path)) else { continue };
+            let is_planned = Some(&found.sha256) == edit.before_sha256.as_ref();
+            if let Ok(text) = String::from_utf8(found.content)
+                && is_planned
+                && self.planned.len() < REMEMBERED_COUNT_MAX
+            {
+                self.planned.insert(edit.path.clone(), text);
+            }
+        }
+    }
+
+    /// Applies a plan for the service of `snapshot`. On an error everything of it is undone, unless the hint says
+    /// otherwise.
+    pub fn apply(&mut self, plan: &RenderedPlan, snapshot: &ServiceSnapshot, allow_restart: bool) -> Result<Applied> {
+        check_class(plan, allow_restart)?;
+        let served = served_by(plan, snapshot)?;
+        let programs = Arc::clone(&self.tools.programs);
+        let service = programs.service(&served.service).ok_or_else(|| {
+            UserError::cannot_run(format!("this webdyno cannot change the service `{}`", served.service))
+        })?;
+        for edit in &plan.files {
+            self.check_file(edit)?;
+        }
+        if plan.files.is_empty() {
+            let mark = self.next_n();
+            return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone() });
+        }
+        service.validate(&served.control).map_err(|error| {
+            let told = format!("the configuration was not valid before the change already: {}", error.message);
+            UserError { message: told, ..error }
+        })?;
+        self.begin()?;
+        let mark = self.next_n();
+        // A panic of a service must not leave its half-done change in force until the session ends.
+        let performed = catch_unwind(AssertUnwindSafe(|| self.perform(plan, snapshot, service, &served)));
+        match performed.unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself"))) {
+            Ok((outage_us, snapshot)) => Ok(Applied { mark, outage_us, snapshot }),
+            Err(error) => Err(self.undo_failed(mark, error)),
+        }
+    }
+
+    fn perform(
+        &mut self,
+        plan: &RenderedPlan,
+        snapshot: &ServiceSnapshot,
+        service: &dyn Service,
+        served: &Served,
+    ) -> Result<(Option<u64>, ServiceSnapshot)> {
+        for edit in &plan.files {
+            self.write(edit, served)?;
+        }
+        service.validate(&served.control)?;
+        let running = service.running_values(snapshot);
+        let activate = Activate { served: served.clone(), class: plan.class, running };
+        let n = self.intend(Action::Activate(activate))?;
+        let activation = service.activate(&served.control, plan.class, served.port)?;
+        let control = Some(activation.control.clone());
+        self.journal()?.append(Record::Completed { n, control })?;
+        let snapshot = read_back(plan, service, activation.control.pid, served.port)?;
+        Ok((activation.outage_us, snapshot))
+    }
+
+    /// Takes back what an apply that failed has done, and gives the error to tell.
+    fn undo_failed(&mut self, mark: u64, error: UserError) -> UserError {
+        let report = self.undo(mark, false);
+        match report.error() {
+            None => error,
+            Some(undoing) => {
+                let hint = error.hint.iter().chain(undoing.hint.iter()).cloned().collect::<Vec<_>>();
+                let more = format!("undoing it failed too: {}", undoing.message);
+                let last = "when the cause is removed: `webdyno rollback`".to_owned();
+                let hint = std::iter::once(more).chain(hint).chain([last]).collect::<Vec<_>>().join("\n");
+                error.hint(hint)
+            }
+        }
+    }
+
+    fn check_file(&self, edit: &FileEdit) -> Result<Option<crate::change::action::OldFile>> {
+        file::check(self.tools.disk.as_ref(), edit, self.planned.get(&edit.path).map(String::as_str))
+    }
+
+    fn write(&mut self, edit: &FileEdit, served: &Served) -> Result<()> {
+        let before = self.check_file(edit)?;
+        let path = Path::new(&edit.path);
+        let new = file::with_content(path, before.as_ref(), &edit.after)?;
+        let expected = before.as_ref().map(|file| file.sha256.clone());
+        if expected.as_ref() == Some(&new.sha256) {
+            return Ok(());
+        }
+        let after_sha256 = new.sha256.clone();
+        let write = WriteFile { path: edit.path.clone(), before, after_sha256, served: served.clone() };
+        let n = self.intend(Action::WriteFile(write))?;
+        let temporary = file::temporary(path, &self.journal()?.id(), n);
+        let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)
+            .map_err(|error| io_error("write", path.display(), &error))?;
+        match replaced {
+            Replaced::Done => self.journal()?.append(Record::Completed { n, control: None }),
+            Replaced::Changed => {
+                // Ours never was there: what is there now needs no undo.
+                self.journal()?.append(Record::Undone { n, control: None })?;
+                Err(UserError::cannot_run(format!("{} changed since the plan was made", path.display()))
+                    .hint("make the plan again"))
+            }
+        }
+    }
+
+    /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on.
+    pub fn revert(&mut self, mark: u64) -> Result<Reverted> {
+        let report = self.undo(mark, false);
+        told(report)
+    }
+
+    /// What is applied now stays when the session ends. It can still be rolled back later.
+    pub fn keep(&mut self) -> Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let through = session.journal.history().last_n();
+        session.journal.append(Record::Kept { through })
+    }
+
+    /// Starts a program that must not outlive the session, and waits until it answers on its port.
+    pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
+        let launch = Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
+        launch::check(&launch)?;
+        self.begin()?;
+        let n = self.intend(Action::Launch(launch.clone()))?;
+        let started = self.start(n, &launch);
+        started.map_err(|error| {
+            let report = self.undo(n, true);
+            match report.error() {
+                None => error,
+                Some(undoing) => error.hint(format!("stopping it failed too: {}", undoing.message)),
+            }
+        })
+    }
+
+    fn start(&mut self, n: u64, launch: &Launch) -> Result<()> {
+        let running = launch::start(launch)?;
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let running = session.running.entry(n).or_insert(running);
+        let journal = &mut session.journal;
+        launch::wait_until_ready(launch, running, &mut |launched| journal.append(Record::Launched { n, launched }))?;
+        journal.append(Record::Completed { n, control: None })
+    }
+
+    /// Stops what was launched. Its files need no undo, as nobody uses them any more.
+    pub fn dispose(&mut self) -> Result<Reverted> {
+        let Some(session) = &self.session else { return Ok(Reverted::default()) };
+        let history = session.journal.history();
+        let launches = history.outstanding(1).filter_map(|entry| match &entry.action {
+            Action::Launch(launch) => Some(launch.port),
+            _ => None,
+        });
+        let ports: Vec<u16> = launches.collect();
+        let is_its_own = |action: &Action| served(action).is_some_and(|served| ports.contains(&served.port));
+        let others = history.outstanding(1).any(|entry| {
+            !matches!(entry.action, Action::Launch(_)) && !is_its_own(&entry.action)
+        });
+        if others {
+            // Never by accident: stopping must not take back or forget changes of a service that goes on.
+            return Err(UserError::cannot_run("a service that was not started for this session is changed, too")
+                .hint("keep or revert these changes first"));
+        }
+        told(self.stop_launched())
+    }
+
+    /// Stops launched programs without a look at their files.
+    fn stop_launched(&mut self) -> Report {
+        let Some(session) = &mut self.session else { return Report::default() };
+        crate::change::undo::stop_launched(&mut session.journal, &self.tools, &mut session.running)
+    }
+
+    /// Ends the session: what is not kept is undone, what was launched is stopped, the journal is closed. When
+    /// something failed the journal stays open ([`Changer::has_session`]), and this can be called again.
+    pub fn end(&mut self, by: ClosedBy) -> Result<Reverted> {
+        let Some(session) = &self.session else { return Ok(Reverted::default()) };
+        let kept = session.journal.history().kept_through;
+        let unkept = session.journal.history().has_unkept();
+        let mut report = self.undo(kept + 1, true);
+        let stopping = self.stop_launched();
+        report.lines.extend(stopping.lines);
+        report.failures.extend(stopping.failures);
+        if report.failures.is_empty() {
+            // Only who put something back has something to tell.
+            let by = if unkept { by } else { ClosedBy::Tool };
+            self.journal()?.append(Record::Closed { by })?;
+            self.session = None;
+        }
+        told(report)
+    }
+
+    /// Whether a journal is open.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Whether something would be undone at the end.
+    pub fn has_unkept(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.journal.history().has_unkept())
+    }
+
+    fn undo(&mut self, from_n: u64, launched: bool) -> Report {
+        let Some(session) = &mut self.session else { return Report::default() };
+        let scope = Scope { from_n, launched, later: false };
+        undo(&mut session.journal, &self.tools, scope, &mut session.running)
+    }
+
+    /// Takes the lock and begins the journal. Refused while an earlier session waits for its rollback: its changes
+    /// would be taken for the original.
+    fn begin(&mut self) -> Result<()> {
+        if self.session.is_some() {
+            return Ok(());
+        }
+        self.tools.state.create()?;
+        let lock = Lock::take(&self.tools.state, &self.owner.what)?;
+        rollback::refuse_when_pending(&self.tools.state)?;
+        let journal = Journal::create(&self.tools.state, &self.owner, &self.tools.disk)?;
+        self.session = Some(Session { journal, running: BTreeMap::new(), _lock: lock });
+        Ok(())
+    }
+
+    fn next_n(&self) -> u64 {
+        self.session.as_ref().map_or(1, |session| session.journal.history().last_n() + 1)
+    }
+
+    fn intend(&mut self, action: Action) -> Result<u64> {
+        let n = self.next_n();
+        self.journal()?.append(Record::Intent { n, action })?;
+        Ok(n)
+    }
+
+    fn journal(&mut self) -> Result<&mut Journal> {
+        let session = self.session.as_mut().ok_or_else(|| UserError::cannot_run("no journal was begun"))?;
+        Ok(&mut session.journal)
+    }
+}
+
+fn told(report: Report) -> Result<Reverted> {
+    match report.error() {
+        None => Ok(Reverted { lines: report.lines, outage_us: report.outage_us }),
+        Some(error) => Err(error),
+    }
+}
+
+fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
+    let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
+    let settings = || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");
+    match class {
+        ApplyClass::Live | ApplyClass::Reload => Ok(()),
+        ApplyClass::Restart if allow_restart => Ok(()),
+        ApplyClass::Restart => Err(UserError::cannot_run(format!("changing {} needs a restart", settings()))
+            .hint("allow the outage with --allow-restart")),
+        ApplyClass::Manual => {
+            Err(UserError::cannot_run(format!("{} can only be changed by hand", settings())).hint("see the plan for how"))
+        }
+    }
+}
+
+fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> {
+    if let Some(other) = plan.changes.iter().find(|change| change.service != snapshot.service) {
+        return Err(UserError::cannot_run(format!(
+            "the plan changes {}, and port {} is served by {}",
+            other.service, snapshot.port, snapshot.service
+        )));
+    }
+    let control = snapshot.control.clone().ok_or_else(|| {
+        UserError::cannot_run(format!("it is not known how {} was started", snapshot.service))
+            .hint("run it as the user that started it, or with sudo")
+    })?;
+    Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
+}
+
+/// Waits until the running program shows the wanted values, where it shows any.
+fn read_back(plan: &RenderedPlan, service: &dyn Service, pid: u32, port: u16) -> Result<ServiceSnapshot> {
+    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> = Err(UserError::cannot_run("the service was not read"));
+    wait_until(READ_BACK_TIME_MAX, || {
+        seen = service.snapshot(pid, port).map(|snapshot| {
+            let difference = difference(plan, &service.running_values(&snapshot));
+            (snapshot, difference)
+        });
+        matches!(seen, Ok((_, None)))
+    });
+    match seen? {
+        (snapshot, None) => Ok(snapshot),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The first setting of which the running program shows another value than the wanted one.
+fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> Option<UserError> {
+    let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
+    plan.changes.iter().find_map(|change| {
+        let shown = running.get(&change.setting).filter(|shown| !same(shown, &change.to))?;
+        let told = format!("{} is {shown} in the running {}, not {}", change.setting, change.service, change.to);
+        Some(UserError::cannot_run(told).hint("another setting or file may override it"))
+    })
+}

@@ -1,0 +1,248 @@
+//! The seam to the disk: every write of this crate passes through [`Disk`], so that tests can fill it up, or end the
+//! program between any two acts.
+//!
+//! Facts: open(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
+//! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
+
+use crate::change::action::{OldFile, in_base64};
+use rustix::fs::{AtFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// The largest configuration file that is changed.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
+const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
+
+/// What is done to files. All paths are absolute.
+pub trait Disk: Send + Sync {
+    /// Reads a regular file with all that is needed to put it back; `None` when there is none. Symbolic links are
+    /// not followed: one is an error.
+    fn read(&self, path: &Path) -> io::Result<Option<OldFile>>;
+    /// Creates a file that must not exist yet, with mode, owner, attributes and time, and brings it to the disk.
+    fn create(&self, path: &Path, file: &OldFile) -> io::Result<()>;
+    /// Gives a file another name in the same directory; an existing one of that name is replaced only if it may be.
+    fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()>;
+    /// Removes a file. That it is gone already is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Brings the entries of a directory to the disk.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Writes at an offset and brings it to the disk.
+    fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts a file off after a failed append.
+    fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()>;
+}
+
+/// The machine's own file systems.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let custom = i32::try_from(flags).map_err(io::Error::other)?;
+        let file = match OpenOptions::new().read(true).custom_flags(custom).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"));
+            }
+            Err(error) => return Err(error),
+        };
+        image_of(file).map(Some)
+    }
+
+    fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
+        // Nobody else may look into it before it has its owner.
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        target.write_all(&file.content)?;
+        let found = target.metadata()?;
+        if (found.uid(), found.gid()) != (file.uid, file.gid) {
+            std::os::unix::fs::fchown(&target, Some(file.uid), Some(file.gid))?;
+        }
+        target.set_permissions(std::fs::Permissions::from_mode(file.mode))?;
+        write_attributes(&target, &file.attributes)?;
+        if let Some((seconds, nanoseconds)) = file.modified {
+            let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };
+            rustix::fs::futimens(&target, &Timestamps { last_access: time, last_modification: time })?;
+        }
+        target.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
+        if may_replace {
+            return std::fs::rename(from, to);
+        }
+        match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, RenameFlags::NOREPLACE) {
+            // File systems without RENAME_NOREPLACE: a second name that must not exist, then the first one goes.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, to, AtFlags::empty())?;
+                std::fs::remove_file(from)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset_bytes)?;
+        file.sync_all()
+    }
+
+    fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()> {
+        file.set_len(length_bytes)
+    }
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn image_of(file: File) -> io::Result<OldFile> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut content = vec![];
+    (&file).take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB"));
+    }
+    Ok(OldFile {
+        sha256: sha256_hex(&content),
+        content,
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+        modified: Some((found.mtime(), found.mtime_nsec())),
+        attributes: read_attributes(&file)?,
+    })
+}
+
+/// Attributes that belong to the file's content and rights. Signatures (IMA, EVM) are over other bytes or another
+/// inode, and `trusted.*` belongs to the file system: they are not carried over.
+fn is_carried(name: &str) -> bool {
+    let signed = matches!(name, "security.ima" | "security.evm");
+    name == "system.posix_acl_access" || name.starts_with("user.") || name.starts_with("security.") && !signed
+}
+
+fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
+    let mut names = vec![0_u8; ATTRIBUTES_BYTES_MAX];
+    let length = match rustix::fs::flistxattr(file, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::NOTSUP | Errno::NOSYS) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    names.truncate(length);
+    let names = names.split(|&byte| byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    let mut found = BTreeMap::new();
+    for name in names.filter(|name| is_carried(name)) {
+        // One that may be listed and not read stays out: it cannot be carried over by us.
+        if let Some(value) = read_attribute(file, name) {
+            found.insert(name.to_owned(), in_base64::encode(&value));
+        }
+    }
+    Ok(found)
+}
+
+fn read_attribute(file: &File, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0_u8; ATTRIBUTES_BYTES_MAX];
+    let length = rustix::fs::fgetxattr(file, name, &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+fn write_attributes(file: &File, attributes: &BTreeMap<String, String>) -> io::Result<()> {
+    for (name, value) in attributes {
+        let value = in_base64::decode(value)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an attribute is not base64"))?;
+        // A new file often has the right label already, and setting one may need a right that we lack.
+        if read_attribute(file, name).as_ref() != Some(&value) {
+            rustix::fs::fsetxattr(file, name.as_str(), &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(content: &[u8], mode: u32) -> OldFile {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        OldFile {
+            content: content.to_vec(),
+            sha256: sha256_hex(content),
+            mode,
+            uid,
+            gid,
+            modified: Some((1_600_000_000, 123_000_000)),
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    /// What is created reads back as the same: bytes, mode, owner, time, attributes.
+    #[test]
+    fn create_then_read_is_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mode) in [("a", 0o644), ("b", 0o600), ("c", 0o444), ("d", 0o4755), ("e", 0o000)] {
+            let path = folder.path().join(name);
+            let wanted = file(b"Listen 80\n\xff", mode);
+            RealDisk.create(&path, &wanted).unwrap();
+            if rustix::process::geteuid().is_root() || mode & 0o400 != 0 {
+                assert_eq!(RealDisk.read(&path).unwrap(), Some(wanted), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_carried_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut wanted = file(b"x", 0o640);
+        wanted.attributes.insert("user.note".into(), in_base64::encode(b"\0kept"));
+        let path = folder.path().join("x");
+        match RealDisk.create(&path, &wanted) {
+            Ok(()) => assert_eq!(RealDisk.read(&path).unwrap().unwrap().attributes, wanted.attributes),
+            // A file system without user attributes refuses: then nothing may be written at all.
+            Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTSUP)),
+        }
+    }
+
+    #[test]
+    fn links_and_directories_are_not_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        assert_eq!(RealDisk.read(&link).unwrap_err().to_string(), "it is a symbolic link");
+        assert_eq!(RealDisk.read(folder.path()).unwrap_err().to_string(), "it is not a regular file");
+        assert_eq!(RealDisk.read(&folder.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_new_file_never_replaces_one_that_appeared() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        std::fs::write(&ours, "ours").unwrap();
+        std::fs::write(&theirs, "theirs").unwrap();
+        let error = RealDisk.rename(&ours, &theirs, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
+    }
+}

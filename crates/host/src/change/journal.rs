@@ -1,0 +1,255 @@
+//! The journal of a session: the file that holds the undo of everything before it is done.
+//!
+//! Each record is appended and brought to the disk before the caller goes on (fsync(2)), and the directory once, when
+//! the file is created. A record that could not be written whole is cut off again, so that the next one fits.
+
+use crate::change::disk::Disk;
+use crate::change::history::{self, Damage, Header, History, Record};
+use crate::change::process::{self, ProcessName};
+use crate::change::state::StateDir;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The longest journal that is read: 4 MiB files in base64, some forty times.
+const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+
+/// How many settled journals are kept to look at.
+const SETTLED_COUNT_MAX: usize = 50;
+
+/// An open journal: its file, and what it says.
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    whole_bytes: u64,
+    next_sequence: u64,
+    /// A failed write could not be cut off again: nothing more can be written.
+    broken: bool,
+    disk: Arc<dyn Disk>,
+    history: History,
+}
+
+/// Whose session it is.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The process that gives the orders.
+    pub tool: Option<ProcessName>,
+    /// What it is about: `webdyno tune`.
+    pub what: String,
+}
+
+impl Journal {
+    /// Begins the journal of a new session. The caller holds the lock, so that no other one begins at the same time.
+    pub fn create(state: &StateDir, owner: &Owner, disk: &Arc<dyn Disk>) -> Result<Self> {
+        let all = read_all(state)?;
+        prune(&all, disk.as_ref());
+        let newest = all.iter().filter_map(|(_, read)| read.as_ref().ok()?.header.as_ref().map(|header| header.order));
+        let now = jiff::Timestamp::now();
+        let agent = ProcessName::this()?;
+        let header = Header {
+            id: format!("{}-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"), agent.pid),
+            order: newest.max().unwrap_or(0) + 1,
+            started_at_us: u64::try_from(now.as_microsecond()).unwrap_or(0),
+            boot_id: process::boot_id(),
+            tool: owner.tool,
+            agent,
+            what: owner.what.clone(),
+        };
+        let path = state.journal(&header.id);
+        let told = |error: io::Error| io_error("write the journal", path.display(), &error);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(told)?;
+        let disk = Arc::clone(disk);
+        let history = History::default();
+        let mut journal =
+            Self { path: path.clone(), file, whole_bytes: 0, next_sequence: 0, broken: false, disk, history };
+        journal.append(Record::Header(header))?;
+        journal.disk.sync_directory(&state.journals()).map_err(told)?;
+        Ok(journal)
+    }
+
+    /// Opens one that exists, to go on in it. A torn last record is cut off. Errors: it cannot be read, is damaged, or
+    /// was written by a newer version.
+    pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
+        let told = |error: io::Error| io_error("open the journal", path.display(), &error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(told)?;
+        let (history, next_sequence, whole_bytes) = parse(path, &read_bounded(path, &file)?)?;
+        disk.truncate(&file, whole_bytes).map_err(told)?;
+        let (path, disk) = (path.to_owned(), Arc::clone(disk));
+        Ok(Self { path, file, whole_bytes, next_sequence, broken: false, disk, history })
+    }
+
+    /// Writes a record to the disk, then takes it in. When it fails nothing was recorded, and the caller must not go on
+    /// with what it announces.
+    pub fn append(&mut self, record: Record) -> Result<()> {
+        let told = |error: io::Error| io_error("write the journal", self.path.display(), &error);
+        if self.broken {
+            return Err(told(io::Error::other("an earlier write failed")));
+        }
+        let line = history::encode(self.next_sequence, &record).map_err(|error| told(error.into()))?;
+        if let Err(error) = self.disk.append(&self.file, self.whole_bytes, &line) {
+            let cut = self.disk.truncate(&self.file, self.whole_bytes);
+            let told = told(error);
+            self.broken = cut.is_err();
+            return Err(told);
+        }
+        self.whole_bytes += line.len() as u64;
+        self.next_sequence += 1;
+        self.take_in(record)
+    }
+
+    /// Like [`Journal::append`], for what has happened already: it is taken in also when it could not be written.
+    /// Undoing twice is harmless, not undoing because the disk is full is not.
+    pub fn note(&mut self, record: Record) -> Result<()> {
+        match self.append(record.clone()) {
+            Ok(()) => Ok(()),
+            Err(error) => self.take_in(record).and(Err(error)),
+        }
+    }
+
+    fn take_in(&mut self, record: Record) -> Result<()> {
+        self.history.absorb(record).map_err(|what| {
+            UserError::cannot_run(format!("{}: a record does not fit: {what}", self.path.display()))
+        })
+    }
+
+    /// What it says.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> String {
+        let name = self.path.file_stem().map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_default()
+    }
+}
+
+/// Reads what a journal says, without changing it. Errors as in [`Journal::open`].
+pub fn read(path: &Path) -> Result<History> {
+    let file = File::open(path).map_err(|error| io_error("open the journal", path.display(), &error))?;
+    parse(path, &read_bounded(path, &file)?).map(|(history, _, _)| history)
+}
+
+/// Reads all journals, the oldest first; each with what it says, or why it cannot be read.
+pub fn read_all(state: &StateDir) -> Result<Vec<(PathBuf, Result<History>)>> {
+    let mut all: Vec<_> = state.journal_files()?.into_iter().map(|path| (path.clone(), read(&path))).collect();
+    let order = |read: &Result<History>| read.as_ref().ok()?.header.as_ref().map(|header| header.order);
+    all.sort_by_key(|(path, read)| (order(read), path.clone()));
+    Ok(all)
+}
+
+fn read_bounded(path: &Path, file: &File) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let read = file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| io_error("read the journal", path.display(), &error))?;
+    if bytes.len() as u64 > JOURNAL_BYTES_MAX {
+        return Err(UserError::cannot_run(format!("the journal {} is larger than 256 MiB", path.display()))
+            .hint("it cannot be one of ours: move it away"));
+    }
+    Ok(bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<(History, u64, u64)> {
+    let path = path.display();
+    history::read(bytes).map_err(|damage| match damage {
+        Damage::Line(line) => UserError::cannot_run(format!("the journal {path} is damaged in line {line}"))
+            .hint("nothing of it was undone; its other lines hold the originals in base64, then move it away"),
+        Damage::Version(version) => UserError::cannot_run(format!(
+            "the journal {path} has version {version}, and this webdyno knows versions up to {}",
+            history::VERSION
+        ))
+        .hint("nothing of it was undone; use the webdyno that wrote it"),
+        Damage::Record(line, what) => UserError::cannot_run(format!(
+            "the journal {path} has a record in line {line} that this webdyno does not know: `{what}`"
+        ))
+        .hint("nothing of it was undone; use the webdyno that wrote it"),
+    })
+}
+
+/// Removes the oldest journals in which nothing can be undone any more. That it fails harms nobody.
+fn prune(all: &[(PathBuf, Result<History>)], disk: &dyn Disk) {
+    let is_over = |history: &History| {
+        history.closed.is_some() && history.is_settled() && (history.closed != Some(history::ClosedBy::Guardian) || history.told)
+    };
+    let settled: Vec<_> = all.iter().filter(|(_, read)| read.as_ref().is_ok_and(is_over)).collect();
+    for (path, _) in settled.iter().take(settled.len().saturating_sub(SETTLED_COUNT_MAX)) {
+        let _ = disk.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::disk::RealDisk;
+    use crate::change::history::ClosedBy;
+    use std::os::unix::fs::MetadataExt;
+
+    fn owner() -> Owner {
+        Owner { tool: None, what: "webdyno test".into() }
+    }
+
+    fn disk() -> Arc<dyn Disk> {
+        Arc::new(RealDisk)
+    }
+
+    #[test]
+    fn a_journal_is_private_and_goes_on_after_a_torn_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::at(folder.path().join("state"));
+        state.create().unwrap();
+        let mut journal = Journal::create(&state, &owner(), &disk()).unwrap();
+        journal.append(Record::Kept { through: 0 }).unwrap();
+        let path = journal.path().to_owned();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(state.journals()).unwrap().mode() & 0o777, 0o700);
+        drop(journal);
+        let mut torn = std::fs::read(&path).unwrap();
+        torn.extend_from_slice(b"{\"v\":1,\"seq\":2,\"su");
+        std::fs::write(&path, torn).unwrap();
+        let mut journal = Journal::open(&path, &disk()).unwrap();
+        journal.append(Record::Closed { by: ClosedBy::Rollback }).unwrap();
+        assert_eq!(read(&path).unwrap(), *journal.history());
+        assert_eq!(read(&path).unwrap().closed, Some(ClosedBy::Rollback));
+    }
+
+    #[test]
+    fn damage_is_told_with_the_file_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.jsonl");
+        for (text, expected) in [
+            ("{}\n{}\n", "is damaged in line 1"),
+            ("{\"v\":9,\"later\":true}\n", "has version 9, and this webdyno knows versions up to 1"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Journal::open(&path, &disk()).err().unwrap();
+            assert!(error.message.contains(expected), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn journals_are_ordered_even_when_the_clock_goes_back_and_old_settled_ones_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::at(folder.path());
+        state.create().unwrap();
+        for _ in 0..SETTLED_COUNT_MAX + 5 {
+            let mut journal = Journal::create(&state, &owner(), &disk()).unwrap();
+            journal.append(Record::Closed { by: ClosedBy::Tool }).unwrap();
+            // As if the clock had been set back before the next one.
+            let renamed = state.journal(&format!("2000-{:05}", 99_999 - journal.history().header.as_ref().unwrap().order));
+            std::fs::rename(journal.path(), renamed).unwrap();
+        }
+        let orders: Vec<_> = read_all(&state).unwrap().into_iter().map(|(_, read)| read.unwrap().header.unwrap().order).collect();
+        assert!(orders.is_sorted() && orders.len() == SETTLED_COUNT_MAX + 1, "{orders:?}");
+        assert_eq!(orders.last(), Some(&(SETTLED_COUNT_MAX as u64 + 5)));
+    }
+}

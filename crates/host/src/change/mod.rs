@@ -1,0 +1,39 @@
+//! The only way to write to a server: actions, the journal that holds their undo, and rollback.
+//!
+//! The order is always the same: what is there now is read, the intent with all that its undo needs is written to the
+//! journal and reaches the disk, then the act happens. A session may therefore end at any instant, and its journal
+//! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
+//! what we wrote, and leaves alone what somebody else changed since.
+
+pub mod action;
+pub mod apply;
+pub mod disk;
+pub mod file;
+pub mod history;
+pub mod journal;
+pub mod launch;
+pub mod lock;
+pub mod process;
+pub mod programs;
+pub mod rollback;
+pub mod state;
+pub mod undo;
+
+pub use apply::{Applied, Changer, Reverted};
+pub use rollback::{PendingJournal, notice, pending, rollback_all};
+pub use state::StateDir;
+
+#[cfg(test)]
+mod tidy_tests {
+    /// The rule of the house for this folder: a file that nobody lists is not compiled.
+    #[test]
+    fn every_file_is_listed() {
+        let listed = include_str!("mod.rs");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/change");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let module = name.trim_end_matches(".rs");
+            assert!(module == "mod" || listed.contains(&format!("pub mod {module};")), "{name}");
+        }
+    }
+}

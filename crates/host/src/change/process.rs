@@ -1,0 +1,172 @@
+//! Naming a process for ever, and ending one: pid and start time, checked before every signal.
+//!
+//! Facts: proc_pid_stat(5) (start time in clock ticks since boot), `/proc/sys/kernel/random/boot_id` (random(4)),
+//! pid_namespaces(7), kill(2), setpgid(2).
+
+use crate::procfs;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+use webdyno_model::{Result, UserError};
+
+/// How often a process is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A process, named for as long as the machine is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessName {
+    /// Its id.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl ProcessName {
+    /// The process that has this pid now; `None` when there is none, or it has ended and only waits to be reaped.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = procfs::stat(pid).ok()?;
+        let ended = matches!(stat.state, 'Z' | 'X' | 'x');
+        (!ended).then_some(Self { pid, start_ticks: stat.start_ticks })
+    }
+
+    /// This process.
+    pub fn this() -> Result<Self> {
+        let pid = std::process::id();
+        Self::of(pid).ok_or_else(|| {
+            UserError::cannot_run(format!("cannot read /proc/{pid}/stat"))
+                .hint("mount /proc: without it no process can be told from another")
+        })
+    }
+
+    /// The process that started this one; `None` when it is not visible here.
+    pub fn parent() -> Option<Self> {
+        let pid = rustix::process::getppid()?;
+        Self::of(u32::try_from(pid.as_raw_nonzero().get()).ok()?)
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// Waits until it has ended, at most that long. True when it has.
+    pub fn wait_for_end(self, at_most: Duration) -> bool {
+        wait_until(at_most, || !self.is_alive())
+    }
+
+    /// Sends a signal if it still is this process. A process that is gone is no error.
+    pub fn signal(self, signal: Signal) -> Result<()> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| self.is_alive()) else {
+            return Ok(());
+        };
+        match kill_process(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(UserError::cannot_run(format!("cannot end process {}: {error}", self.pid))
+                .hint("run it with sudo")),
+        }
+    }
+
+    /// Its process group if it leads one: only then is the group its own.
+    pub fn led_group(self) -> Option<u32> {
+        (group_of(self.pid)? == self.pid && self.is_alive()).then_some(self.pid)
+    }
+}
+
+/// Which boot of which machine this is, and which pid namespace: pids of two processes can be compared only when
+/// this is the same for both. `None` where it cannot be read.
+pub fn pid_space() -> Option<String> {
+    let boot = boot_id()?;
+    let space = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{boot} {}", space.display()))
+}
+
+/// Changes with every boot; `None` where it cannot be read.
+pub fn boot_id() -> Option<String> {
+    procfs::read_text("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
+/// Ends a process kindly, then with force: SIGTERM to it alone, so that it ends its children itself; after `patience`
+/// SIGKILL, to the whole group where it is known to be its own. Waits until nothing of the group is left.
+pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {
+    main.signal(Signal::TERM)?;
+    let members = || own_group.map(|group| members_of(group, main)).unwrap_or_default();
+    let gone = || !main.is_alive() && members().is_empty();
+    if wait_until(patience, gone) {
+        return Ok(());
+    }
+    main.signal(Signal::KILL)?;
+    if let Some(group) = own_group.filter(|_| !members().is_empty()) {
+        if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+            // That it ended between looking and killing is what was wanted.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+    if wait_until(Duration::from_secs(5), gone) {
+        return Ok(());
+    }
+    Err(UserError::cannot_run(format!("process {} does not end, not even by SIGKILL", main.pid))
+        .hint(format!("`ps -o pid,stat,wchan,cmd -p {}` shows what it waits for", main.pid)))
+}
+
+/// The living members of a process group that are not older than its leader: a group number that was given away
+/// again is not taken for ours.
+fn members_of(group: u32, leader: ProcessName) -> Vec<u32> {
+    let in_group = |pid: &u32| {
+        group_of(*pid) == Some(group)
+            && ProcessName::of(*pid).is_some_and(|found| found.start_ticks >= leader.start_ticks)
+    };
+    procfs::pids().into_iter().filter(in_group).collect()
+}
+
+/// The process group of a process: the third field behind the name in `/proc/PID/stat`. Not by getpgid(2), whose 0 for
+/// kernel threads is no group.
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = procfs::read_text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split_ascii_whitespace().nth(2)?.parse().ok().filter(|group| *group != 0)
+}
+
+/// Asks until it is true or the time is up; the last answer.
+pub fn wait_until(at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if is_true() {
+            return true;
+        }
+        if start.elapsed() >= at_most {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_name_means_one_process_only() {
+        let this = ProcessName::this().unwrap();
+        assert!(this.is_alive());
+        let earlier = ProcessName { start_ticks: this.start_ticks - 1, ..this };
+        assert!(!earlier.is_alive(), "the same pid with another start is another process");
+        earlier.signal(Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn a_stubborn_group_is_ended_and_a_zombie_counts_as_ended() {
+        let script = "trap '' TERM; sleep 60 & while :; do sleep 60; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let main = ProcessName::of(child.id()).unwrap();
+        let all_run = wait_until(Duration::from_secs(5), || members_of(main.pid, main).len() >= 3);
+        stop(main, main.led_group(), Duration::from_millis(200)).unwrap();
+        assert_eq!(members_of(main.pid, main), Vec::<u32>::new());
+        assert!(!main.is_alive());
+        child.wait().unwrap();
+        assert!(all_run);
+    }
+}

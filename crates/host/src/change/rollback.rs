@@ -1,0 +1,231 @@
+//! Rollback: what no session will undo any more is undone here, from the journals alone.
+//!
+//! The newest session first, as an older one wrote what the newer one found. A session whose guardian still lives is
+//! given time to finish; a journal that cannot be read is left alone, and told after all the others are done.
+
+use crate::change::action::Action;
+use crate::change::disk::{Disk, RealDisk};
+use crate::change::history::{ClosedBy, History, Record};
+use crate::change::journal::{self, Journal};
+use crate::change::lock::{self, Lock};
+use crate::change::process::stop;
+use crate::change::programs::ThisMachine;
+use crate::change::state::StateDir;
+use crate::change::undo::{Scope, Tools, undo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_model::{Result, UserError};
+
+/// How long a guardian may take to finish what the tool's end made it begin: 15 s of silence, then its reverting.
+const GUARDIAN_TIME_MAX: Duration = Duration::from_secs(40);
+
+/// How long a session whose tool still lives is waited for: it may just be ending.
+const ENDING_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// What the lock is taken for.
+const WHAT: &str = "webdyno rollback";
+
+/// A journal with something left to undo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingJournal {
+    /// The session's id.
+    pub id: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// What it was about.
+    pub what: String,
+    /// Its start, microseconds since 1970.
+    pub started_at_us: u64,
+    /// Whether all of it was verified and kept: nothing is wrong, it only can be undone.
+    pub kept: bool,
+    /// Whether the tool still runs on this machine.
+    pub tool_is_alive: bool,
+    /// Whether its guardian still runs.
+    pub guardian_is_alive: bool,
+}
+
+/// All journals with something left to undo, the oldest first. An error when one cannot be read.
+pub fn pending(state: &StateDir) -> Result<Vec<PendingJournal>> {
+    let mut found = vec![];
+    for (path, read) in journal::read_all(state)? {
+        found.extend(pending_in(path, &read?));
+    }
+    Ok(found)
+}
+
+fn pending_in(path: PathBuf, history: &History) -> Option<PendingJournal> {
+    let header = history.header.as_ref()?;
+    (!history.is_settled()).then(|| PendingJournal {
+        id: header.id.clone(),
+        path,
+        what: header.what.clone(),
+        started_at_us: header.started_at_us,
+        kept: !history.has_unkept(),
+        tool_is_alive: history.tool_is_alive(),
+        guardian_is_alive: history.guardian_is_alive(),
+    })
+}
+
+/// Restores what was there before every session that is pending or kept, on this machine's disk. One line for each
+/// thing that was done; none when nothing is pending. Conflicts and journals that cannot be read are an error, after
+/// everything else is done.
+pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
+    rollback_with(&Tools { state: state.clone(), disk: Arc::new(RealDisk), programs: Arc::new(ThisMachine) })
+}
+
+/// [`rollback_all`] with given seams.
+pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
+    let is_done = |history: &History| history.is_settled() && !has_untold_conflicts(history);
+    if journal::read_all(&tools.state)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
+        return Ok(vec![]);
+    }
+    let _lock = take_over(&tools.state)?;
+    let mut lines = vec![];
+    let mut problems = vec![];
+    // Read again: a guardian may have finished while the lock was waited for.
+    for (path, read) in journal::read_all(&tools.state)?.into_iter().rev() {
+        match read {
+            Ok(history) if is_done(&history) => {}
+            Ok(history) if history.is_settled() => problems.push(tell_conflicts(&path, &history, tools)),
+            Ok(_) => match one(&path, tools) {
+                Ok((done, problem)) => {
+                    lines.extend(done);
+                    problems.extend(problem);
+                }
+                Err(error) => problems.push(error),
+            },
+            Err(error) => problems.push(error),
+        }
+    }
+    match problems.split_first() {
+        None => Ok(lines),
+        Some((first, more)) => Err(joined(first, more, &lines)),
+    }
+}
+
+/// A guardian has nobody to tell what it left alone.
+fn has_untold_conflicts(history: &History) -> bool {
+    history.closed == Some(ClosedBy::Guardian) && !history.told && !history.conflicts.is_empty()
+}
+
+/// The error that tells, once, what a guardian left alone.
+fn tell_conflicts(path: &Path, history: &History, tools: &Tools) -> UserError {
+    // That it is told again next time, when this cannot be written, harms nobody.
+    let _ = Journal::open(path, &tools.disk).and_then(|mut journal| journal.append(Record::Told));
+    UserError::cannot_run(conflicts_of(history)).hint("compare it with the original, and take over what you want")
+}
+
+fn conflicts_of(history: &History) -> String {
+    let told: BTreeSet<String> = history.conflicts.iter().filter_map(|(n, saved)| {
+        let entry = history.entries.iter().find(|entry| entry.n == *n)?;
+        let Action::WriteFile(write) = &entry.action else { return None };
+        let original = saved.as_ref().map_or_else(|| "there was none before".into(), |saved| format!("its original is {saved}"));
+        Some(format!("{} was changed by someone else meanwhile and is left alone; {original}", write.path))
+    }).collect();
+    told.into_iter().collect::<Vec<_>>().join("; ")
+}
+
+/// Undoes one journal, and closes it if nothing is left that a further attempt could do.
+fn one(path: &Path, tools: &Tools) -> Result<(Vec<String>, Option<UserError>)> {
+    let mut journal = Journal::open(path, &tools.disk)?;
+    let scope = Scope { from_n: 1, launched: true, later: true };
+    let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
+    if report.failures.is_empty()
+        && let Err(error) = journal.append(Record::Closed { by: ClosedBy::Rollback })
+    {
+        report.failures.push(error);
+    }
+    let id = journal.id();
+    let problem = report.error();
+    let mut lines: Vec<String> = report.lines.into_iter().map(|line| format!("session {id}: {line}")).collect();
+    if lines.is_empty() && problem.is_none() {
+        lines.push(format!("session {id}: everything was as before already"));
+    }
+    Ok((lines, problem))
+}
+
+fn joined(first: &UserError, more: &[UserError], lines: &[String]) -> UserError {
+    let mut hints: Vec<String> = first.hint.iter().cloned().collect();
+    for error in more {
+        hints.push(error.message.clone());
+        hints.extend(error.hint.clone());
+    }
+    if !lines.is_empty() {
+        hints.push(format!("all else is done: {}", lines.join("; ")));
+    }
+    let error = UserError::cannot_run(first.message.clone());
+    if hints.is_empty() { error } else { error.hint(hints.join("\n")) }
+}
+
+/// Takes the lock; from a guardian that does not finish it is taken over.
+fn take_over(state: &StateDir) -> Result<Lock> {
+    if let Some(lock) = Lock::wait(state, WHAT, ENDING_TIME_MAX)? {
+        return Ok(lock);
+    }
+    let holder = lock::holder(state);
+    let orphan = |state: &StateDir| {
+        let all = journal::read_all(state).ok()?;
+        let histories = all.into_iter().filter_map(|(_, read)| read.ok());
+        let mut alive = histories.filter(|history| history.closed.is_none() && history.guardian_is_alive());
+        alive.find(|history| !history.tool_is_alive()).and_then(|history| history.header)
+    };
+    if orphan(state).is_none() {
+        // The tool lives: its session goes on, and ends in good order.
+        return Err(lock::held_by(holder.as_ref()));
+    }
+    if let Some(lock) = Lock::wait(state, WHAT, GUARDIAN_TIME_MAX.saturating_sub(ENDING_TIME_MAX))? {
+        return Ok(lock);
+    }
+    if let Some(header) = orphan(state).filter(|header| holder.is_some_and(|holder| holder.process == header.agent)) {
+        stop(header.agent, None, Duration::from_secs(2))?;
+    }
+    Lock::wait(state, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(state).as_ref()))
+}
+
+/// Refuses to begin a session while one that is dead waits for its rollback. The caller holds the lock, so whoever
+/// has not closed his journal will not do it any more.
+pub(crate) fn refuse_when_pending(state: &StateDir) -> Result<()> {
+    for (_, read) in journal::read_all(state)? {
+        let history = read?;
+        if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept()) {
+            return Err(UserError::cannot_run(format!("the session {} was interrupted and is not undone yet", header.id))
+                .hint("run `webdyno rollback` first"));
+        }
+    }
+    Ok(())
+}
+
+/// One line for the user of the next command: that a rollback is pending, or, once, that the guardian put everything
+/// back. `None` when there is nothing to tell.
+pub fn notice(state: &StateDir) -> Option<String> {
+    let all = journal::read_all(state).ok()?;
+    for (path, read) in &all {
+        let Ok(history) = read else {
+            return Some(format!("the journal {} cannot be read: run `webdyno rollback` to hear why", path.display()));
+        };
+        if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive()) {
+            return Some(format!(
+                "a rollback is pending: the session {} (`{}`) was interrupted; run `webdyno rollback`",
+                header.id, header.what
+            ));
+        }
+    }
+    let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.told;
+    let (path, _) = all.iter().find(|(_, read)| read.as_ref().is_ok_and(untold))?;
+    tell(state, path)
+}
+
+/// Tells of a guardian's work, and remembers that it was told; not while a session is at work on the journals.
+fn tell(state: &StateDir, path: &Path) -> Option<String> {
+    let _lock = Lock::try_take(state, "webdyno").ok()??;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let mut journal = Journal::open(path, &disk).ok()?;
+    journal.append(Record::Told).ok()?;
+    let told = format!("the session {} was interrupted; its guardian put everything back", journal.id());
+    Some(match conflicts_of(journal.history()) {
+        none if none.is_empty() => told,
+        conflicts => format!("{told}, but {conflicts}"),
+    })
+}

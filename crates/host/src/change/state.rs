@@ -1,0 +1,134 @@
+//! Where state that must outlive a run is kept: journals, the lock, saved copies of files.
+//!
+//! `WEBDYNO_STATE`, else `/var/lib/webdyno` as root (Filesystem Hierarchy Standard 3.0, 5.8), else
+//! `$XDG_STATE_HOME/webdyno` (XDG Base Directory Specification 0.8), whose default is `~/.local/state`.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The most journals that are looked at: far more than anybody keeps.
+const JOURNALS_MAX: usize = 10_000;
+
+/// The directory of journals and lock. Nothing is created before it is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDir {
+    root: PathBuf,
+}
+
+impl StateDir {
+    /// The one of this user and environment. An error when there is neither a home directory nor a setting.
+    pub fn of_environment() -> Result<Self> {
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        let root = choose(variable, rustix::process::geteuid().is_root()).ok_or_else(|| {
+            UserError::cannot_run("no directory is known for journals: neither HOME nor WEBDYNO_STATE is set")
+                .hint("set WEBDYNO_STATE to a directory of yours")
+        })?;
+        if root.is_relative() {
+            return Err(UserError::usage(format!("WEBDYNO_STATE=`{}` is not an absolute path", root.display()))
+                .hint("set it to an absolute path: it must mean the same directory in every command"));
+        }
+        Ok(Self::at(root))
+    }
+
+    /// A given directory.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of the journals.
+    pub fn journals(&self) -> PathBuf {
+        self.root.join("journals")
+    }
+
+    /// The journal of a session.
+    pub fn journal(&self, id: &str) -> PathBuf {
+        self.journals().join(format!("{id}.jsonl"))
+    }
+
+    /// The file whose lock says that a session is at work.
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Where the original of a file is kept that somebody else changed meanwhile.
+    pub fn saved_copy(&self, id: &str, n: u64, path: &Path) -> PathBuf {
+        let name = path.file_name().map_or_else(Default::default, |name| name.to_string_lossy());
+        self.root.join("originals").join(id).join(format!("{n}-{name}"))
+    }
+
+    /// Creates the directories, readable by their owner only.
+    pub fn create(&self) -> Result<()> {
+        private_directory(&self.journals())
+    }
+
+    /// The files of all journals, the oldest first (their names begin with the time). Empty when there is no state.
+    pub fn journal_files(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.journals();
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(error) => return Err(io_error("read", folder.display(), &error)),
+        };
+        let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "jsonl");
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_journal).collect();
+        files.sort();
+        if files.len() > JOURNALS_MAX {
+            return Err(UserError::cannot_run(format!("{} holds more than {JOURNALS_MAX} journals", folder.display()))
+                .hint("move away the ones that you will never roll back"));
+        }
+        Ok(files)
+    }
+}
+
+/// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
+pub fn private_directory(path: &Path) -> Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| io_error("create the directory", path.display(), &error))
+}
+
+/// Decides the directory from environment variables; empty ones count as not set.
+fn choose(variable: impl Fn(&str) -> Option<PathBuf>, root: bool) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
+    if let Some(given) = set("WEBDYNO_STATE") {
+        return Some(given);
+    }
+    if root {
+        return Some("/var/lib/webdyno".into());
+    }
+    // The specification: a relative XDG_STATE_HOME is invalid and must be ignored.
+    let base = set("XDG_STATE_HOME").filter(|path| path.is_absolute());
+    Some(base.or_else(|| set("HOME").map(|home| home.join(".local/state")))?.join("webdyno"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(variables: &[(&str, &str)], root: bool, expected: Option<&str>) {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+        };
+        assert_eq!(choose(variable, root), expected.map(PathBuf::from), "{variables:?} root={root}");
+    }
+
+    #[test]
+    fn the_directory_follows_the_contract() {
+        check(&[("WEBDYNO_STATE", "/s"), ("HOME", "/h")], true, Some("/s"));
+        check(&[("HOME", "/h"), ("XDG_STATE_HOME", "/x")], true, Some("/var/lib/webdyno"));
+        check(&[("HOME", "/h"), ("XDG_STATE_HOME", "/x")], false, Some("/x/webdyno"));
+        check(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")], false, Some("/h/.local/state/webdyno"));
+        check(&[("HOME", "/h"), ("WEBDYNO_STATE", "")], false, Some("/h/.local/state/webdyno"));
+        check(&[], false, None);
+    }
+}

@@ -1,0 +1,391 @@
+//! Undoing: files in reverse order, then each service once, then the programs that were launched.
+//!
+//! Idempotent at every step. What a file holds now decides: what was there before means that nothing is to do, what we
+//! wrote is put back, and anything else is somebody's work that is left alone and told, with a saved copy of the
+//! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
+
+use crate::change::action::{Action, Launch, OldFile, WriteFile};
+use crate::change::disk::Disk;
+use crate::change::file::{self, Replaced};
+use crate::change::history::{Entry, Header, Record, served};
+use crate::change::journal::Journal;
+use crate::change::launch::{self, Running};
+use crate::change::programs::Programs;
+use crate::change::state::{StateDir, private_directory};
+use crate::services::Activation;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// What changing and undoing work with.
+#[derive(Clone)]
+pub struct Tools {
+    /// Where journals and saved copies are.
+    pub state: StateDir,
+    /// The seam to the disk.
+    pub disk: Arc<dyn Disk>,
+    /// The seam to the services.
+    pub programs: Arc<dyn Programs>,
+}
+
+/// What is to be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// The first action.
+    pub from_n: u64,
+    /// Whether launched programs are stopped too: at the end of a session, not when a round is taken back.
+    pub launched: bool,
+    /// Whether time has passed since: somebody else may have reloaded the service with our files meanwhile.
+    pub later: bool,
+}
+
+/// What was undone, and what could not be.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// One line each, in the order in which it was done.
+    pub lines: Vec<String>,
+    /// Files that somebody else changed, one line each; they are left alone.
+    pub conflicts: Vec<String>,
+    /// What failed and is still to be undone.
+    pub failures: Vec<UserError>,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+}
+
+/// A service whose files were put back.
+#[derive(Debug, Default)]
+struct Touched {
+    /// The most disruptive way in which our change was to take effect; `None` when it never came to that.
+    class: Option<ApplyClass>,
+    /// The activations that are outstanding.
+    activations: Vec<u64>,
+    /// Files that are as they were before.
+    restored_count: usize,
+    /// Files that this run wrote.
+    written_count: usize,
+    /// Files that are not, and will not be.
+    conflicts_count: usize,
+    /// Files that could not be put back.
+    failed_count: usize,
+}
+
+/// Undoes what is outstanding in a journal, from an action on.
+pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut BTreeMap<u64, Running>) -> Report {
+    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    undo.files();
+    undo.temporaries();
+    undo.services();
+    if scope.launched {
+        undo.launched(running);
+    }
+    undo.report
+}
+
+/// Stops what was launched, and forgets its files: nobody uses them any more.
+pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut BTreeMap<u64, Running>) -> Report {
+    let scope = Scope { from_n: 1, launched: true, later: false };
+    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    undo.launched(running);
+    undo.report
+}
+
+struct Undo<'a> {
+    journal: &'a mut Journal,
+    tools: &'a Tools,
+    scope: Scope,
+    report: Report,
+    touched: BTreeMap<(String, u16), Touched>,
+}
+
+/// The outstanding writes of one file, the last one first.
+type Chain = Vec<(u64, WriteFile)>;
+
+impl Undo<'_> {
+    fn outstanding(&self) -> Vec<Entry> {
+        self.journal.history().outstanding(self.scope.from_n).cloned().collect()
+    }
+
+    fn touched(&mut self, write: &WriteFile) -> &mut Touched {
+        self.touched.entry((write.served.service.clone(), write.served.port)).or_default()
+    }
+
+    /// Writes what has been done to the journal; that it cannot be written is a failure to tell, not to stop at.
+    fn note(&mut self, record: Record) {
+        if let Err(error) = self.journal.note(record) {
+            self.report.failures.push(error);
+        }
+    }
+
+    fn files(&mut self) {
+        let mut chains: Vec<(String, Chain)> = vec![];
+        for entry in self.outstanding().into_iter().rev() {
+            let Action::WriteFile(write) = entry.action else { continue };
+            match chains.iter_mut().find(|(path, _)| *path == write.path) {
+                Some((_, chain)) => chain.push((entry.n, write)),
+                None => chains.push((write.path.clone(), vec![(entry.n, write)])),
+            }
+        }
+        for (path, chain) in chains {
+            let result = self.file(Path::new(&path), &chain);
+            let Some((_, first)) = chain.last() else { continue };
+            if let Err(error) = result {
+                // Nobody uses the files of a program that is being stopped.
+                if !self.journal.history().is_launched_here(first.served.port) {
+                    self.report.failures.push(error);
+                }
+                self.touched(first).failed_count += 1;
+            }
+        }
+    }
+
+    /// Puts one file back, through all its writes at once.
+    fn file(&mut self, path: &Path, chain: &Chain) -> Result<()> {
+        let Some((first_n, first)) = chain.last() else { return Ok(()) };
+        let told = |error: std::io::Error| io_error("restore", path.display(), &error);
+        let now = self.tools.disk.read(path).map_err(told)?.map(|file| file.sha256);
+        let (target, is_original) = follow(chain, now.as_deref());
+        if target.is_some_and(|(_, sha256)| sha256 != now.as_deref()) {
+            let (write, _) = target.unwrap_or((first, None));
+            if self.write(path, *first_n, write.before.as_ref(), now.as_deref())? == Replaced::Changed {
+                return self.conflict(path, chain);
+            }
+            self.touched(first).written_count += 1;
+        }
+        if !is_original {
+            return self.conflict(path, chain);
+        }
+        self.touched(first).restored_count += 1;
+        for (n, _) in chain {
+            self.note(Record::Undone { n: *n, control: None });
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path, n: u64, before: Option<&OldFile>, now: Option<&str>) -> Result<Replaced> {
+        let told = |error: std::io::Error| {
+            io_error("restore", path.display(), &error).hint("remove the cause, then run `webdyno rollback`")
+        };
+        let disk = self.tools.disk.as_ref();
+        let Some(before) = before else {
+            disk.remove(path).and_then(|()| disk.sync_directory(file::folder_of(path))).map_err(told)?;
+            self.report.lines.push(format!("removed {}, which was not there before", path.display()));
+            return Ok(Replaced::Done);
+        };
+        let temporary = file::temporary(path, &self.journal.id(), n);
+        // What a killed session left there would be in the way.
+        disk.remove(&temporary).map_err(told)?;
+        let replaced = file::replace(disk, path, before, now, &temporary).map_err(told)?;
+        if replaced == Replaced::Done {
+            self.report.lines.push(format!("restored {}", path.display()));
+        }
+        Ok(replaced)
+    }
+
+    /// Leaves a file alone that somebody else changed, and keeps the original where it can be found.
+    fn conflict(&mut self, path: &Path, chain: &Chain) -> Result<()> {
+        let Some((first_n, first)) = chain.last() else { return Ok(()) };
+        self.touched(first).conflicts_count += 1;
+        if self.journal.history().is_launched_here(first.served.port) {
+            return Ok(());
+        }
+        let saved = match &first.before {
+            Some(before) => Some(self.save(path, *first_n, before)?),
+            None => None,
+        };
+        let original = match &saved {
+            Some(saved) => format!("its original is {}", saved.display()),
+            None => "there was no such file before".to_owned(),
+        };
+        let path = path.display();
+        self.report.conflicts.push(format!("{path} was changed by someone else meanwhile and is left alone; {original}"));
+        let saved = saved.map(|saved| saved.display().to_string());
+        for (n, _) in chain {
+            self.note(Record::Conflict { n: *n, saved: saved.clone() });
+        }
+        Ok(())
+    }
+
+    fn save(&self, path: &Path, n: u64, before: &OldFile) -> Result<PathBuf> {
+        let saved = self.tools.state.saved_copy(&self.journal.id(), n, path);
+        let told = |error: std::io::Error| io_error("keep the original as", saved.display(), &error);
+        let folder = file::folder_of(&saved);
+        private_directory(folder)?;
+        let disk = self.tools.disk.as_ref();
+        disk.remove(&saved).and_then(|()| disk.create(&saved, before)).map_err(told)?;
+        disk.sync_directory(folder).map_err(told)?;
+        Ok(saved)
+    }
+
+    /// Removes temporary files of this session from the directories that it wrote to.
+    fn temporaries(&mut self) {
+        let id = self.journal.id();
+        let entries = self.journal.history().entries.iter();
+        let path = |entry: &Entry| match &entry.action {
+            Action::WriteFile(write) => Some(file::folder_of(Path::new(&write.path)).to_owned()),
+            _ => None,
+        };
+        for folder in entries.filter_map(path).collect::<BTreeSet<_>>() {
+            match file::remove_temporaries(self.tools.disk.as_ref(), &folder, &id) {
+                Ok(0) => {}
+                Ok(count) => {
+                    self.report.lines.push(format!("removed {count} temporary file(s) from {}", folder.display()));
+                }
+                Err(error) => self.report.failures.push(io_error("clean up", folder.display(), &error)),
+            }
+        }
+    }
+
+    fn services(&mut self) {
+        for entry in self.outstanding() {
+            let Action::Activate(activate) = entry.action else { continue };
+            let key = (activate.served.service.clone(), activate.served.port);
+            let touched = self.touched.entry(key).or_default();
+            touched.class = touched.class.max(Some(activate.class));
+            touched.activations.push(entry.n);
+        }
+        for ((service, port), touched) in std::mem::take(&mut self.touched) {
+            if let Err(error) = self.service(&service, port, &touched) {
+                self.report.failures.push(error);
+            }
+        }
+    }
+
+    /// Lets one service take over the files that were put back.
+    fn service(&mut self, service: &str, port: u16, touched: &Touched) -> Result<()> {
+        let launched_here = self.journal.history().is_launched_here(port);
+        if launched_here && self.scope.launched {
+            return Ok(());
+        }
+        if touched.failed_count > 0 {
+            // The next attempt puts the rest back first.
+            return Ok(());
+        }
+        let class = match touched.class {
+            Some(class) => class,
+            // It was never told to reload by us; but a log rotation may have done it since.
+            None if self.scope.later && touched.written_count > 0 => ApplyClass::Reload,
+            None => return Ok(()),
+        };
+        let activation = if touched.conflicts_count > 0 && touched.restored_count == 0 {
+            self.report.lines.push(format!("{service} was not reloaded: none of its files could be put back"));
+            None
+        } else {
+            self.activate(service, port, class, touched.class.is_some())?
+        };
+        let control = activation.map(|activation| {
+            self.report.outage_us = self.report.outage_us.max(activation.outage_us);
+            activation.control
+        });
+        for n in &touched.activations {
+            self.note(Record::Undone { n: *n, control: control.clone() });
+        }
+        Ok(())
+    }
+
+    /// Validates and activates what is on disk now, starting the service again if it died of our change.
+    /// `Ok(None)` when there is nothing to activate any more.
+    fn activate(&mut self, service: &str, port: u16, class: ApplyClass, ours: bool) -> Result<Option<Activation>> {
+        let programs = Arc::clone(&self.tools.programs);
+        let Some(known) = programs.service(service) else {
+            return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
+                .hint("use the webdyno that made the change"));
+        };
+        let Some(control) = self.journal.history().controls.get(&(service.to_owned(), port)).cloned() else {
+            return Ok(None);
+        };
+        let running = match programs.is_alive(&control) && self.journal.history().is_same_boot() {
+            true => Some(control.clone()),
+            false => programs.on_port(service, port).filter(|found| found.executable == control.executable),
+        };
+        let pid = |activation: &Activation| activation.control.pid;
+        let Some(running) = running else {
+            if !ours || !self.journal.history().is_same_boot() {
+                self.report.lines.push(format!("{service} does not run, and was left so"));
+                return Ok(None);
+            }
+            known.validate(&control)?;
+            let started = known.start(&control, port)?;
+            self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+            return Ok(Some(started));
+        };
+        known.validate(&running)?;
+        let activated = match known.activate(&running, class, port) {
+            Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
+                let started = known.start(&control, port)?;
+                self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+                return Ok(Some(started));
+            }
+            other => other?,
+        };
+        let how = match class {
+            ApplyClass::Restart => "restarted",
+            _ => "reloaded",
+        };
+        self.report.lines.push(format!("{how} {service} (pid {})", pid(&activated)));
+        Ok(Some(activated))
+    }
+
+    fn launched(&mut self, running: &mut BTreeMap<u64, Running>) {
+        let Some(header) = self.journal.history().header.clone() else { return };
+        for entry in self.outstanding().into_iter().rev() {
+            let Action::Launch(launch) = &entry.action else { continue };
+            if let Err(error) = self.stop(&entry, launch, &header, running.remove(&entry.n)) {
+                self.report.failures.push(error);
+            }
+        }
+    }
+
+    /// Stops a launched program; its files need no undo after that, as nobody uses them any more.
+    fn stop(&mut self, entry: &Entry, launch: &Launch, header: &Header, running: Option<Running>) -> Result<()> {
+        // After a boot nothing of it runs, and its pids are others' by now.
+        if self.journal.history().is_same_boot() && launch::stop(launch, entry.launched, header, running)? {
+            let program = launch.command.first().map_or("a program", String::as_str);
+            self.report.lines.push(format!("stopped {program}, which was started for this session"));
+        }
+        let is_its_own = |other: &Entry| served(&other.action).is_some_and(|served| served.port == launch.port);
+        let all = self.journal.history().outstanding(entry.n);
+        let its_own: Vec<u64> = all.filter(|other| is_its_own(other)).map(|other| other.n).collect();
+        for n in its_own.into_iter().chain([entry.n]) {
+            self.note(Record::Undone { n, control: None });
+        }
+        Ok(())
+    }
+}
+
+/// Goes back through the writes of a file from what it holds now. Gives the write whose old file is to be put back
+/// with that file's hash (`None` when what is there is nobody's we know), and whether that is the original.
+///
+/// Usually that is the first write, reached through all. When somebody changed the file between two of our writes, it
+/// ends at his version.
+fn follow<'a>(chain: &'a Chain, now: Option<&'a str>) -> (Option<(&'a WriteFile, Option<&'a str>)>, bool) {
+    let mut at = now;
+    let mut target = None;
+    for (_, write) in chain {
+        let before = write.before.as_ref().map(|file| file.sha256.as_str());
+        if at == Some(write.after_sha256.as_str()) || at == before {
+            at = before;
+            target = Some((write, before));
+        }
+    }
+    let original = chain.last().map(|(_, write)| write.before.as_ref().map(|file| file.sha256.as_str()));
+    (target, original == Some(at))
+}
+
+impl Report {
+    /// The error that tells what could not be undone; `None` when all is well.
+    pub fn error(&self) -> Option<UserError> {
+        let mut told: Vec<String> = self.conflicts.clone();
+        told.extend(self.failures.iter().map(|error| error.message.clone()));
+        let first = told.first()?.clone();
+        let mut hints: Vec<String> = told.into_iter().skip(1).collect();
+        hints.extend(self.failures.iter().filter_map(|error| error.hint.clone()));
+        if !self.conflicts.is_empty() {
+            hints.push("compare it with the saved original, and take over what you want".into());
+        }
+        let error = UserError::cannot_run(first);
+        Some(if hints.is_empty() { error } else { error.hint(hints.join("\n")) })
+    }
+}

@@ -1,0 +1,202 @@
+//! The control group of a process, found without guessing: its path in each hierarchy (`/proc/PID/cgroup`) put onto
+//! the place where that hierarchy is mounted (`/proc/self/mountinfo`).
+//!
+//! Facts: cgroups(7), proc_pid_mountinfo(5), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. In a
+//! container the mount shows a part of the hierarchy only (its root field), and paths outside of the reader's own
+//! cgroup namespace start with `/..`: they cannot be reached, and the group counts as unknown.
+
+use crate::procfs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The most levels of a hierarchy that are climbed.
+const LEVELS_MAX: usize = 64;
+
+/// Where a process is in a hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// The directory of the group.
+    pub directory: PathBuf,
+    /// Where its hierarchy is mounted.
+    pub mount: PathBuf,
+}
+
+impl Group {
+    /// The group and those above it, up to the mount.
+    pub fn levels(&self) -> impl Iterator<Item = &Path> {
+        let within = |path: &&Path| path.starts_with(&self.mount);
+        self.directory.ancestors().take_while(within).take(LEVELS_MAX)
+    }
+
+    /// Whether it is the whole hierarchy, as far as it is mounted here.
+    pub fn is_root(&self) -> bool {
+        self.directory == self.mount
+    }
+}
+
+/// The groups of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Groups {
+    /// In the unified hierarchy (version 2).
+    pub unified: Option<Group>,
+    /// In the hierarchy of the memory controller (version 1).
+    pub memory_v1: Option<Group>,
+}
+
+/// The groups of a process. An error when it ended.
+pub fn of(pid: u32) -> io::Result<Groups> {
+    let membership = procfs::read_text(format!("/proc/{pid}/cgroup"))?;
+    let mounts = procfs::read_text("/proc/self/mountinfo")?;
+    Ok(locate(&membership, &mounts))
+}
+
+/// Puts the paths of `/proc/PID/cgroup` onto the mounts of `/proc/self/mountinfo`.
+pub fn locate(membership: &str, mountinfo: &str) -> Groups {
+    let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
+    let find = |wanted: Hierarchy| {
+        let path = membership
+            .lines()
+            .find_map(|line| membership_path(line, wanted))?;
+        mounts
+            .iter()
+            .filter(|mount| mount.hierarchy == wanted)
+            .find_map(|mount| mount.place(path))
+    };
+    Groups {
+        unified: find(Hierarchy::Unified),
+        memory_v1: find(Hierarchy::MemoryV1),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hierarchy {
+    Unified,
+    MemoryV1,
+}
+
+#[derive(Debug)]
+struct Mount {
+    hierarchy: Hierarchy,
+    /// Which part of the hierarchy is mounted.
+    root: PathBuf,
+    point: PathBuf,
+}
+
+impl Mount {
+    fn place(&self, path: &str) -> Option<Group> {
+        let relative = Path::new(path).strip_prefix(&self.root).ok()?;
+        let climbs = relative
+            .components()
+            .any(|part| part == std::path::Component::ParentDir);
+        let directory = self.point.join(relative);
+        (!climbs).then(|| Group {
+            directory: directory.components().collect(),
+            mount: self.point.clone(),
+        })
+    }
+}
+
+/// The path in a line `9:memory:/a/b` or `0::/a/b`, if it is of the wanted hierarchy.
+fn membership_path(line: &str, wanted: Hierarchy) -> Option<&str> {
+    let (id, rest) = line.split_once(':')?;
+    let (controllers, path) = rest.split_once(':')?;
+    let is = match wanted {
+        Hierarchy::Unified => id == "0" && controllers.is_empty(),
+        Hierarchy::MemoryV1 => controllers.split(',').any(|controller| controller == "memory"),
+    };
+    is.then_some(path)
+}
+
+/// A line of mountinfo: `id parent device root point options.. - type source super-options`.
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(3);
+    let (root, point) = (left.next()?, left.next()?);
+    let mut right = right.split(' ');
+    let hierarchy = match right.next()? {
+        "cgroup2" => Hierarchy::Unified,
+        "cgroup" if right.nth(1)?.split(',').any(|option| option == "memory") => Hierarchy::MemoryV1,
+        _ => return None,
+    };
+    Some(Mount {
+        hierarchy,
+        root: unescape(root).into(),
+        point: unescape(point).into(),
+    })
+}
+
+/// Blanks in paths of mountinfo are written as octal escapes.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HYBRID: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+36 31 0:33 / /sys/fs/cgroup/devices rw,relatime - cgroup cgroup rw,devices
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+    const CONTAINER: &str = "9 8 0:2 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+    const UNIFIED: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn check(membership: &str, mounts: &str, unified: Option<&str>, memory_v1: Option<&str>) {
+        let groups = locate(membership, mounts);
+        let shown = |group: &Option<Group>| group.as_ref().map(|group| group.directory.display().to_string());
+        assert_eq!(shown(&groups.unified).as_deref(), unified, "{membership}");
+        assert_eq!(shown(&groups.memory_v1).as_deref(), memory_v1, "{membership}");
+    }
+
+    #[test]
+    fn groups_are_found_where_they_are_mounted() {
+        let web = Some("/sys/fs/cgroup/system.slice/apache2.service");
+        check("0::/system.slice/apache2.service\n", UNIFIED, web, None);
+        let memory = Some("/sys/fs/cgroup/memory/web");
+        check(
+            "9:cpu,memory:/web\n0::/\n",
+            HYBRID,
+            Some("/sys/fs/cgroup/unified"),
+            memory,
+        );
+        check(
+            "9:memory:/docker/abc/x\n",
+            CONTAINER,
+            None,
+            Some("/sys/fs/cgroup/memory/x"),
+        );
+        // Out of reach: another container's group, and one above our own namespace.
+        check("9:memory:/docker/other\n", CONTAINER, None, None);
+        check("0::/../other\n", UNIFIED, None, None);
+        check("", UNIFIED, None, None);
+    }
+
+    #[test]
+    fn levels_end_at_the_mount() {
+        let group = locate("0::/a/b\n", UNIFIED).unified.unwrap();
+        let levels: Vec<_> = group.levels().map(|level| level.display().to_string()).collect();
+        assert_eq!(
+            levels,
+            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
+        );
+        assert!(!group.is_root() && locate("0::/\n", UNIFIED).unified.unwrap().is_root());
+    }
+
+    proptest! {
+        // Whatever the kernel writes, a group found lies inside of a mount.
+        #[test]
+        fn groups_lie_inside_their_mount(path in "[a-z/.]{0,20}", root in "(/|/[a-z]{1,3})") {
+            let mounts = format!("30 23 0:26 {root} /cg rw - cgroup2 cgroup2 rw");
+            if let Some(group) = locate(&format!("0::{path}"), &mounts).unified {
+                prop_assert!(group.directory.starts_with("/cg"));
+                prop_assert!(group.levels().count() >= 1);
+            }
+        }
+    }
+}

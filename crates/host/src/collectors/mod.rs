@@ -1,0 +1,295 @@
+//! Collectors: one file per source. Each reads and parses apart, and describes its metrics.
+//!
+//! A collector that cannot read a value leaves it out and says why; it never reports zero for unknown.
+
+pub mod apache_status;
+pub mod cpu;
+pub mod memory;
+pub mod pressure;
+pub mod process;
+pub mod sockets;
+pub mod worker_memory;
+
+mod control_group;
+mod rising;
+
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+/// What collectors may look at: the port under load and the processes behind it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The port under load.
+    pub port: Option<u16>,
+    /// The main process of the service.
+    pub service_pid: Option<u32>,
+    /// The status page, without query, with the loopback address and port to connect to.
+    pub status_url: Option<String>,
+    /// The load generator, when it runs on this machine.
+    pub client_pid: Option<u32>,
+}
+
+/// What a collector gives back: values by metric name, and what went wrong with the others.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Reading {
+    /// `(metric name, value)`.
+    pub values: Vec<(String, f64)>,
+    /// Why there are no values, or why some are missing.
+    pub error: Option<String>,
+}
+
+impl Reading {
+    /// A reading without values, and why.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self {
+            values: vec![],
+            error: Some(why.into()),
+        }
+    }
+
+    /// Adds a value.
+    pub fn push(&mut self, name: impl Into<String>, value: f64) {
+        self.values.push((name.into(), value));
+    }
+
+    /// Adds a value if it is known.
+    pub fn push_some(&mut self, name: impl Into<String>, value: Option<f64>) {
+        if let Some(value) = value {
+            self.push(name, value);
+        }
+    }
+
+    /// Adds a reason why values are missing to those that are there.
+    pub fn problem(&mut self, why: impl AsRef<str>) {
+        self.error = Some(match self.error.take() {
+            Some(former) => format!("{former}; {}", why.as_ref()),
+            None => why.as_ref().to_owned(),
+        });
+    }
+
+    /// The value of a metric.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.values
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|&(_, value)| value)
+    }
+
+    /// Reads a file and lets `parse` take values from it; notes the problem when it cannot be read.
+    fn take(&mut self, path: &str, parse: impl FnOnce(&str, &mut Self)) {
+        match crate::procfs::read_text(path) {
+            Ok(text) => parse(&text, self),
+            Err(error) => self.problem(told("read", path, &error)),
+        }
+    }
+}
+
+/// One source of samples.
+pub trait Collector: Send {
+    /// Its name: the prefix of its metrics, and the name of its file.
+    fn name(&self) -> &'static str;
+    /// What it reads.
+    fn metrics(&self) -> Vec<Metric>;
+    /// Seconds between readings: one, or more where reading is dear.
+    fn every_s(&self) -> u32 {
+        1
+    }
+    /// Reads once. May block up to two seconds: each collector runs on a thread of its own.
+    fn read(&mut self, target: &Target) -> Reading;
+}
+
+/// All collectors, fresh, in the order in which they read: first what the others' work would disturb (the run queue,
+/// the accept queue), last the request for the status page, which makes the service work.
+pub fn all() -> Vec<Box<dyn Collector>> {
+    vec![
+        Box::new(cpu::Cpu::new()),
+        Box::new(sockets::Sockets::default()),
+        Box::new(process::Process::default()),
+        Box::new(pressure::Pressure),
+        Box::new(memory::Memory),
+        Box::new(worker_memory::WorkerMemory::default()),
+        Box::new(apache_status::ApacheStatus::default()),
+    ]
+}
+
+/// What all collectors read, for the event log.
+pub fn catalogue() -> Vec<CollectorInfo> {
+    let info = |collector: Box<dyn Collector>| CollectorInfo {
+        name: collector.name().to_owned(),
+        metrics: collector.metrics(),
+    };
+    all().into_iter().map(info).collect()
+}
+
+/// A level. Its unit is the last word of its name.
+fn gauge(name: impl Into<String>, source: &str, reproduce: impl Into<String>) -> Metric {
+    metric(name.into(), MetricKind::Gauge, source, reproduce.into())
+}
+
+/// A total that rises. Its unit is the last word of its name.
+fn counter(name: impl Into<String>, source: &str, reproduce: impl Into<String>) -> Metric {
+    metric(name.into(), MetricKind::Counter, source, reproduce.into())
+}
+
+fn metric(name: String, kind: MetricKind, source: &str, reproduce: String) -> Metric {
+    let unit = name.rsplit(['_', '.']).next().unwrap_or_default().to_owned();
+    Metric {
+        name,
+        unit,
+        kind,
+        source: source.to_owned(),
+        reproduce,
+    }
+}
+
+/// An I/O error as the text of a reading.
+fn told(action: &str, object: &str, error: &std::io::Error) -> String {
+    webdyno_model::error::io_error(action, object, error).to_string()
+}
+
+/// The value of the line `key value` or `key: value unit` in a text of such lines (vmstat, memory.stat, meminfo).
+fn value_of(text: &str, key: &str) -> Option<u64> {
+    let rest_of = |line: &'_ str| -> Option<u64> {
+        let rest = line.strip_prefix(key)?;
+        let rest = rest
+            .strip_prefix(':')
+            .or_else(|| rest.starts_with([' ', '\t']).then_some(rest))?;
+        rest.split_ascii_whitespace().next()?.parse().ok()
+    };
+    text.lines().find_map(rest_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::net::TcpListener;
+    use webdyno_model::sample::MetricKind;
+
+    /// Files that are no collectors but serve several of them.
+    const HELPERS: [&str; 3] = ["mod", "control_group", "rising"];
+
+    #[test]
+    fn every_file_is_in_the_list() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/collectors");
+        let paths = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let sources = paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+        let files: BTreeSet<String> = sources
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .filter(|name| !HELPERS.contains(&name.as_str()))
+            .collect();
+        let listed: BTreeSet<String> = all()
+            .iter()
+            .map(|collector| collector.name().to_owned())
+            .collect();
+        assert_eq!(listed, files);
+    }
+
+    // What is recorded can be looked up: each value of a real reading is in the catalogue.
+    #[test]
+    fn every_value_is_described() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let target = Target {
+            port: Some(listener.local_addr().unwrap().port()),
+            service_pid: Some(std::process::id()),
+            status_url: None,
+            client_pid: Some(std::process::id()),
+        };
+        for mut collector in all() {
+            let described = collector.metrics();
+            let reading = collector.read(&target);
+            for (name, value) in &reading.values {
+                let metric = described.iter().find(|metric| metric.name == *name);
+                assert!(
+                    metric.is_some(),
+                    "{name} is not in the metrics of {}",
+                    collector.name()
+                );
+                assert!(value.is_finite() && *value >= 0.0, "{name} is {value}");
+            }
+            let names: BTreeSet<_> = reading.values.iter().map(|(name, _)| name).collect();
+            assert_eq!(
+                names.len(),
+                reading.values.len(),
+                "{} gives a metric twice",
+                collector.name()
+            );
+            let without_page = collector.name() == "apache_status";
+            assert!(
+                without_page || !names.is_empty(),
+                "{} reads nothing: {reading:?}",
+                collector.name()
+            );
+        }
+    }
+
+    #[test]
+    fn descriptions_are_complete_and_named_after_their_unit() {
+        let mut seen = BTreeSet::new();
+        for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
+            let units = ["s", "us", "ms", "bytes", "count", "pages"];
+            assert!(units.contains(&metric.unit.as_str()), "{metric:?}");
+            assert!(metric.name.ends_with(&metric.unit), "{metric:?}");
+            assert!(
+                !metric.source.is_empty() && !metric.reproduce.is_empty(),
+                "{metric:?}"
+            );
+            assert!(!metric.reproduce.contains('\n'), "{metric:?}");
+            let time = matches!(metric.unit.as_str(), "s" | "us" | "ms");
+            let level = ["apache.uptime_s", "apache.status_wait_us"].contains(&metric.name.as_str());
+            assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");
+            assert!(
+                seen.insert(metric.name.clone()),
+                "{} is described twice",
+                metric.name
+            );
+        }
+    }
+
+    // The commands in the catalogue run: those that need no service are tried as they are.
+    #[test]
+    fn commands_show_a_number() {
+        let needs_a_service = |command: &str| {
+            ["PID", "PORT", "URL", "CLIENT"]
+                .iter()
+                .any(|w| command.contains(w))
+        };
+        for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
+            let optional = metric.reproduce.contains("nstat") || metric.name.starts_with("pressure.");
+            if needs_a_service(&metric.reproduce) || optional {
+                continue;
+            }
+            let output = std::process::Command::new("sh")
+                .args(["-c", &metric.reproduce])
+                .output()
+                .unwrap();
+            let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+            let first = shown
+                .split_ascii_whitespace()
+                .next()
+                .and_then(|word| word.parse::<f64>().ok());
+            assert!(first.is_some(), "`{}` shows `{shown}`", metric.reproduce);
+        }
+    }
+
+    #[test]
+    fn lines_of_key_and_value_parse() {
+        for (text, key, expected) in [
+            ("pswpin 5\npswpout 6\n", "pswpout", Some(6)),
+            ("pswpin_x 5\n", "pswpin", None),
+            ("MemTotal:       24684096 kB\n", "MemTotal", Some(24_684_096)),
+            ("MemTotal: x kB\n", "MemTotal", None),
+            ("MemTotal", "MemTotal", None),
+        ] {
+            assert_eq!(value_of(text, key), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn several_problems_are_all_told() {
+        let mut reading = Reading::failed("a");
+        reading.problem("b");
+        assert_eq!(reading.error.as_deref(), Some("a; b"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Files of `/proc/net` from several kernels, and real listening sockets.
+
+use super::*;
+use proptest::prelude::*;
+use std::net::{TcpListener, TcpStream};
+
+/// Linux 6.18, captured.
+const NETSTAT: &str = include_str!("../../../tests/fixtures/netstat-6.18.txt");
+const SNMP: &str = include_str!("../../../tests/fixtures/snmp-6.18.txt");
+
+const TCP: &str = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:0050 00000000:0000 0A 00000000:00000005 00:00000000 00000000     0        0 1583 1 0000 100 0 0 10 0
+   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000    33        0 1600 1 0000 100 0 0 10 0
+   2: 0100007F:1F90 0100007F:D431 01 00000000:00000000 00:00000000 00000000     0        0 1700 1 0000 20 4 30 10 -1
+   3: 00000000:0051 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0000 100 0 0 10 0
+";
+const TCP6: &str = "\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:0000000A 00:00000000 00000000     0        0 99 1
+";
+
+fn socket(address: &str, port: u16, queue: u32, limit: Option<u32>) -> ListenSocket {
+    let address = address.parse().unwrap();
+    ListenSocket {
+        address,
+        port,
+        queue_count: queue,
+        queue_max_count: limit,
+        inode: 1,
+    }
+}
+
+// The kernel prints addresses in the machine's order: these texts are from a little-endian one.
+#[cfg(target_endian = "little")]
+#[test]
+fn listening_sockets_parse_up_to_the_first_connection() {
+    let four = parse_listening(TCP.as_bytes()).unwrap();
+    let short: Vec<_> = four
+        .iter()
+        .map(|s| (s.address.to_string(), s.port, s.queue_count, s.inode))
+        .collect();
+    assert_eq!(
+        short,
+        [
+            ("0.0.0.0".into(), 80, 5, 1583),
+            ("127.0.0.1".into(), 8080, 0, 1600)
+        ]
+    );
+    let six = parse_listening(TCP6.as_bytes()).unwrap();
+    assert_eq!(
+        (six[0].address.to_string(), six[0].queue_count),
+        ("::1".into(), 10)
+    );
+}
+
+#[test]
+fn half_open_connections_of_old_kernels_do_not_end_the_list() {
+    let old = TCP.replace(" 01 00000000:00000000", " 03 00000000:00000000");
+    assert_eq!(parse_listening(old.as_bytes()).unwrap().len(), 3);
+}
+
+#[test]
+fn the_fullest_address_is_the_queue() {
+    let limit = Some(511);
+    for (sockets, expected) in [
+        (vec![], None),
+        (
+            vec![socket("0.0.0.0", 80, 3, limit), socket("::", 80, 0, limit)],
+            Some((3, Some(511))),
+        ),
+        // SO_REUSEPORT: one queue in two parts.
+        (
+            vec![socket("::", 80, 3, limit), socket("::", 80, 4, limit)],
+            Some((7, Some(1022))),
+        ),
+        (
+            vec![socket("::", 80, 3, limit), socket("::", 81, 9, limit)],
+            Some((3, Some(511))),
+        ),
+        (vec![socket("::", 80, 3, None)], Some((3, None))),
+    ] {
+        assert_eq!(accept_queue(&sockets, 80), expected, "{sockets:?}");
+    }
+}
+
+#[test]
+fn counters_are_found_by_name() {
+    let (names, values) = ("TcpExt: A ListenOverflows B TCPReqQFullDrop", "TcpExt: 1 2 -3 4");
+    let text = format!("{names}\n{values}\nIpExt: ListenOverflows\nIpExt: 9\n");
+    for (field, expected) in [
+        ("ListenOverflows", Some(2.0)),
+        ("TCPReqQFullDrop", Some(4.0)),
+        ("B", Some(-3.0)),
+        ("ListenDrops", None),
+    ] {
+        assert_eq!(parse_pair(&text, "TcpExt", field), expected, "{field}");
+    }
+    let mut reading = Reading::default();
+    counters(NETSTAT, "TcpExt", &mut reading);
+    counters(SNMP, "Tcp", &mut reading);
+    assert_eq!(reading.values.len(), COUNTERS.len(), "{reading:?}");
+}
+
+#[test]
+fn sockstat_parses() {
+    for (text, expected) in [
+        (
+            "sockets: used 14\nTCP: inuse 1 orphan 0 tw 7 alloc 1 mem 230\nUDP: inuse 3\n",
+            (Some(1), Some(7)),
+        ),
+        ("TCP: inuse 1 orphan\n", (Some(1), None)),
+        ("", (None, None)),
+    ] {
+        assert_eq!(parse_sockstat(text), expected, "{text}");
+    }
+}
+
+/// Both ways to ask agree with what was made: `waiting` connections that nobody accepts.
+fn check_live(address: &str, waiting: u32) {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let local = listener.local_addr().unwrap();
+    let clients: Vec<_> = (0..waiting).map(|_| TcpStream::connect(local).unwrap()).collect();
+    let find = |sockets: Vec<ListenSocket>| {
+        let mut sockets = sockets.into_iter().filter(|socket| socket.port == local.port());
+        sockets.find(|socket| socket.address == local.ip()).unwrap()
+    };
+    let by_netlink = find(netlink::listening().unwrap());
+    let file = if local.is_ipv4() {
+        "/proc/self/net/tcp"
+    } else {
+        "/proc/self/net/tcp6"
+    };
+    let by_file = find(listening(file).unwrap());
+    assert_eq!(by_netlink.queue_count, waiting);
+    assert!(by_netlink.queue_max_count.unwrap() > 0);
+    assert_eq!(
+        ListenSocket {
+            queue_max_count: None,
+            ..by_netlink
+        },
+        by_file
+    );
+    let mut reading = Reading::default();
+    Sockets::queue(local.port(), "/proc/self/net", true, &mut reading);
+    assert_eq!(
+        reading.value("sockets.accept_queue_count"),
+        Some(f64::from(waiting))
+    );
+    drop(clients);
+}
+
+#[test]
+fn a_real_queue_is_seen_both_ways() {
+    check_live("127.0.0.1", 3);
+    // Machines without IPv6 have nothing to check there.
+    if TcpListener::bind(("::1", 0)).is_ok() {
+        check_live("::1", 2);
+    }
+}
+
+#[test]
+fn a_port_without_listener_is_told_and_the_counters_stay() {
+    let target = Target {
+        port: Some(1),
+        ..Target::default()
+    };
+    let reading = Sockets::default().read(&target);
+    assert_eq!(reading.error.as_deref(), Some("nothing listens on port 1"));
+    assert_eq!(reading.value("sockets.accept_queue_count"), None);
+    assert!(reading.value("sockets.listen_overflows_count").is_some());
+}
+
+#[test]
+fn a_vanished_service_in_another_namespace_gives_nothing() {
+    let mut sockets = Sockets {
+        elsewhere: Some(u32::MAX),
+    };
+    let target = Target {
+        port: Some(80),
+        service_pid: Some(u32::MAX),
+        ..Target::default()
+    };
+    let reading = sockets.read(&target);
+    assert_eq!(reading.values, vec![]);
+    assert!(reading.error.unwrap().contains("gone"));
+}
+
+proptest! {
+    // A torn or strange file gives fewer sockets and values, never a panic.
+    #[test]
+    fn any_text_is_survived(cut in 0..TCP.len(), noise in "[0-9A-F:/ é\n-]{0,60}") {
+        let text = format!("{}{noise}\n{noise}", &TCP[..cut]);
+        prop_assert!(parse_listening(text.as_bytes()).unwrap().len() <= 4);
+        parse_line(&noise);
+        parse_address(&noise);
+        parse_sockstat(&format!("TCP: {noise}"));
+        parse_pair(&format!("Tcp: {noise}\nTcp: {noise}"), "Tcp", "0");
+    }
+
+    // Bytes that are not an answer of the kernel end in an error or in nothing, never in a panic or a loop.
+    #[test]
+    fn any_datagram_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut found = vec![];
+        let _ = netlink::parse(&bytes, &mut found);
+        prop_assert!(found.len() <= bytes.len());
+    }
+}

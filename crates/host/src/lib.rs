@@ -1,0 +1,13 @@
+//! The only crate that touches a server's machine: reads it (collectors), recognises and operates its services
+//! (services), writes to it (change, and nothing else), and speaks for it (agent).
+//!
+//! Everything that is written to a server passes through [`change::journal`], after its undo is on disk.
+
+pub mod agent;
+pub mod change;
+pub mod collectors;
+pub mod discover;
+pub mod machine;
+pub mod observer;
+pub mod procfs;
+pub mod services;

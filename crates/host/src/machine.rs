@@ -1,0 +1,102 @@
+//! The machine: what [`Environment`] says about where a measurement was made.
+//!
+//! Facts: os-release(5), uname(2), `/proc/cpuinfo` and `/proc/meminfo` (proc_cpuinfo(5), proc_meminfo(5)), and the
+//! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them.
+
+use crate::procfs;
+use webdyno_model::environment::Environment;
+
+/// Describes this machine. What cannot be read is `None`.
+pub fn environment() -> Environment {
+    let read = |path: &str| procfs::read_text(path).ok();
+    let os_release = read("/etc/os-release").or_else(|| read("/usr/lib/os-release"));
+    let uname = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| Some(part.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
+    Environment {
+        webdyno: env!("CARGO_PKG_VERSION").to_owned(),
+        os: os_release.as_deref().and_then(pretty_name),
+        kernel: text(uname.release()),
+        cpu_model: read("/proc/cpuinfo").as_deref().and_then(cpu_model),
+        cores: std::thread::available_parallelism()
+            .ok()
+            .and_then(|cores| u32::try_from(cores.get()).ok()),
+        memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
+        hostname: text(uname.nodename()),
+    }
+}
+
+/// `PRETTY_NAME` of os-release, whose values are quoted as a shell would.
+fn pretty_name(os_release: &str) -> Option<String> {
+    let value = os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?
+        .trim();
+    let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    let bare = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
+    Some(bare.replace("\\\"", "\"").replace("\\$", "$")).filter(|name| !name.is_empty())
+}
+
+/// The first processor's name: `model name` on x86, `Model` or `cpu model` elsewhere; ARM64 servers give none.
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let value = |wanted: &str| {
+        let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        let mut values = lines
+            .filter(|(key, _)| key.trim() == wanted)
+            .map(|(_, value)| value.trim().to_owned());
+        values.find(|value| !value.is_empty())
+    };
+    ["model name", "Model", "cpu model", "cpu"]
+        .into_iter()
+        .find_map(value)
+}
+
+/// `MemTotal` of `/proc/meminfo`.
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    crate::collectors::memory::meminfo_bytes(meminfo, "MemTotal")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse() {
+        for (text, expected) in [
+            (
+                "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
+                Some("Debian GNU/Linux 12 (bookworm)"),
+            ),
+            ("PRETTY_NAME='Alpine Linux v3.20'\n", Some("Alpine Linux v3.20")),
+            ("PRETTY_NAME=Arch\n", Some("Arch")),
+            ("PRETTY_NAME=\"\"\n", None),
+            ("PRETTY_NAME=\"\n", Some("\"")),
+            ("", None),
+        ] {
+            assert_eq!(pretty_name(text).as_deref(), expected, "{text}");
+        }
+        for (text, expected) in [
+            (
+                "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel\t: 1\n",
+                Some("AMD EPYC 7B13"),
+            ),
+            (
+                "processor : 0\nBogoMIPS : 50\nModel : Raspberry Pi 5\n",
+                Some("Raspberry Pi 5"),
+            ),
+            ("processor : 0\nCPU implementer : 0x41\n", None),
+        ] {
+            assert_eq!(cpu_model(text).as_deref(), expected, "{text}");
+        }
+        assert_eq!(memory_bytes("MemTotal:  2 kB\n"), Some(2048));
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let found = environment();
+        assert!(
+            found.cores.unwrap() >= 1 && found.memory_bytes.unwrap() > 1 << 20,
+            "{found:?}"
+        );
+        assert!(found.kernel.is_some() && found.hostname.is_some(), "{found:?}");
+    }
+}

@@ -1,0 +1,399 @@
+//! Reading processes from `/proc`: what the collectors, the discovery and the services share.
+//!
+//! Facts: `proc_pid_stat(5)`, `proc_pid_status(5)`, `proc_pid_fd(5)`, `proc_pid_limits(5)` and the kernel's
+//! Documentation/filesystems/proc.rst. Processes end while one looks: every function says so as an error or leaves
+//! the process out, and none takes a missing value for zero.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read};
+use std::path::Path;
+use webdyno_model::Result;
+use webdyno_model::error::io_error;
+
+/// The most that is read of any one file: a bound, far above what the kernel writes into those that we read.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The most processes of one tree that are looked at.
+pub const TREE_PROCESSES_MAX: usize = 20_000;
+
+/// The numbers of `/proc/PID/stat` that we use. Anyone may read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Process id.
+    pub pid: u32,
+    /// Name of the executable as the kernel keeps it: at most 15 bytes.
+    pub name: String,
+    /// `R`, `S`, `D`, `Z`, ...
+    pub state: char,
+    /// Its parent.
+    pub ppid: u32,
+    /// Its process group; 0 for kernel threads.
+    pub group: u32,
+    /// User and system time of the process itself, in clock ticks.
+    pub cpu_ticks: u64,
+    /// User and system time of its children that ended and were waited for, and of theirs, in clock ticks.
+    pub reaped_cpu_ticks: u64,
+    /// Its threads.
+    pub threads_count: u64,
+    /// When it started, in clock ticks since boot. With the pid it names one process for ever.
+    pub start_ticks: u64,
+}
+
+/// A process as far as it could be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Its parent.
+    pub ppid: u32,
+    /// Name of the executable as the kernel keeps it: at most 15 bytes.
+    pub name: String,
+    /// The file that it runs, ending in ` (deleted)` when that was replaced; `None` when we may not see it.
+    pub exe: Option<String>,
+    /// Its arguments, the program's name first; empty for kernel threads and for processes that ended.
+    pub argv: Vec<String>,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// User and system time of the process itself, in clock ticks.
+    pub cpu_ticks: u64,
+    /// The real user id it runs as; `None` when it could not be read.
+    pub uid: Option<u32>,
+}
+
+/// Clock ticks in a second: the unit of `/proc/stat` and `/proc/PID/stat` (100 on all common systems).
+pub fn clock_ticks_per_s() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+/// Reads a process. An error when there is none with that pid.
+pub fn process(pid: u32) -> Result<Process> {
+    let stat = stat(pid).map_err(|error| io_error("read", format!("/proc/{pid}/stat"), &error))?;
+    // An unreadable command line is that of a process that just ended: what stat said still holds.
+    let argv = read_bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    Ok(Process {
+        pid,
+        ppid: stat.ppid,
+        name: stat.name,
+        exe: exe.map(|path| path.to_string_lossy().into_owned()),
+        argv: parse_cmdline(&argv),
+        start_ticks: stat.start_ticks,
+        cpu_ticks: stat.cpu_ticks,
+        uid: parse_uid(&status),
+    })
+}
+
+/// Reads `/proc/PID/stat`.
+pub fn stat(pid: u32) -> io::Result<Stat> {
+    let text = read_text(format!("/proc/{pid}/stat"))?;
+    parse_stat(&text)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not the format of proc_pid_stat(5)"))
+}
+
+/// All process ids there are now, rising. Empty only when `/proc` is not mounted.
+pub fn pids() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// The children of a process, rising; empty when it has none or has ended.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    listed_children(pid).unwrap_or_else(|_| all_children().remove(&pid).unwrap_or_default())
+}
+
+/// A process and all its descendants, each parent before its children. Empty when the process has ended.
+pub fn tree_of(pid: u32) -> Vec<u32> {
+    if !Path::new(&format!("/proc/{pid}/stat")).exists() {
+        return vec![];
+    }
+    if listed_children(pid).is_ok() {
+        return walk(pid, |parent| listed_children(parent).unwrap_or_default());
+    }
+    // Kernels without CONFIG_PROC_CHILDREN: one pass over all processes.
+    let mut children = all_children();
+    walk(pid, |parent| children.remove(&parent).unwrap_or_default())
+}
+
+/// The inodes of the sockets that a process holds. An error when it ended, or we may not look at its descriptors
+/// (only its own user and root may).
+pub fn socket_inodes(pid: u32) -> io::Result<Vec<u64>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
+    // A descriptor closed between listing and reading is no longer held.
+    let links = entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    Ok(links
+        .filter_map(|link| parse_socket_link(&link.to_string_lossy()))
+        .collect())
+}
+
+/// How many descriptors a process has open. An error when it ended or we may not look.
+pub fn open_files_count(pid: u32) -> io::Result<u64> {
+    let path = format!("/proc/{pid}/fd");
+    // Since Linux 6.2 the size of the directory is their number (Documentation/filesystems/proc.rst, 3.2).
+    match std::fs::metadata(&path)?.len() {
+        0 => Ok(std::fs::read_dir(&path)?.count() as u64),
+        count => Ok(count),
+    }
+}
+
+/// The soft limit on the descriptors of a process; `Ok(None)` when it is unlimited or not told.
+pub fn open_files_limit(pid: u32) -> io::Result<Option<u64>> {
+    Ok(parse_open_files_limit(&read_text(format!("/proc/{pid}/limits"))?))
+}
+
+/// The network namespace of a process, as an opaque name to compare. An error when we may not look.
+pub fn net_namespace(pid: u32) -> io::Result<String> {
+    let link = std::fs::read_link(format!("/proc/{pid}/ns/net"))?;
+    Ok(link.to_string_lossy().into_owned())
+}
+
+/// Reads a whole small file as text; bytes that are not UTF-8 become U+FFFD. At most 4 MiB are read.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&read_bytes(path)?).into_owned())
+}
+
+fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    std::fs::File::open(path)?
+        .take(FILE_BYTES_MAX)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Breadth first, so that parents come before their children.
+fn walk(root: u32, mut children_of: impl FnMut(u32) -> Vec<u32>) -> Vec<u32> {
+    let mut found = vec![];
+    let mut queue = VecDeque::from([root]);
+    while let Some(pid) = queue.pop_front() {
+        found.push(pid);
+        if found.len() >= TREE_PROCESSES_MAX {
+            break;
+        }
+        queue.extend(children_of(pid));
+    }
+    found
+}
+
+/// The children that each thread of a process started; an error where the kernel does not list them.
+fn listed_children(pid: u32) -> io::Result<Vec<u32>> {
+    let mut children = parse_pids(&read_text(format!("/proc/{pid}/task/{pid}/children"))?);
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        if task.file_name().to_str() != Some(&pid.to_string()) {
+            // A thread that ended meanwhile gave its children to another one.
+            children.extend(parse_pids(
+                &read_text(task.path().join("children")).unwrap_or_default(),
+            ));
+        }
+    }
+    children.sort_unstable();
+    children.dedup();
+    Ok(children)
+}
+
+/// Children by parent, of all processes.
+fn all_children() -> BTreeMap<u32, Vec<u32>> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for stat in pids().into_iter().filter_map(|pid| stat(pid).ok()) {
+        children.entry(stat.ppid).or_default().push(stat.pid);
+    }
+    children
+}
+
+/// Parses `/proc/PID/stat`; `None` when it is not one. The name stands in parentheses and may hold any byte, so it
+/// ends at the last `)`.
+pub fn parse_stat(text: &str) -> Option<Stat> {
+    let (pid, rest) = text.split_once(" (")?;
+    let (name, fields) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    // Field n of proc_pid_stat(5) is fields[n - 3]. Children's times are signed and may be shown below zero.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let signed = |field: usize| Some(u64::try_from(fields.get(field - 3)?.parse::<i64>().ok()?).unwrap_or(0));
+    Some(Stat {
+        pid: pid.trim().parse().ok()?,
+        name: name.to_owned(),
+        state: fields.first()?.chars().next()?,
+        ppid: u32::try_from(number(4)?).ok()?,
+        // Shown as -1 where the reader's pid namespace does not know it.
+        group: u32::try_from(signed(5)?).ok()?,
+        cpu_ticks: number(14)?.checked_add(number(15)?)?,
+        reaped_cpu_ticks: signed(16)?.checked_add(signed(17)?)?,
+        threads_count: number(20)?,
+        start_ticks: number(22)?,
+    })
+}
+
+/// Splits `/proc/PID/cmdline`: arguments end in a zero byte. A process that wrote a title of its own over them
+/// (`nginx: master process`) gives that title, padding left out.
+fn parse_cmdline(bytes: &[u8]) -> Vec<String> {
+    let end = bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    let told = bytes.get(..end).unwrap_or_default();
+    if told.is_empty() {
+        return vec![];
+    }
+    told.split(|&byte| byte == 0)
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .collect()
+}
+
+/// The real user id of `/proc/PID/status`.
+fn parse_uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// `socket:[1234]` gives 1234.
+fn parse_socket_link(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The soft limit in the line `Max open files  1024  524288  files` of `/proc/PID/limits`.
+fn parse_open_files_limit(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn parse_pids(text: &str) -> Vec<u32> {
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// Linux 6.18: a worker of Apache that has waited for children.
+    const STAT: &str = "19994 (apache2) S 19992 19992 19992 0 -1 4194368 92 310 0 0 12 34 5 6 20 0 27 0 41519 \
+        6901760 1203 18446744073709551615 1 1 0 0 0 0 0 16781320 134235881 0 0 0 17 1 0 0 0 0 0\n";
+
+    #[test]
+    fn stat_parses() {
+        let stat = parse_stat(STAT).unwrap();
+        let numbers = (
+            stat.pid,
+            stat.ppid,
+            stat.cpu_ticks,
+            stat.reaped_cpu_ticks,
+            stat.threads_count,
+        );
+        assert_eq!(numbers, (19_994, 19_992, 46, 11, 27));
+        assert_eq!(
+            (stat.name.as_str(), stat.state, stat.start_ticks),
+            ("apache2", 'S', 41_519)
+        );
+    }
+
+    // A process may call itself anything.
+    #[test]
+    fn names_with_parentheses_do_not_shift_the_fields() {
+        let odd = parse_stat(&STAT.replace("(apache2)", "(a) R 1 (b c)")).unwrap();
+        assert_eq!(
+            (odd.name.as_str(), odd.ppid, odd.start_ticks),
+            ("a) R 1 (b c", 19_992, 41_519)
+        );
+        for torn in ["", "1 (x", "1 (x) S 1", "x (x) S 1 1"] {
+            assert_eq!(parse_stat(torn), None, "{torn}");
+        }
+    }
+
+    #[test]
+    fn small_files_parse() {
+        for (bytes, expected) in [
+            (
+                &b"/usr/sbin/apache2\0-k\0start\0"[..],
+                vec!["/usr/sbin/apache2", "-k", "start"],
+            ),
+            (b"a\0\0b\0", vec!["a", "", "b"]),
+            (
+                b"nginx: master process /usr/sbin/nginx\0\0\0\0",
+                vec!["nginx: master process /usr/sbin/nginx"],
+            ),
+            (b"", vec![]),
+        ] {
+            assert_eq!(parse_cmdline(bytes), expected);
+        }
+        assert_eq!(parse_uid("Name:\tx\nUid:\t33\t0\t33\t33\n"), Some(33));
+        assert_eq!(parse_socket_link("socket:[1583]"), Some(1583));
+        assert_eq!(parse_socket_link("pipe:[1583]"), None);
+        let limits =
+            "Limit                     Soft Limit  Hard Limit  Units\nMax open files  1024  524288  files\n";
+        assert_eq!(parse_open_files_limit(limits), Some(1024));
+        assert_eq!(
+            parse_open_files_limit("Max open files unlimited unlimited files\n"),
+            None
+        );
+    }
+
+    /// A shell with a child of its own; both end when the pipe to the shell is closed.
+    fn family() -> Child {
+        Command::new("sh")
+            .args(["-c", "sh -c 'read -r _' & read -r _; kill $!"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    #[test]
+    fn processes_are_read_and_vanish() {
+        let mut child = family();
+        let found = process(child.id()).unwrap();
+        assert_eq!(found.ppid, std::process::id());
+        assert!(children_of(std::process::id()).contains(&child.id()));
+        let tree = tree_of(std::process::id());
+        let position = |pid: u32| tree.iter().position(|&known| known == pid);
+        assert!(position(std::process::id()) < position(child.id()) && position(child.id()).is_some());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let error = process(child.id()).unwrap_err();
+        assert_eq!(
+            error.message,
+            format!("cannot read /proc/{}/stat: no such file or directory", child.id())
+        );
+        assert_eq!((tree_of(child.id()), children_of(child.id())), (vec![], vec![]));
+        assert!(socket_inodes(child.id()).is_err() && open_files_count(child.id()).is_err());
+    }
+
+    #[test]
+    fn descriptors_are_seen() {
+        use std::os::fd::AsRawFd;
+        let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).unwrap();
+        let inode = parse_socket_link(&link.to_string_lossy()).unwrap();
+        let own = std::process::id();
+        assert!(socket_inodes(own).unwrap().contains(&inode));
+        assert!(open_files_count(own).unwrap() > 3);
+        assert!(open_files_limit(own).unwrap().is_none_or(|limit| limit > 3));
+    }
+
+    // A ring cannot be, but pids are reused while one reads: the walk must end.
+    #[test]
+    fn a_ring_ends() {
+        assert_eq!(walk(1, |pid| vec![3 - pid]).len(), TREE_PROCESSES_MAX);
+    }
+
+    proptest! {
+        // A torn or strange file gives nothing or what it says, never a panic.
+        #[test]
+        fn any_text_is_survived(cut in 0..STAT.len(), noise in "[0-9 ()a-z:-]{0,60}") {
+            parse_stat(&format!("{}{noise}", &STAT[..cut]));
+            parse_stat(&format!("1 (x) S {noise}"));
+            parse_cmdline(noise.as_bytes());
+            parse_uid(&format!("Uid:{noise}"));
+            parse_open_files_limit(&format!("Max open files{noise}"));
+            parse_socket_link(&noise);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Which files an `Include` reads, and in which order.
+//!
+//! `ap_dir_fnmatch` and `ap_dir_nofnmatch` of httpd: wildcards may stand in any component of the path, matches are
+//! sorted by their bytes, directories are read recursively, hidden files match only a pattern that starts with a
+//! dot, and a match in the middle of a path must be a directory and no link to one (seen with 2.4.71).
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Most files that one configuration may consist of.
+pub const FILES_MAX: usize = 4096;
+
+/// Longest configuration file that is read.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// How deep directories and includes may nest.
+pub const DEPTH_MAX: usize = 64;
+
+/// What a pattern stands for on the disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expansion {
+    /// In the order in which Apache reads them. Of a directory, the files below it.
+    pub files: Vec<PathBuf>,
+    /// What could not be read or does not exist, in words.
+    pub problems: Vec<String>,
+}
+
+/// The files behind an absolute path or pattern.
+pub fn expand(pattern: &Path, optional: bool) -> Expansion {
+    let mut expansion = Expansion::default();
+    let components: Vec<_> = pattern
+        .components()
+        .filter(|part| *part != Component::RootDir)
+        .collect();
+    if is_pattern(&pattern.to_string_lossy()) {
+        walk(PathBuf::from("/"), &components, optional, &mut expansion);
+    } else {
+        take(pattern, optional, 0, &mut expansion);
+    }
+    expansion
+}
+
+/// Whether a text contains a wildcard, as `apr_fnmatch_test` tells it.
+pub fn is_pattern(text: &str) -> bool {
+    let mut open = false;
+    let mut escaped = false;
+    for character in text.chars() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '*' | '?' => return true,
+            '[' => open = true,
+            ']' if open => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Whether a file name matches a pattern (`*`, `?`, `[a-z]`, `[!a]`, backslash). A leading dot must be written.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    if name.starts_with('.') && !pattern.starts_with('.') {
+        return false;
+    }
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    // Where the last star was tried: instead of recursing, go back there and let it take one more character.
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if pattern.get(p) == Some(&'*') {
+            star = Some((p, n));
+            p += 1;
+        } else if let Some(length) = one(&pattern[p..], name[n]) {
+            p += length;
+            n += 1;
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            p = at + 1;
+            n = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&character| character == '*')
+}
+
+/// How many pattern characters match this one character; `None` when they do not.
+fn one(pattern: &[char], character: char) -> Option<usize> {
+    match *pattern.first()? {
+        '?' => Some(1),
+        '[' => class(pattern, character),
+        '\\' => (pattern.get(1) == Some(&character)).then_some(2),
+        '*' => None,
+        plain => (plain == character).then_some(1),
+    }
+}
+
+/// A bracket expression; one without its end stands for itself.
+fn class(pattern: &[char], character: char) -> Option<usize> {
+    let negated = matches!(pattern.get(1), Some('!' | '^'));
+    let start = if negated { 2 } else { 1 };
+    let Some(end) = (start + 1..pattern.len()).find(|&at| pattern[at] == ']') else {
+        return (character == '[').then_some(1);
+    };
+    let mut at = start;
+    let mut found = false;
+    while at < end {
+        let ranged = at + 2 < end && pattern[at + 1] == '-';
+        let (low, high) = if ranged {
+            (pattern[at], pattern[at + 2])
+        } else {
+            (pattern[at], pattern[at])
+        };
+        found |= (low..=high).contains(&character);
+        at += if ranged { 3 } else { 1 };
+    }
+    (found != negated).then_some(end + 1)
+}
+
+/// Follows the components of a pattern below `base`.
+fn walk(base: PathBuf, rest: &[Component<'_>], optional: bool, into: &mut Expansion) {
+    let Some((first, rest)) = rest.split_first() else {
+        return take(&base, optional, 0, into);
+    };
+    let name = first.as_os_str().to_string_lossy();
+    if !is_pattern(&name) {
+        return walk(base.join(first), rest, optional, into);
+    }
+    let found = match entries(&base) {
+        Ok(found) => found,
+        Err(error) if optional && error.kind() == std::io::ErrorKind::NotFound => return,
+        Err(error) => {
+            into.problems
+                .push(format!("cannot open directory {}: {error}", base.display()));
+            return;
+        }
+    };
+    let fits = |path: &PathBuf| {
+        let fits = path
+            .file_name()
+            .is_some_and(|file| matches(&name, &file.to_string_lossy()));
+        // Apache takes the type of the directory entry itself: a link to a directory is none.
+        fits && (rest.is_empty() || fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()))
+    };
+    let found: Vec<_> = found.into_iter().filter(fits).collect();
+    if found.is_empty() && !optional {
+        into.problems
+            .push(format!("nothing matches {name} in {}", base.display()));
+    }
+    for path in found {
+        walk(path, rest, optional, into);
+    }
+}
+
+/// Takes a file, or all files below a directory.
+fn take(path: &Path, optional: bool, depth: usize, into: &mut Expansion) {
+    if into.files.len() >= FILES_MAX || depth > DEPTH_MAX {
+        if into
+            .problems
+            .last()
+            .is_none_or(|last| !last.starts_with("too many files"))
+        {
+            into.problems
+                .push(format!("too many files or directories at {}", path.display()));
+        }
+        return;
+    }
+    if path.is_dir() {
+        match entries(path) {
+            Ok(found) => found
+                .iter()
+                .for_each(|entry| take(entry, optional, depth + 1, into)),
+            Err(error) => into
+                .problems
+                .push(format!("cannot open directory {}: {error}", path.display())),
+        }
+    } else if !(optional && fs::metadata(path).is_err()) {
+        into.files.push(path.to_path_buf());
+    }
+}
+
+/// The entries of a directory, sorted by their bytes.
+fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)?.take(FILES_MAX) {
+        found.push(entry?.path());
+    }
+    found.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
+    Ok(found)
+}
+
+/// The path without links; of a file that is not there, in the directory without links.
+pub fn real(path: &Path) -> PathBuf {
+    let in_directory = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    fs::canonicalize(path)
+        .ok()
+        .or_else(in_directory)
+        .unwrap_or_else(|| path.to_path_buf())
+}
+
+/// Whether an include would read a file that does not exist yet.
+pub fn would_match(pattern: &Path, path: &Path) -> bool {
+    let (Some(directory), Some(name)) = (pattern.parent(), pattern.file_name()) else {
+        return false;
+    };
+    let (Some(parent), Some(file)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    real(pattern) == parent
+        || (real(directory) == parent && matches(&name.to_string_lossy(), &file.to_string_lossy()))
+}
+
+/// Reads a regular file, up to its bound.
+pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() && path != Path::new("/dev/null") {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!(
+            "longer than {FILE_BYTES_MAX} bytes"
+        )));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(FILE_BYTES_MAX)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_patterns() {
+        for (pattern, name, expected) in [
+            ("*.conf", "a.conf", true),
+            ("*.conf", "a.conf.bak", false),
+            ("*.conf", ".conf", false),
+            ("*", ".hidden", false),
+            (".*", ".hidden", true),
+            ("*", "anything", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("[a-c]*", "b1", true),
+            ("[!a-c]*", "b1", false),
+            ("[]x]", "]", true),
+            ("[ab", "[ab", true),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+            ("*a*b*", "xaybz", true),
+            ("*a*b", "xaybz", false),
+            ("", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn includes_expand_sorted_and_recursively() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for file in [
+            "d/b.conf",
+            "d/a.conf",
+            "d/Z.conf",
+            "d/.h.conf",
+            "d/x.txt",
+            "e/f/1",
+            "e/0",
+            "s1/c/v.conf",
+            "s2/c/w.conf",
+        ] {
+            fs::create_dir_all(at(file).parent().unwrap()).unwrap();
+            fs::write(at(file), "").unwrap();
+        }
+        let check = |pattern: &str, optional: bool, expected: &[&str], problems: usize| {
+            let expansion = expand(&at(pattern), optional);
+            let expected: Vec<_> = expected.iter().map(|name| at(name)).collect();
+            assert_eq!(expansion.files, expected, "{pattern}");
+            assert_eq!(
+                expansion.problems.len(),
+                problems,
+                "{pattern}: {:?}",
+                expansion.problems
+            );
+        };
+        check("d/*.conf", false, &["d/Z.conf", "d/a.conf", "d/b.conf"], 0);
+        check("e", false, &["e/0", "e/f/1"], 0);
+        check("s?/c/*.conf", false, &["s1/c/v.conf", "s2/c/w.conf"], 0);
+        check("d/*.none", false, &[], 1);
+        check("d/*.none", true, &[], 0);
+        check("none/*.conf", true, &[], 0);
+        check("none/*.conf", false, &[], 1);
+        check("d/none", true, &[], 0);
+        check("d/none", false, &["d/none"], 0);
+    }
+}

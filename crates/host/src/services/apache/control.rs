@@ -1,0 +1,395 @@
+//! How a running Apache was started, what its command line means, and which configuration it reads.
+//!
+//! Options: https://httpd.apache.org/docs/2.4/programs/httpd.html and server/main.c. Foreground: `-X`, and the
+//! defines FOREGROUND, NO_DETACH, ONE_PROCESS, DEBUG.
+
+use super::config::condition::parse_version;
+use super::config::{self, Evaluation, Input};
+use super::process;
+use super::program::{self, ASK_TIMEOUT, Compiled, Invocation};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use webdyno_model::service::Control;
+use webdyno_model::{Result, UserError};
+
+/// Variables that shape how any program runs and hold no secrets: a restart needs them beside those of Apache.
+const NEUTRAL_VARIABLES: [&str; 7] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "TMPDIR",
+];
+
+/// Programs that start their children again when they end.
+const SUPERVISORS: [&str; 9] = [
+    "supervisord",
+    "runsv",
+    "s6-supervise",
+    "tini",
+    "dumb-init",
+    "docker-init",
+    "catatonit",
+    "containerd-shim",
+    "conmon",
+];
+
+/// The options of a command line that decide what is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `-f`.
+    pub config_file: Option<String>,
+    /// `-d`.
+    pub server_root: Option<String>,
+    /// `-D`.
+    pub defines: Vec<String>,
+    /// `-C`.
+    pub before: Vec<String>,
+    /// `-c`.
+    pub after: Vec<String>,
+    /// Whether it stays in the foreground.
+    pub foreground: bool,
+}
+
+impl Options {
+    /// Reads a command line; the first argument is the program's name. Knows `-f X`, `-fX`, and ignores the rest.
+    pub fn parse(arguments: &[String]) -> Self {
+        let mut options = Self::default();
+        for (option, value) in pairs(arguments) {
+            let value = || value.clone().unwrap_or_default();
+            match option {
+                'f' => options.config_file = Some(value()),
+                'd' => options.server_root = Some(value()),
+                'D' => options.defines.push(value()),
+                'C' => options.before.push(value()),
+                'c' => options.after.push(value()),
+                'X' => {
+                    options.foreground = true;
+                    options.defines.push("DEBUG".into());
+                }
+                _ => {}
+            }
+        }
+        let stays =
+            |define: &String| ["FOREGROUND", "NO_DETACH", "ONE_PROCESS", "DEBUG"].contains(&define.as_str());
+        options.foreground |= options.defines.iter().any(stays);
+        options
+    }
+
+    /// The same options as arguments, without those that start or stop: for `-t` and `-V`.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut add = |option: &str, values: &mut dyn Iterator<Item = &String>| {
+            for value in values {
+                arguments.extend([option.to_owned(), value.clone()]);
+            }
+        };
+        add("-d", &mut self.server_root.iter());
+        add("-f", &mut self.config_file.iter());
+        add("-D", &mut self.defines.iter().filter(|define| *define != "DEBUG"));
+        add("-C", &mut self.before.iter());
+        add("-c", &mut self.after.iter());
+        arguments
+    }
+}
+
+/// Options with their values, as apr_getopt cuts `D:C:c:d:f:E:e:k:n:R:T` and flags.
+fn pairs(arguments: &[String]) -> Vec<(char, Option<String>)> {
+    let mut pairs = Vec::new();
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        let mut letters = argument.strip_prefix('-').unwrap_or_default().chars();
+        while let Some(letter) = letters.next() {
+            if "DCcdfEeknR".contains(letter) {
+                let glued = letters.as_str();
+                let value = if glued.is_empty() {
+                    rest.next().cloned()
+                } else {
+                    Some(glued.to_owned())
+                };
+                pairs.push((letter, value));
+                break;
+            }
+            pairs.push((letter, None));
+        }
+    }
+    pairs
+}
+
+/// An Apache as it can be examined: its control, its compiled defaults and its configuration on disk.
+#[derive(Debug)]
+pub struct Apache {
+    /// How it was started.
+    pub control: Control,
+    /// What it says of itself.
+    pub compiled: Compiled,
+    /// Its configuration as it is on disk now.
+    pub evaluation: Evaluation,
+    /// Its main file.
+    pub main_file: PathBuf,
+    /// What was odd about the process, in words.
+    pub warnings: Vec<String>,
+}
+
+impl Apache {
+    /// Reads a running Apache.
+    pub fn of_process(pid: u32) -> Result<Self> {
+        let gone = || {
+            UserError::cannot_run(format!("process {pid} does not run"))
+                .hint("look for the server with: pgrep -a 'apache2|httpd'")
+        };
+        let stat = process::stat(pid).ok_or_else(gone)?;
+        let (executable, replaced) = process::executable(pid)?;
+        let arguments = process::arguments(pid)?;
+        let environment = process::environment(pid)?;
+        let unit = unit(pid);
+        let control = Control {
+            pid,
+            start_ticks: stat.start_ticks,
+            supervised: unit.is_none() && supervised(pid, stat.ppid, Options::parse(&arguments).foreground),
+            directory: process::directory(pid)?,
+            pid_file: None,
+            executable,
+            arguments,
+            environment,
+            unit,
+        };
+        let mut apache = Self::of_control(control)?;
+        let variables = &apache.evaluation.variables;
+        apache
+            .control
+            .environment
+            .retain(|name, _| keeps(name) || variables.contains(name));
+        apache.control.pid_file = Some(apache.pid_file().to_string_lossy().into_owned());
+        if replaced {
+            let executable = &apache.control.executable;
+            apache.warnings.push(format!(
+                "{executable} was replaced since Apache started: a restart runs the new version"
+            ));
+        }
+        Ok(apache)
+    }
+
+    /// Reads the configuration that a control names; the process need not live any more.
+    pub fn of_control(control: Control) -> Result<Self> {
+        Self::with_overlay(control, BTreeMap::new())
+    }
+
+    /// The same with contents that files would have, by path without links.
+    pub fn with_overlay(control: Control, overlay: BTreeMap<PathBuf, String>) -> Result<Self> {
+        let options = Options::parse(&control.arguments);
+        let compiled = program::compiled(&invocation(&control, options.arguments()))?;
+        let root = options
+            .server_root
+            .clone()
+            .or_else(|| compiled.server_root.clone());
+        let root = Path::new(&control.directory).join(root.unwrap_or_else(|| "/".into()));
+        let file = options
+            .config_file
+            .clone()
+            .or_else(|| compiled.config_file.clone());
+        let main_file = root.join(file.unwrap_or_else(|| "conf/httpd.conf".into()));
+        let evaluation = config::evaluate(Input {
+            main_file: main_file.clone(),
+            server_root: root,
+            defines: options.defines.clone(),
+            environment: control.environment.clone(),
+            static_modules: compiled.modules.clone(),
+            version: compiled.version.as_deref().and_then(parse_version),
+            before: options.before.clone(),
+            after: options.after.clone(),
+            overlay,
+        });
+        Ok(Self {
+            control,
+            compiled,
+            evaluation,
+            main_file,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// The file that holds the main process id: `PidFile`, or the compiled default.
+    fn pid_file(&self) -> PathBuf {
+        let configured = self
+            .evaluation
+            .global(&["PidFile"])
+            .and_then(|placed| placed.words().into_iter().next());
+        let name = configured
+            .or_else(|| self.compiled.pid_file.clone())
+            .unwrap_or_else(|| "logs/httpd.pid".into());
+        let runtime = self
+            .evaluation
+            .global(&["DefaultRuntimeDir"])
+            .and_then(|placed| placed.words().into_iter().next());
+        let in_runtime = runtime.map(|directory| self.evaluation.path(&directory).join(&name));
+        in_runtime
+            .filter(|path| path.exists())
+            .unwrap_or_else(|| self.evaluation.path(&name))
+    }
+}
+
+/// The program with options of its own, in its environment and directory.
+pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
+    Invocation {
+        executable: &control.executable,
+        arguments,
+        environment: Some(&control.environment),
+        directory: Some(&control.directory),
+    }
+}
+
+/// Lets Apache test its configuration (`-t`). The error carries Apache's own words.
+pub fn validate(control: &Control) -> Result<()> {
+    let mut arguments = Options::parse(&control.arguments).arguments();
+    arguments.push("-t".into());
+    let tested = program::run(&invocation(control, arguments), ASK_TIMEOUT)?;
+    if tested.success {
+        return Ok(());
+    }
+    let said = said(&tested.stderr);
+    Err(
+        UserError::cannot_run(format!("apache rejects its configuration: {said}"))
+            .hint(format!("test it by hand: {} -t", control.executable)),
+    )
+}
+
+/// Apache's own messages in one line, bounded, without the reminder to set ServerName.
+pub fn said(stderr: &str) -> String {
+    const LINES_MAX: usize = 6;
+    const CHARACTERS_MAX: usize = 300;
+    let telling = |line: &&str| !line.trim().is_empty() && !line.contains("AH00558");
+    let lines: Vec<String> = stderr
+        .lines()
+        .filter(telling)
+        .take(LINES_MAX)
+        .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
+        .collect();
+    if lines.is_empty() {
+        "it said nothing".into()
+    } else {
+        lines.join("; ")
+    }
+}
+
+/// Whether a variable is kept in the control whatever the configuration asks for.
+fn keeps(name: &str) -> bool {
+    name.starts_with("APACHE_") || NEUTRAL_VARIABLES.contains(&name)
+}
+
+/// The systemd unit whose main process this is. A process that merely lives in the control group of another service
+/// (a CI runner's, say) does not make that service its unit: reloading it would hit a stranger.
+fn unit(pid: u32) -> Option<String> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return None;
+    }
+    let unit = process::unit_of(&process::cgroup(pid)?)?;
+    let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
+    let finished = program::run(&asked, ASK_TIMEOUT).ok()?;
+    (finished.stdout.trim() == pid.to_string()).then_some(unit)
+}
+
+/// A systemctl command.
+pub fn systemctl(arguments: &[&str]) -> Invocation<'static> {
+    Invocation {
+        executable: "systemctl",
+        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+        environment: None,
+        directory: None,
+    }
+}
+
+/// Whether something else would start the process again, or end with it.
+fn supervised(pid: u32, parent: u32, foreground: bool) -> bool {
+    let name = process::stat(parent).map(|stat| stat.name).unwrap_or_default();
+    is_supervised(pid, parent, &name, foreground)
+}
+
+fn is_supervised(pid: u32, parent: u32, parent_name: &str, foreground: bool) -> bool {
+    let by_name = parent != 1 && SUPERVISORS.iter().any(|name| parent_name.starts_with(name));
+    pid == 1 || by_name || (foreground && parent_name != "systemd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn command_lines_are_read_as_apache_reads_them() {
+        for (text, file, root, defines, foreground) in [
+            ("apache2 -k start", None, None, vec![], false),
+            ("httpd -DFOREGROUND", None, None, vec!["FOREGROUND"], true),
+            (
+                "httpd -f /a.conf -d/srv -D A -DB",
+                Some("/a.conf"),
+                Some("/srv"),
+                vec!["A", "B"],
+                false,
+            ),
+            ("httpd -X", None, None, vec!["DEBUG"], true),
+            ("httpd -k", None, None, vec![], false),
+        ] {
+            let options = Options::parse(&line(text));
+            assert_eq!(options.config_file.as_deref(), file, "{text}");
+            assert_eq!(options.server_root.as_deref(), root, "{text}");
+            assert_eq!(options.defines, defines, "{text}");
+            assert_eq!(options.foreground, foreground, "{text}");
+        }
+    }
+
+    #[test]
+    fn questions_carry_the_options_and_never_start_anything() {
+        let options = Options::parse(&line("httpd -k start -f /a.conf -d /srv -D A -X -e debug"));
+        assert_eq!(options.arguments(), line("-d /srv -f /a.conf -D A"));
+    }
+
+    #[test]
+    fn supervision_is_told_from_parent_and_options() {
+        for (pid, parent, name, foreground, expected) in [
+            (100, 1, "systemd", false, false),
+            (100, 1, "systemd", true, false),
+            (100, 1, "tini", false, false),
+            (100, 1, "tini", true, true),
+            (1, 0, "", true, true),
+            (100, 50, "supervisord", false, true),
+            (100, 50, "bash", true, true),
+            (100, 50, "bash", false, false),
+        ] {
+            assert_eq!(
+                is_supervised(pid, parent, name, foreground),
+                expected,
+                "{pid} {parent} {name} {foreground}"
+            );
+        }
+    }
+
+    #[test]
+    fn secrets_of_the_environment_are_not_kept() {
+        for (name, expected) in [
+            ("APACHE_RUN_USER", true),
+            ("PATH", true),
+            ("DB_PASSWORD", false),
+            ("HOME", false),
+        ] {
+            assert_eq!(keeps(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn messages_are_joined_and_bounded() {
+        let stderr = "AH00558: apache2: Could not reliably determine\nAH00526: Syntax error on line 3 of /x:\nInvalid command 'Foo'\n";
+        assert_eq!(
+            said(stderr),
+            "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'"
+        );
+        assert_eq!(said(""), "it said nothing");
+        assert!(said(&"x\n".repeat(100)).len() < 100);
+        assert!(said(&"x".repeat(10_000)).len() <= 300);
+    }
+}

@@ -1,0 +1,90 @@
+//! Apache httpd 2.4: how it is recognised, read, changed and reloaded.
+//!
+//! The parts: `config` reads files as Apache does, `control` knows how the process was started, `snapshot` tells the
+//! settings in force, `prepare` turns wishes into file contents, `activate` makes them take effect.
+
+pub mod config;
+
+mod activate;
+mod control;
+mod diff;
+mod edit;
+mod limits;
+mod place;
+mod prepare;
+mod probe;
+mod process;
+mod program;
+mod settings;
+mod snapshot;
+mod start;
+mod status;
+
+use super::{Activation, Service};
+use std::collections::BTreeMap;
+use webdyno_model::Result;
+use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
+
+/// The name in snapshots and changes.
+pub const NAME: &str = "apache";
+
+/// The names under which distributions install it.
+const EXECUTABLES: [&str; 7] = [
+    "apache2",
+    "httpd",
+    "httpd2",
+    "httpd.worker",
+    "httpd.event",
+    "httpd-prefork",
+    "apache2-prefork",
+];
+
+/// The service.
+#[derive(Debug)]
+pub struct Apache;
+
+impl Service for Apache {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn recognises(&self, executable: &str, _arguments: &[String]) -> bool {
+        let path = executable.trim_end_matches(" (deleted)");
+        path.rsplit('/')
+            .next()
+            .is_some_and(|name| EXECUTABLES.contains(&name))
+    }
+
+    fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
+        snapshot::snapshot(pid, port)
+    }
+
+    fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+        prepare::prepare(snapshot, wishes)
+    }
+
+    fn validate(&self, control: &Control) -> Result<()> {
+        control::validate(control)
+    }
+
+    fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation> {
+        activate::activate(control, class, port)
+    }
+
+    fn start(&self, control: &Control, port: u16) -> Result<Activation> {
+        start::start(control, port)
+    }
+
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
+        let page = snapshot
+            .status_url
+            .as_deref()
+            .and_then(|url| status::read(url).ok());
+        let workers = page.and_then(|page| page.workers).map(SettingValue::Integer);
+        workers
+            .map(|workers| ("MaxRequestWorkers".to_owned(), workers))
+            .into_iter()
+            .collect()
+    }
+}

@@ -1,0 +1,261 @@
+//! Renders wishes to a plan: what changes, in which files, how it takes effect. Reads only.
+//!
+//! How a change takes effect: https://httpd.apache.org/docs/2.4/stopping.html and the `*_check_config` functions of
+//! the MPMs, which keep ServerLimit and ThreadLimit of the first start through every graceful restart.
+
+use super::control::Apache;
+use super::edit::{self, Edit, Edited};
+use super::limits::Limits;
+use super::place::{Place, places};
+use super::settings::{Mpm, SETTINGS, Setting, find};
+use super::snapshot::{limits, mpm, settings};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use webdyno_model::change::{ApplyClass, Change, RenderedPlan, Wish};
+use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// A wish that was understood.
+struct Wanted {
+    setting: &'static Setting,
+    to: SettingValue,
+    from: Option<SettingValue>,
+}
+
+/// Renders wishes for the service of a snapshot.
+pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+    let control = snapshot.control.clone().ok_or_else(|| {
+        UserError::cannot_run("the snapshot does not say how Apache is controlled")
+            .hint("discover the service again")
+    })?;
+    let apache = Apache::of_control(control)?;
+    let mpm = mpm(&apache)?;
+    let mut now = settings(&apache.evaluation, mpm, None);
+    if let (Some(now), Some(seen)) = (
+        now.get_mut("MaxRequestWorkers"),
+        snapshot.settings.get("MaxRequestWorkers"),
+    ) {
+        now.running = seen.running.clone();
+    }
+    let mut wanted = understood(wishes, &now, mpm)?;
+    wanted.retain(|wish| !holds(wish, &now, &apache, snapshot.port));
+    if wanted.is_empty() {
+        return Err(UserError::cannot_run(
+            "nothing to change: every setting already has the value that is wanted",
+        ));
+    }
+    let class = classify(&wanted, &now, mpm, &apache.control)?;
+    let mut edits = Vec::new();
+    let mut changes = Vec::new();
+    for wish in &wanted {
+        let places = places(
+            &apache.evaluation,
+            &apache.main_file,
+            wish.setting,
+            mpm,
+            snapshot.port,
+        )?;
+        changes.push(wish.change(places.first(), class(wish.setting)));
+        let edit = |place: Place| Edit {
+            place,
+            setting: wish.setting,
+            to: wish.to.clone(),
+        };
+        edits.extend(places.into_iter().map(edit));
+    }
+    let Edited { files, diff } = edit::apply(&edits, mpm)?;
+    let whole = changes
+        .iter()
+        .map(|change| change.class)
+        .max()
+        .unwrap_or(ApplyClass::Reload);
+    let overlay = files
+        .iter()
+        .map(|file| (PathBuf::from(&file.path), file.after.clone()))
+        .collect();
+    proved(apache.control, &wanted, overlay, mpm)?;
+    Ok(RenderedPlan {
+        changes,
+        files,
+        class: whole,
+        diff,
+    })
+}
+
+impl Wanted {
+    /// As plans show it; the first place stands for all.
+    fn change(&self, place: Option<&Place>, class: ApplyClass) -> Change {
+        Change {
+            service: super::NAME.into(),
+            setting: self.setting.name.into(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            file: place.map(|place| real(place.file())).unwrap_or_default(),
+            class,
+        }
+    }
+}
+
+/// The path as the plan's files name it.
+fn real(path: &std::path::Path) -> String {
+    let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    let real = path
+        .canonicalize()
+        .ok()
+        .or_else(in_directory)
+        .unwrap_or_else(|| path.to_path_buf());
+    real.to_string_lossy().into_owned()
+}
+
+/// Checks names and values. The last wish for a setting counts.
+fn understood(wishes: &[Wish], now: &BTreeMap<String, SettingInForce>, mpm: Mpm) -> Result<Vec<Wanted>> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for wish in wishes {
+        let setting = find(&wish.setting).ok_or_else(|| {
+            let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+            UserError::usage(format!(
+                "`{}` is not a setting of Apache that webdyno changes",
+                wish.setting
+            ))
+            .hint(format!("it changes {}", names.join(", ")))
+        })?;
+        let in_force = now.get(setting.name).ok_or_else(|| {
+            UserError::usage(format!(
+                "{} has no meaning under the {} MPM",
+                setting.name,
+                mpm.name()
+            ))
+        })?;
+        if !setting.accepts(&wish.to) {
+            let to = wish.to.to_string().replace(['\r', '\n'], " ");
+            return Err(UserError::usage(format!("{} cannot be `{to}`", setting.name))
+                .hint(format!("it takes {}", setting.expects())));
+        }
+        let from = in_force
+            .running
+            .clone()
+            .or(in_force.configured.clone())
+            .or(in_force.default.clone());
+        wanted.retain(|other| !std::ptr::eq(other.setting, setting));
+        wanted.push(Wanted {
+            setting,
+            to: wish.to.clone(),
+            from,
+        });
+    }
+    Ok(wanted)
+}
+
+/// Whether a wish is in force already: on disk, in what runs as far as that is known, and in all virtual hosts.
+fn holds(wish: &Wanted, now: &BTreeMap<String, SettingInForce>, apache: &Apache, port: u16) -> bool {
+    let Some(in_force) = now.get(wish.setting.name) else {
+        return false;
+    };
+    let on_disk = in_force.configured.as_ref().or(in_force.default.as_ref());
+    let differs = |value: &SettingValue| !same(value, &wish.to);
+    let mut overrides = super::place::overrides(&apache.evaluation, wish.setting, port);
+    !on_disk.is_none_or(differs)
+        && !in_force.running.as_ref().is_some_and(differs)
+        && !overrides.any(|placed| differs(&SettingValue::parse(&placed.words().join(" "))))
+}
+
+fn same(a: &SettingValue, b: &SettingValue) -> bool {
+    a == b || a.to_string().eq_ignore_ascii_case(&b.to_string())
+}
+
+/// How each setting takes effect. An error when Apache would clip a value that is wanted.
+fn classify(
+    wanted: &[Wanted],
+    now: &BTreeMap<String, SettingInForce>,
+    mpm: Mpm,
+    control: &Control,
+) -> Result<impl Fn(&Setting) -> ApplyClass + use<>> {
+    let before = limits(now, mpm);
+    let mut after = now.clone();
+    for wish in wanted {
+        after.entry(wish.setting.name.to_owned()).or_default().configured = Some(wish.to.clone());
+    }
+    if let Some(limits) = limits(&after, mpm) {
+        let touches = |name: &str| wanted.iter().any(|wish| wish.setting.name == name);
+        let bounded = [
+            "MaxRequestWorkers",
+            "ServerLimit",
+            "ThreadsPerChild",
+            "ThreadLimit",
+        ];
+        if bounded.into_iter().any(touches) {
+            fits(&limits)?;
+        }
+    }
+    let running = now
+        .get("MaxRequestWorkers")
+        .and_then(|setting| setting.running.as_ref())
+        .and_then(SettingValue::number);
+    let beyond = needs_restart(before.as_ref(), limits(&after, mpm).as_ref(), running);
+    let supervised = control.supervised;
+    Ok(move |setting: &Setting| {
+        let grows = setting.name == "MaxRequestWorkers" && beyond;
+        match if grows { ApplyClass::Restart } else { setting.class } {
+            ApplyClass::Restart if supervised => ApplyClass::Manual,
+            class => class,
+        }
+    })
+}
+
+/// Refuses values that Apache would clip.
+fn fits(limits: &Limits) -> Result<()> {
+    let (effective, why) = limits.effective();
+    if why.is_empty() {
+        return Ok(());
+    }
+    let threads = limits.threads_per_child.max(1);
+    let hint = if limits.threads_per_child > limits.thread_limit {
+        format!("ask for ThreadLimit {threads} with it")
+    } else if limits.workers > limits.most() {
+        format!(
+            "ask for ServerLimit {} with it",
+            (limits.workers + threads - 1) / threads
+        )
+    } else {
+        format!(
+            "ask for MaxRequestWorkers {effective}, or {} and the ServerLimit to match",
+            (effective / threads + 1) * threads
+        )
+    };
+    Err(UserError::cannot_run(format!("Apache would not take it: {}", why.join("; "))).hint(hint))
+}
+
+/// Whether the wanted workers are more than the running ServerLimit allows. That limit is not shown by any status
+/// page: it is the one on disk, unless what runs proves that the disk is ahead; then only what runs is sure.
+fn needs_restart(before: Option<&Limits>, after: Option<&Limits>, running: Option<f64>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else {
+        return true;
+    };
+    let most = before.server_limit.saturating_mul(before.thread_limit);
+    let on_disk = before.effective().0 as f64;
+    match running.filter(|&running| running != on_disk) {
+        Some(running) => after.workers as f64 > running,
+        None if before.mpm == Mpm::Prefork => after.workers > before.server_limit,
+        None => after.workers / after.threads_per_child.max(1) > before.server_limit || after.workers > most,
+    }
+}
+
+/// Evaluates the configuration as the plan would leave it: every wish must be in force then.
+fn proved(control: Control, wanted: &[Wanted], overlay: BTreeMap<PathBuf, String>, mpm: Mpm) -> Result<()> {
+    let apache = Apache::with_overlay(control, overlay)?;
+    let then = settings(&apache.evaluation, mpm, None);
+    for wish in wanted {
+        let value = then
+            .get(wish.setting.name)
+            .and_then(|setting| setting.configured.clone());
+        if !value.as_ref().is_some_and(|value| same(value, &wish.to)) {
+            let shown = value.map_or_else(|| "unset".to_owned(), |value| value.to_string());
+            return Err(UserError::cannot_run(format!(
+                "no place was found where {} {} would win: it would be {shown}",
+                wish.setting.name, wish.to
+            ))
+            .hint("set it by hand; the configuration nests in a way that webdyno does not understand"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Starts an Apache again as it was started before, and finds its new main process.
+
+use super::config::Evaluation;
+use super::control::{Apache, Options, invocation, said, systemctl};
+use super::probe::answers;
+use super::process;
+use super::program::{self, Invocation};
+use super::status::addresses;
+use crate::procfs;
+use crate::services::Activation;
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use webdyno_model::error::io_error;
+use webdyno_model::service::Control;
+use webdyno_model::{Result, UserError};
+
+/// How long a start may take until the port answers.
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long systemctl may take: units may give a program 90 s to stop and to start.
+pub const UNIT_TIMEOUT: Duration = Duration::from_secs(200);
+
+/// How long workers of a dead parent may take to end.
+const ORPHANS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause between looks.
+pub const PAUSE: Duration = Duration::from_millis(10);
+
+/// Starts a service whose main process is gone, and waits until it answers.
+///
+/// Workers that outlived a killed parent still hold the port: they are ended first. An error when the process lives
+/// still, when the program refuses to start (with its own words), or when nothing answers in time.
+pub fn start(control: &Control, port: u16) -> Result<Activation> {
+    if process::lives(control.pid, control.start_ticks) {
+        return Err(UserError::cannot_run(format!(
+            "process {} still runs, so it is not started again",
+            control.pid
+        )));
+    }
+    let apache = Apache::of_control(control.clone())?;
+    if control.unit.is_none() {
+        end_orphans(control)?;
+    }
+    launch(control)?;
+    let control = found(control, &apache.evaluation, port)?;
+    Ok(Activation {
+        control,
+        outage_us: None,
+    })
+}
+
+/// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
+fn end_orphans(control: &Control) -> Result<()> {
+    let deadline = Instant::now() + ORPHANS_TIMEOUT;
+    loop {
+        let left: Vec<(u32, u64)> = procfs::pids()
+            .into_iter()
+            .filter_map(|pid| orphan(control, pid))
+            .collect();
+        let first = left.first().map(|&(pid, _)| pid).or_else(|| zombie(control));
+        let Some(first) = first else { return Ok(()) };
+        if Instant::now() >= deadline {
+            let of = control.pid;
+            return Err(UserError::cannot_run(format!(
+                "process {first}, left by apache {of}, does not go away"
+            ))
+            .hint(format!(
+                "look at it with: ps -fp {first}; apache does not start while its pid file names it"
+            )));
+        }
+        for (pid, start_ticks) in left {
+            // It may have ended by itself.
+            let _ = process::signal(pid, start_ticks, Signal::TERM);
+        }
+        std::thread::sleep(PAUSE * 5);
+    }
+}
+
+/// The old main process when it ended, nobody has waited for it yet, and its pid file still names it: Apache takes it
+/// for a server that runs, and starts no other. Process 1 takes such processes away, in a while.
+fn zombie(control: &Control) -> Option<u32> {
+    let exists = process::stat(control.pid).is_some_and(|stat| stat.start_ticks == control.start_ticks);
+    (exists && named(control) == Some(control.pid)).then_some(control.pid)
+}
+
+/// The process that the pid file names.
+fn named(control: &Control) -> Option<u32> {
+    std::fs::read_to_string(control.pid_file.as_ref()?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// The name of a process if it is a worker of a main process that is gone: the same program, in the group that its
+/// parent led when it made itself a daemon, and the parent is another one now.
+fn orphan(control: &Control, pid: u32) -> Option<(u32, u64)> {
+    let stat = process::stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
+    let is_left = pid != control.pid && stat.group == control.pid && stat.start_ticks >= control.start_ticks;
+    let is_same = process::executable(pid).is_ok_and(|(path, _)| path == control.executable);
+    (is_left && is_same).then_some((pid, stat.start_ticks))
+}
+
+/// Runs the command that starts the service. Does not wait until it answers.
+pub fn launch(control: &Control) -> Result<()> {
+    if let Some(unit) = &control.unit {
+        return unit_command(&["start", unit]);
+    }
+    let invocation = invocation(control, start_arguments(&control.arguments));
+    if Options::parse(&control.arguments).foreground {
+        return detached(&invocation);
+    }
+    let started = program::run(&invocation, START_TIMEOUT)?;
+    // Its exit code is 0 as well when it found another server and started none.
+    if started.success && !started.stdout.contains("already running") {
+        return Ok(());
+    }
+    Err(UserError::cannot_run(format!(
+        "apache does not start: {}",
+        said(&format!("{}\n{}", started.stderr, started.stdout))
+    ))
+    .hint(format!(
+        "test its configuration by hand: {} -t",
+        control.executable
+    )))
+}
+
+/// Runs systemctl; the error carries its words.
+pub fn unit_command(arguments: &[&str]) -> Result<()> {
+    let finished = program::run(&systemctl(arguments), UNIT_TIMEOUT)?;
+    if finished.success {
+        return Ok(());
+    }
+    let command = arguments.join(" ");
+    Err(
+        UserError::cannot_run(format!("systemctl {command} failed: {}", said(&finished.stderr))).hint(
+            format!(
+                "journalctl -u {} says why",
+                arguments.last().copied().unwrap_or_default()
+            ),
+        ),
+    )
+}
+
+/// The arguments of a start, without the program's name: whatever `-k` said last time, now it is a start.
+fn start_arguments(arguments: &[String]) -> Vec<String> {
+    let mut start = Vec::with_capacity(arguments.len());
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        if !argument.starts_with("-k") {
+            start.push(argument.clone());
+            continue;
+        }
+        if argument == "-k" {
+            rest.next();
+        }
+        start.extend(["-k".to_owned(), "start".to_owned()]);
+    }
+    start
+}
+
+/// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
+fn detached(invocation: &Invocation<'_>) -> Result<()> {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(invocation.executable);
+    command
+        .args(&invocation.arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(environment) = invocation.environment {
+        command.env_clear().envs(environment);
+    }
+    if let Some(directory) = invocation
+        .directory
+        .filter(|directory| Path::new(directory).is_dir())
+    {
+        command.current_dir(directory);
+    }
+    command.process_group(0);
+    command
+        .spawn()
+        .map_err(|error| io_error("start", invocation.executable, &error))?;
+    Ok(())
+}
+
+/// Waits until the port answers and the main process is known; gives the control of what runs now.
+pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Control> {
+    let addresses: Vec<SocketAddr> = addresses(evaluation, port)
+        .into_iter()
+        .filter(|address| address.port() == port)
+        .collect();
+    let deadline = Instant::now() + START_TIMEOUT;
+    loop {
+        if let Some(control) = main_process(old).filter(|_| answers(&addresses)) {
+            return Ok(control);
+        }
+        if Instant::now() >= deadline {
+            return Err(UserError::cannot_run(format!(
+                "apache was started and port {port} does not answer after {} s",
+                START_TIMEOUT.as_secs()
+            ))
+            .hint("its error log says why"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The process that took the place of an old one: by pid file, else by executable and arguments.
+fn main_process(old: &Control) -> Option<Control> {
+    let candidates = named(old).into_iter().chain(procfs::pids());
+    candidates.filter_map(|pid| successor(old, pid)).next()
+}
+
+/// The control of a process if it is such a successor and not a child of one.
+fn successor(old: &Control, pid: u32) -> Option<Control> {
+    let stat = process::stat(pid).filter(|stat| stat.state != 'Z')?;
+    let is_same = |pid: u32| process::executable(pid).is_ok_and(|(path, _)| path == old.executable);
+    // Also its workers that are still ending.
+    let is_old = (pid, stat.start_ticks) == (old.pid, old.start_ticks) || orphan(old, pid).is_some();
+    if is_old || !is_same(pid) || is_same(stat.ppid) {
+        return None;
+    }
+    let arguments = process::arguments(pid).ok()?;
+    let (now, before) = (Options::parse(&arguments), Options::parse(&old.arguments));
+    (now == before).then(|| Control {
+        pid,
+        start_ticks: stat.start_ticks,
+        arguments,
+        ..old.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_a_start_however_the_server_was_started() {
+        let line = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        for (before, expected) in [
+            ("apache2 -k start", "-k start"),
+            ("httpd -d /x -k graceful -f /y", "-d /x -k start -f /y"),
+            ("httpd -krestart", "-k start"),
+            ("httpd -f /y", "-f /y"),
+            ("httpd", ""),
+        ] {
+            assert_eq!(start_arguments(&line(before)), line(expected), "{before}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_lives_is_not_started_again() {
+        let pid = std::process::id();
+        let control = Control {
+            pid,
+            start_ticks: process::stat(pid).unwrap().start_ticks,
+            executable: "/usr/sbin/apache2".into(),
+            arguments: vec!["apache2".into()],
+            environment: Default::default(),
+            directory: "/".into(),
+            pid_file: None,
+            unit: None,
+            supervised: false,
+        };
+        let error = start(&control, 80).unwrap_err();
+        assert!(error.message.contains("still runs"), "{error}");
+        assert_eq!(main_process(&control), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Services: one file (or folder) per program. Discover, read settings, render a change, validate it, activate it.
+//!
+//! To add one: a file here that implements [`Service`], and a line in [`all`]. A test fails when the line is missing.
+
+pub mod apache;
+
+use std::collections::BTreeMap;
+use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// A program that webdyno knows how to read and to change. Only [`crate::change`] may call `activate` and `start`.
+pub trait Service: Sync {
+    /// Its name in snapshots and changes: `apache`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the executable of a process is this program (by path and, where in doubt, by asking it).
+    fn recognises(&self, executable: &str, arguments: &[String]) -> bool;
+
+    /// Reads version, mode, settings, status page and control of the service whose main process is `pid`. Reads only.
+    fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot>;
+
+    /// Renders wishes to file contents and a diff. Settings that are right already are left out. Writes nothing.
+    fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan>;
+
+    /// Lets the program test the configuration as it is on disk now.
+    fn validate(&self, control: &Control) -> Result<()>;
+
+    /// Makes the configuration on disk take effect, waits until the service answers on `port` again, and gives the
+    /// control of what runs now (a restart changes the pid) with the outage seen from outside.
+    fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation>;
+
+    /// Starts the service again after its main process ended, as it was started before, and waits until it answers on
+    /// `port`. An error when it still runs.
+    fn start(&self, control: &Control, port: u16) -> Result<Activation> {
+        let _ = control;
+        Err(
+            UserError::cannot_run(format!("webdyno does not know how to start {}", self.name()))
+                .hint(format!("start it by hand; port {port} must answer")),
+        )
+    }
+
+    /// The values that the running program shows.
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue>;
+}
+
+/// What making a change take effect did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activation {
+    /// How to control what runs now.
+    pub control: Control,
+    /// How long no connection was answered; `None` when none was missed.
+    pub outage_us: Option<u64>,
+}
+
+/// The service of a snapshot whose program webdyno does not know.
+pub const UNKNOWN: &str = "unknown";
+
+/// All services that webdyno knows.
+pub fn all() -> &'static [&'static dyn Service] {
+    &[&apache::Apache]
+}
+
+/// A service by its name in snapshots.
+pub fn by_name(name: &str) -> Option<&'static dyn Service> {
+    all().iter().copied().find(|service| service.name() == name)
+}
+
+/// The service that a process belongs to, by its executable and arguments.
+pub fn recognise(executable: &str, arguments: &[String]) -> Option<&'static dyn Service> {
+    all()
+        .iter()
+        .copied()
+        .find(|service| service.recognises(executable, arguments))
+}
+
+/// The snapshot of a program that webdyno does not know: it can be loaded and watched, and nothing of it can be changed.
+pub fn snapshot_unknown(pid: u32, port: u16, executable: Option<String>) -> ServiceSnapshot {
+    let name = executable.as_deref().unwrap_or("the program");
+    let known: Vec<_> = all().iter().map(|service| service.name()).collect();
+    let warning = format!(
+        "{name} serves port {port}, and webdyno knows only {}: it sees processes and sockets, and cannot read or change settings",
+        known.join(", ")
+    );
+    ServiceSnapshot {
+        service: UNKNOWN.into(),
+        pid,
+        executable,
+        version: None,
+        port,
+        mode: None,
+        config_file: None,
+        status_url: None,
+        settings: BTreeMap::new(),
+        missing: Vec::new(),
+        warnings: vec![warning],
+        control: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn no_service_is_missing_from_the_list() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/services");
+        let mut files: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .path()
+                    .file_stem()
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .filter(|name| name != "mod")
+            .collect();
+        files.sort();
+        let mut names: Vec<_> = all().iter().map(|service| service.name()).collect();
+        names.sort_unstable();
+        assert_eq!(files, names);
+        for name in names {
+            assert_eq!(by_name(name).unwrap().name(), name);
+        }
+        assert!(by_name(UNKNOWN).is_none());
+    }
+
+    #[test]
+    fn programs_are_recognised_by_their_executable() {
+        for (executable, expected) in [
+            ("/usr/sbin/apache2", Some("apache")),
+            ("/usr/sbin/httpd", Some("apache")),
+            ("/usr/sbin/apache2 (deleted)", Some("apache")),
+            ("/usr/sbin/nginx", None),
+            ("/usr/sbin/lighttpd", None),
+            ("/usr/bin/python3.11", None),
+            ("/bin/busybox", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                recognise(executable, &[]).map(Service::name),
+                expected,
+                "{executable}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_program_is_still_a_snapshot() {
+        let snapshot = snapshot_unknown(7, 80, Some("/usr/sbin/nginx".into()));
+        assert_eq!(
+            (snapshot.service.as_str(), snapshot.pid, snapshot.port),
+            ("unknown", 7, 80)
+        );
+        assert_eq!(snapshot.executable.as_deref(), Some("/usr/sbin/nginx"));
+        assert!(snapshot.warnings[0].contains("nginx") && snapshot.control.is_none());
+    }
+}

@@ -1,0 +1,411 @@
+//! A pretended server in a folder, a disk that fails where it is told to, and what a test needs to compare.
+//!
+//! The server's configuration is `etc/*.conf`; what is "running" is a copy of it that activating makes. `INVALID` in
+//! a file fails the validation, `DEADLY` ends the service when it is activated, `Workers N` is its setting.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use webdyno_host::agent::host::{Host, Watch};
+use webdyno_host::change::StateDir;
+use webdyno_host::change::action::OldFile;
+use webdyno_host::change::apply::Changer;
+use webdyno_host::change::disk::{Disk, RealDisk, sha256_hex};
+use webdyno_host::change::journal::Owner;
+use webdyno_host::change::programs::Programs;
+use webdyno_host::change::undo::Tools;
+use webdyno_host::collectors::Target;
+use webdyno_host::services::{Activation, Service};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
+use webdyno_model::environment::Environment;
+use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// The port that the pretended server says it listens on.
+pub const PORT: u16 = 8000;
+
+/// When acts are counted, and what happens at the chosen one.
+#[derive(Clone, Default)]
+pub struct Fate(Arc<FateState>);
+
+#[derive(Default)]
+struct FateState {
+    acts: AtomicU64,
+    /// The act at which it happens, from 1; 0 never.
+    at: AtomicU64,
+    what: std::sync::Mutex<What>,
+    dead: AtomicBool,
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum What {
+    /// The process ends before the act.
+    #[default]
+    AbortBefore,
+    /// The process ends in the middle of the act, or after it where it is atomic.
+    AbortWithin,
+    /// This act fails once, as on a full disk.
+    FailOnce,
+    /// From this act on the process is as good as dead: nothing works any more. A write has got that many bytes far.
+    Dead(usize),
+}
+
+impl Fate {
+    pub fn at(at: u64, what: What) -> Self {
+        let fate = Self::default();
+        fate.0.at.store(at, Ordering::SeqCst);
+        *fate.0.what.lock().unwrap() = what;
+        fate
+    }
+
+    /// How many acts there were.
+    pub fn acts(&self) -> u64 {
+        self.0.acts.load(Ordering::SeqCst)
+    }
+
+    /// Does an act; `partly` does the given number of bytes of it.
+    fn act<T>(&self, whole: impl FnOnce() -> io::Result<T>, partly: impl FnOnce(Option<usize>)) -> io::Result<T> {
+        let gone = || io::Error::other("the process is gone");
+        if self.0.dead.load(Ordering::SeqCst) {
+            return Err(gone());
+        }
+        if self.0.acts.fetch_add(1, Ordering::SeqCst) + 1 != self.0.at.load(Ordering::SeqCst) {
+            return whole();
+        }
+        let what = *self.0.what.lock().unwrap();
+        match what {
+            What::AbortBefore => std::process::abort(),
+            What::AbortWithin => {
+                partly(None);
+                std::process::abort()
+            }
+            What::FailOnce => Err(io::ErrorKind::StorageFull.into()),
+            What::Dead(bytes) => {
+                partly(Some(bytes));
+                self.0.dead.store(true, Ordering::SeqCst);
+                Err(gone())
+            }
+        }
+    }
+}
+
+/// The real disk, with a fate.
+pub struct FatefulDisk(pub Fate);
+
+impl Disk for FatefulDisk {
+    fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
+        RealDisk.read(path)
+    }
+
+    fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
+        let partly = |bytes: Option<usize>| {
+            let bytes = bytes.unwrap_or(file.content.len() / 2).min(file.content.len());
+            std::fs::write(path, &file.content[..bytes]).unwrap();
+        };
+        self.0.act(|| RealDisk.create(path, file), partly)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
+        self.0.act(|| RealDisk.rename(from, to, may_replace), |_| RealDisk.rename(from, to, may_replace).unwrap())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.act(|| RealDisk.remove(path), |_| RealDisk.remove(path).unwrap())
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.act(|| RealDisk.sync_directory(path), |_| ())
+    }
+
+    fn append(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let partly = |count: Option<usize>| {
+            let count = count.unwrap_or(bytes.len() / 2).min(bytes.len());
+            file.write_all_at(&bytes[..count], offset).unwrap();
+        };
+        self.0.act(|| RealDisk.append(file, offset, bytes), partly)
+    }
+
+    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
+        self.0.act(|| RealDisk.truncate(file, length), |_| ())
+    }
+}
+
+/// A pretended server and machine in a folder.
+#[derive(Clone)]
+pub struct FakeServer {
+    pub folder: PathBuf,
+    pub fate: Fate,
+    /// How long activating takes.
+    pub slow: Duration,
+    /// Whether the service takes over what it is told to.
+    pub obeys: bool,
+}
+
+/// The files of the pretended server at the beginning, with their modes.
+pub const FILES: [(&str, &str, u32); 2] = [("a.conf", "Workers 10\n", 0o640), ("b.conf", "KeepAlive On\n# é\n", 0o604)];
+
+impl FakeServer {
+    /// Sets one up in an empty folder, with owners of their own where that is possible.
+    pub fn set_up(folder: &Path) -> Self {
+        let server = Self::at(folder);
+        std::fs::create_dir_all(folder.join("etc")).unwrap();
+        for (index, (name, text, mode)) in FILES.into_iter().enumerate() {
+            let path = server.conf(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(&path, Some(100 + index as u32), Some(200)).unwrap();
+            }
+            let old = std::time::UNIX_EPOCH + Duration::new(1_600_000_000 + index as u64, 5000);
+            File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+        }
+        std::fs::write(folder.join("alive"), "1").unwrap();
+        server.take_over();
+        server
+    }
+
+    /// The one that was set up in a folder.
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), fate: Fate::default(), slow: Duration::ZERO, obeys: true }
+    }
+
+    pub fn conf(&self, name: &str) -> PathBuf {
+        self.folder.join("etc").join(name)
+    }
+
+    pub fn state(&self) -> StateDir {
+        StateDir::at(self.folder.join("state"))
+    }
+
+    pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
+        Tools { state: self.state(), disk, programs: Arc::new(self.clone()) }
+    }
+
+    pub fn changer(&self) -> Changer {
+        let owner = Owner { tool: None, what: "webdyno tune".into() };
+        Changer::with(self.tools(Arc::new(FatefulDisk(self.fate.clone()))), owner)
+    }
+
+    /// Everything that must be as before: names, bytes, modes, owners and times of the files, and what runs.
+    pub fn picture(&self) -> BTreeMap<String, (Vec<u8>, u32, u32, u32, i64)> {
+        let mut picture = BTreeMap::new();
+        for entry in std::fs::read_dir(self.folder.join("etc")).unwrap() {
+            let (path, found) = { let e = entry.unwrap(); (e.path(), e.metadata().unwrap()) };
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let time = found.mtime() * 1_000_000_000 + found.mtime_nsec();
+            picture.insert(name, (std::fs::read(&path).unwrap(), found.mode(), found.uid(), found.gid(), time));
+        }
+        let alive = self.pid().is_some();
+        let running = self.running().into_bytes();
+        picture.insert("running".into(), (running, u32::from(alive), 0, 0, 0));
+        picture
+    }
+
+    pub fn running(&self) -> String {
+        std::fs::read_to_string(self.folder.join("running")).unwrap()
+    }
+
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.folder.join("alive")).ok()?.parse().ok()
+    }
+
+    fn set_alive(&self, pid: Option<u32>) {
+        match pid {
+            Some(pid) => std::fs::write(self.folder.join("alive"), pid.to_string()).unwrap(),
+            None => std::fs::remove_file(self.folder.join("alive")).unwrap(),
+        }
+    }
+
+    fn configuration(&self) -> String {
+        let mut names: Vec<_> =
+            std::fs::read_dir(self.folder.join("etc")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.retain(|path| path.extension().is_some_and(|end| end == "conf"));
+        names.sort();
+        names.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    fn take_over(&self) {
+        std::fs::write(self.folder.join("running"), self.configuration()).unwrap();
+    }
+
+    /// How it is controlled now, or was last.
+    pub fn control(&self) -> Control {
+        Control {
+            pid: self.pid().unwrap_or(0),
+            start_ticks: 1,
+            executable: "/fake".into(),
+            arguments: vec!["/fake".into()],
+            environment: BTreeMap::new(),
+            directory: "/".into(),
+            pid_file: None,
+            unit: None,
+            supervised: false,
+        }
+    }
+
+    pub fn snapshot_now(&self) -> ServiceSnapshot {
+        self.snapshot(self.pid().unwrap_or(0), PORT).unwrap()
+    }
+
+    /// A plan that gives files new texts; the text's last `Workers` is the wanted value.
+    pub fn plan(&self, edits: &[(&str, &str)], class: ApplyClass) -> RenderedPlan {
+        let file = |(name, after): &(&str, &str)| FileEdit {
+            path: self.conf(name).to_str().unwrap().to_owned(),
+            before_sha256: std::fs::read(self.conf(name)).ok().map(|bytes| sha256_hex(&bytes)),
+            after: (*after).to_owned(),
+        };
+        let change = |(name, after): &(&str, &str)| {
+            let to = SettingValue::parse(after.lines().find_map(|line| line.strip_prefix("Workers "))?);
+            Some(Change {
+                service: "fake".into(),
+                setting: "Workers".into(),
+                from: None,
+                to,
+                file: (*name).into(),
+                class,
+            })
+        };
+        RenderedPlan {
+            changes: edits.iter().filter_map(change).collect(),
+            files: edits.iter().map(file).collect(),
+            class,
+            diff: String::new(),
+        }
+    }
+
+    fn act(&self, act: impl Fn()) -> Result<()> {
+        let done = self.fate.act(|| Ok(act()), |_| act());
+        done.map_err(|error| UserError::cannot_run(format!("fake: {error}")))
+    }
+}
+
+fn workers(text: &str) -> Option<SettingValue> {
+    text.lines().filter_map(|line| line.strip_prefix("Workers ")).next_back().map(SettingValue::parse)
+}
+
+impl Service for FakeServer {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn recognises(&self, executable: &str, _: &[String]) -> bool {
+        executable == "/fake"
+    }
+
+    fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
+        let running = workers(&self.running());
+        let setting = SettingInForce { running, ..SettingInForce::default() };
+        Ok(ServiceSnapshot {
+            service: "fake".into(),
+            pid,
+            executable: Some("/fake".into()),
+            version: None,
+            port,
+            mode: None,
+            config_file: None,
+            status_url: None,
+            settings: BTreeMap::from([("Workers".to_owned(), setting)]),
+            missing: vec![],
+            warnings: vec![],
+            control: Some(self.control()),
+        })
+    }
+
+    fn prepare(&self, _: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+        let text = wishes.iter().map(|wish| format!("{} {}\n", wish.setting, wish.to)).collect::<String>();
+        Ok(self.plan(&[("a.conf", &text)], ApplyClass::Reload))
+    }
+
+    fn validate(&self, _: &Control) -> Result<()> {
+        match self.configuration().contains("INVALID") {
+            true => Err(UserError::cannot_run("fake: the configuration is invalid")),
+            false => Ok(()),
+        }
+    }
+
+    fn activate(&self, control: &Control, class: ApplyClass, _: u16) -> Result<Activation> {
+        std::thread::sleep(self.slow);
+        if !self.is_alive(control) {
+            return Err(UserError::cannot_run("fake: not running"));
+        }
+        if self.configuration().contains("DEADLY") {
+            self.set_alive(None);
+            return Err(UserError::cannot_run("fake: died"));
+        }
+        self.act(|| {
+            if self.obeys {
+                self.take_over();
+            }
+            if class == ApplyClass::Restart {
+                self.set_alive(Some(control.pid + 1));
+            }
+        })?;
+        let outage_us = (class == ApplyClass::Restart).then_some(1000);
+        Ok(Activation { control: self.control(), outage_us })
+    }
+
+    fn start(&self, control: &Control, _: u16) -> Result<Activation> {
+        self.act(|| {
+            self.set_alive(Some(control.pid + 1));
+            self.take_over();
+        })?;
+        Ok(Activation { control: self.control(), outage_us: None })
+    }
+
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
+        let shown = |(name, setting): (&String, &SettingInForce)| Some((name.clone(), setting.running.clone()?));
+        snapshot.settings.iter().filter_map(shown).collect()
+    }
+}
+
+impl Programs for FakeServer {
+    fn service(&self, name: &str) -> Option<&dyn Service> {
+        (name == "fake").then_some(self as &dyn Service)
+    }
+
+    fn on_port(&self, name: &str, port: u16) -> Option<Control> {
+        (name == "fake" && port == PORT && self.pid().is_some()).then(|| self.control())
+    }
+
+    fn is_alive(&self, control: &Control) -> bool {
+        self.pid() == Some(control.pid)
+    }
+}
+
+struct NoWatch;
+
+impl Watch for NoWatch {
+    fn set_target(&self, _: Target) {}
+}
+
+impl Host for FakeServer {
+    fn environment(&self) -> Environment {
+        Environment { hostname: Some("fake".into()), ..Environment::default() }
+    }
+
+    fn collectors(&self) -> Vec<CollectorInfo> {
+        vec![]
+    }
+
+    fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
+        match self.pid() {
+            Some(pid) if port == PORT => self.snapshot(pid, port),
+            _ => Err(UserError::cannot_run(format!("nothing listens on port {port}"))),
+        }
+    }
+
+    fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
+        let values = BTreeMap::new();
+        let sample = Sample { source: format!("fake on {:?}", target.port), duration_us: 1, values, error: None };
+        sink.send((webdyno_host::agent::clock_us(), sample)).unwrap();
+        Ok(Box::new(NoWatch))
+    }
+}
