@@ -14,10 +14,7 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
     let accept_queue = accept_queue_wait_us(facts);
     let worker = facts.value("worker_time_mean_us");
     // The worker's own clock and the queue's reading are not of the same instant: together they may exceed the whole.
-    let known: f64 = [client, connect, accept_queue, worker]
-        .into_iter()
-        .flatten()
-        .sum();
+    let known: f64 = [client, connect, accept_queue, worker].into_iter().flatten().sum();
     let rounded = |part: Option<f64>| part.map(|us| significant(us, 4));
     TimeBreakdown {
         client: rounded(client),
@@ -38,10 +35,7 @@ pub fn accept_queue_wait_us(facts: &Facts) -> Option<f64> {
 }
 
 fn connect_per_request(facts: &Facts) -> Option<f64> {
-    let (time, opened) = (
-        facts.value("connect_time_mean_us")?,
-        facts.value("connections_opened_per_s")?,
-    );
+    let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
     let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
     Some(time * opened / rate)
 }
@@ -65,18 +59,12 @@ mod tests {
             &[],
         ));
         assert_eq!(parts.accept_queue, Some(400_000.0));
-        assert_eq!(
-            (parts.worker, parts.connect, parts.client),
-            (Some(195_000.0), Some(100.0), None)
-        );
+        assert_eq!((parts.worker, parts.connect, parts.client), (Some(195_000.0), Some(100.0), None));
         assert_eq!(parts.unexplained, Some(4_900.0));
     }
 
     #[test]
     fn without_load_nothing_is_told() {
-        assert_eq!(
-            breakdown(&facts(&[("accept_queue_mean", 3.0)], &[])),
-            TimeBreakdown::default()
-        );
+        assert_eq!(breakdown(&facts(&[("accept_queue_mean", 3.0)], &[])), TimeBreakdown::default());
     }
 }

@@ -6,10 +6,7 @@ use webdyno_model::number::significant;
 
 /// The limits that can be told from these facts.
 pub fn ceilings(facts: &Facts) -> Vec<Ceiling> {
-    [workers(facts), cpu(facts), memory(facts), accept_queue(facts)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [workers(facts), cpu(facts), memory(facts), accept_queue(facts)].into_iter().flatten().collect()
 }
 
 fn ceiling(
@@ -31,47 +28,23 @@ fn ceiling(
 
 /// Little's law: workers = rate x time a request holds one.
 fn workers(facts: &Facts) -> Option<Ceiling> {
-    let max = facts
-        .value("workers_limit")
-        .or_else(|| facts.setting("MaxRequestWorkers"));
-    let binds = max
-        .zip(facts.value("worker_time_mean_us"))
-        .map(|(max, time_us)| max * 1e6 / time_us);
-    ceiling(
-        "apache workers",
-        facts.value("workers_busy_mean"),
-        max,
-        binds,
-        "mod_status",
-    )
+    let max = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"));
+    let binds = max.zip(facts.value("worker_time_mean_us")).map(|(max, time_us)| max * 1e6 / time_us);
+    ceiling("apache workers", facts.value("workers_busy_mean"), max, binds, "mod_status")
 }
 
 /// Utilisation law: CPU seconds per request are constant over load.
 fn cpu(facts: &Facts) -> Option<Ceiling> {
     let (cores, busy) = (facts.value("cores")?, facts.value("cpu_busy_fraction")?);
     let binds = facts.value("rate").filter(|_| busy > 0.0).map(|rate| rate / busy);
-    ceiling(
-        "processor cores",
-        Some(busy * cores),
-        Some(cores),
-        binds,
-        "/proc/stat",
-    )
+    ceiling("processor cores", Some(busy * cores), Some(cores), binds, "/proc/stat")
 }
 
 /// How many workers memory holds: what is available, plus what the workers have, over what one more costs.
 fn memory(facts: &Facts) -> Option<Ceiling> {
     let max = crate::rules::memory_exhausted::workers_that_fit(facts)?;
-    let binds = facts
-        .value("worker_time_mean_us")
-        .map(|time_us| max * 1e6 / time_us);
-    ceiling(
-        "workers in memory",
-        facts.value("workers_busy_mean"),
-        Some(max),
-        binds,
-        "/proc/PID/smaps_rollup",
-    )
+    let binds = facts.value("worker_time_mean_us").map(|time_us| max * 1e6 / time_us);
+    ceiling("workers in memory", facts.value("workers_busy_mean"), Some(max), binds, "/proc/PID/smaps_rollup")
 }
 
 fn accept_queue(facts: &Facts) -> Option<Ceiling> {
@@ -104,17 +77,11 @@ mod tests {
             ],
             &[],
         ));
-        let binds: Vec<_> = all
-            .iter()
-            .map(|ceiling| (ceiling.limit.as_str(), ceiling.binds_at_rate))
-            .collect();
+        let binds: Vec<_> =
+            all.iter().map(|ceiling| (ceiling.limit.as_str(), ceiling.binds_at_rate)).collect();
         assert_eq!(
             binds,
-            [
-                ("apache workers", Some(750.0)),
-                ("processor cores", Some(1500.0)),
-                ("accept queue", None)
-            ]
+            [("apache workers", Some(750.0)), ("processor cores", Some(1500.0)), ("accept queue", None)]
         );
     }
 

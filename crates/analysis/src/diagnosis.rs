@@ -12,11 +12,7 @@ use webdyno_model::sample::Missing;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
 pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
-    let run = measurement
-        .workload
-        .is_some()
-        .then(|| run_report(measurement))
-        .transpose()?;
+    let run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
     let facts = facts::facts(measurement, run.as_ref())?;
     let findings = findings(&facts);
     let ceilings = ceilings(&facts);
@@ -71,45 +67,25 @@ fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
         _ => None,
     };
     let all = ceilings(facts);
-    let others = all
-        .iter()
-        .filter_map(|ceiling| Some((id(&ceiling.limit)?, ceiling.binds_at_rate?)));
-    let lowest = others
-        .filter(|(id, _)| *id != first.id)
-        .min_by(|a, b| a.1.total_cmp(&b.1));
-    lowest.map(|(id, rate)| NextLimit {
-        id: id.into(),
-        rate: Some(rate),
-    })
+    let others = all.iter().filter_map(|ceiling| Some((id(&ceiling.limit)?, ceiling.binds_at_rate?)));
+    let lowest = others.filter(|(id, _)| *id != first.id).min_by(|a, b| a.1.total_cmp(&b.1));
+    lowest.map(|(id, rate)| NextLimit { id: id.into(), rate: Some(rate) })
 }
 
 /// Signals that were not there: what the service could not give, and collectors that never gave a value.
 fn missing(measurement: &Measurement) -> Vec<Missing> {
-    let mut all = measurement
-        .service
-        .as_ref()
-        .map_or_else(Vec::new, |service| service.missing.clone());
+    let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
     for collector in &measurement.collectors {
-        let readings: Vec<_> = measurement
-            .samples
-            .iter()
-            .filter(|timed| timed.sample.source == collector.name)
-            .collect();
+        let readings: Vec<_> =
+            measurement.samples.iter().filter(|timed| timed.sample.source == collector.name).collect();
         let silent = !readings.is_empty() && readings.iter().all(|timed| timed.sample.values.is_empty());
-        let named = all
-            .iter()
-            .any(|missing| collector.name.contains("status") && missing.signal.contains("status"));
-        if let Some(why) = readings
-            .iter()
-            .find_map(|timed| timed.sample.error.clone())
-            .filter(|_| silent && !named)
+        let named =
+            all.iter().any(|missing| collector.name.contains("status") && missing.signal.contains("status"));
+        if let Some(why) =
+            readings.iter().find_map(|timed| timed.sample.error.clone()).filter(|_| silent && !named)
         {
             let how_to_enable = "see the message; some signals need root".to_owned();
-            all.push(Missing {
-                signal: collector.name.clone(),
-                why,
-                how_to_enable,
-            });
+            all.push(Missing { signal: collector.name.clone(), why, how_to_enable });
         }
     }
     all
@@ -130,10 +106,7 @@ mod tests {
 
     #[test]
     fn a_proven_limit_is_the_answer() {
-        assert_eq!(
-            findings(&facts(&EXHAUSTED, &[]))[0].id,
-            "apache-workers-exhausted"
-        );
+        assert_eq!(findings(&facts(&EXHAUSTED, &[]))[0].id, "apache-workers-exhausted");
     }
 
     #[test]
@@ -155,9 +128,6 @@ mod tests {
         let first = diagnose(&Measurement::default()).unwrap();
         assert_eq!(first.bottleneck, "unknown");
         let again = diagnose(&Measurement::default()).unwrap();
-        assert_eq!(
-            serde_json::to_string(&first).unwrap(),
-            serde_json::to_string(&again).unwrap()
-        );
+        assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
     }
 }

@@ -34,18 +34,12 @@ impl Facts {
 
     /// The facts of these names that are known, in this order: for a finding to cite.
     pub fn cite(&self, names: &[&str]) -> Vec<Fact> {
-        names
-            .iter()
-            .filter_map(|name| self.facts.get(*name))
-            .cloned()
-            .collect()
+        names.iter().filter_map(|name| self.facts.get(*name)).cloned().collect()
     }
 
     /// Whether the service is this program.
     pub fn is_service(&self, name: &str) -> bool {
-        self.service
-            .as_ref()
-            .is_some_and(|service| service.service == name)
+        self.service.as_ref().is_some_and(|service| service.service == name)
     }
 
     /// A setting's number in force.
@@ -137,11 +131,7 @@ const FROM_METRICS: &[(&str, &str, &str, From)] = &[
 /// Everything that the measurement says.
 pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
     let series = SeriesSet::of(measurement);
-    let mut builder = Builder {
-        series,
-        service: measurement.service.as_ref(),
-        facts: BTreeMap::new(),
-    };
+    let mut builder = Builder { series, service: measurement.service.as_ref(), facts: BTreeMap::new() };
     for (fact, unit, metric, how) in FROM_METRICS {
         builder.derive(fact, unit, metric, *how);
     }
@@ -152,17 +142,9 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         builder.client(measurement, run)?;
     }
     let loaded = run.is_some();
-    let generator_fault = run
-        .filter(|run| !run.client.valid)
-        .and_then(|run| run.client.why.clone());
+    let generator_fault = run.filter(|run| !run.client.valid).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
-    Ok(Facts {
-        facts: builder.facts,
-        service,
-        goal: measurement.goal,
-        generator_fault,
-        loaded,
-    })
+    Ok(Facts { facts: builder.facts, service, goal: measurement.goal, generator_fault, loaded })
 }
 
 struct Builder<'a> {
@@ -203,9 +185,10 @@ impl Builder<'_> {
 
     /// A fact that follows from a metric: source and command are the metric's.
     fn add_from(&mut self, name: &str, unit: &str, value: Option<f64>, metric: &str) {
-        let (source, reproduce) = self.series.metric(metric).map_or(("", ""), |metric| {
-            (metric.source.as_str(), metric.reproduce.as_str())
-        });
+        let (source, reproduce) = self
+            .series
+            .metric(metric)
+            .map_or(("", ""), |metric| (metric.source.as_str(), metric.reproduce.as_str()));
         let (source, reproduce) = (source.to_owned(), filled_in(reproduce, self.service));
         self.add(name, unit, value, &source, &reproduce);
     }
@@ -216,10 +199,7 @@ impl Builder<'_> {
         let rate = |kind: &str| self.series.rate(&format!("cpu.{kind}_s"));
         let busy: Option<f64> = BUSY.iter().map(|kind| rate(kind)).sum();
         let (idle, iowait) = (rate("idle"), rate("iowait").unwrap_or(0.0));
-        let total = busy
-            .zip(idle)
-            .map(|(busy, idle)| busy + idle + iowait)
-            .filter(|total| *total > 0.0);
+        let total = busy.zip(idle).map(|(busy, idle)| busy + idle + iowait).filter(|total| *total > 0.0);
         let share = |part: Option<f64>| part.zip(total).map(|(part, total)| part / total);
         let shares = [
             ("cpu_busy_fraction", share(busy)),
@@ -235,11 +215,7 @@ impl Builder<'_> {
     /// In which share of its readings the scoreboard had neither an idle worker nor a slot for one more, and in which
     /// share of the attempts the status page did not answer at all.
     fn scoreboard(&mut self) {
-        let readings: Vec<_> = self
-            .series
-            .samples_of("apache_status")
-            .map(|timed| &timed.sample)
-            .collect();
+        let readings: Vec<_> = self.series.samples_of("apache_status").map(|timed| &timed.sample).collect();
         let level =
             |name: &str, sample: &webdyno_model::sample::Sample| sample.values.get(name).map(|value| value.0);
         let full: Vec<f64> = readings
@@ -252,24 +228,12 @@ impl Builder<'_> {
             .collect();
         // One reading is no share: a single look may be a coincidence.
         let full_fraction = (full.len() >= 2).then(|| crate::stats::mean(&full)).flatten();
-        let unanswered = readings
-            .iter()
-            .filter(|sample| sample.error.is_some() && sample.values.is_empty())
-            .count();
+        let unanswered =
+            readings.iter().filter(|sample| sample.error.is_some() && sample.values.is_empty()).count();
         let attempts = readings.len() as f64;
         let unanswered = (!full.is_empty() && attempts > 0.0).then_some(unanswered as f64 / attempts);
-        self.add_from(
-            "scoreboard_full_fraction",
-            "fraction",
-            full_fraction,
-            "apache.workers_idle_count",
-        );
-        self.add_from(
-            "status_unanswered_fraction",
-            "fraction",
-            unanswered,
-            "apache.status_wait_us",
-        );
+        self.add_from("scoreboard_full_fraction", "fraction", full_fraction, "apache.workers_idle_count");
+        self.add_from("status_unanswered_fraction", "fraction", unanswered, "apache.status_wait_us");
     }
 
     /// Mean time that a request holds a worker, by Little's law: writing workers / requests per second. The request
@@ -278,28 +242,17 @@ impl Builder<'_> {
     /// `Total Duration / Total Accesses` would say the same under the event MPM, but under prefork and worker Apache
     /// adds each request's time twice (its request loop stops the clock, and stops it again after flushing).
     fn worker_time(&mut self) {
-        let writing = self
-            .series
-            .mean("apache.workers_writing_count")
-            .map(|writing| (writing - 1.0).max(0.0));
-        let rate = self
-            .series
-            .rate("apache.accesses_count")
-            .filter(|rate| *rate >= 1.0);
+        let writing =
+            self.series.mean("apache.workers_writing_count").map(|writing| (writing - 1.0).max(0.0));
+        let rate = self.series.rate("apache.accesses_count").filter(|rate| *rate >= 1.0);
         let time_us = writing.zip(rate).map(|(writing, rate)| writing / rate * 1e6);
-        self.add_from(
-            "worker_time_mean_us",
-            "us",
-            time_us,
-            "apache.workers_writing_count",
-        );
+        self.add_from("worker_time_mean_us", "us", time_us, "apache.workers_writing_count");
     }
 
     fn client(&mut self, measurement: &Measurement, run: &RunReport) -> Result<()> {
         let command = by_hand(measurement);
-        let (length_us, in_flight_us) = measurement
-            .measured()
-            .fold((0u64, 0u64), |(length, in_flight), interval| {
+        let (length_us, in_flight_us) =
+            measurement.measured().fold((0u64, 0u64), |(length, in_flight), interval| {
                 (length + interval.length_us, in_flight + interval.in_flight_us)
             });
         let in_flight = (length_us > 0).then(|| in_flight_us as f64 / length_us as f64);
@@ -309,52 +262,22 @@ impl Builder<'_> {
         let facts = [
             ("rate", "requests/s", run.rate),
             ("in_flight_mean", "requests", in_flight),
-            (
-                "failed_fraction",
-                "fraction",
-                (ended > 0.0).then(|| run.requests.failed as f64 / ended),
-            ),
+            ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
             ("response_time_mean_us", "us", run.response_time_us.mean),
-            (
-                "response_time_p99_us",
-                "us",
-                run.response_time_us.p99.map(|us| us as f64),
-            ),
+            ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
             ("service_time_mean_us", "us", run.service_time_us.mean),
             ("connect_time_mean_us", "us", run.connect_time_us.mean),
-            (
-                "connect_time_max_us",
-                "us",
-                run.connect_time_us.max.map(|us| us as f64),
-            ),
+            ("connect_time_max_us", "us", run.connect_time_us.max.map(|us| us as f64)),
             ("client_delay_mean_us", "us", run.client_delay_us.mean),
-            (
-                "connections_opened_per_s",
-                "connections/s",
-                per_s(run.connections.opened),
-            ),
-            (
-                "client_cpu_fraction_max_thread",
-                "fraction",
-                run.client.cpu_fraction_max_thread,
-            ),
-            (
-                "connect_timeouts",
-                "requests",
-                Some(run.errors.connect_timeout as f64),
-            ),
+            ("connections_opened_per_s", "connections/s", per_s(run.connections.opened)),
+            ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
+            ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
         ];
         for (name, unit, value) in facts {
             self.add(name, unit, value, "load engine", &command);
         }
         let inflation = inflation(measurement)?;
-        self.add(
-            "response_time_inflation",
-            "ratio",
-            inflation,
-            "load engine",
-            &command,
-        );
+        self.add("response_time_inflation", "ratio", inflation, "load engine", &command);
         Ok(())
     }
 }
@@ -417,11 +340,7 @@ pub(crate) mod testing {
 
     /// Facts with these values; the service is Apache prefork with these settings.
     pub fn facts(values: &[(&str, f64)], settings: &[(&str, i64)]) -> Facts {
-        let mut facts = Facts {
-            loaded: true,
-            service: Some(apache(settings)),
-            ..Facts::default()
-        };
+        let mut facts = Facts { loaded: true, service: Some(apache(settings)), ..Facts::default() };
         for (name, value) in values {
             facts.insert(Fact {
                 name: (*name).into(),
@@ -439,13 +358,7 @@ pub(crate) mod testing {
     fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
         let setting = |(name, value): &(&str, i64)| {
             let configured = Some(SettingValue::Integer(*value));
-            (
-                (*name).to_owned(),
-                SettingInForce {
-                    configured,
-                    ..SettingInForce::default()
-                },
-            )
+            ((*name).to_owned(), SettingInForce { configured, ..SettingInForce::default() })
         };
         ServiceSnapshot {
             service: "apache".into(),
@@ -472,27 +385,12 @@ mod tests {
     use webdyno_model::sample::Sample;
 
     fn sample(t_s: f64, source: &str, values: &[(&str, f64)]) -> TimedSample {
-        let values = values
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), Number(*value)))
-            .collect();
-        TimedSample {
-            t_s,
-            sample: Sample {
-                source: source.into(),
-                duration_us: 1,
-                values,
-                error: None,
-            },
-        }
+        let values = values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
+        TimedSample { t_s, sample: Sample { source: source.into(), duration_us: 1, values, error: None } }
     }
 
     fn of(samples: Vec<TimedSample>) -> Facts {
-        let measurement = Measurement {
-            samples,
-            measured_to_s: 10.0,
-            ..Measurement::default()
-        };
+        let measurement = Measurement { samples, measured_to_s: 10.0, ..Measurement::default() };
         facts(&measurement, None).unwrap()
     }
 
@@ -523,10 +421,7 @@ mod tests {
             sample(
                 t_s,
                 "apache_status",
-                &[
-                    ("apache.workers_idle_count", idle),
-                    ("apache.slots_open_count", open),
-                ],
+                &[("apache.workers_idle_count", idle), ("apache.slots_open_count", open)],
             )
         };
         let facts = of(vec![
@@ -544,17 +439,11 @@ mod tests {
             sample(
                 t_s,
                 "apache_status",
-                &[
-                    ("apache.workers_writing_count", writing),
-                    ("apache.accesses_count", accesses),
-                ],
+                &[("apache.workers_writing_count", writing), ("apache.accesses_count", accesses)],
             )
         };
-        let facts = of(vec![
-            reading(0.0, 21.0, 0.0),
-            reading(5.0, 21.0, 500.0),
-            reading(10.0, 21.0, 1_000.0),
-        ]);
+        let facts =
+            of(vec![reading(0.0, 21.0, 0.0), reading(5.0, 21.0, 500.0), reading(10.0, 21.0, 1_000.0)]);
         assert_eq!(facts.value("worker_time_mean_us"), Some(200_000.0));
     }
 }

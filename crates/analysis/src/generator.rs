@@ -14,21 +14,16 @@ const LITTLE_REQUESTS_MIN: f64 = 1000.0;
 
 /// The verdict on the generator over the measured part. `run` has everything else filled in.
 pub fn verdict(measurement: &Measurement, run: &RunReport) -> ClientReport {
-    let (length_us, cpu_us) = measurement.measured().fold((0, 0), |(length, cpu), interval| {
-        (length + interval.length_us, cpu + interval.cpu_us)
-    });
-    let fractions = measurement
+    let (length_us, cpu_us) = measurement
         .measured()
-        .filter(|interval| interval.length_us >= 500_000);
-    let fractions: Vec<f64> = fractions
-        .map(|interval| interval.cpu_us_max_thread as f64 / interval.length_us as f64)
-        .collect();
+        .fold((0, 0), |(length, cpu), interval| (length + interval.length_us, cpu + interval.cpu_us));
+    let fractions = measurement.measured().filter(|interval| interval.length_us >= 500_000);
+    let fractions: Vec<f64> =
+        fractions.map(|interval| interval.cpu_us_max_thread as f64 / interval.length_us as f64).collect();
     let cpu_fraction = crate::stats::mean(&fractions);
     let saturation = saturation(cpu_fraction, run);
-    let why = saturation
-        .clone()
-        .or_else(|| nothing_measured(run))
-        .or_else(|| little_broken(measurement, run));
+    let why =
+        saturation.clone().or_else(|| nothing_measured(run)).or_else(|| little_broken(measurement, run));
     ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
         cpu_fraction_max_thread: cpu_fraction.map(|fraction| webdyno_model::number::significant(fraction, 4)),
@@ -63,19 +58,15 @@ fn nothing_measured(run: &RunReport) -> Option<String> {
 
 /// Mean in flight = ended per second x mean time, within the tolerance; else requests were lost or counted twice.
 fn little_broken(measurement: &Measurement, run: &RunReport) -> Option<String> {
-    let (length_us, in_flight_us) = measurement
-        .measured()
-        .fold((0u64, 0u64), |(length, in_flight), interval| {
+    let (length_us, in_flight_us) =
+        measurement.measured().fold((0u64, 0u64), |(length, in_flight), interval| {
             (length + interval.length_us, in_flight + interval.in_flight_us)
         });
     let total = |dist: &webdyno_model::run::Dist| dist.mean.map_or(0.0, |mean| mean * dist.count as f64);
     let ended = run.requests.completed + run.requests.failed;
     // Requests that lie across the edges count with part of their time: their share bounds what the law can show.
     let edge = (run.requests.in_flight_at_end as f64) * run.response_time_us.max.unwrap_or(0) as f64;
-    let (seen, told) = (
-        in_flight_us as f64,
-        total(&run.response_time_us) + total(&run.failed_time_us),
-    );
+    let (seen, told) = (in_flight_us as f64, total(&run.response_time_us) + total(&run.failed_time_us));
     let broken = (seen - told).abs() > LITTLE_TOLERANCE * seen + 2.0 * edge;
     (ended as f64 > LITTLE_REQUESTS_MIN && length_us > 0 && broken).then(|| {
         format!(
@@ -99,10 +90,7 @@ mod tests {
             in_flight_us,
             ..Interval::default()
         };
-        let measurement = Measurement {
-            intervals: vec![interval],
-            ..Measurement::default()
-        };
+        let measurement = Measurement { intervals: vec![interval], ..Measurement::default() };
         let mut run = RunReport::default();
         run.requests.completed = 5_000;
         (run.response_time_us.count, run.response_time_us.mean) = (5_000, Some(1_000.0));
@@ -113,14 +101,8 @@ mod tests {
     #[test]
     fn a_generator_that_keeps_up_is_valid() {
         let report = check(400_000, 50.0, 5_000_000);
-        assert!(
-            report.valid && !report.saturated && report.why.is_none(),
-            "{report:?}"
-        );
-        assert_eq!(
-            (report.cpu_s, report.cpu_fraction_max_thread),
-            (Some(0.1), Some(0.4))
-        );
+        assert!(report.valid && !report.saturated && report.why.is_none(), "{report:?}");
+        assert_eq!((report.cpu_s, report.cpu_fraction_max_thread), (Some(0.1), Some(0.4)));
     }
 
     #[test]

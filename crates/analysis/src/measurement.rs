@@ -50,16 +50,12 @@ impl Measurement {
     /// The intervals of the measured part: whole ones that begin in it, and the last one if it is not torn.
     pub fn measured(&self) -> impl Iterator<Item = &Interval> {
         // Half a millisecond of tolerance: t_s went through decimal text.
-        self.intervals
-            .iter()
-            .filter(|interval| interval.t_s >= self.measured_from_s - 0.0005)
+        self.intervals.iter().filter(|interval| interval.t_s >= self.measured_from_s - 0.0005)
     }
 
     /// Good answers per second, second by second, of the measured part; a torn last second is left out.
     pub fn measured_rates(&self) -> Vec<f64> {
         let whole = self.measured().filter(|interval| interval.length_us >= 900_000);
-        whole
-            .map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64)
-            .collect()
+        whole.map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64).collect()
     }
 }

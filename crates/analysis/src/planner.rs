@@ -36,29 +36,19 @@ pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<Wish>], policy: Policy) -> Res
     let Some(finding) = diagnosis.findings.first() else {
         return Err(Stop::NoRemedy);
     };
-    let possible: Vec<&Remedy> = finding
-        .remedies
-        .iter()
-        .filter(|remedy| !remedy.wishes().is_empty())
-        .collect();
+    let possible: Vec<&Remedy> =
+        finding.remedies.iter().filter(|remedy| !remedy.wishes().is_empty()).collect();
     if possible.is_empty() {
         return Err(Stop::NoRemedy);
     }
-    let fresh: Vec<&Remedy> = possible
-        .into_iter()
-        .filter(|remedy| !tried.contains(&remedy.wishes()))
-        .collect();
+    let fresh: Vec<&Remedy> =
+        possible.into_iter().filter(|remedy| !tried.contains(&remedy.wishes())).collect();
     if fresh.is_empty() {
         return Err(Stop::AllTried);
     }
-    let allowed = fresh
-        .into_iter()
-        .find(|remedy| policy.allow_restart || remedy.class < ApplyClass::Restart);
+    let allowed = fresh.into_iter().find(|remedy| policy.allow_restart || remedy.class < ApplyClass::Restart);
     let remedy = allowed.ok_or(Stop::NeedsRestart)?;
-    Ok(Choice {
-        finding: finding.clone(),
-        remedy: remedy.clone(),
-    })
+    Ok(Choice { finding: finding.clone(), remedy: remedy.clone() })
 }
 
 #[cfg(test)]
@@ -91,33 +81,19 @@ mod tests {
     #[test]
     fn the_first_untried_and_allowed_remedy_is_chosen() {
         use ApplyClass::{Manual, Reload, Restart};
-        let all = diagnosis(vec![
-            remedy("M", Manual),
-            remedy("S", Restart),
-            remedy("G", Reload),
-        ]);
+        let all = diagnosis(vec![remedy("M", Manual), remedy("S", Restart), remedy("G", Reload)]);
         let pick = |tried: &[Vec<Wish>], allow_restart| {
             choose(&all, tried, Policy { allow_restart }).map(|choice| choice.remedy.setting)
         };
         assert_eq!(pick(&[], true), Ok("S".into()));
         assert_eq!(pick(&[], false), Ok("G".into()));
+        assert_eq!(pick(&[remedy("G", Reload).wishes()], false), Err(Stop::NeedsRestart));
         assert_eq!(
-            pick(&[remedy("G", Reload).wishes()], false),
-            Err(Stop::NeedsRestart)
-        );
-        assert_eq!(
-            pick(
-                &[remedy("G", Reload).wishes(), remedy("S", Restart).wishes()],
-                true
-            ),
+            pick(&[remedy("G", Reload).wishes(), remedy("S", Restart).wishes()], true),
             Err(Stop::AllTried)
         );
         assert_eq!(
-            choose(
-                &diagnosis(vec![remedy("M", Manual)]),
-                &[],
-                Policy { allow_restart: true }
-            ),
+            choose(&diagnosis(vec![remedy("M", Manual)]), &[], Policy { allow_restart: true }),
             Err(Stop::NoRemedy)
         );
     }

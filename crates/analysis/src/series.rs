@@ -23,13 +23,8 @@ impl<'a> SeriesSet<'a> {
                 points.entry(name).or_default().push((timed.t_s, value.0));
             }
         }
-        points
-            .values_mut()
-            .for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        let metrics = measurement
-            .collectors
-            .iter()
-            .flat_map(|collector| &collector.metrics);
+        points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        let metrics = measurement.collectors.iter().flat_map(|collector| &collector.metrics);
         Self {
             points,
             metrics: metrics.map(|metric| (metric.name.as_str(), metric)).collect(),
@@ -57,11 +52,7 @@ impl<'a> SeriesSet<'a> {
     /// The readings of a level within the window.
     pub fn levels(&self, name: &str) -> Vec<f64> {
         let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
-        self.all(name)
-            .iter()
-            .filter(|(time, _)| within(*time))
-            .map(|(_, value)| *value)
-            .collect()
+        self.all(name).iter().filter(|(time, _)| within(*time)).map(|(_, value)| *value).collect()
     }
 
     /// The mean of a level over the window.
@@ -81,25 +72,15 @@ impl<'a> SeriesSet<'a> {
 
     /// The latest reading up to the end of the window: for levels that are read rarely.
     pub fn latest(&self, name: &str) -> Option<f64> {
-        self.all(name)
-            .iter()
-            .rev()
-            .find(|(time, _)| *time <= self.to_s + 0.0005)
-            .map(|(_, value)| *value)
+        self.all(name).iter().rev().find(|(time, _)| *time <= self.to_s + 0.0005).map(|(_, value)| *value)
     }
 
     /// By how much a counter rose, and over how many seconds: between the last reading at or before the start of the
     /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown.
     pub fn rise(&self, name: &str) -> Option<(f64, f64)> {
         let readings = self.all(name);
-        let last = readings
-            .iter()
-            .rev()
-            .find(|(time, _)| *time <= self.to_s + 0.0005)?;
-        let before = readings
-            .iter()
-            .rev()
-            .find(|(time, _)| *time <= self.from_s + 0.0005);
+        let last = readings.iter().rev().find(|(time, _)| *time <= self.to_s + 0.0005)?;
+        let before = readings.iter().rev().find(|(time, _)| *time <= self.from_s + 0.0005);
         let first = before.or_else(|| readings.iter().find(|(time, _)| *time >= self.from_s))?;
         let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
         (seconds > 0.0 && rise >= 0.0).then_some((rise, seconds))
@@ -113,9 +94,7 @@ impl<'a> SeriesSet<'a> {
     /// The readings of one collector in the window.
     pub fn samples_of(&self, source: &'a str) -> impl Iterator<Item = &'a TimedSample> + '_ {
         let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
-        self.samples
-            .iter()
-            .filter(move |timed| timed.sample.source == source && within(timed.t_s))
+        self.samples.iter().filter(move |timed| timed.sample.source == source && within(timed.t_s))
     }
 }
 
@@ -158,11 +137,7 @@ mod tests {
         let series = SeriesSet::of(&all);
         assert_eq!(series.levels("x.total"), [1.0, 3.0]);
         assert_eq!(
-            (
-                series.mean("x.total"),
-                series.max("x.total"),
-                series.min("x.total")
-            ),
+            (series.mean("x.total"), series.max("x.total"), series.min("x.total")),
             (Some(2.0), Some(3.0), Some(1.0))
         );
         assert_eq!(series.latest("x.total"), Some(3.0));

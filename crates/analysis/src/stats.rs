@@ -22,22 +22,11 @@ pub fn describe(values: &[f64]) -> Option<Series> {
     let count = values.len() as f64;
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let products: f64 = values
-        .windows(2)
-        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
-        .sum();
+    let products: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
     // Negative correlation would promise more information than there are values; it is not believed.
-    let correlation = if squares > 0.0 {
-        (products / squares).clamp(0.0, 0.9)
-    } else {
-        0.0
-    };
+    let correlation = if squares > 0.0 { (products / squares).clamp(0.0, 0.9) } else { 0.0 };
     let effective = (count * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
-    Some(Series {
-        mean,
-        variance: squares / (count - 1.0),
-        effective,
-    })
+    Some(Series { mean, variance: squares / (count - 1.0), effective })
 }
 
 /// Arithmetic mean; `None` for an empty series.
@@ -99,10 +88,7 @@ pub fn ratio_of_means(before: &[f64], after: &[f64]) -> Option<Ratio> {
     };
     let ratio = after.mean / before.mean;
     let spread = (t_95(freedom) * total.sqrt()).exp();
-    Some(Ratio {
-        ratio,
-        ci95: [ratio / spread, ratio * spread],
-    })
+    Some(Ratio { ratio, ci95: [ratio / spread, ratio * spread] })
 }
 
 #[cfg(test)]
@@ -112,19 +98,10 @@ mod tests {
 
     #[test]
     fn t_matches_the_tables() {
-        for (freedom, expected) in [
-            (1.0, 12.706),
-            (4.0, 2.776),
-            (5.0, 2.571),
-            (10.0, 2.228),
-            (30.0, 2.042),
-            (1e9, 1.960),
-        ] {
-            assert!(
-                (t_95(freedom) - expected).abs() < 0.004,
-                "t({freedom}) = {}",
-                t_95(freedom)
-            );
+        for (freedom, expected) in
+            [(1.0, 12.706), (4.0, 2.776), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (1e9, 1.960)]
+        {
+            assert!((t_95(freedom) - expected).abs() < 0.004, "t({freedom}) = {}", t_95(freedom));
         }
     }
 

@@ -21,16 +21,9 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     count(measurement, &mut run);
     times(measurement, &mut run)?;
     run.requests_by_name = by_name(measurement)?;
-    run.intervals = measurement
-        .measured()
-        .map(interval_report)
-        .collect::<Result<_>>()?;
+    run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     run.client = generator::verdict(measurement, &run);
-    run.objectives = measurement
-        .objectives
-        .iter()
-        .map(|objective| objective.check(&run))
-        .collect();
+    run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(run)
 }
 
@@ -58,12 +51,8 @@ fn count(measurement: &Measurement, run: &mut RunReport) {
 
 fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     let dist = |pick: fn(&Interval) -> &Option<EncodedHistogram>| {
-        merged(
-            measurement
-                .measured()
-                .filter_map(|interval| pick(interval).as_ref()),
-        )
-        .map(|merged| merged.dist())
+        merged(measurement.measured().filter_map(|interval| pick(interval).as_ref()))
+            .map(|merged| merged.dist())
     };
     run.response_time_us = dist(|interval| &interval.response_time)?;
     run.service_time_us = dist(|interval| &interval.service_time)?;
@@ -71,10 +60,7 @@ fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     run.first_byte_us = dist(|interval| &interval.first_byte)?;
     run.client_delay_us = dist(|interval| &interval.client_delay)?;
     run.failed_time_us = dist(|interval| &interval.failed_time)?;
-    let censored = measurement
-        .end
-        .as_ref()
-        .and_then(|end| end.censored_time.as_ref());
+    let censored = measurement.end.as_ref().and_then(|end| end.censored_time.as_ref());
     run.censored_time_us = merged(censored.into_iter())?.dist();
     Ok(())
 }
@@ -90,11 +76,7 @@ pub fn merged<'a>(encoded: impl Iterator<Item = &'a EncodedHistogram>) -> Result
 
 /// The response times of the measured part.
 pub fn response_times(measurement: &Measurement) -> Result<TimeHistogram> {
-    merged(
-        measurement
-            .measured()
-            .filter_map(|interval| interval.response_time.as_ref()),
-    )
+    merged(measurement.measured().filter_map(|interval| interval.response_time.as_ref()))
 }
 
 /// By request name: good answers, failures and merged response times of the measured part.
@@ -113,14 +95,7 @@ pub fn named_times(measurement: &Measurement) -> Result<BTreeMap<String, (u64, u
 
 fn by_name(measurement: &Measurement) -> Result<BTreeMap<String, NamedReport>> {
     let report = |(name, (completed, failed, times)): (String, (u64, u64, TimeHistogram))| {
-        (
-            name,
-            NamedReport {
-                completed,
-                failed,
-                response_time_us: times.dist(),
-            },
-        )
+        (name, NamedReport { completed, failed, response_time_us: times.dist() })
     };
     Ok(named_times(measurement)?.into_iter().map(report).collect())
 }
@@ -130,10 +105,7 @@ pub fn interval_report(interval: &Interval) -> Result<IntervalReport> {
     let times = merged(interval.response_time.iter())?;
     Ok(IntervalReport {
         t_s: interval.t_s,
-        rate: significant(
-            interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64,
-            6,
-        ),
+        rate: significant(interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64, 6),
         p50_us: times.quantile_us(0.5),
         p99_us: times.quantile_us(0.99),
         failed: interval.failed,
@@ -185,10 +157,7 @@ mod tests {
             (7, 3, 1, 3)
         );
         assert_eq!((run.rate, run.elapsed_s, run.warmup_s), (Some(1.5), 2.0, 1.0));
-        assert_eq!(
-            (run.response_time_us.mean, run.response_time_us.max),
-            (Some(200.0), Some(300))
-        );
+        assert_eq!((run.response_time_us.mean, run.response_time_us.max), (Some(200.0), Some(300)));
         assert_eq!(run.status["200"], 3);
         assert!(run.objectives[0].met);
         assert_eq!(run.intervals.len(), 2);

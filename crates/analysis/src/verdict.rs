@@ -25,10 +25,7 @@ pub fn compare(before: &[f64], after: &[f64]) -> Comparison {
         return total_loss;
     }
     let Some(ratio) = ratio_of_means(before, after) else {
-        return Comparison {
-            ratio: None,
-            verdict: Verdict::Inconclusive,
-        };
+        return Comparison { ratio: None, verdict: Verdict::Inconclusive };
     };
     let [low, high] = ratio.ci95;
     let verdict = if low > 1.0 + NOISE_FLOOR {
@@ -40,10 +37,7 @@ pub fn compare(before: &[f64], after: &[f64]) -> Comparison {
     } else {
         Verdict::Inconclusive
     };
-    Comparison {
-        ratio: Some(ratio),
-        verdict,
-    }
+    Comparison { ratio: Some(ratio), verdict }
 }
 
 /// A rate of zero has no logarithm, yet says enough: nothing answered any more, or at last something does.

@@ -18,9 +18,7 @@ pub fn truncation(values: &[f64]) -> usize {
         let floor = (mean * 1e-6).powi(2) * count;
         (rest.iter().map(|value| (value - mean).powi(2)).sum::<f64>() + floor) / count.powi(2)
     };
-    (0..=cut_max)
-        .min_by(|a, b| score(*a).total_cmp(&score(*b)))
-        .unwrap_or(0)
+    (0..=cut_max).min_by(|a, b| score(*a).total_cmp(&score(*b))).unwrap_or(0)
 }
 
 /// Whether the last `wanted` values are settled: over them the regression line rises or falls by less than a tenth of
@@ -36,17 +34,9 @@ pub fn settled(values: &[f64], wanted: usize) -> Option<usize> {
     let middle = (count - 1.0) / 2.0;
     let centred = |i: usize| i as f64 - middle;
     let spread: f64 = (0..wanted).map(|i| centred(i).powi(2)).sum();
-    let slope = tail
-        .iter()
-        .enumerate()
-        .map(|(i, value)| centred(i) * (value - mean))
-        .sum::<f64>()
-        / spread;
-    let rest: f64 = tail
-        .iter()
-        .enumerate()
-        .map(|(i, value)| (value - mean - slope * centred(i)).powi(2))
-        .sum();
+    let slope = tail.iter().enumerate().map(|(i, value)| centred(i) * (value - mean)).sum::<f64>() / spread;
+    let rest: f64 =
+        tail.iter().enumerate().map(|(i, value)| (value - mean - slope * centred(i)).powi(2)).sum();
     let slope_error = (rest / (count - 2.0) / spread).sqrt();
     let drift = (slope * (count - 1.0)).abs();
     (drift <= DRIFT_MAX * mean || slope.abs() < T_MAX * slope_error).then_some(begin)
@@ -79,17 +69,12 @@ mod tests {
     fn a_rising_series_is_not_settled() {
         let linear = ramp_then_flat(18, 12);
         // As Apache's prefork fills up: a power of two more each second, then 32 a second (measured).
-        let measured = [
-            22.0, 34.0, 45.0, 67.0, 110.0, 182.0, 347.0, 515.0, 709.0, 877.0, 1030.0, 1190.0, 1350.0,
-        ];
-        let plateau = [
-            1350.0, 1380.0, 1340.0, 1360.0, 1290.0, 1400.0, 1370.0, 1350.0, 1330.0, 1360.0,
-        ];
+        let measured =
+            [22.0, 34.0, 45.0, 67.0, 110.0, 182.0, 347.0, 515.0, 709.0, 877.0, 1030.0, 1190.0, 1350.0];
+        let plateau = [1350.0, 1380.0, 1340.0, 1360.0, 1290.0, 1400.0, 1370.0, 1350.0, 1330.0, 1360.0];
         let prefork = [&measured[..], &plateau[..]].concat();
         for (values, ramp) in [(linear, 18), (prefork, 12)] {
-            let first = (1..=values.len())
-                .find(|&n| settled(&values[..n], 10).is_some())
-                .unwrap();
+            let first = (1..=values.len()).find(|&n| settled(&values[..n], 10).is_some()).unwrap();
             assert!(
                 (ramp + 8..=ramp + 12).contains(&first),
                 "settled after {first} values, the ramp has {ramp}"

@@ -61,10 +61,7 @@ impl PrivateApache {
         for directory in ["mods-enabled", "conf-enabled", "run", "log", "htdocs"] {
             create_directory(&apache.root.join(directory))?;
         }
-        write(
-            &apache.root.join("mods-enabled/modules.load"),
-            &load_lines(&modules),
-        )?;
+        write(&apache.root.join("mods-enabled/modules.load"), &load_lines(&modules))?;
         write(&apache.root.join("mods-enabled/mpm_prefork.conf"), MPM_CONF)?;
         write(&apache.root.join("mods-enabled/status.conf"), STATUS_CONF)?;
         write(&apache.root.join("app.lua"), APPLICATION)?;
@@ -77,9 +74,7 @@ impl PrivateApache {
     pub fn take_free_port(&mut self) -> Result<()> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let address = listener.and_then(|listener| listener.local_addr());
-        self.port = address
-            .map_err(|error| io_error("find a free port on", "127.0.0.1", &error))?
-            .port();
+        self.port = address.map_err(|error| io_error("find a free port on", "127.0.0.1", &error))?.port();
         write(&self.root.join("apache2.conf"), &main_conf(&self.root, self.port))
     }
 
@@ -103,17 +98,11 @@ impl PrivateApache {
 fn search_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The distribution's place comes first, and is rarely in the path of ordinary users.
-    PROGRAM_DIRECTORIES
-        .iter()
-        .map(PathBuf::from)
-        .chain(std::env::split_paths(&path))
-        .collect()
+    PROGRAM_DIRECTORIES.iter().map(PathBuf::from).chain(std::env::split_paths(&path)).collect()
 }
 
 fn find_program(directories: &[PathBuf]) -> Result<PathBuf> {
-    let candidates = directories
-        .iter()
-        .flat_map(|directory| PROGRAMS.map(|program| directory.join(program)));
+    let candidates = directories.iter().flat_map(|directory| PROGRAMS.map(|program| directory.join(program)));
     let runnable = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
@@ -124,23 +113,13 @@ fn find_program(directories: &[PathBuf]) -> Result<PathBuf> {
 }
 
 fn find_modules() -> Result<PathBuf> {
-    let has_all = |directory: &Path| {
-        MODULES
-            .iter()
-            .all(|module| directory.join(format!("mod_{module}.so")).exists())
-    };
-    MODULE_DIRECTORIES
-        .iter()
-        .map(PathBuf::from)
-        .find(|directory| has_all(directory))
-        .ok_or_else(|| {
-            let wanted: Vec<String> = MODULES.iter().map(|module| format!("mod_{module}")).collect();
-            UserError::cannot_run(format!(
-                "Apache's modules {} are not all installed",
-                wanted.join(", ")
-            ))
+    let has_all =
+        |directory: &Path| MODULES.iter().all(|module| directory.join(format!("mod_{module}.so")).exists());
+    MODULE_DIRECTORIES.iter().map(PathBuf::from).find(|directory| has_all(directory)).ok_or_else(|| {
+        let wanted: Vec<String> = MODULES.iter().map(|module| format!("mod_{module}")).collect();
+        UserError::cannot_run(format!("Apache's modules {} are not all installed", wanted.join(", ")))
             .hint("on Debian they come with: sudo apt-get install apache2-bin")
-        })
+    })
 }
 
 /// The ServerRoot: in the run directory, unless Apache's unprivileged workers could not reach it there (as root they
@@ -148,9 +127,7 @@ fn find_modules() -> Result<PathBuf> {
 fn choose_root(run_directory: &Path) -> Result<(PathBuf, bool)> {
     let inside = run_directory.join("apache");
     create_directory(&inside)?;
-    let inside = inside
-        .canonicalize()
-        .map_err(|error| io_error("resolve", inside.display(), &error))?;
+    let inside = inside.canonicalize().map_err(|error| io_error("resolve", inside.display(), &error))?;
     if !running_as_root() || inside.ancestors().all(reachable_by_others) {
         return Ok((inside, false));
     }
@@ -186,22 +163,14 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn load_lines(directory: &Path) -> String {
-    let line = |module: &str| {
-        format!(
-            "LoadModule {module}_module \"{}/mod_{module}.so\"\n",
-            directory.display()
-        )
-    };
+    let line =
+        |module: &str| format!("LoadModule {module}_module \"{}/mod_{module}.so\"\n", directory.display());
     MODULES.iter().map(|module| line(module)).collect()
 }
 
 fn main_conf(root: &Path, port: u16) -> String {
     let root = root.display();
-    let user = if running_as_root() {
-        user_lines()
-    } else {
-        String::new()
-    };
+    let user = if running_as_root() { user_lines() } else { String::new() };
     format!(
         r#"# A private Apache for webdyno's quickstart, laid out as Debian does. Nothing else uses it.
 ServerRoot "{root}"
@@ -236,16 +205,10 @@ IncludeOptional conf-enabled/*.conf
 fn user_lines() -> String {
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let exists = |name: &&str| known.lines().any(|line| line.split(':').next() == Some(*name));
-    let user = ["www-data", "apache", "nobody"]
-        .into_iter()
-        .find(exists)
-        .unwrap_or("nobody");
+    let user = ["www-data", "apache", "nobody"].into_iter().find(exists).unwrap_or("nobody");
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     let group_exists = |name: &&str| groups.lines().any(|line| line.split(':').next() == Some(*name));
-    let group = [user, "nogroup", "nobody"]
-        .into_iter()
-        .find(group_exists)
-        .unwrap_or("nogroup");
+    let group = [user, "nogroup", "nobody"].into_iter().find(group_exists).unwrap_or("nogroup");
     format!("User {user}\nGroup {group}\n")
 }
 
@@ -301,10 +264,7 @@ mod tests {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         open_to_others(place.path()).unwrap();
         let (root, temporary) = choose_root(place.path()).unwrap();
-        assert_eq!(
-            (root, temporary),
-            (place.path().canonicalize().unwrap().join("apache"), false)
-        );
+        assert_eq!((root, temporary), (place.path().canonicalize().unwrap().join("apache"), false));
     }
 
     #[test]

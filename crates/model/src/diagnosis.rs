@@ -77,14 +77,8 @@ impl Remedy {
         let Some(to) = self.to.clone().filter(|_| self.class != ApplyClass::Manual) else {
             return vec![];
         };
-        let first = Wish {
-            service: self.service.clone(),
-            setting: self.setting.clone(),
-            to,
-        };
-        std::iter::once(first)
-            .chain(self.together_with.iter().cloned())
-            .collect()
+        let first = Wish { service: self.service.clone(), setting: self.setting.clone(), to };
+        std::iter::once(first).chain(self.together_with.iter().cloned()).collect()
     }
 }
 

@@ -35,29 +35,17 @@ pub struct UserError {
 impl UserError {
     /// It could not run: exit code 1.
     pub fn cannot_run(message: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::CannotRun,
-            message: message.into(),
-            hint: None,
-        }
+        Self { kind: ErrorKind::CannotRun, message: message.into(), hint: None }
     }
 
     /// The command line or a file given was wrong: exit code 2.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            kind: ErrorKind::Usage,
-            message: message.into(),
-            hint: None,
-        }
+        Self { kind: ErrorKind::Usage, message: message.into(), hint: None }
     }
 
     /// The user interrupted it: exit code 130.
     pub fn interrupted() -> Self {
-        Self {
-            kind: ErrorKind::Interrupted,
-            message: "interrupted".into(),
-            hint: None,
-        }
+        Self { kind: ErrorKind::Interrupted, message: "interrupted".into(), hint: None }
     }
 
     /// The same error with the hint line that helps.
@@ -113,10 +101,7 @@ mod tests {
         let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
         let told = io_error("read", "/etc/shadow", &denied);
         assert_eq!(told.to_string(), "cannot read /etc/shadow: permission denied");
-        assert_eq!(
-            told.hint.as_deref(),
-            Some("run as the user that owns it, or with sudo")
-        );
+        assert_eq!(told.hint.as_deref(), Some("run as the user that owns it, or with sudo"));
         assert_eq!(told.exit_code(), 1);
     }
 

@@ -56,13 +56,7 @@ impl TimeHistogram {
     pub fn new() -> Self {
         let buckets =
             Histogram::new_with_bounds(1, TIME_US_MAX, SIGNIFICANT_DIGITS).expect("constant bounds");
-        Self {
-            buckets,
-            min_us: u64::MAX,
-            max_us: 0,
-            sum_us: 0.0,
-            sum_squares_us2: 0.0,
-        }
+        Self { buckets, min_us: u64::MAX, max_us: 0, sum_us: 0.0, sum_squares_us2: 0.0 }
     }
 
     /// Records one time. Never allocates, never fails: longer than an hour counts as an hour.
@@ -115,11 +109,7 @@ impl TimeHistogram {
 
     /// The time that a share `quantile` (0 to 1) of the samples does not exceed, never outside of min and max.
     pub fn quantile_us(&self, quantile: f64) -> Option<u64> {
-        (!self.is_empty()).then(|| {
-            self.buckets
-                .value_at_quantile(quantile)
-                .clamp(self.min_us, self.max_us)
-        })
+        (!self.is_empty()).then(|| self.buckets.value_at_quantile(quantile).clamp(self.min_us, self.max_us))
     }
 
     /// The distribution as reports show it; all figures are `None` without samples.
@@ -148,9 +138,7 @@ impl TimeHistogram {
             return None;
         }
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.buckets, &mut bytes)
-            .ok()?;
+        V2DeflateSerializer::new().serialize(&self.buckets, &mut bytes).ok()?;
         Some(EncodedHistogram {
             min_us: self.min_us,
             max_us: self.max_us,
@@ -164,9 +152,8 @@ impl TimeHistogram {
     pub fn merge_encoded(&mut self, encoded: &EncodedHistogram) -> Result<()> {
         let wrong = || UserError::usage("a histogram in the event log is damaged");
         let bytes = STANDARD.decode(&encoded.v2).map_err(|_| wrong())?;
-        let buckets: Histogram<u64> = Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|_| wrong())?;
+        let buckets: Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|_| wrong())?;
         self.buckets.add(&buckets).map_err(|_| wrong())?;
         self.min_us = self.min_us.min(encoded.min_us);
         self.max_us = self.max_us.max(encoded.max_us);
@@ -183,10 +170,7 @@ impl TimeHistogram {
             .iter_recorded()
             .map(|step| {
                 seen += step.count_since_last_iteration();
-                (
-                    step.value_iterated_to().clamp(self.min_us, self.max_us),
-                    seen as f64 / total,
-                )
+                (step.value_iterated_to().clamp(self.min_us, self.max_us), seen as f64 / total)
             })
             .collect()
     }
@@ -206,10 +190,7 @@ mod tests {
     #[test]
     fn without_samples_everything_is_unknown() {
         let dist = TimeHistogram::new().dist();
-        assert_eq!(
-            (dist.count, dist.min, dist.mean, dist.p99, dist.max),
-            (0, None, None, None, None)
-        );
+        assert_eq!((dist.count, dist.min, dist.mean, dist.p99, dist.max), (0, None, None, None, None));
         assert!(TimeHistogram::new().encode().is_none());
     }
 

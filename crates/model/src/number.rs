@@ -50,13 +50,8 @@ mod tests {
 
     #[test]
     fn whole_numbers_have_no_decimal_point() {
-        for (value, json) in [
-            (150.0, "150"),
-            (0.5, "0.5"),
-            (-3.0, "-3"),
-            (f64::NAN, "null"),
-            (1e17, "1e+17"),
-        ] {
+        for (value, json) in [(150.0, "150"), (0.5, "0.5"), (-3.0, "-3"), (f64::NAN, "null"), (1e17, "1e+17")]
+        {
             assert_eq!(serde_json_like(value), json);
         }
     }

@@ -53,45 +53,25 @@ impl Objective {
             UserError::usage(format!("`{text}` is not an objective: {why}"))
                 .hint("write FIGURE<BOUND, as in --slo 'p99<200ms', --slo 'errors<0.1%', --slo 'rate>500'")
         };
-        let at = text
-            .find(['<', '>'])
-            .ok_or_else(|| wrong("it has neither < nor >"))?;
+        let at = text.find(['<', '>']).ok_or_else(|| wrong("it has neither < nor >"))?;
         let below = text[at..].starts_with('<');
         let rest = &text[at + 1..];
-        let (or_equal, bound) = rest
-            .strip_prefix('=')
-            .map_or((false, rest), |bound| (true, bound));
+        let (or_equal, bound) = rest.strip_prefix('=').map_or((false, rest), |bound| (true, bound));
         let figure = Figure::parse(text[..at].trim()).ok_or_else(|| {
             wrong("the figure is none of mean, p50, p75, p90, p95, p99, p999, max, errors, rate")
         })?;
-        let bound = figure
-            .parse_bound(bound.trim())
-            .ok_or_else(|| wrong(figure.bound_help()))?;
-        Ok(Self {
-            text: text.to_owned(),
-            figure,
-            below,
-            or_equal,
-            bound,
-        })
+        let bound = figure.parse_bound(bound.trim()).ok_or_else(|| wrong(figure.bound_help()))?;
+        Ok(Self { text: text.to_owned(), figure, below, or_equal, bound })
     }
 
     /// Holds the objective against a run.
     pub fn check(&self, run: &RunReport) -> ObjectiveResult {
         let value = self.figure.value(run);
         let met = value.is_some_and(|value| {
-            let strictly = if self.below {
-                value < self.bound
-            } else {
-                value > self.bound
-            };
+            let strictly = if self.below { value < self.bound } else { value > self.bound };
             strictly || (self.or_equal && value == self.bound)
         });
-        ObjectiveResult {
-            slo: self.text.clone(),
-            value,
-            met,
-        }
+        ObjectiveResult { slo: self.text.clone(), value, met }
     }
 }
 
@@ -124,11 +104,7 @@ impl Figure {
                     .iter()
                     .find_map(|unit| text.strip_suffix(unit))
                     .unwrap_or(text);
-                number
-                    .trim()
-                    .parse()
-                    .ok()
-                    .filter(|rate: &f64| rate.is_finite() && *rate >= 0.0)
+                number.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0)
             }
         }
     }
@@ -196,10 +172,7 @@ mod tests {
     use super::*;
 
     fn run(rate: f64, completed: u64, failed: u64, p99_us: Option<u64>) -> RunReport {
-        let mut run = RunReport {
-            rate: Some(rate),
-            ..RunReport::default()
-        };
+        let mut run = RunReport { rate: Some(rate), ..RunReport::default() };
         (run.requests.completed, run.requests.failed) = (completed, failed);
         run.response_time_us.p99 = p99_us;
         run
@@ -218,25 +191,13 @@ mod tests {
             ("rate>500 req/s", false),
             ("mean<1s", false), // nothing measured: not met
         ] {
-            assert_eq!(
-                Objective::parse(text).unwrap().check(&measured).met,
-                met,
-                "{text}"
-            );
+            assert_eq!(Objective::parse(text).unwrap().check(&measured).met, met, "{text}");
         }
     }
 
     #[test]
     fn wrong_objectives_are_usage_errors_with_a_hint() {
-        for text in [
-            "",
-            "p99",
-            "p98<1s",
-            "p99<200",
-            "errors<5",
-            "rate>fast",
-            "errors<-1%",
-        ] {
+        for text in ["", "p99", "p98<1s", "p99<200", "errors<5", "rate>fast", "errors<-1%"] {
             let error = Objective::parse(text).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{text}");
             assert!(error.hint.is_some());

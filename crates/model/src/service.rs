@@ -62,20 +62,13 @@ impl ServiceSnapshot {
     /// The snapshot as it may be written to the event log: without the environment it was started in.
     #[must_use]
     pub fn for_log(&self) -> Self {
-        Self {
-            control: None,
-            ..self.clone()
-        }
+        Self { control: None, ..self.clone() }
     }
 
     /// The number in force for a setting: the running value where it is known, else the configured or default one.
     pub fn number(&self, setting: &str) -> Option<f64> {
         let found = self.settings.get(setting)?;
-        let value = found
-            .running
-            .as_ref()
-            .or(found.configured.as_ref())
-            .or(found.default.as_ref())?;
+        let value = found.running.as_ref().or(found.configured.as_ref()).or(found.default.as_ref())?;
         value.number()
     }
 }
@@ -108,8 +101,7 @@ pub enum SettingValue {
 impl SettingValue {
     /// Reads a value as it is written in a file.
     pub fn parse(text: &str) -> Self {
-        text.parse()
-            .map_or_else(|_| Self::Text(text.to_owned()), Self::Integer)
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Integer)
     }
 
     /// The value as a number, if it is one.

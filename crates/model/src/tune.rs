@@ -31,16 +31,10 @@ impl Goal {
         if text == "max" {
             return Ok(Self::Max);
         }
-        let number = ["req/s", "requests/s"]
-            .iter()
-            .find_map(|unit| text.strip_suffix(unit))
-            .ok_or_else(wrong)?;
+        let number =
+            ["req/s", "requests/s"].iter().find_map(|unit| text.strip_suffix(unit)).ok_or_else(wrong)?;
         let rate: f64 = number.trim().parse().map_err(|_| wrong())?;
-        if rate.is_finite() && rate > 0.0 {
-            Ok(Self::Rate(rate))
-        } else {
-            Err(wrong())
-        }
+        if rate.is_finite() && rate > 0.0 { Ok(Self::Rate(rate)) } else { Err(wrong()) }
     }
 
     /// Whether a rate of good answers meets it. `max` is never met by a figure: tuning goes on until nothing helps.
@@ -186,11 +180,9 @@ mod tests {
 
     #[test]
     fn goals_parse_and_render() {
-        for (text, goal) in [
-            ("max", Goal::Max),
-            ("500 req/s", Goal::Rate(500.0)),
-            ("0.5req/s", Goal::Rate(0.5)),
-        ] {
+        for (text, goal) in
+            [("max", Goal::Max), ("500 req/s", Goal::Rate(500.0)), ("0.5req/s", Goal::Rate(0.5))]
+        {
             assert_eq!(Goal::parse(text).unwrap(), goal);
             assert_eq!(Goal::parse(&goal.to_string()).unwrap(), goal);
         }

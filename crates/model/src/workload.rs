@@ -91,12 +91,7 @@ impl StatusSet {
             UserError::usage(format!("`{text}` is not a set of status codes"))
                 .hint("write ranges and single codes between 100 and 599, as in --ok 200-399,404")
         };
-        let code = |part: &str| {
-            part.trim()
-                .parse::<u16>()
-                .ok()
-                .filter(|code| (100..=599).contains(code))
-        };
+        let code = |part: &str| part.trim().parse::<u16>().ok().filter(|code| (100..=599).contains(code));
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (code(first)?, code(last)?);
@@ -109,9 +104,7 @@ impl StatusSet {
     /// Whether an answer with this status is good.
     #[inline]
     pub fn contains(&self, status: u16) -> bool {
-        self.0
-            .iter()
-            .any(|&(first, last)| (first..=last).contains(&status))
+        self.0.iter().any(|&(first, last)| (first..=last).contains(&status))
     }
 }
 
@@ -132,11 +125,7 @@ impl TryFrom<String> for StatusSet {
 impl From<StatusSet> for String {
     fn from(set: StatusSet) -> Self {
         let show = |&(first, last): &(u16, u16)| {
-            if first == last {
-                first.to_string()
-            } else {
-                format!("{first}-{last}")
-            }
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
         };
         set.0.iter().map(show).collect::<Vec<_>>().join(",")
     }
@@ -204,11 +193,7 @@ mod tests {
 
     #[test]
     fn status_sets_parse_and_render() {
-        for (text, good, bad) in [
-            ("200", 200, 201),
-            ("200-399,404", 404, 400),
-            ("100-599", 599, 600),
-        ] {
+        for (text, good, bad) in [("200", 200, 201), ("200-399,404", 404, 400), ("100-599", 599, 600)] {
             let set = StatusSet::parse(text).unwrap();
             assert!(set.contains(good) && !set.contains(bad), "{text}");
             assert_eq!(String::from(set), text);
@@ -224,19 +209,13 @@ mod tests {
             name: "/a?token=s3cret".into(),
             method: "POST".into(),
             url: "http://h/a?token=s3cret&page=2".into(),
-            headers: vec![
-                ("Authorization".into(), "Basic s3cret".into()),
-                ("Accept".into(), "*/*".into()),
-            ],
+            headers: vec![("Authorization".into(), "Basic s3cret".into()), ("Accept".into(), "*/*".into())],
             body: "password=s3cret".into(),
         };
         let workload = Workload {
             requests: vec![request],
             arrival: Arrival::Closed,
-            stop: Stop {
-                duration_us: Some(1),
-                requests: None,
-            },
+            stop: Stop { duration_us: Some(1), requests: None },
             connections: 1,
             threads: None,
             timeout_us: 1,

@@ -67,13 +67,7 @@ pub(crate) fn time_us(us: f64) -> String {
     if small == 0.0 {
         return format!("{sign}{} {}", number(large), units.0);
     }
-    format!(
-        "{sign}{} {} {} {}",
-        number(large),
-        units.0,
-        number(small),
-        units.1
-    )
+    format!("{sign}{} {} {} {}", number(large), units.0, number(small), units.1)
 }
 
 /// A time given in seconds.
@@ -116,22 +110,14 @@ pub(crate) fn rate_or_unknown(per_second: Option<f64>) -> String {
 pub(crate) fn percent(fraction: f64) -> String {
     let value = three(fraction * 100.0);
     // Below one percent the third digit is noise.
-    let digits = number(if value.abs() < 1.0 && value != 0.0 {
-        significant(value, 2)
-    } else {
-        value
-    });
+    let digits = number(if value.abs() < 1.0 && value != 0.0 { significant(value, 2) } else { value });
     if digits == UNKNOWN { digits } else { digits + "%" }
 }
 
 /// A part of a picture: whole percents, and `<1%` for what is nearly nothing.
 pub(crate) fn percent_coarse(fraction: f64) -> String {
     let whole = (fraction * 100.0).round();
-    if fraction > 0.0 && whole < 1.0 {
-        "<1%".into()
-    } else {
-        percent(whole / 100.0)
-    }
+    if fraction > 0.0 && whole < 1.0 { "<1%".into() } else { percent(whole / 100.0) }
 }
 
 /// A part of a whole as a percentage that never says 0% of something or 100% of not everything.
@@ -197,11 +183,7 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
 
 /// Three significant digits; what is too small to mean anything (and would overflow the rounding) is 0.
 fn three(value: f64) -> f64 {
-    if value.abs() < SMALLEST {
-        0.0
-    } else {
-        significant(value, 3)
-    }
+    if value.abs() < SMALLEST { 0.0 } else { significant(value, 3) }
 }
 
 fn per_second(amount: String) -> String {
@@ -210,11 +192,7 @@ fn per_second(amount: String) -> String {
 
 /// `1 connections` reads wrong.
 fn agreeing(value: f64, unit: &str) -> &str {
-    if value == 1.0 {
-        unit.strip_suffix('s').unwrap_or(unit)
-    } else {
-        unit
-    }
+    if value == 1.0 { unit.strip_suffix('s').unwrap_or(unit) } else { unit }
 }
 
 fn decimals(ratio: f64) -> usize {
@@ -242,9 +220,8 @@ fn grouped(value: f64) -> String {
 /// Puts a comma between groups of three digits before the decimal point.
 fn group_digits(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
-    let (whole, decimals) = digits
-        .split_once('.')
-        .map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+    let (whole, decimals) =
+        digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
     let mut out = String::from(sign);
     for (index, digit) in whole.chars().enumerate() {
         if index > 0 && (whole.len() - index).is_multiple_of(3) {

@@ -59,11 +59,7 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         ),
         _ => return None,
     };
-    Some(ErrorWords {
-        what,
-        usually,
-        advice,
-    })
+    Some(ErrorWords { what, usually, advice })
 }
 
 /// Failures of a request whose connection stood.
@@ -107,11 +103,7 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
         ),
         _ => return None,
     };
-    Some(ErrorWords {
-        what,
-        usually,
-        advice,
-    })
+    Some(ErrorWords { what, usually, advice })
 }
 
 /// What it means for the reader that this limit remains.
@@ -171,10 +163,7 @@ mod tests {
         for (class, _) in ErrorCounts::default().named() {
             let words = error(class).unwrap_or_else(|| panic!("{class} has no words"));
             for part in [words.what, words.usually, words.advice] {
-                assert!(
-                    part.len() > 10 && !part.ends_with('.') && !part.contains("  "),
-                    "{class}: {part}"
-                );
+                assert!(part.len() > 10 && !part.ends_with('.') && !part.contains("  "), "{class}: {part}");
             }
         }
         assert!(error("no such class").is_none());

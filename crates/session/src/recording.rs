@@ -114,28 +114,15 @@ impl Recording {
     pub fn add(&mut self, event: Event) {
         let t_us = event.t_us;
         match event.body {
-            EventBody::SessionStart {
-                command,
-                started_at,
-                client,
-                goal,
-                objectives,
-            } => {
+            EventBody::SessionStart { command, started_at, client, goal, objectives } => {
                 (self.command, self.started_at) = (command, started_at);
                 (self.client, self.goal, self.objectives) = (client, goal, objectives);
             }
-            EventBody::Server {
-                environment,
-                collectors,
-            } => {
+            EventBody::Server { environment, collectors } => {
                 (self.server, self.collectors) = (Some(environment), collectors);
             }
             EventBody::Service { snapshot } => self.services.push((t_us, snapshot)),
-            EventBody::LoadStart {
-                load,
-                purpose,
-                workload,
-            } => {
+            EventBody::LoadStart { load, purpose, workload } => {
                 self.loads.push(LoadRecord {
                     load,
                     purpose,
@@ -150,11 +137,7 @@ impl Recording {
                     record.intervals.push(*interval);
                 }
             }
-            EventBody::LoadEnd {
-                load,
-                end,
-                measured_from_s,
-            } => {
+            EventBody::LoadEnd { load, end, measured_from_s } => {
                 if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
                     record.end = Some((end, measured_from_s));
                 }
@@ -162,31 +145,11 @@ impl Recording {
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { sample } => self.samples.push((t_us, sample)),
             EventBody::Planned { .. } => {}
-            EventBody::RoundEnd {
-                round,
-                load_before,
-                load_after,
-            } => {
-                self.rounds.push(RoundRecord {
-                    round: *round,
-                    load_before,
-                    load_after,
-                });
+            EventBody::RoundEnd { round, load_before, load_after } => {
+                self.rounds.push(RoundRecord { round: *round, load_before, load_after });
             }
-            EventBody::TuneEnd {
-                baseline_load,
-                best_load,
-                last_load,
-                goal_met,
-                state,
-            } => {
-                self.tune_end = Some(TuneEnd {
-                    baseline_load,
-                    best_load,
-                    last_load,
-                    goal_met,
-                    state,
-                });
+            EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
+                self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
@@ -200,14 +163,8 @@ impl Recording {
 
     /// One load with the samples around it, on its own time axis.
     pub fn measurement(&self, record: &LoadRecord) -> Measurement {
-        let lasted_s = record
-            .intervals
-            .last()
-            .map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
-        let (end, measured_from_s) = record
-            .end
-            .clone()
-            .map_or((None, 0.0), |(end, from)| (Some(end), from));
+        let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
+        let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
         Measurement {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
@@ -223,11 +180,7 @@ impl Recording {
 
     /// What a diagnosis of this session is made from: the last load, or the last window of watching.
     pub fn last_measurement(&self) -> Option<Measurement> {
-        let load = self
-            .loads
-            .iter()
-            .rev()
-            .find(|record| !record.intervals.is_empty());
+        let load = self.loads.iter().rev().find(|record| !record.intervals.is_empty());
         load.map(|record| self.measurement(record))
             .or_else(|| self.watches.last().map(|window| self.watched(*window)))
     }
@@ -237,24 +190,14 @@ impl Recording {
         let around = self.samples.iter().map(|(t_us, sample)| (seconds(*t_us), sample));
         let around = around.filter(|(t_s, _)| (-BEFORE_S..=to_s + 0.5).contains(t_s));
         let ends_us = begins_us + (to_s * 1e6) as u64;
-        let service = self
-            .services
-            .iter()
-            .rev()
-            .find(|(t_us, _)| *t_us <= ends_us)
-            .or(self.services.first());
+        let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
         Measurement {
             workload: None,
             intervals: vec![],
             measured_from_s: from_s,
             measured_to_s: to_s,
             end: None,
-            samples: around
-                .map(|(t_s, sample)| TimedSample {
-                    t_s,
-                    sample: sample.clone(),
-                })
-                .collect(),
+            samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             collectors: self.collectors.clone(),
             service: service.map(|(_, snapshot)| snapshot.clone()),
             server: self.server.clone(),

@@ -44,14 +44,8 @@ pub struct Ended {
 /// everything is put back.
 pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
     let baseline = stand.measure(Purpose::Baseline)?;
-    let mut session = Session {
-        options,
-        baseline_load: baseline.load,
-        best: baseline,
-        tried: vec![],
-        n: 0,
-        kept: false,
-    };
+    let mut session =
+        Session { options, baseline_load: baseline.load, best: baseline, tried: vec![], n: 0, kept: false };
     let why = loop {
         match session.round(stand)? {
             Next::Again => {}
@@ -90,19 +84,15 @@ impl Session {
     fn round(&mut self, stand: &mut dyn Stand) -> Result<Next> {
         let diagnosis = diagnose(&self.best.measurement)?;
         let rate = diagnosis.run.as_ref().and_then(|run| run.rate).unwrap_or(0.0);
-        let objectives_met = diagnosis
-            .run
-            .as_ref()
-            .is_some_and(|run| run.objectives.iter().all(|result| result.met));
+        let objectives_met =
+            diagnosis.run.as_ref().is_some_and(|run| run.objectives.iter().all(|result| result.met));
         if diagnosis.bottleneck == generator_saturated::ID {
             return Ok(Next::Stop(Why::Invalid));
         }
         if self.options.goal.met_by(rate) && objectives_met {
             return Ok(Next::Stop(Why::GoalMet));
         }
-        let policy = Policy {
-            allow_restart: self.options.allow_restart || !self.options.apply,
-        };
+        let policy = Policy { allow_restart: self.options.allow_restart || !self.options.apply };
         let choice = match choose(&diagnosis, &self.tried, policy) {
             Ok(choice) => choice,
             Err(Stop::NeedsRestart) => return Ok(Next::Stop(Why::NeedsRestart)),
@@ -114,17 +104,9 @@ impl Session {
         self.n += 1;
         self.tried.push(choice.remedy.wishes());
         let plan = stand.prepare(&choice.remedy.wishes())?;
-        let (finding, changes, diff) = (
-            Box::new(choice.finding.clone()),
-            plan.changes.clone(),
-            plan.diff.clone(),
-        );
-        stand.record(EventBody::Planned {
-            n: self.n,
-            finding,
-            changes,
-            diff,
-        })?;
+        let (finding, changes, diff) =
+            (Box::new(choice.finding.clone()), plan.changes.clone(), plan.diff.clone());
+        stand.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
         if !self.options.apply {
             let planned = self.describe(&choice, &plan);
             self.record_round(stand, planned, None)?;
@@ -144,12 +126,7 @@ impl Session {
         let in_force = stand.apply(plan, self.options.allow_restart)?;
         let (after, comparison) = self.verify(stand)?;
         let kept = comparison.verdict == Verdict::Better;
-        let round = self.verified(
-            self.describe(choice, plan),
-            &after,
-            &comparison,
-            in_force.outage_us,
-        );
+        let round = self.verified(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
         if !kept {
             stand.revert(in_force.mark)?;
         }
@@ -166,18 +143,12 @@ impl Session {
     fn verify(&self, stand: &mut dyn Stand) -> Result<(Measured, Comparison)> {
         let mut look = || {
             let after = stand.measure(Purpose::Verify)?;
-            let comparison = compare(
-                &self.best.measurement.measured_rates(),
-                &after.measurement.measured_rates(),
-            );
+            let comparison =
+                compare(&self.best.measurement.measured_rates(), &after.measurement.measured_rates());
             Ok((after, comparison))
         };
         let first = look()?;
-        if first.1.verdict == Verdict::Inconclusive {
-            look()
-        } else {
-            Ok(first)
-        }
+        if first.1.verdict == Verdict::Inconclusive { look() } else { Ok(first) }
     }
 
     fn describe(&self, choice: &Choice, plan: &RenderedPlan) -> Round {
@@ -208,9 +179,7 @@ impl Session {
         Round {
             after: mean(&after.measurement.measured_rates()).map(|rate| significant(rate, 6)),
             ratio: comparison.ratio.map(|ratio| significant(ratio.ratio, 4)),
-            ci95: comparison
-                .ratio
-                .map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
+            ci95: comparison.ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
             verdict: Some(comparison.verdict),
             outage_us,
             ..round
@@ -218,11 +187,7 @@ impl Session {
     }
 
     fn record_round(&self, stand: &mut dyn Stand, round: Round, load_after: Option<u32>) -> Result<()> {
-        stand.record(EventBody::RoundEnd {
-            round: Box::new(round),
-            load_before: self.best.load,
-            load_after,
-        })
+        stand.record(EventBody::RoundEnd { round: Box::new(round), load_before: self.best.load, load_after })
     }
 
     fn end(self, stand: &mut dyn Stand, why: Why) -> Result<Ended> {
@@ -249,11 +214,7 @@ impl Session {
             goal_met,
             state,
         })?;
-        Ok(Ended {
-            goal_met,
-            state,
-            valid: why != Why::Invalid,
-        })
+        Ok(Ended { goal_met, state, valid: why != Why::Invalid })
     }
 }
 

@@ -62,10 +62,7 @@ struct SimulatedStand {
 
 impl SimulatedStand {
     fn new(model: Model, seed: u64) -> Self {
-        let now = Settings {
-            workers: 150,
-            server_limit: 256,
-        };
+        let now = Settings { workers: 150, server_limit: 256 };
         Self {
             model,
             now,
@@ -90,11 +87,7 @@ impl SimulatedStand {
         let workers = self.now.workers as f64;
         let by_workers = workers.min(self.model.users) / self.model.worker_time_s;
         let by_cpu = self.model.cores / self.model.cpu_s_per_request;
-        let fits = if workers > self.model.cliff_workers {
-            0.5
-        } else {
-            1.0
-        };
+        let fits = if workers > self.model.cliff_workers { 0.5 } else { 1.0 };
         by_workers.min(by_cpu) * fits
     }
 
@@ -121,21 +114,14 @@ impl SimulatedStand {
         let rate = self.rate();
         let busy = (rate * self.model.worker_time_s).min(self.now.workers as f64);
         let cpu = (rate * self.model.cpu_s_per_request / self.model.cores).min(1.0);
-        let idle = if busy >= self.now.workers as f64 - 0.5 {
-            0.0
-        } else {
-            5.0
-        };
+        let idle = if busy >= self.now.workers as f64 - 0.5 { 0.0 } else { 5.0 };
         let queue = (self.model.users - busy).max(0.0);
         let of = |source: &str, values: &[(&str, f64)]| TimedSample {
             t_s: second,
             sample: Sample {
                 source: source.into(),
                 duration_us: 10,
-                values: values
-                    .iter()
-                    .map(|(name, value)| ((*name).to_owned(), Number(*value)))
-                    .collect(),
+                values: values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect(),
                 error: None,
             },
         };
@@ -157,10 +143,7 @@ impl SimulatedStand {
             ),
             of(
                 "sockets",
-                &[
-                    ("sockets.accept_queue_count", queue),
-                    ("sockets.accept_queue_max_count", 511.0),
-                ],
+                &[("sockets.accept_queue_count", queue), ("sockets.accept_queue_max_count", 511.0)],
             ),
             of(
                 "apache_status",
@@ -170,10 +153,7 @@ impl SimulatedStand {
                     ("apache.workers_idle_count", idle),
                     ("apache.workers_busy_count", busy),
                     ("apache.accesses_count", rate * elapsed),
-                    (
-                        "apache.busy_duration_ms",
-                        rate * elapsed * self.model.worker_time_s * 1e3,
-                    ),
+                    ("apache.busy_duration_ms", rate * elapsed * self.model.worker_time_s * 1e3),
                 ],
             ),
         ]
@@ -209,10 +189,7 @@ fn workload(users: f64) -> Workload {
     Workload {
         requests: vec![],
         arrival: Arrival::Closed,
-        stop: Stop {
-            duration_us: None,
-            requests: None,
-        },
+        stop: Stop { duration_us: None, requests: None },
         connections: users as u32,
         threads: None,
         timeout_us: 10_000_000,
@@ -230,26 +207,15 @@ impl Stand for SimulatedStand {
             return Err(UserError::interrupted());
         }
         let load = self.loads;
-        self.record(EventBody::Service {
-            snapshot: self.snapshot(),
-        })?;
-        self.record(EventBody::LoadStart {
-            load,
-            purpose,
-            workload: workload(self.model.users),
-        })?;
+        self.record(EventBody::Service { snapshot: self.snapshot() })?;
+        self.record(EventBody::LoadStart { load, purpose, workload: workload(self.model.users) })?;
         let begins_us = self.elapsed_us();
         for second in 0..12 {
             let interval = Box::new(self.interval(second));
             for timed in self.samples(f64::from(second) + 0.5) {
                 let t_us = begins_us + (timed.t_s * 1e6) as u64;
                 let body = EventBody::Sample { sample: timed.sample };
-                self.events.push(Event {
-                    v: VERSION,
-                    seq: self.events.len() as u64,
-                    t_us,
-                    body,
-                });
+                self.events.push(Event { v: VERSION, seq: self.events.len() as u64, t_us, body });
             }
             self.record(EventBody::Interval { load, interval })?;
         }
@@ -261,21 +227,11 @@ impl Stand for SimulatedStand {
             thread_cpu_us: vec![1_200_000],
             reason: webdyno_model::interval::EndReason::Enough,
         };
-        self.record(EventBody::LoadEnd {
-            load,
-            end,
-            measured_from_s: 0.0,
-        })?;
+        self.record(EventBody::LoadEnd { load, end, measured_from_s: 0.0 })?;
         let mut recording = Recording::of(self.events.clone());
         recording.goal = None;
-        let record = recording
-            .load(load)
-            .cloned()
-            .ok_or_else(|| UserError::cannot_run("no load"))?;
-        Ok(Measured {
-            load,
-            measurement: recording.measurement(&record),
-        })
+        let record = recording.load(load).cloned().ok_or_else(|| UserError::cannot_run("no load"))?;
+        Ok(Measured { load, measurement: recording.measurement(&record) })
     }
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
@@ -285,29 +241,12 @@ impl Stand for SimulatedStand {
             from: None,
             to: wish.to.clone(),
             file: "/etc/apache2/x.conf".into(),
-            class: if wish.setting == "ServerLimit" {
-                ApplyClass::Restart
-            } else {
-                ApplyClass::Reload
-            },
+            class: if wish.setting == "ServerLimit" { ApplyClass::Restart } else { ApplyClass::Reload },
         };
         let changes: Vec<_> = wishes.iter().map(change).collect();
-        let class = changes
-            .iter()
-            .map(|change| change.class)
-            .max()
-            .unwrap_or(ApplyClass::Reload);
-        let file = FileEdit {
-            path: "/etc/apache2/x.conf".into(),
-            before_sha256: None,
-            after: String::new(),
-        };
-        Ok(RenderedPlan {
-            changes,
-            files: vec![file],
-            class,
-            diff: "+x".into(),
-        })
+        let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
+        let file = FileEdit { path: "/etc/apache2/x.conf".into(), before_sha256: None, after: String::new() };
+        Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into() })
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
@@ -315,25 +254,17 @@ impl Stand for SimulatedStand {
         if self.model.fail_apply_at == Some(self.applies) {
             return Err(UserError::cannot_run("the reload failed"));
         }
-        assert!(
-            allow_restart || plan.class < ApplyClass::Restart,
-            "a restart that was not allowed"
-        );
+        assert!(allow_restart || plan.class < ApplyClass::Restart, "a restart that was not allowed");
         self.before_marks.push(self.now);
         for change in &plan.changes {
-            let SettingValue::Integer(to) = change.to else {
-                panic!("not a number")
-            };
+            let SettingValue::Integer(to) = change.to else { panic!("not a number") };
             match change.setting.as_str() {
                 "MaxRequestWorkers" => self.now.workers = to,
                 "ServerLimit" => self.now.server_limit = to,
                 other => panic!("unknown setting {other}"),
             }
         }
-        Ok(InForce {
-            mark: self.before_marks.len() as u64,
-            outage_us: None,
-        })
+        Ok(InForce { mark: self.before_marks.len() as u64, outage_us: None })
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
@@ -348,12 +279,7 @@ impl Stand for SimulatedStand {
 
     fn record(&mut self, body: EventBody) -> Result<()> {
         let t_us = self.elapsed_us();
-        self.events.push(Event {
-            v: VERSION,
-            seq: self.events.len() as u64,
-            t_us,
-            body,
-        });
+        self.events.push(Event { v: VERSION, seq: self.events.len() as u64, t_us, body });
         Ok(())
     }
 
@@ -363,12 +289,7 @@ impl Stand for SimulatedStand {
 }
 
 fn options(goal: Goal) -> Options {
-    Options {
-        goal,
-        apply: true,
-        allow_restart: true,
-        budget_us: 600_000_000,
-    }
+    Options { goal, apply: true, allow_restart: true, budget_us: 600_000_000 }
 }
 
 fn run(model: Model, options: Options) -> (SimulatedStand, Result<Ended>) {
@@ -382,20 +303,11 @@ fn exhausted_workers_are_found_and_raised() {
     let (stand, ended) = run(PLENTY, options(Goal::Max));
     let ended = ended.unwrap();
     assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
-    assert_eq!(
-        stand.now,
-        Settings {
-            workers: 585,
-            server_limit: 585
-        }
-    );
+    assert_eq!(stand.now, Settings { workers: 585, server_limit: 585 });
     assert_eq!(stand.kept, Some(stand.now));
     let recording = Recording::of(stand.events);
     let round = &recording.rounds[0].round;
-    assert_eq!(
-        (round.finding.as_str(), round.kept),
-        ("apache-workers-exhausted", true)
-    );
+    assert_eq!((round.finding.as_str(), round.kept), ("apache-workers-exhausted", true));
     let ratio = round.ratio.unwrap();
     assert!((2.9..3.1).contains(&ratio), "{ratio}");
     let crate::view::Outcome::Tune(report) = crate::view::View::of(&recording).unwrap().outcome else {
@@ -413,10 +325,7 @@ fn a_goal_that_is_met_changes_nothing() {
 
 #[test]
 fn a_goal_beyond_the_hardware_is_not_met() {
-    let slow = Model {
-        cpu_s_per_request: 0.002,
-        ..PLENTY
-    };
+    let slow = Model { cpu_s_per_request: 0.002, ..PLENTY };
     let (stand, ended) = run(slow, options(Goal::Rate(3000.0)));
     assert!(!ended.unwrap().goal_met);
     let recording = Recording::of(stand.events);
@@ -428,65 +337,31 @@ fn a_goal_beyond_the_hardware_is_not_met() {
 
 #[test]
 fn a_change_that_does_not_help_is_put_back() {
-    let cliff = Model {
-        cliff_workers: 300.0,
-        users: 200.0,
-        ..PLENTY
-    };
-    let worse = Model {
-        cliff_workers: 160.0,
-        ..cliff
-    };
+    let cliff = Model { cliff_workers: 300.0, users: 200.0, ..PLENTY };
+    let worse = Model { cliff_workers: 160.0, ..cliff };
     let (stand, ended) = run(worse, options(Goal::Max));
     assert_eq!(ended.unwrap().state, TuneState::Reverted);
-    assert_eq!(
-        (stand.now, stand.kept),
-        (
-            Settings {
-                workers: 150,
-                server_limit: 256
-            },
-            None
-        )
-    );
+    assert_eq!((stand.now, stand.kept), (Settings { workers: 150, server_limit: 256 }, None));
     assert!(!Recording::of(stand.events).rounds[0].round.kept);
 }
 
 #[test]
 fn a_plan_writes_nothing() {
-    let (stand, ended) = run(
-        PLENTY,
-        Options {
-            apply: false,
-            ..options(Goal::Max)
-        },
-    );
+    let (stand, ended) = run(PLENTY, Options { apply: false, ..options(Goal::Max) });
     assert_eq!((ended.unwrap().state, stand.applies), (TuneState::Planned, 0));
     assert_eq!(Recording::of(stand.events).rounds[0].round.verdict, None);
 }
 
 #[test]
 fn without_leave_nothing_is_restarted() {
-    let (stand, ended) = run(
-        PLENTY,
-        Options {
-            allow_restart: false,
-            ..options(Goal::Max)
-        },
-    );
+    let (stand, ended) = run(PLENTY, Options { allow_restart: false, ..options(Goal::Max) });
     assert_eq!((ended.unwrap().goal_met, stand.applies), (false, 0));
     assert!(Recording::of(stand.events).notes[0].contains("--allow-restart"));
 }
 
 #[test]
 fn a_budget_that_is_used_up_ends_it() {
-    let (stand, ended) = run(
-        PLENTY,
-        Options {
-            budget_us: 0,
-            ..options(Goal::Max)
-        },
-    );
+    let (stand, ended) = run(PLENTY, Options { budget_us: 0, ..options(Goal::Max) });
     assert_eq!((ended.unwrap().goal_met, stand.applies), (false, 0));
 }
 
@@ -501,11 +376,7 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
             worker_time_s: 0.02 + pick(16, 40) as f64 / 100.0,
             cpu_s_per_request: 0.0001 + pick(24, 20) as f64 / 10_000.0,
             cores: 1.0 + pick(32, 8) as f64,
-            cliff_workers: if pick(40, 3) == 0 {
-                151.0 + pick(42, 300) as f64
-            } else {
-                1e9
-            },
+            cliff_workers: if pick(40, 3) == 0 { 151.0 + pick(42, 300) as f64 } else { 1e9 },
             fail_apply_at: (pick(50, 4) == 0).then_some(1),
             fail_measure_at: (pick(52, 4) == 0).then_some(1 + pick(54, 3) as u32),
         };
@@ -519,11 +390,7 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
                 assert_eq!(stand.kept, Some(stand.now), "seed {seed}: {model:?}");
                 assert!(stand.rate() > rate_before, "seed {seed}: {model:?}");
             }
-            Ok(_) => assert_eq!(
-                (stand.now, stand.kept),
-                (original, None),
-                "seed {seed}: {model:?}"
-            ),
+            Ok(_) => assert_eq!((stand.now, stand.kept), (original, None), "seed {seed}: {model:?}"),
         }
     }
 }

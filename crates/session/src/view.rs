@@ -111,11 +111,7 @@ impl View {
             started_at: recording.started_at.clone(),
             webdyno_version: recording.client.webdyno.clone(),
             outcome: outcome(recording)?,
-            loads: recording
-                .loads
-                .iter()
-                .map(|load| load_view(recording, load))
-                .collect::<Result<_>>()?,
+            loads: recording.loads.iter().map(|load| load_view(recording, load)).collect::<Result<_>>()?,
             series: series(recording),
             service: recording.services.last().map(|(_, snapshot)| snapshot.clone()),
             server: recording.server.clone(),
@@ -144,11 +140,7 @@ fn outcome(recording: &Recording) -> Result<Outcome> {
 
 fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport>> {
     let measured = |load: u32| recording.load(load).map(|record| recording.measurement(record));
-    let measured = (
-        measured(end.baseline_load),
-        measured(end.best_load),
-        measured(end.last_load),
-    );
+    let measured = (measured(end.baseline_load), measured(end.best_load), measured(end.last_load));
     let (Some(baseline), Some(best), Some(last)) = measured else {
         return Ok(None);
     };
@@ -169,11 +161,7 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
             ratio: ratio.map(|ratio| significant(ratio.ratio, 4)),
             ci95: ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
         },
-        rounds: recording
-            .rounds
-            .iter()
-            .map(|record| record.round.clone())
-            .collect(),
+        rounds: recording.rounds.iter().map(|record| record.round.clone()).collect(),
         state: end.state,
         ceilings: diagnosis.ceilings,
         environment: recording.server.clone().unwrap_or_default(),
@@ -182,21 +170,14 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
 
 fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
     let measurement = recording.measurement(record);
-    let verified = recording
-        .rounds
-        .iter()
-        .find(|round| round.load_after == Some(record.load));
+    let verified = recording.rounds.iter().find(|round| round.load_after == Some(record.load));
     Ok(LoadView {
         load: record.load,
         purpose: record.purpose,
         round: verified.map(|round| round.round.n),
         begins_s: record.begins_us as f64 / 1e6,
         measured_from_s: measurement.measured_from_s,
-        intervals: record
-            .intervals
-            .iter()
-            .map(interval_report)
-            .collect::<Result<_>>()?,
+        intervals: record.intervals.iter().map(interval_report).collect::<Result<_>>()?,
         response_time_cumulative: response_times(&measurement)?.cumulative(),
         report: run_report(&measurement)?,
     })
@@ -211,20 +192,14 @@ fn series(recording: &Recording) -> Vec<Series> {
         unit: (*unit).into(),
         points: set.all(metric).to_vec(),
     });
-    plotted
-        .chain(std::iter::once(cpu_series(&set)))
-        .filter(|series| !series.points.is_empty())
-        .collect()
+    plotted.chain(std::iter::once(cpu_series(&set))).filter(|series| !series.points.is_empty()).collect()
 }
 
 /// The share of busy processor time between consecutive readings.
 fn cpu_series(set: &SeriesSet) -> Series {
     let kinds = ["user", "nice", "system", "irq", "softirq", "steal"].map(|kind| format!("cpu.{kind}_s"));
     let total = |index: usize, names: &[String]| -> Option<f64> {
-        names
-            .iter()
-            .map(|name| set.all(name).get(index).map(|(_, value)| *value))
-            .sum()
+        names.iter().map(|name| set.all(name).get(index).map(|(_, value)| *value)).sum()
     };
     let idle = ["cpu.idle_s".to_owned(), "cpu.iowait_s".to_owned()];
     let times: Vec<f64> = set.all("cpu.idle_s").iter().map(|(t_s, _)| *t_s).collect();
@@ -234,9 +209,5 @@ fn cpu_series(set: &SeriesSet) -> Series {
         (busy + rest > 0.0).then(|| (times[index], (busy / (busy + rest)).clamp(0.0, 1.0)))
     };
     let points = (1..times.len()).filter_map(share).collect();
-    Series {
-        name: "busy processors".into(),
-        unit: "fraction".into(),
-        points,
-    }
+    Series { name: "busy processors".into(), unit: "fraction".into(), points }
 }

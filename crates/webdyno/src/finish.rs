@@ -51,11 +51,7 @@ fn show(view: &View, directory: &Path, output: &OutputArgs) -> Result<()> {
 /// The JSON of a session to a file, or to stdout with `-`.
 pub fn write_json(view: &View, path: &Path) -> Result<()> {
     let json = webdyno_report::json(view)?;
-    if path.as_os_str() == "-" {
-        terminal::print(&json)
-    } else {
-        write(path, &json)
-    }
+    if path.as_os_str() == "-" { terminal::print(&json) } else { write(path, &json) }
 }
 
 /// Writes a whole file.
@@ -107,11 +103,8 @@ fn tune_is_good(tune: &TuneReport) -> bool {
 
 /// What a session without any result says.
 pub fn nothing(directory: &Path) -> UserError {
-    UserError::cannot_run(format!(
-        "{} holds no load and no observation",
-        directory.display()
-    ))
-    .hint("the session ended before anything was measured")
+    UserError::cannot_run(format!("{} holds no load and no observation", directory.display()))
+        .hint("the session ended before anything was measured")
 }
 
 #[cfg(test)]
@@ -123,11 +116,7 @@ mod tests {
         let mut run = RunReport::default();
         run.requests.completed = completed;
         run.client.valid = valid;
-        run.objectives = vec![ObjectiveResult {
-            slo: "p99<1s".into(),
-            value: None,
-            met,
-        }];
+        run.objectives = vec![ObjectiveResult { slo: "p99<1s".into(), value: None, met }];
         run
     }
 

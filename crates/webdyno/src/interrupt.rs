@@ -8,11 +8,7 @@ use webdyno_model::{Result, UserError};
 /// The flag that SIGINT, SIGTERM and SIGHUP set.
 pub fn flag() -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, flag.clone())
             .map_err(|error| UserError::cannot_run(format!("cannot handle signals: {error}")))?;
     }

@@ -5,37 +5,22 @@ use std::path::{Path, PathBuf};
 
 /// The directory that `--out` names, or a new one under `webdyno-runs`, named by time and command.
 pub fn run_directory(output: &OutputArgs, command: &str) -> PathBuf {
-    output.out.clone().unwrap_or_else(|| {
-        fresh(
-            Path::new("webdyno-runs"),
-            &jiff::Timestamp::now().to_string(),
-            command,
-        )
-    })
+    output
+        .out
+        .clone()
+        .unwrap_or_else(|| fresh(Path::new("webdyno-runs"), &jiff::Timestamp::now().to_string(), command))
 }
 
 fn fresh(parent: &Path, now: &str, command: &str) -> PathBuf {
     // 2026-11-21T20:45:10.123Z becomes 20261121T204510Z: sorts by time, needs no quotes.
-    let time: String = now
-        .split('.')
-        .next()
-        .unwrap_or(now)
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
-        .collect();
+    let time: String =
+        now.split('.').next().unwrap_or(now).chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let time = time.trim_end_matches('Z');
     let name = |n: u32| {
-        if n == 1 {
-            format!("{time}Z-{command}")
-        } else {
-            format!("{time}Z-{command}-{n}")
-        }
+        if n == 1 { format!("{time}Z-{command}") } else { format!("{time}Z-{command}-{n}") }
     };
     let candidates = (1..).map(|n| parent.join(name(n)));
-    candidates
-        .into_iter()
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| parent.join(name(1)))
+    candidates.into_iter().find(|path| !path.exists()).unwrap_or_else(|| parent.join(name(1)))
 }
 
 #[cfg(test)]

@@ -31,18 +31,8 @@ pub fn watcher(output: &OutputArgs, pace: Pace) -> Watcher {
         return Box::new(|_| {});
     }
     let rewrite = terminal::is_watched() && !output.no_tui && !output.verbose;
-    let every_s = if rewrite || output.verbose {
-        1
-    } else {
-        LINE_EVERY_S
-    };
-    let mut progress = Progress {
-        pace,
-        doing: String::new(),
-        left_s: 0.0,
-        began_us: 0,
-        written_s: None,
-    };
+    let every_s = if rewrite || output.verbose { 1 } else { LINE_EVERY_S };
+    let mut progress = Progress { pace, doing: String::new(), left_s: 0.0, began_us: 0, written_s: None };
     Box::new(move |event| {
         if let Some(line) = progress.line(event, every_s) {
             write(&line, rewrite, matches!(event.body, EventBody::Interval { .. }));
@@ -72,9 +62,7 @@ struct Progress {
 impl Progress {
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {
         match &event.body {
-            EventBody::LoadStart {
-                purpose, workload, ..
-            } => {
+            EventBody::LoadStart { purpose, workload, .. } => {
                 self.began_us = event.t_us;
                 self.written_s = None;
                 (self.doing, self.left_s) = self.load(*purpose);
@@ -87,27 +75,14 @@ impl Progress {
                 }
                 self.written_s = Some(second);
                 let rate = interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64;
-                let failed = if interval.failed > 0 {
-                    format!(", {} failed", interval.failed)
-                } else {
-                    String::new()
-                };
+                let failed =
+                    if interval.failed > 0 { format!(", {} failed", interval.failed) } else { String::new() };
                 Some(self.told(event.t_us, &format!("{rate:.0} good answers/s{failed}")))
             }
-            EventBody::Planned {
-                n, finding, changes, ..
-            } => {
+            EventBody::Planned { n, finding, changes, .. } => {
                 let change = |change: &webdyno_model::change::Change| {
-                    let from = change
-                        .from
-                        .as_ref()
-                        .map_or("unset".to_owned(), ToString::to_string);
-                    format!(
-                        "{} {from} -> {} ({})",
-                        change.setting,
-                        change.to,
-                        change.class.name()
-                    )
+                    let from = change.from.as_ref().map_or("unset".to_owned(), ToString::to_string);
+                    format!("{} {from} -> {} ({})", change.setting, change.to, change.class.name())
                 };
                 let changes: Vec<String> = changes.iter().map(change).collect();
                 Some(format!("round {n}: {}: {}", finding.id, changes.join(", ")))
@@ -115,9 +90,7 @@ impl Progress {
             EventBody::RoundEnd { round, .. } => {
                 let verdict = round.verdict?;
                 let kept = if round.kept { "kept" } else { "put back" };
-                let ratio = round
-                    .ratio
-                    .map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
+                let ratio = round.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
                 Some(format!("round {}: {}{ratio}: {kept}", round.n, verdict.name()))
             }
             EventBody::Note { text } => Some(format!("note: {text}")),
@@ -132,21 +105,16 @@ impl Progress {
         match purpose {
             Purpose::Run => ("loading".into(), self.pace.measure_s),
             Purpose::Diagnose => ("loading and observing".into(), first),
-            Purpose::Baseline => (
-                "measuring as it is".into(),
-                first + if self.pace.changes { verify } else { 0.0 },
-            ),
+            Purpose::Baseline => {
+                ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })
+            }
             Purpose::Verify => ("measuring after the change".into(), verify - CHANGE_S),
         }
     }
 
     fn told(&self, t_us: u64, what: &str) -> String {
         let left = (self.left_s - t_us.saturating_sub(self.began_us) as f64 / 1e6).max(1.0);
-        format!(
-            "{:4.0} s  {}: {what}; about {left:.0} s left",
-            t_us as f64 / 1e6,
-            self.doing
-        )
+        format!("{:4.0} s  {}: {what}; about {left:.0} s left", t_us as f64 / 1e6, self.doing)
     }
 }
 
@@ -156,44 +124,20 @@ mod tests {
     use webdyno_model::interval::Interval;
 
     fn interval(t_us: u64) -> Event {
-        let interval = Box::new(Interval {
-            length_us: 1_000_000,
-            completed: 750,
-            ..Interval::default()
-        });
-        Event {
-            v: 1,
-            seq: 0,
-            t_us,
-            body: EventBody::Interval { load: 1, interval },
-        }
+        let interval = Box::new(Interval { length_us: 1_000_000, completed: 750, ..Interval::default() });
+        Event { v: 1, seq: 0, t_us, body: EventBody::Interval { load: 1, interval } }
     }
 
     #[test]
     fn every_line_says_what_is_left() {
-        let pace = Pace {
-            measure_s: 10.0,
-            settles: true,
-            changes: true,
-        };
-        let mut progress = Progress {
-            pace,
-            doing: String::new(),
-            left_s: 0.0,
-            began_us: 0,
-            written_s: None,
-        };
+        let pace = Pace { measure_s: 10.0, settles: true, changes: true };
+        let mut progress = Progress { pace, doing: String::new(), left_s: 0.0, began_us: 0, written_s: None };
         (progress.doing, progress.left_s) = progress.load(Purpose::Baseline);
         assert_eq!(
             progress.line(&interval(8_000_000), 5).unwrap(),
             "   8 s  measuring as it is: 750 good answers/s; about 40 s left"
         );
         assert_eq!(progress.line(&interval(9_000_000), 5), None);
-        assert!(
-            progress
-                .line(&interval(99_000_000), 5)
-                .unwrap()
-                .ends_with("about 1 s left")
-        );
+        assert!(progress.line(&interval(99_000_000), 5).unwrap().ends_with("about 1 s left"));
     }
 }

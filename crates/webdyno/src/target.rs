@@ -7,9 +7,7 @@ use webdyno_model::{Result, UserError};
 /// The port that all these URLs have in common. An error when they have not, or when a URL cannot be read.
 pub fn common_port(urls: &[String]) -> Result<u16> {
     let mut ports = urls.iter().map(|url| port(url));
-    let first = ports
-        .next()
-        .ok_or_else(|| UserError::usage("no URL was given"))??;
+    let first = ports.next().ok_or_else(|| UserError::usage("no URL was given"))??;
     for other in ports {
         let other = other?;
         if other != first {
@@ -28,18 +26,13 @@ pub fn port(url: &str) -> Result<u16> {
         UserError::usage(format!("`{url}` is not a URL to load: {why}")).hint("as in http://127.0.0.1:8080/")
     };
     let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-    parsed
-        .port_or_known_default()
-        .ok_or_else(|| wrong("it names no port".into()))
+    parsed.port_or_known_default().ok_or_else(|| wrong("it names no port".into()))
 }
 
 /// Whether the host of every URL is this machine: only then can `--server local` observe and change what answers.
 pub fn require_local(urls: &[String]) -> Result<()> {
     for url in urls {
-        let host = Url::parse(url)
-            .ok()
-            .and_then(|url| url.host_str().map(str::to_owned))
-            .unwrap_or_default();
+        let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         // An address that does not resolve is told by the engine, in better words.
         let Ok(mut addresses) = (bare.as_str(), 0u16).to_socket_addrs() else {
@@ -47,11 +40,8 @@ pub fn require_local(urls: &[String]) -> Result<()> {
         };
         // Only an address of this machine can be bound.
         if !addresses.all(|address| TcpListener::bind(address).is_ok()) {
-            return Err(
-                UserError::usage(format!("{host} is not this machine, and --server is `local`")).hint(
-                    "`webdyno run` loads any server; to observe or change one, run webdyno on its host",
-                ),
-            );
+            return Err(UserError::usage(format!("{host} is not this machine, and --server is `local`"))
+                .hint("`webdyno run` loads any server; to observe or change one, run webdyno on its host"));
         }
     }
     Ok(())
@@ -74,11 +64,6 @@ mod tests {
     fn another_machine_is_not_local() {
         assert!(require_local(&["http://127.0.0.1:1/".into(), "http://localhost/".into()]).is_ok());
         // TEST-NET-1 (RFC 5737) is nobody's address.
-        assert_eq!(
-            require_local(&["http://192.0.2.1/".into()])
-                .unwrap_err()
-                .exit_code(),
-            2
-        );
+        assert_eq!(require_local(&["http://192.0.2.1/".into()]).unwrap_err().exit_code(), 2);
     }
 }

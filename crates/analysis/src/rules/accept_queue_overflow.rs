@@ -31,19 +31,14 @@ const OVERFLOWS_PER_S_MIN: f64 = 0.1;
 
 /// Fires when connections are dropped and it is not for want of workers.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let per_s = facts
-        .value("listen_overflows_per_s")
-        .filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
+    let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value("listen_overflows")?;
     if apache_workers_exhausted::check(facts).is_some() {
         return None;
     }
     // A queue that never came near its limit did not overflow: the counter is the whole machine's, another port's.
     let (longest, limit) = (facts.value("accept_queue_max"), facts.value("accept_queue_limit"));
-    if longest
-        .zip(limit)
-        .is_some_and(|(longest, limit)| longest < 0.5 * limit)
-    {
+    if longest.zip(limit).is_some_and(|(longest, limit)| longest < 0.5 * limit) {
         return None;
     }
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", say(limit)));
@@ -72,13 +67,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
     let attempts_per_s = facts.value("new_connections_per_s").unwrap_or(0.0) + overflows_per_s;
     // A power of two, as such queues are usually given; at least twice what overflowed.
-    let wanted = attempts_per_s
-        .max(2.0 * limit.unwrap_or(0.0))
-        .max(1.0)
-        .log2()
-        .ceil()
-        .exp2()
-        .min(65_535.0);
+    let wanted = attempts_per_s.max(2.0 * limit.unwrap_or(0.0)).max(1.0).log2().ceil().exp2().min(65_535.0);
     let to = Some(SettingValue::Integer(wanted as i64));
     let why = format!(
         "one second of new connections ({}), and at least twice the queue that overflowed",
@@ -134,11 +123,7 @@ mod tests {
     #[test]
     fn both_limits_are_named() {
         let finding = check(&facts(&OVERFLOW, &[("ListenBacklog", 511)])).unwrap();
-        let settings: Vec<_> = finding
-            .remedies
-            .iter()
-            .map(|remedy| remedy.setting.as_str())
-            .collect();
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
         assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
     }
@@ -156,13 +141,7 @@ mod tests {
         let elsewhere =
             OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 3.0 } else { value }));
         assert!(check(&facts(&elsewhere, &[])).is_none());
-        assert!(
-            check(&facts(
-                &[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)],
-                &[]
-            ))
-            .is_none()
-        );
+        assert!(check(&facts(&[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)], &[])).is_none());
     }
 
     #[test]

@@ -43,18 +43,15 @@ const PREDICTION_ERROR_CPU: f64 = 0.20;
 /// Fires when no worker is free, connections wait, and the processors could do more.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.is_service("apache")
-        || facts
-            .value("cpu_busy_fraction")
-            .is_some_and(|busy| busy >= CPU_FRACTION_MAX)
+        || facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= CPU_FRACTION_MAX)
     {
         return None;
     }
     let proof = scoreboard_proof(facts).or_else(|| process_proof(facts))?;
     let queue = facts.value("accept_queue_mean").filter(|queue| *queue >= 1.0)?;
     let wait_us = accept_queue_wait_us(facts);
-    let explains = wait_us
-        .zip(facts.value("response_time_mean_us"))
-        .map(|(wait, response)| (wait / response).min(1.0));
+    let explains =
+        wait_us.zip(facts.value("response_time_mean_us")).map(|(wait, response)| (wait / response).min(1.0));
     let wait = wait_us.map_or(String::new(), |us| format!(", each for about {}", say_us(us)));
     let summary = format!(
         "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.",
@@ -91,20 +88,11 @@ struct Proof {
 }
 
 fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
-    let full = facts
-        .value("scoreboard_full_fraction")
-        .filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let full = facts.value("scoreboard_full_fraction").filter(|full| *full >= FULL_FRACTION_MIN)?;
     let workers = facts.value("workers_limit")?;
-    let words = format!(
-        "all {} are busy in {:.0}% of the readings of its scoreboard",
-        say(workers),
-        full * 100.0
-    );
-    Some(Proof {
-        words,
-        confidence: if full >= 0.8 { 0.95 } else { 0.8 },
-        workers,
-    })
+    let words =
+        format!("all {} are busy in {:.0}% of the readings of its scoreboard", say(workers), full * 100.0);
+    Some(Proof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
 }
 
 /// The view from outside, when the status page is missing or cannot answer: prefork has a process per worker, so a
@@ -120,10 +108,7 @@ fn process_proof(facts: &Facts) -> Option<Proof> {
     // The parent is a process too, and not a worker.
     let least = facts.value("service_processes_min")? - 1.0;
     (least >= workers).then(|| Proof {
-        words: format!(
-            "all the {} processes that MaxRequestWorkers allows are running",
-            say(workers)
-        ),
+        words: format!("all the {} processes that MaxRequestWorkers allows are running", say(workers)),
         confidence: 0.7,
         workers,
     })
@@ -143,11 +128,7 @@ fn remedy(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
     let server_limit = facts.setting("ServerLimit");
     let processes = to / threads;
     let over = server_limit.is_some_and(|limit| processes > limit);
-    let bound = if bounded < wanted {
-        ", bounded by the memory there is"
-    } else {
-        ""
-    };
+    let bound = if bounded < wanted { ", bounded by the memory there is" } else { "" };
     let wish = |setting: &str, to: f64| Wish {
         service: "apache".into(),
         setting: setting.into(),
@@ -158,22 +139,11 @@ fn remedy(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
         setting: "MaxRequestWorkers".into(),
         from: Some(SettingValue::Integer(workers as i64)),
         to: Some(SettingValue::Integer(to as i64)),
-        class: if over {
-            ApplyClass::Restart
-        } else {
-            ApplyClass::Reload
-        },
+        class: if over { ApplyClass::Restart } else { ApplyClass::Reload },
         risk: risk(facts, to, over),
-        why: format!(
-            "{} requests want a worker at once, plus 30% headroom{bound}",
-            say(demand)
-        ),
+        why: format!("{} requests want a worker at once, plus 30% headroom{bound}", say(demand)),
         predicted: predict(facts, workers, to),
-        together_with: if over {
-            vec![wish("ServerLimit", processes)]
-        } else {
-            vec![]
-        },
+        together_with: if over { vec![wish("ServerLimit", processes)] } else { vec![] },
     })
 }
 
@@ -192,10 +162,7 @@ fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
 fn threads_per_process(facts: &Facts) -> f64 {
     let threaded = facts.service.as_ref().and_then(|service| service.mode.as_deref()) != Some("prefork");
     if threaded {
-        facts
-            .setting("ThreadsPerChild")
-            .filter(|threads| *threads >= 1.0)
-            .unwrap_or(1.0)
+        facts.setting("ThreadsPerChild").filter(|threads| *threads >= 1.0).unwrap_or(1.0)
     } else {
         1.0
     }
@@ -204,10 +171,7 @@ fn threads_per_process(facts: &Facts) -> f64 {
 fn risk(facts: &Facts, to: f64, restart: bool) -> String {
     let mut parts = vec![];
     if let Some(each) = facts.value("worker_private_mean_bytes") {
-        parts.push(format!(
-            "up to {} of memory for all workers",
-            super::say_bytes(each * to)
-        ));
+        parts.push(format!("up to {} of memory for all workers", super::say_bytes(each * to)));
     }
     parts.push("more connections to what stands behind them".to_owned());
     if restart {
@@ -267,10 +231,7 @@ mod tests {
     #[test]
     fn the_value_follows_the_demand_and_takes_server_limit_along() {
         let finding = with(&[]).unwrap();
-        assert_eq!(
-            (finding.confidence, finding.explains_fraction),
-            (0.95, Some(0.667))
-        );
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.667)));
         let remedy = &finding.remedies[0];
         assert_eq!(
             (remedy.to.clone(), remedy.class),
@@ -282,13 +243,8 @@ mod tests {
 
     #[test]
     fn up_to_server_limit_a_reload_does() {
-        let remedy = &with(&[("in_flight_mean", 180.0), ("accept_queue_mean", 30.0)])
-            .unwrap()
-            .remedies[0];
-        assert_eq!(
-            (remedy.to.clone(), remedy.class),
-            (Some(SettingValue::Integer(234)), ApplyClass::Reload)
-        );
+        let remedy = &with(&[("in_flight_mean", 180.0), ("accept_queue_mean", 30.0)]).unwrap().remedies[0];
+        assert_eq!((remedy.to.clone(), remedy.class), (Some(SettingValue::Integer(234)), ApplyClass::Reload));
         assert!(remedy.together_with.is_empty());
     }
 
@@ -336,14 +292,8 @@ mod tests {
 
     #[test]
     fn threads_come_in_whole_processes() {
-        let mut event = facts(
-            EXHAUSTED,
-            &[
-                ("MaxRequestWorkers", 150),
-                ("ServerLimit", 16),
-                ("ThreadsPerChild", 25),
-            ],
-        );
+        let mut event =
+            facts(EXHAUSTED, &[("MaxRequestWorkers", 150), ("ServerLimit", 16), ("ThreadsPerChild", 25)]);
         event.service.as_mut().unwrap().mode = Some("event".into());
         let remedy = &check(&event).unwrap().remedies[0];
         assert_eq!(remedy.to, Some(SettingValue::Integer(600)));

@@ -31,13 +31,8 @@ const STEAL_FRACTION_MAX: f64 = 0.10;
 
 /// Fires when all cores are busy and somebody waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let busy = facts
-        .value("cpu_busy_fraction")
-        .filter(|busy| *busy >= BUSY_FRACTION_MIN)?;
-    if facts
-        .value("cpu_steal_fraction")
-        .is_some_and(|steal| steal > STEAL_FRACTION_MAX)
-    {
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= BUSY_FRACTION_MIN)?;
+    if facts.value("cpu_steal_fraction").is_some_and(|steal| steal > STEAL_FRACTION_MAX) {
         return None;
     }
     let cores = facts.value("cores")?;
@@ -89,10 +84,7 @@ fn users(facts: &Facts) -> String {
         ("foreign_cpu_cores", "other processes"),
     ];
     let shares = named.iter().filter_map(|(fact, name)| {
-        facts
-            .value(fact)
-            .filter(|cores| *cores >= 0.05)
-            .map(|cores| format!("{name} {}", say(cores)))
+        facts.value(fact).filter(|cores| *cores >= 0.05).map(|cores| format!("{name} {}", say(cores)))
     });
     let shares: Vec<_> = shares.collect();
     if shares.is_empty() {
@@ -103,12 +95,8 @@ fn users(facts: &Facts) -> String {
 }
 
 fn advice(facts: &Facts) -> String {
-    let share = |name: &str| {
-        facts
-            .value(name)
-            .zip(facts.value("cores"))
-            .map_or(0.0, |(part, cores)| part / cores)
-    };
+    let share =
+        |name: &str| facts.value(name).zip(facts.value("cores")).map_or(0.0, |(part, cores)| part / cores);
     if share("foreign_cpu_cores") > 0.3 {
         "other processes use much of the machine: move them first".into()
     } else if share("client_cpu_cores") > 0.2 {
@@ -143,18 +131,10 @@ mod tests {
     #[test]
     fn it_says_who_uses_the_cores() {
         let finding = check_with(&[]).unwrap();
-        assert!(
-            finding
-                .summary
-                .contains("the service 1.4, the load generator 0.5"),
-            "{}",
-            finding.summary
-        );
+        assert!(finding.summary.contains("the service 1.4, the load generator 0.5"), "{}", finding.summary);
         assert!(finding.remedies[0].why.contains("generator shares the machine"));
         assert!(
-            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0]
-                .why
-                .contains("other processes")
+            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0].why.contains("other processes")
         );
     }
 
@@ -168,11 +148,6 @@ mod tests {
         ] {
             assert!(check_with(&[(name, value)]).is_none(), "{name} = {value}");
         }
-        assert_eq!(
-            check_with(&[("pressure_cpu_some_fraction", f64::NAN)])
-                .unwrap()
-                .confidence,
-            0.7
-        );
+        assert_eq!(check_with(&[("pressure_cpu_some_fraction", f64::NAN)]).unwrap().confidence, 0.7);
     }
 }

@@ -100,11 +100,7 @@ mod tests {
             let values = HEALTHY.map(|(name, value)| (name, if name == changed { to } else { value }));
             assert!(check(&facts(&values, &[])).is_none(), "{changed}");
         }
-        for (goal, healthy) in [
-            (Goal::Rate(400.0), true),
-            (Goal::Rate(600.0), false),
-            (Goal::Max, true),
-        ] {
+        for (goal, healthy) in [(Goal::Rate(400.0), true), (Goal::Rate(600.0), false), (Goal::Max, true)] {
             let mut facts = facts(&HEALTHY, &[]);
             facts.goal = Some(goal);
             assert_eq!(check(&facts).is_some(), healthy, "{goal}");

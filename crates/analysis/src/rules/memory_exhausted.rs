@@ -41,19 +41,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let what = if killed >= 1.0 {
-        format!(
-            "the kernel killed {} process{}",
-            say(killed),
-            if killed == 1.0 { "" } else { "es" }
-        )
+        format!("the kernel killed {} process{}", say(killed), if killed == 1.0 { "" } else { "es" })
     } else {
         format!("{} pages a second travel to and from swap", say(swapped))
     };
     let stalled = full.map_or(String::new(), |full| {
-        format!(
-            ", and for {:.0}% of the time nothing could run for want of memory",
-            full * 100.0
-        )
+        format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
     });
     Some(Finding {
         id: ID.into(),
@@ -87,33 +80,23 @@ fn stalled_fraction(facts: &Facts) -> Option<f64> {
 /// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more. `None` when it
 /// cannot be told.
 pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
-    let limit = facts
-        .value("memory_limit_bytes")
-        .or_else(|| facts.value("memory_total_bytes"))?;
-    let each = facts
-        .value("worker_private_mean_bytes")
-        .filter(|bytes| *bytes > 0.0)?;
+    let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
+    let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
     let held = facts.value("worker_memory_sum_bytes")? + facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
     let machine_free = facts.value("memory_available_min_bytes")?;
-    let group_free = facts
-        .value("memory_used_in_limit_max_bytes")
-        .map(|used| (limit - used).max(0.0));
+    let group_free = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
     let free = group_free.map_or(machine_free, |group| group.min(machine_free));
     // Swapped parts come back into memory: they use up what is available.
     let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
     let usable = (free + held - swapped).min(limit) - RESERVE_FRACTION * limit;
     // A worker that is swapped out is larger than the part of it that is in memory.
-    let workers = facts
-        .value("service_processes_mean")
-        .filter(|count| *count >= 1.0);
+    let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
     let each = workers.map_or(each, |count| each + swapped / count);
     (usable > 0.0).then(|| usable / each)
 }
 
 fn remedy(facts: &Facts) -> Option<Remedy> {
-    let now = facts
-        .value("workers_limit")
-        .or_else(|| facts.setting("MaxRequestWorkers"))?;
+    let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
     let fits = workers_that_fit(facts)?.floor();
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
@@ -127,9 +110,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
         risk: "fewer requests at once: the others wait in the accept queue".into(),
         why: format!(
             "a worker costs {} of its own, so {} of them fit beside a reserve of a tenth",
-            facts
-                .value("worker_private_mean_bytes")
-                .map_or("an unknown amount".into(), say_bytes),
+            facts.value("worker_private_mean_bytes").map_or("an unknown amount".into(), say_bytes),
             say(fits)
         ),
         predicted: None,

@@ -49,9 +49,7 @@ impl Rule {
     /// The manual's chapter.
     pub fn manual(&self) -> String {
         let lines = self.source.lines().take_while(|line| line.starts_with("//!"));
-        let text: Vec<&str> = lines
-            .map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
-            .collect();
+        let text: Vec<&str> = lines.map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..])).collect();
         format!("{}\n", text.join("\n").trim_end())
     }
 }
@@ -64,11 +62,7 @@ pub fn by_id(id: &str) -> Option<&'static Rule> {
 /// Formats a figure for a sentence: `750`, `12.3`, `0.045`.
 pub(crate) fn say(value: f64) -> String {
     let rounded = webdyno_model::number::significant(value, 3);
-    if rounded.abs() >= 1000.0 {
-        format!("{:.0}", value)
-    } else {
-        format!("{rounded}")
-    }
+    if rounded.abs() >= 1000.0 { format!("{:.0}", value) } else { format!("{rounded}") }
 }
 
 /// Formats microseconds for a sentence.

@@ -22,9 +22,8 @@ pub const ID: &str = "unknown";
 /// Fires always: [`crate::diagnosis`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
-    let errors = failed.map_or(String::new(), |failed| {
-        format!(" {:.1}% of the requests failed.", failed * 100.0)
-    });
+    let errors =
+        failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     let parts = breakdown(facts);
     let named = [
         ("the accept queue", parts.accept_queue),
@@ -36,11 +35,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .into_iter()
         .filter_map(|(place, us)| us.map(|us| (place, us)))
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let time = largest
-        .filter(|_| facts.loaded)
-        .map_or(String::new(), |(place, us)| {
-            format!(" Most of the response time is spent in {place} ({}).", say_us(us))
-        });
+    let time = largest.filter(|_| facts.loaded).map_or(String::new(), |(place, us)| {
+        format!(" Most of the response time is spent in {place} ({}).", say_us(us))
+    });
     Some(Finding {
         id: ID.into(),
         summary: format!("What limits could not be proven.{errors}{time}"),
@@ -78,11 +75,7 @@ mod tests {
             &[],
         ))
         .unwrap();
-        assert!(
-            finding.summary.contains("spent in a worker (880 ms)"),
-            "{}",
-            finding.summary
-        );
+        assert!(finding.summary.contains("spent in a worker (880 ms)"), "{}", finding.summary);
         assert!(finding.summary.contains("5.0% of the requests failed"));
         assert!(finding.confidence < 0.5);
     }

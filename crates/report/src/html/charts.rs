@@ -15,11 +15,7 @@ pub(super) fn all(m: &mut Markup, view: &View) {
         m.leaf("h2", "Over time");
         rate(m, view, end_s);
     }
-    if view
-        .loads
-        .iter()
-        .any(|load| !load.response_time_cumulative.is_empty())
-    {
+    if view.loads.iter().any(|load| !load.response_time_cumulative.is_empty()) {
         m.leaf("h2", "How response times are spread");
         spread(m, view);
     }
@@ -30,11 +26,7 @@ pub(super) fn all(m: &mut Markup, view: &View) {
             &[("class", "quiet")],
             "Same time axis as above; tinted: a load ran, grey: its warm-up.",
         );
-        let shown = view
-            .series
-            .iter()
-            .filter(|series| !series.points.is_empty())
-            .take(SERIES_MAX);
+        let shown = view.series.iter().filter(|series| !series.points.is_empty()).take(SERIES_MAX);
         for (index, series) in shown.enumerate() {
             reading(m, view, series, index, end_s);
         }
@@ -44,24 +36,13 @@ pub(super) fn all(m: &mut Markup, view: &View) {
 /// The end of the common time axis.
 fn end_s(view: &View) -> f64 {
     let loads = view.loads.iter().map(load_end_s);
-    let readings = view
-        .series
-        .iter()
-        .filter_map(|series| series.points.last())
-        .map(|(t_s, _)| *t_s);
-    loads
-        .chain(readings)
-        .filter(|end| end.is_finite())
-        .fold(0.0, f64::max)
+    let readings = view.series.iter().filter_map(|series| series.points.last()).map(|(t_s, _)| *t_s);
+    loads.chain(readings).filter(|end| end.is_finite()).fold(0.0, f64::max)
 }
 
 /// Each entry of the intervals is a second long, except perhaps the last one.
 fn load_end_s(load: &LoadView) -> f64 {
-    load.begins_s
-        + load
-            .intervals
-            .last()
-            .map_or(load.measured_from_s, |interval| interval.t_s + 1.0)
+    load.begins_s + load.intervals.last().map_or(load.measured_from_s, |interval| interval.t_s + 1.0)
 }
 
 fn shade_loads(frame: &Frame, m: &mut Markup, view: &View) {
@@ -74,22 +55,11 @@ fn shade_loads(frame: &Frame, m: &mut Markup, view: &View) {
 fn rate(m: &mut Markup, view: &View, end_s: f64) {
     let intervals = || view.loads.iter().flat_map(|load| &load.intervals);
     let failed = intervals().any(|interval| interval.failed > 0);
-    let largest = intervals().map(|interval| {
-        interval
-            .rate
-            .max(if failed { interval.failed as f64 } else { 0.0 })
-    });
+    let largest =
+        intervals().map(|interval| interval.rate.max(if failed { interval.failed as f64 } else { 0.0 }));
     let largest = largest.filter(|rate| rate.is_finite()).fold(0.0, f64::max);
-    let frame = Frame {
-        x: Axis::seconds(end_s),
-        y: Axis::from_zero(largest, human::rate),
-        height: 280.0,
-    };
-    let title = if failed {
-        "Good and failed answers a second"
-    } else {
-        "Good answers a second"
-    };
+    let frame = Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, human::rate), height: 280.0 };
+    let title = if failed { "Good and failed answers a second" } else { "Good answers a second" };
     let desc = describe_loads(view);
     m.within("figure", &[], |m| {
         let shading =
@@ -99,22 +69,14 @@ fn rate(m: &mut Markup, view: &View, end_s: f64) {
             key(m, &[("second", "good".into()), ("failed", "failed".into())]);
         }
         m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(
-                m,
-                &Words {
-                    id: "rate",
-                    title,
-                    desc: &desc,
-                },
-                |m| {
-                    shade_loads(&frame, m, view);
-                    for (index, load) in view.loads.iter().enumerate() {
-                        rate_of_load(&frame, m, load, failed);
-                        let next = view.loads.get(index + 1).map_or(end_s, |next| next.begins_s);
-                        frame.mark(m, load.begins_s, next, &mark_label(view, load));
-                    }
-                },
-            );
+            frame.draw(m, &Words { id: "rate", title, desc: &desc }, |m| {
+                shade_loads(&frame, m, view);
+                for (index, load) in view.loads.iter().enumerate() {
+                    rate_of_load(&frame, m, load, failed);
+                    let next = view.loads.get(index + 1).map_or(end_s, |next| next.begins_s);
+                    frame.mark(m, load.begins_s, next, &mark_label(view, load));
+                }
+            });
         });
     });
 }
@@ -122,18 +84,11 @@ fn rate(m: &mut Markup, view: &View, end_s: f64) {
 /// A load's second counts in the middle of its second.
 fn rate_of_load(frame: &Frame, m: &mut Markup, load: &LoadView, failed: bool) {
     let at = |t_s: f64| load.begins_s + t_s + 0.5;
-    let good: Vec<_> = load
-        .intervals
-        .iter()
-        .map(|interval| (at(interval.t_s), interval.rate))
-        .collect();
+    let good: Vec<_> = load.intervals.iter().map(|interval| (at(interval.t_s), interval.rate)).collect();
     frame.curve(m, "second", &good);
     if failed {
-        let failed: Vec<_> = load
-            .intervals
-            .iter()
-            .map(|interval| (at(interval.t_s), interval.failed as f64))
-            .collect();
+        let failed: Vec<_> =
+            load.intervals.iter().map(|interval| (at(interval.t_s), interval.failed as f64)).collect();
         frame.curve(m, "failed", &failed);
     }
 }
@@ -145,19 +100,12 @@ fn mark_label(view: &View, load: &LoadView) -> String {
         return name;
     };
     let round = tune.rounds.iter().find(|round| Some(round.n) == load.round);
-    round.map_or(name.clone(), |round| {
-        format!("{name}: {}", say::round_outcome(tune, round))
-    })
+    round.map_or(name.clone(), |round| format!("{name}: {}", say::round_outcome(tune, round)))
 }
 
 fn describe_loads(view: &View) -> String {
     let of = |load: &LoadView| {
-        format!(
-            "Load {} ({}): {}.",
-            load.load,
-            mark_label(view, load),
-            say::good_answers(load.report.rate)
-        )
+        format!("Load {} ({}): {}.", load.load, mark_label(view, load), say::good_answers(load.report.rate))
     };
     view.loads.iter().map(of).collect::<Vec<_>>().join(" ")
 }
@@ -178,54 +126,30 @@ fn compared(view: &View) -> Vec<(&'static str, String, &LoadView)> {
         return before.into_iter().chain(after).collect();
     }
     let last = view.loads.iter().rev().find(has);
-    last.map(|load| ("second", name("measured", load), load))
-        .into_iter()
-        .collect()
+    last.map(|load| ("second", name("measured", load), load)).into_iter().collect()
 }
 
 fn spread(m: &mut Markup, view: &View) {
     let curves = compared(view);
-    let all = || {
-        curves
-            .iter()
-            .flat_map(|(_, _, load)| &load.response_time_cumulative)
-            .map(|(us, _)| *us as f64)
-    };
+    let all =
+        || curves.iter().flat_map(|(_, _, load)| &load.response_time_cumulative).map(|(us, _)| *us as f64);
     let (smallest, largest) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     if largest <= 0.0 {
         return;
     }
-    let frame = Frame {
-        x: Axis::log_us(smallest, largest),
-        y: Axis::shares(),
-        height: 300.0,
-    };
+    let frame = Frame { x: Axis::log_us(smallest, largest), y: Axis::shares(), height: 300.0 };
     let title = "Share of answers that took no longer than a time";
     let desc: Vec<_> = curves.iter().map(|(_, label, _)| label.clone()).collect();
     m.within("figure", &[], |m| {
-        m.leaf(
-            "figcaption",
-            &format!("{title} (logarithmic). Further left is faster; steeper is steadier."),
-        );
-        let entries: Vec<_> = curves
-            .iter()
-            .map(|(class, label, _)| (*class, label.clone()))
-            .collect();
+        m.leaf("figcaption", &format!("{title} (logarithmic). Further left is faster; steeper is steadier."));
+        let entries: Vec<_> = curves.iter().map(|(class, label, _)| (*class, label.clone())).collect();
         key(m, &entries);
         m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(
-                m,
-                &Words {
-                    id: "spread",
-                    title,
-                    desc: &desc.join("; "),
-                },
-                |m| {
-                    for (class, _, load) in &curves {
-                        frame.curve(m, class, &steps(&load.response_time_cumulative));
-                    }
-                },
-            );
+            frame.draw(m, &Words { id: "spread", title, desc: &desc.join("; ") }, |m| {
+                for (class, _, load) in &curves {
+                    frame.curve(m, class, &steps(&load.response_time_cumulative));
+                }
+            });
         });
     });
 }
@@ -243,32 +167,15 @@ fn steps(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
 }
 
 fn reading(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f64) {
-    let values = || {
-        series
-            .points
-            .iter()
-            .map(|(_, value)| *value)
-            .filter(|value| value.is_finite())
-    };
+    let values = || series.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
     let largest = values().fold(0.0, f64::max);
     let quantity = |value: f64| human::quantity(value, &series.unit);
     // A share fills the axis at 100%, so that a nearly idle server looks idle.
-    let largest = if series.unit == "fraction" {
-        largest.max(1.0)
-    } else {
-        largest
-    };
-    let frame = Frame {
-        x: Axis::seconds(end_s),
-        y: Axis::from_zero(largest, tick(&series.unit)),
-        height: 150.0,
-    };
+    let largest = if series.unit == "fraction" { largest.max(1.0) } else { largest };
+    let frame =
+        Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, tick(&series.unit)), height: 150.0 };
     let id = format!("reading-{index}");
-    let unit = if series.unit == "fraction" {
-        "share of 100%"
-    } else {
-        &series.unit
-    };
+    let unit = if series.unit == "fraction" { "share of 100%" } else { &series.unit };
     let title = format!("{} ({unit})", series.name);
     let count = values().count() as f64;
     let desc = if count > 0.0 {
@@ -283,21 +190,13 @@ fn reading(m: &mut Markup, view: &View, series: &Series, index: usize, end_s: f6
     m.within("figure", &[], |m| {
         m.leaf("figcaption", &format!("{title}: {desc}"));
         m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(
-                m,
-                &Words {
-                    id: &id,
-                    title: &title,
-                    desc: &desc,
-                },
-                |m| {
-                    shade_loads(&frame, m, view);
-                    for load in &view.loads {
-                        frame.mark(m, load.begins_s, load.begins_s, "");
-                    }
-                    frame.curve(m, "second", &series.points);
-                },
-            );
+            frame.draw(m, &Words { id: &id, title: &title, desc: &desc }, |m| {
+                shade_loads(&frame, m, view);
+                for load in &view.loads {
+                    frame.mark(m, load.begins_s, load.begins_s, "");
+                }
+                frame.curve(m, "second", &series.points);
+            });
         });
     });
 }
@@ -308,10 +207,6 @@ fn tick(unit: &str) -> impl Fn(f64) -> String {
     let spelled =
         human::quantity(2.0, &unit).contains(char::is_whitespace) && unit.len() > 3 && unit != "bytes";
     move |value| {
-        if spelled {
-            human::number(value)
-        } else {
-            human::quantity(value, &unit)
-        }
+        if spelled { human::number(value) } else { human::quantity(value, &unit) }
     }
 }

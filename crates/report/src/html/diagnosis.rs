@@ -8,11 +8,7 @@ use webdyno_model::diagnosis::Diagnosis;
 /// The answer with its evidence and remedies, then the load.
 pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
     let Some((answer, others)) = diagnosis.findings.split_first() else {
-        m.leaf_with(
-            "p",
-            &[("class", "answer")],
-            "No rule could say anything about this recording.",
-        );
+        m.leaf_with("p", &[("class", "answer")], "No rule could say anything about this recording.");
         return;
     };
     m.leaf_with("p", &[("class", "answer")], &answer.summary);
@@ -52,17 +48,8 @@ pub(super) fn details(m: &mut Markup, diagnosis: &Diagnosis) {
     if !diagnosis.missing.is_empty() {
         m.leaf("h2", "What could not be read");
         let missing = diagnosis.missing.iter();
-        let rows: Vec<_> = missing
-            .map(|m| vec![m.signal.clone(), m.why.clone(), m.how_to_enable.clone()])
-            .collect();
-        table(
-            m,
-            &[
-                ("signal", Column::Words),
-                ("why", Column::Words),
-                ("to have it", Column::Words),
-            ],
-            &rows,
-        );
+        let rows: Vec<_> =
+            missing.map(|m| vec![m.signal.clone(), m.why.clone(), m.how_to_enable.clone()]).collect();
+        table(m, &[("signal", Column::Words), ("why", Column::Words), ("to have it", Column::Words)], &rows);
     }
 }

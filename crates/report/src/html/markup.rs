@@ -83,10 +83,7 @@ impl Markup {
 }
 
 fn is_block(tag: &str) -> bool {
-    !matches!(
-        tag,
-        "a" | "b" | "code" | "span" | "td" | "th" | "tspan" | "em" | "strong"
-    )
+    !matches!(tag, "a" | "b" | "code" | "span" | "td" | "th" | "tspan" | "em" | "strong")
 }
 
 fn escape(out: &mut String, text: &str) {

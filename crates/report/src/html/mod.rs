@@ -24,29 +24,18 @@ pub fn html(view: &View) -> String {
     m.within("html", &[("lang", "en")], |m| {
         m.within("head", &[], |m| {
             m.empty("meta", &[("charset", "utf-8")]);
-            m.empty(
-                "meta",
-                &[
-                    ("name", "viewport"),
-                    ("content", "width=device-width, initial-scale=1"),
-                ],
-            );
+            m.empty("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
             m.leaf("title", &format!("webdyno {}: {headline}", view.command));
             m.style(include_str!("style.css"));
         });
-        m.within("body", &[], |m| {
-            m.within("main", &[], |m| body(m, view, &headline))
-        });
+        m.within("body", &[], |m| m.within("main", &[], |m| body(m, view, &headline)));
     });
     m.finish()
 }
 
 fn body(m: &mut Markup, view: &View, headline: &str) {
     m.within("header", &[], |m| {
-        let made = format!(
-            "webdyno {} {}, {}",
-            view.webdyno_version, view.command, view.started_at
-        );
+        let made = format!("webdyno {} {}, {}", view.webdyno_version, view.command, view.started_at);
         m.leaf_with("p", &[("class", "quiet")], &made);
         m.leaf("h1", &arrows(&capitalised(headline)));
     });
@@ -93,9 +82,7 @@ fn headline(view: &View) -> String {
 
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Our own sentences have `->`, so that a terminal without Unicode shows them too; a page can have the real arrow.
@@ -132,25 +119,14 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         };
         m.leaf("h2", "Objectives");
         let rows: Vec<_> = run.objectives.iter().map(row).collect();
-        table(
-            m,
-            &[
-                ("objective", Column::Code),
-                ("measured", Column::Number),
-                ("", Column::Words),
-            ],
-            &rows,
-        );
+        table(m, &[("objective", Column::Code), ("measured", Column::Number), ("", Column::Words)], &rows);
     }
     m.leaf("h2", "The load");
     parts::run_details(m, run);
 }
 
 fn nothing(m: &mut Markup, view: &View) {
-    m.leaf(
-        "p",
-        "The session ended before there was a result. What was measured:",
-    );
+    m.leaf("p", "The session ended before there was a result. What was measured:");
     let of = |load: &webdyno_session::view::LoadView| {
         format!("{}: {}", say::purpose(load), say::run_headline(&load.report))
     };

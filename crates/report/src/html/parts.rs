@@ -107,17 +107,11 @@ fn times(m: &mut Markup, run: &RunReport) {
         ("max", Number),
     ];
     let failed = ("failures", &run.failed_time_us);
-    let named = say::times_of(run)
-        .into_iter()
-        .chain([failed])
-        .filter(|(_, dist)| dist.count > 0);
+    let named = say::times_of(run).into_iter().chain([failed]).filter(|(_, dist)| dist.count > 0);
     let rows: Vec<_> = named
         .map(|(name, dist)| {
             let times = [dist.p50, dist.p90, dist.p99, dist.p999, dist.max].map(time);
-            [name.to_owned(), count(dist.count)]
-                .into_iter()
-                .chain(times)
-                .collect()
+            [name.to_owned(), count(dist.count)].into_iter().chain(times).collect()
         })
         .collect();
     if !rows.is_empty() {
@@ -148,12 +142,7 @@ fn failures(m: &mut Markup, run: &RunReport) {
     use Column::{Number, Words};
     table(
         m,
-        &[
-            ("requests", Number),
-            ("what", Words),
-            ("usually because of", Words),
-            ("what to do", Words),
-        ],
+        &[("requests", Number), ("what", Words), ("usually because of", Words), ("what to do", Words)],
         &rows,
     );
 }
@@ -167,26 +156,14 @@ fn by_name(m: &mut Markup, run: &RunReport) {
         .iter()
         .map(|(name, named)| {
             let dist = &named.response_time_us;
-            vec![
-                name.clone(),
-                count(named.completed),
-                count(named.failed),
-                time(dist.p50),
-                time(dist.p99),
-            ]
+            vec![name.clone(), count(named.completed), count(named.failed), time(dist.p50), time(dist.p99)]
         })
         .collect();
     use Column::{Code, Number};
     m.leaf("h3", "By request");
     table(
         m,
-        &[
-            ("request", Code),
-            ("good", Number),
-            ("failed", Number),
-            ("p50", Number),
-            ("p99", Number),
-        ],
+        &[("request", Code), ("good", Number), ("failed", Number), ("p50", Number), ("p99", Number)],
         &rows,
     );
 }
@@ -200,10 +177,7 @@ fn answers(m: &mut Markup, run: &RunReport) {
     let connections = &run.connections;
     let mut items = vec![];
     if total > 0 {
-        items.push(format!(
-            "status codes: {}",
-            statuses.collect::<Vec<_>>().join(", ")
-        ));
+        items.push(format!("status codes: {}", statuses.collect::<Vec<_>>().join(", ")));
     }
     items.push(format!(
         "connections: {} opened, {} requests on one that was used before, at most {} open at once, {} closed by the \
@@ -227,23 +201,11 @@ pub(super) fn facts(m: &mut Markup, facts: &[Fact]) {
         return;
     }
     use Column::{Code, Number, Words};
-    let columns = [
-        ("what", Words),
-        ("value", Number),
-        ("when", Words),
-        ("read from", Words),
-        ("by hand", Code),
-    ];
+    let columns =
+        [("what", Words), ("value", Number), ("when", Words), ("read from", Words), ("by hand", Code)];
     let row = |fact: &Fact| {
-        let known = [
-            say::fact_name(fact),
-            say::fact_value(fact),
-            say::fact_window(fact),
-        ];
-        known
-            .into_iter()
-            .chain([fact.source.clone(), fact.reproduce.clone()])
-            .collect()
+        let known = [say::fact_name(fact), say::fact_value(fact), say::fact_window(fact)];
+        known.into_iter().chain([fact.source.clone(), fact.reproduce.clone()]).collect()
     };
     table(m, &columns, &facts.iter().map(row).collect::<Vec<_>>());
 }
@@ -251,20 +213,12 @@ pub(super) fn facts(m: &mut Markup, facts: &[Fact]) {
 /// What can be changed, the best first.
 pub(super) fn remedies(m: &mut Markup, remedies: &[Remedy]) {
     for remedy in remedies {
-        m.within("p", &[], |m| {
-            m.leaf("strong", &super::arrows(&say::remedy(remedy)))
-        });
-        let mut items = vec![
-            format!("how: {}", say::class(remedy.class)),
-            format!("why: {}", remedy.why),
-        ];
+        m.within("p", &[], |m| m.leaf("strong", &super::arrows(&say::remedy(remedy))));
+        let mut items = vec![format!("how: {}", say::class(remedy.class)), format!("why: {}", remedy.why)];
         if !remedy.risk.is_empty() {
             items.push(format!("risk: {}", remedy.risk));
         }
-        let expected = remedy
-            .predicted
-            .as_ref()
-            .map_or_else(|| UNKNOWN.into(), say::predicted);
+        let expected = remedy.predicted.as_ref().map_or_else(|| UNKNOWN.into(), say::predicted);
         items.push(format!("expected: {expected}"));
         list(m, &items);
     }
@@ -274,11 +228,7 @@ pub(super) fn remedies(m: &mut Markup, remedies: &[Remedy]) {
 pub(super) fn finding(m: &mut Markup, finding: &Finding) {
     m.leaf("h3", &finding.id);
     m.leaf("p", &finding.summary);
-    m.leaf_with(
-        "p",
-        &[("class", "quiet")],
-        &say::certainty(finding.confidence, finding.explains_fraction),
-    );
+    m.leaf_with("p", &[("class", "quiet")], &say::certainty(finding.confidence, finding.explains_fraction));
     facts(m, &finding.facts);
     remedies(m, &finding.remedies);
 }
@@ -286,38 +236,23 @@ pub(super) fn finding(m: &mut Markup, finding: &Finding) {
 /// Where the mean response time goes.
 pub(super) fn breakdown(m: &mut Markup, time: &TimeBreakdown) {
     let parts = say::parts(time);
-    let known: Vec<_> = parts
-        .iter()
-        .filter_map(|&(name, us)| us.filter(|us| us.is_finite()).map(|us| (name, us)))
-        .collect();
+    let known: Vec<_> =
+        parts.iter().filter_map(|&(name, us)| us.filter(|us| us.is_finite()).map(|us| (name, us))).collect();
     let total: f64 = known.iter().map(|(_, us)| us.max(0.0)).sum();
     if total <= 0.0 {
         return;
     }
-    m.leaf(
-        "h2",
-        &format!("Where the mean response time goes ({} in all)", time_us(total)),
-    );
+    m.leaf("h2", &format!("Where the mean response time goes ({} in all)", time_us(total)));
     m.within("div", &[("class", "scroll")], |m| {
         m.within("table", &[], |m| {
             m.within("tbody", &[], |m| {
-                known
-                    .iter()
-                    .for_each(|&(name, us)| breakdown_row(m, name, us, us / total))
+                known.iter().for_each(|&(name, us)| breakdown_row(m, name, us, us / total))
             });
         });
     });
-    let unknown: Vec<_> = parts
-        .iter()
-        .filter(|(_, us)| us.is_none())
-        .map(|(name, _)| *name)
-        .collect();
+    let unknown: Vec<_> = parts.iter().filter(|(_, us)| us.is_none()).map(|(name, _)| *name).collect();
     if !unknown.is_empty() {
-        m.leaf_with(
-            "p",
-            &[("class", "quiet")],
-            &format!("unknown: {}", unknown.join(", ")),
-        );
+        m.leaf_with("p", &[("class", "quiet")], &format!("unknown: {}", unknown.join(", ")));
     }
 }
 
@@ -327,11 +262,7 @@ fn breakdown_row(m: &mut Markup, name: &str, us: f64, share: f64) {
         m.leaf_with("td", &[("class", "number")], &time_us(us));
         m.leaf_with("td", &[("class", "number")], &percent_coarse(share));
         m.within("td", &[("class", "bar")], |m| {
-            let frame = [
-                ("viewBox", "0 0 100 10"),
-                ("preserveAspectRatio", "none"),
-                ("aria-hidden", "true"),
-            ];
+            let frame = [("viewBox", "0 0 100 10"), ("preserveAspectRatio", "none"), ("aria-hidden", "true")];
             let width = super::plot::coordinate((share * 100.0).clamp(0.0, 100.0));
             m.within("svg", &frame, |m| {
                 m.empty("rect", &[("class", "fill"), ("width", &width), ("height", "10")])
@@ -355,16 +286,8 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
         ("source", Words),
     ];
     let row = |ceiling: &Ceiling| {
-        let figures = [
-            known(ceiling.now),
-            known(ceiling.max),
-            rate_or_unknown(ceiling.binds_at_rate),
-        ];
-        [ceiling.limit.clone()]
-            .into_iter()
-            .chain(figures)
-            .chain([ceiling.source.clone()])
-            .collect()
+        let figures = [known(ceiling.now), known(ceiling.max), rate_or_unknown(ceiling.binds_at_rate)];
+        [ceiling.limit.clone()].into_iter().chain(figures).chain([ceiling.source.clone()]).collect()
     };
     m.leaf("h2", "Limits ahead");
     m.leaf_with(
@@ -391,28 +314,17 @@ pub(super) fn server(m: &mut Markup, view: &View) {
 
 fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
     let version = service.version.as_deref().unwrap_or("version unknown");
-    let mode = service
-        .mode
-        .as_deref()
-        .map(|mode| format!(", {mode}"))
-        .unwrap_or_default();
+    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
     m.leaf(
         "p",
-        &format!(
-            "{} {version}{mode}, port {}, process {}",
-            service.service, service.port, service.pid
-        ),
+        &format!("{} {version}{mode}, port {}, process {}", service.service, service.port, service.pid),
     );
     if service.settings.is_empty() {
         return;
     }
     use Column::{Code, Words};
     let row = |(name, setting): (&String, &SettingInForce)| {
-        let in_force = setting
-            .running
-            .as_ref()
-            .or(setting.configured.as_ref())
-            .or(setting.default.as_ref());
+        let in_force = setting.running.as_ref().or(setting.configured.as_ref()).or(setting.default.as_ref());
         let place = match (&setting.file, setting.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => file.clone(),
@@ -423,10 +335,7 @@ fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
     };
     let rows: Vec<_> = service.settings.iter().map(row).collect();
     m.within("details", &[], |m| {
-        m.leaf(
-            "summary",
-            &format!("Settings in force at the last look ({})", service.settings.len()),
-        );
+        m.leaf("summary", &format!("Settings in force at the last look ({})", service.settings.len()));
         table(m, &[("setting", Code), ("value", Words), ("from", Words)], &rows);
     });
 }

@@ -26,55 +26,27 @@ pub(super) struct Axis {
 impl Axis {
     /// From 0 to above `max`, labelled by `label`, in steps of 1, 2 or 5 times a power of ten.
     pub(super) fn from_zero(max: f64, label: impl Fn(f64) -> String) -> Self {
-        let max = if max.is_finite() && max > SMALLEST {
-            max.min(1e15)
-        } else {
-            1.0
-        };
+        let max = if max.is_finite() && max > SMALLEST { max.min(1e15) } else { 1.0 };
         let step = round_up(max / 4.0, &[1.0, 2.0, 2.5, 5.0, 10.0]);
         let count = (max / step - 1e-9).ceil().max(1.0);
-        let ticks = (0..=count as u32)
-            .map(|index| f64::from(index) * step)
-            .map(|at| (at, label(at)))
-            .collect();
-        Self {
-            from: 0.0,
-            to: count * step,
-            logarithmic: false,
-            ticks,
-        }
+        let ticks =
+            (0..=count as u32).map(|index| f64::from(index) * step).map(|at| (at, label(at))).collect();
+        Self { from: 0.0, to: count * step, logarithmic: false, ticks }
     }
 
     /// Seconds since the session began, in steps that clocks have.
     pub(super) fn seconds(max_s: f64) -> Self {
-        const STEPS: [f64; 14] = [
-            1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0,
-        ];
-        let max_s = if max_s.is_finite() && max_s > 0.0 {
-            max_s.min(1e9)
-        } else {
-            1.0
-        };
+        const STEPS: [f64; 14] =
+            [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 7200.0, 21_600.0];
+        let max_s = if max_s.is_finite() && max_s > 0.0 { max_s.min(1e9) } else { 1.0 };
         let step = STEPS.into_iter().find(|step| max_s / step <= 9.0);
         let step = step.unwrap_or_else(|| round_up(max_s / 8.0, &[1.0, 2.0, 5.0, 10.0]));
         let count = (max_s / step).floor() as u32;
         let label = |at: f64| {
-            if at == 0.0 {
-                "0 s".to_owned()
-            } else {
-                crate::human::time_s(at)
-            }
+            if at == 0.0 { "0 s".to_owned() } else { crate::human::time_s(at) }
         };
-        let ticks = (0..=count)
-            .map(|index| f64::from(index) * step)
-            .map(|at| (at, label(at)))
-            .collect();
-        Self {
-            from: 0.0,
-            to: max_s,
-            logarithmic: false,
-            ticks,
-        }
+        let ticks = (0..=count).map(|index| f64::from(index) * step).map(|at| (at, label(at))).collect();
+        Self { from: 0.0, to: max_s, logarithmic: false, ticks }
     }
 
     /// Times in microseconds, logarithmic, from below `min_us` to above `max_us`.
@@ -82,34 +54,19 @@ impl Axis {
         let [min_us, max_us] = [min_us, max_us].map(|us| us.clamp(1.0, US_MAX));
         let decades = (max_us / min_us).log10();
         let steps: &[f64] = if decades < 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let all: Vec<f64> = (0..11)
-            .flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)))
-            .collect();
+        let all: Vec<f64> =
+            (0..11).flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade))).collect();
         let first = all.partition_point(|&at| at <= min_us).saturating_sub(1);
-        let last = all
-            .partition_point(|&at| at < max_us)
-            .clamp(first + 1, all.len() - 1);
+        let last = all.partition_point(|&at| at < max_us).clamp(first + 1, all.len() - 1);
         let ticks = &all[first.min(last - 1)..=last];
         let labelled = ticks.iter().map(|&at| (at, crate::human::time_us(at))).collect();
-        Self {
-            from: ticks[0],
-            to: ticks[ticks.len() - 1],
-            logarithmic: true,
-            ticks: labelled,
-        }
+        Self { from: ticks[0], to: ticks[ticks.len() - 1], logarithmic: true, ticks: labelled }
     }
 
     /// Shares of one, in quarters and tenths that readers of percentiles look for.
     pub(super) fn shares() -> Self {
-        let ticks = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0]
-            .map(|at| (at, crate::human::percent(at)))
-            .to_vec();
-        Self {
-            from: 0.0,
-            to: 1.0,
-            logarithmic: false,
-            ticks,
-        }
+        let ticks = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0].map(|at| (at, crate::human::percent(at))).to_vec();
+        Self { from: 0.0, to: 1.0, logarithmic: false, ticks }
     }
 
     /// Where a value lies, 0 to 1; values outside are at the edge.
@@ -119,11 +76,7 @@ impl Axis {
         } else {
             (value - self.from) / (self.to - self.from)
         };
-        if share.is_finite() {
-            share.clamp(0.0, 1.0)
-        } else {
-            0.0
-        }
+        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
@@ -176,13 +129,7 @@ impl Frame {
             line(m, "grid", (x, bottom), (x, bottom + 4.0));
             // The last label would hang over the edge.
             let anchor = if x > right - 20.0 { "end" } else { "middle" };
-            text(
-                m,
-                "",
-                anchor,
-                (if anchor == "end" { right } else { x }, bottom + 18.0),
-                label,
-            );
+            text(m, "", anchor, (if anchor == "end" { right } else { x }, bottom + 18.0), label);
         }
     }
 
@@ -210,13 +157,7 @@ impl Frame {
             let (y, height) = (coordinate(TOP), coordinate(self.height - TOP - BOTTOM));
             m.empty(
                 "rect",
-                &[
-                    ("class", class),
-                    ("x", &x),
-                    ("y", &y),
-                    ("width", &width),
-                    ("height", &height),
-                ],
+                &[("class", class), ("x", &x), ("y", &y), ("width", &width), ("height", &height)],
             );
         }
     }
@@ -304,34 +245,17 @@ fn thin(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 
 fn line(m: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
     let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(coordinate);
-    m.empty(
-        "line",
-        &[
-            ("class", class),
-            ("x1", &x1),
-            ("y1", &y1),
-            ("x2", &x2),
-            ("y2", &y2),
-        ],
-    );
+    m.empty("line", &[("class", class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
 }
 
 fn text(m: &mut Markup, class: &str, anchor: &str, at: (f64, f64), label: &str) {
     let (x, y) = (coordinate(at.0), coordinate(at.1));
-    m.leaf_with(
-        "text",
-        &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)],
-        label,
-    );
+    m.leaf_with("text", &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)], label);
 }
 
 /// A coordinate with one decimal; never `-0` and never anything that is not a number.
 pub(super) fn coordinate(value: f64) -> String {
-    let rounded = if value.is_finite() {
-        (value * 10.0).round() / 10.0 + 0.0
-    } else {
-        0.0
-    };
+    let rounded = if value.is_finite() { (value * 10.0).round() / 10.0 + 0.0 } else { 0.0 };
     format!("{rounded}")
 }
 
@@ -341,39 +265,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn labels(axis: &Axis) -> String {
-        axis.ticks
-            .iter()
-            .map(|(_, label)| label.as_str())
-            .collect::<Vec<_>>()
-            .join(" | ")
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect::<Vec<_>>().join(" | ")
     }
 
     #[test]
     fn ticks_are_on_round_numbers() {
-        assert_eq!(
-            labels(&Axis::from_zero(2190.0, crate::human::rate)),
-            "0/s | 1,000/s | 2,000/s | 3,000/s"
-        );
-        assert_eq!(
-            labels(&Axis::from_zero(1.0, crate::human::percent)),
-            "0% | 25% | 50% | 75% | 100%"
-        );
-        assert_eq!(
-            labels(&Axis::from_zero(0.0, crate::human::number)),
-            "0 | 0.25 | 0.5 | 0.75 | 1"
-        );
+        assert_eq!(labels(&Axis::from_zero(2190.0, crate::human::rate)), "0/s | 1,000/s | 2,000/s | 3,000/s");
+        assert_eq!(labels(&Axis::from_zero(1.0, crate::human::percent)), "0% | 25% | 50% | 75% | 100%");
+        assert_eq!(labels(&Axis::from_zero(0.0, crate::human::number)), "0 | 0.25 | 0.5 | 0.75 | 1");
         assert_eq!(
             labels(&Axis::seconds(43.0)),
             "0 s | 5 s | 10 s | 15 s | 20 s | 25 s | 30 s | 35 s | 40 s"
         );
-        assert_eq!(
-            labels(&Axis::log_us(3_000.0, 45_000.0)),
-            "2 ms | 5 ms | 10 ms | 20 ms | 50 ms"
-        );
-        assert_eq!(
-            labels(&Axis::log_us(0.0, 45_000.0)),
-            "1 µs | 10 µs | 100 µs | 1 ms | 10 ms | 100 ms"
-        );
+        assert_eq!(labels(&Axis::log_us(3_000.0, 45_000.0)), "2 ms | 5 ms | 10 ms | 20 ms | 50 ms");
+        assert_eq!(labels(&Axis::log_us(0.0, 45_000.0)), "1 µs | 10 µs | 100 µs | 1 ms | 10 ms | 100 ms");
     }
 
     /// Also what `any::<f64>()` leaves out.

@@ -12,18 +12,11 @@ use webdyno_model::tune::{Round, TuneReport, TuneState};
 pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
     match tune.state {
         TuneState::Planned => {
-            m.leaf_with(
-                "p",
-                &[("class", "answer")],
-                "Nothing was written on the server: this is a plan.",
-            );
+            m.leaf_with("p", &[("class", "answer")], "Nothing was written on the server: this is a plan.");
             parts::run_cards(m, &tune.baseline);
         }
         TuneState::Applied => {
-            tune.rounds
-                .iter()
-                .filter(|round| round.kept)
-                .for_each(|round| kept(m, round));
+            tune.rounds.iter().filter(|round| round.kept).for_each(|round| kept(m, round));
             m.leaf("p", &arrows(&format!("{}.", say::gain(tune))));
             m.leaf("p", &say::goal(tune));
             before_and_after(m, tune);
@@ -61,15 +54,7 @@ fn before_and_after(m: &mut Markup, tune: &TuneReport) {
         .map(|(name, figure)| vec![(*name).to_owned(), figure(&tune.baseline), figure(&tune.best)])
         .collect();
     rows.push(vec!["failed".into(), failed(&tune.baseline), failed(&tune.best)]);
-    table(
-        m,
-        &[
-            ("", Column::Words),
-            ("before", Column::Number),
-            ("after", Column::Number),
-        ],
-        &rows,
-    );
+    table(m, &[("", Column::Words), ("before", Column::Number), ("after", Column::Number)], &rows);
 }
 
 fn limit(m: &mut Markup, tune: &TuneReport) {
@@ -117,18 +102,13 @@ fn rounds_table(m: &mut Markup, tune: &TuneReport) {
     ];
     let row = |round: &Round| {
         let changes: Vec<_> = round.changes.iter().map(say::change).collect();
-        let interval = round
-            .ratio
-            .zip(round.ci95)
-            .map(|(ratio, ci95)| times_interval(ratio, ci95));
+        let interval = round.ratio.zip(round.ci95).map(|(ratio, ci95)| times_interval(ratio, ci95));
         vec![
             round.n.to_string(),
             arrows(&changes.join(", ")),
             rate_or_unknown(round.before),
             rate_or_unknown(round.after),
-            round
-                .ratio
-                .map_or_else(|| UNKNOWN.into(), |ratio| times(ratio).replace(" times", "×")),
+            round.ratio.map_or_else(|| UNKNOWN.into(), |ratio| times(ratio).replace(" times", "×")),
             interval.unwrap_or_else(|| UNKNOWN.into()),
             say::round_outcome(tune, round),
         ]
@@ -137,10 +117,7 @@ fn rounds_table(m: &mut Markup, tune: &TuneReport) {
 }
 
 fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
-    m.leaf(
-        "h3",
-        &format!("Round {}: {}", round.n, say::round_outcome(tune, round)),
-    );
+    m.leaf("h3", &format!("Round {}: {}", round.n, say::round_outcome(tune, round)));
     m.within("p", &[], |m| {
         m.text(&round.summary);
         m.text(" (");
@@ -148,11 +125,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
         m.text(")");
     });
     let planned = tune.state == TuneState::Planned;
-    let how = if planned {
-        say::will_take_effect(round).to_owned()
-    } else {
-        say::took_effect(round)
-    };
+    let how = if planned { say::will_take_effect(round).to_owned() } else { say::took_effect(round) };
     let mut items: Vec<_> = round
         .changes
         .iter()
@@ -177,10 +150,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
 pub(super) fn measurements(m: &mut Markup, tune: &TuneReport) {
     m.leaf("h2", "The measurements in full");
     let same = tune.baseline == tune.best;
-    let pairs = [
-        (if same { "Measured" } else { "Before" }, &tune.baseline),
-        ("After", &tune.best),
-    ];
+    let pairs = [(if same { "Measured" } else { "Before" }, &tune.baseline), ("After", &tune.best)];
     for (name, run) in pairs.into_iter().take(if same { 1 } else { 2 }) {
         m.within("details", &[], |m| {
             m.leaf("summary", &format!("{name}: {}", say::run_headline(run)));

@@ -9,10 +9,7 @@ use webdyno_model::environment::Environment;
 /// A fact's name without underscores and without the unit that its value shows.
 pub(crate) fn fact_name(fact: &Fact) -> String {
     const UNITS: [&str; 6] = ["_us", "_ms", "_s", "_bytes", "_count", "_fraction"];
-    let name = UNITS
-        .iter()
-        .find_map(|unit| fact.name.strip_suffix(unit))
-        .unwrap_or(&fact.name);
+    let name = UNITS.iter().find_map(|unit| fact.name.strip_suffix(unit)).unwrap_or(&fact.name);
     name.replace(['_', '.'], " ")
 }
 
@@ -44,22 +41,10 @@ pub(crate) fn remedy(remedy: &Remedy) -> String {
         Some(to) => to.to_string(),
         None => "a value that you choose".into(),
     };
-    let with: Vec<_> = remedy
-        .together_with
-        .iter()
-        .map(|wish| format!("{} {}", wish.setting, wish.to))
-        .collect();
-    let with = if with.is_empty() {
-        String::new()
-    } else {
-        format!(", with {}", with.join(", "))
-    };
-    format!(
-        "{} {}: {} -> {to}{with}",
-        remedy.service,
-        remedy.setting,
-        value(remedy.from.as_ref())
-    )
+    let with: Vec<_> =
+        remedy.together_with.iter().map(|wish| format!("{} {}", wish.setting, wish.to)).collect();
+    let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
+    format!("{} {}: {} -> {to}{with}", remedy.service, remedy.setting, value(remedy.from.as_ref()))
 }
 
 /// How a change takes effect, as the end of a sentence.
@@ -83,9 +68,7 @@ pub(crate) fn predicted(predicted: &Predicted) -> String {
 
 /// A machine in a line; what could not be read is left out.
 pub(crate) fn machine(machine: &Environment) -> String {
-    let memory = machine
-        .memory_bytes
-        .map(|size| format!("{} of memory", bytes(size as f64)));
+    let memory = machine.memory_bytes.map(|size| format!("{} of memory", bytes(size as f64)));
     let parts = [
         machine.hostname.clone(),
         machine.cores.map(|cores| plural(u64::from(cores), "core")),
@@ -95,11 +78,7 @@ pub(crate) fn machine(machine: &Environment) -> String {
         machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}")),
     ];
     let known: Vec<_> = parts.into_iter().flatten().collect();
-    if known.is_empty() {
-        "machine unknown".into()
-    } else {
-        known.join(", ")
-    }
+    if known.is_empty() { "machine unknown".into() } else { known.join(", ") }
 }
 
 /// The parts of the mean response time with their names, in the order of a request's way.
@@ -118,11 +97,9 @@ pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
 /// What would limit after the first limit is gone.
 pub(crate) fn next_limit(next: &NextLimit) -> String {
     match next.rate {
-        Some(rate) => format!(
-            "The next limit will be {}, at about {} good answers a second.",
-            next.id,
-            number(rate)
-        ),
+        Some(rate) => {
+            format!("The next limit will be {}, at about {} good answers a second.", next.id, number(rate))
+        }
         None => format!("The next limit will be {}, at a rate that is unknown.", next.id),
     }
 }

@@ -61,10 +61,7 @@ pub(crate) fn run_headline(run: &RunReport) -> String {
         );
     }
     if requests.completed == 0 {
-        return format!(
-            "no good answer: all {} failed",
-            plural(requests.failed, "request")
-        );
+        return format!("no good answer: all {} failed", plural(requests.failed, "request"));
     }
     format!("{}, {}", good_answers(run.rate), failures(run))
 }
@@ -83,22 +80,14 @@ pub(crate) fn failures(run: &RunReport) -> String {
     if failed == 0 {
         return "no request failed".into();
     }
-    format!(
-        "{} of {} failed ({})",
-        count(failed),
-        plural(ended, "request"),
-        share(failed, ended)
-    )
+    format!("{} of {} failed ({})", count(failed), plural(ended, "request"), share(failed, ended))
 }
 
 /// How long was measured and what was cut.
 pub(crate) fn measured(run: &RunReport) -> String {
     let length = time_s(run.elapsed_s);
     if run.warmup_s > 0.0 {
-        format!(
-            "measured for {length}, after {} of warm-up that do not count",
-            time_s(run.warmup_s)
-        )
+        format!("measured for {length}, after {} of warm-up that do not count", time_s(run.warmup_s))
     } else {
         format!("measured for {length}; no warm-up was cut")
     }
@@ -143,11 +132,7 @@ pub(crate) fn generator(run: &RunReport) -> String {
         Some(share) => format!("its busiest thread used {} of a core", percent(share)),
         None => "how much processor it used is unknown".into(),
     };
-    let why = client
-        .why
-        .as_deref()
-        .map(|why| format!(": {why}"))
-        .unwrap_or_default();
+    let why = client.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
     match (client.valid, client.saturated) {
         (true, false) if client.cpu_fraction_max_thread.is_none() => {
             format!("The generator kept up as far as can be told ({busiest}){why}")
@@ -189,26 +174,15 @@ pub(crate) const MAY_BE_IN_FORCE: &str =
 
 /// A summary's percentiles for a sentence: `half within 23 ms, 99% within 60 ms`.
 pub(crate) fn within(dist: &Dist) -> String {
-    format!(
-        "half of the answers within {}, 99% within {}",
-        time(dist.p50),
-        time(dist.p99)
-    )
+    format!("half of the answers within {}, 99% within {}", time(dist.p50), time(dist.p99))
 }
 
 /// Page loads, for workloads that have pages.
 pub(crate) fn pages(run: &RunReport) -> Option<String> {
     let pages = run.pages.as_ref()?;
     let good = rate_or_unknown(pages.rate);
-    let within = format!(
-        "half within {}, 99% within {}",
-        time(pages.time_us.p50),
-        time(pages.time_us.p99)
-    );
-    Some(format!(
-        "Pages: {good} good ones, {} failed; {within}",
-        count(pages.failed)
-    ))
+    let within = format!("half within {}, 99% within {}", time(pages.time_us.p50), time(pages.time_us.p99));
+    Some(format!("Pages: {good} good ones, {} failed; {within}", count(pages.failed)))
 }
 
 /// The name of a load in plots.
@@ -231,7 +205,5 @@ pub(crate) fn objective_value(objective: &ObjectiveResult) -> String {
         "rate" => "/s",
         _ => "us",
     };
-    objective
-        .value
-        .map_or_else(|| crate::human::UNKNOWN.into(), |value| quantity(value, unit))
+    objective.value.map_or_else(|| crate::human::UNKNOWN.into(), |value| quantity(value, unit))
 }

@@ -7,12 +7,7 @@ use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdi
 
 /// `MaxRequestWorkers 150 -> 400`.
 pub(crate) fn change(change: &Change) -> String {
-    format!(
-        "{} {} -> {}",
-        change.setting,
-        value(change.from.as_ref()),
-        change.to
-    )
+    format!("{} {} -> {}", change.setting, value(change.from.as_ref()), change.to)
 }
 
 /// The files of a round's changes, each once.
@@ -25,12 +20,7 @@ pub(crate) fn files(round: &Round) -> Vec<&str> {
 
 /// How the changes of a round will take effect: as the most disruptive of them does.
 pub(crate) fn will_take_effect(round: &Round) -> &'static str {
-    round
-        .changes
-        .iter()
-        .map(|change| change.class)
-        .max()
-        .map_or("nothing is written", class)
+    round.changes.iter().map(|change| change.class).max().map_or("nothing is written", class)
 }
 
 /// How the changes of a round took effect, and for how long nobody was answered.
@@ -66,11 +56,7 @@ pub(crate) fn gain(tune: &TuneReport) -> String {
 
 fn gained(tune: &TuneReport) -> String {
     let known = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), number);
-    format!(
-        "{} -> {} good answers a second",
-        known(tune.baseline.rate),
-        known(tune.best.rate)
-    )
+    format!("{} -> {} good answers a second", known(tune.baseline.rate), known(tune.best.rate))
 }
 
 /// `2.9 times, 95% interval 2.8 to 3.0`, or that it is not known.
@@ -88,10 +74,7 @@ pub(crate) fn ratio(improvement: &Improvement) -> String {
 pub(crate) fn tune_headline(tune: &TuneReport) -> String {
     match tune.state {
         TuneState::Applied => {
-            let ratio = tune
-                .improvement
-                .ratio
-                .map(|ratio| format!(", {} as many", times(ratio)));
+            let ratio = tune.improvement.ratio.map(|ratio| format!(", {} as many", times(ratio)));
             format!("{}{}", gained(tune), ratio.unwrap_or_default())
         }
         TuneState::Planned if tune.rounds.is_empty() => {
@@ -141,9 +124,5 @@ pub(crate) fn goal(tune: &TuneReport) -> String {
 
 /// Whether a planned round is about this limit.
 pub(crate) fn plan_is_for(tune: &TuneReport, limit: Option<&str>) -> bool {
-    tune.state == TuneState::Planned
-        && tune
-            .rounds
-            .iter()
-            .any(|round| Some(round.finding.as_str()) == limit)
+    tune.state == TuneState::Planned && tune.rounds.iter().any(|round| Some(round.finding.as_str()) == limit)
 }

@@ -79,12 +79,7 @@ fn facts(page: &mut Page, facts: &[Fact]) {
     }
     page.heading("How we know (and how to see it by hand, on the server)");
     let row = |fact: &Fact| {
-        vec![
-            say::fact_name(fact),
-            say::fact_value(fact),
-            say::fact_window(fact),
-            fact.source.clone(),
-        ]
+        vec![say::fact_name(fact), say::fact_value(fact), say::fact_window(fact), fact.source.clone()]
     };
     let rows: Vec<_> = facts.iter().map(row).collect();
     let commands: Vec<_> = facts.iter().map(|fact| fact.reproduce.as_str()).collect();
@@ -127,39 +122,20 @@ fn other_findings(page: &mut Page, findings: &[Finding]) {
 
 fn breakdown(page: &mut Page, time: &TimeBreakdown) {
     let parts = say::parts(time);
-    let total: f64 = parts
-        .iter()
-        .filter_map(|(_, us)| *us)
-        .filter(|us| us.is_finite())
-        .map(|us| us.max(0.0))
-        .sum();
+    let total: f64 =
+        parts.iter().filter_map(|(_, us)| *us).filter(|us| us.is_finite()).map(|us| us.max(0.0)).sum();
     if total <= 0.0 {
         return;
     }
-    page.heading(&format!(
-        "Where the mean response time goes ({} in all)",
-        time_us(total)
-    ));
+    page.heading(&format!("Where the mean response time goes ({} in all)", time_us(total)));
     let known = parts.iter().filter_map(|&(name, us)| us.map(|us| (name, us)));
     let rows: Vec<_> = known
         .map(|(name, us)| {
-            vec![
-                name.into(),
-                time_us(us),
-                percent_coarse(us / total),
-                bar(us / total, BAR_COLUMNS),
-            ]
+            vec![name.into(), time_us(us), percent_coarse(us / total), bar(us / total, BAR_COLUMNS)]
         })
         .collect();
-    page.table(
-        &[Column::Words, Column::Number, Column::Number, Column::Words],
-        &rows,
-    );
-    let unknown: Vec<_> = parts
-        .iter()
-        .filter(|(_, us)| us.is_none())
-        .map(|(name, _)| *name)
-        .collect();
+    page.table(&[Column::Words, Column::Number, Column::Number, Column::Words], &rows);
+    let unknown: Vec<_> = parts.iter().filter(|(_, us)| us.is_none()).map(|(name, _)| *name).collect();
     if !unknown.is_empty() {
         page.para(&format!("unknown: {}", unknown.join(", ")));
     }
@@ -172,11 +148,7 @@ pub(super) fn ceilings(page: &mut Page, ceilings: &[Ceiling]) {
     }
     page.heading("Limits ahead: in use now, the most there can be, and when they bind");
     let known = |value: Option<f64>| value.map_or_else(|| crate::human::UNKNOWN.into(), number);
-    let mut rows = vec![
-        ["limit", "now", "most", "binds at", "source"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![["limit", "now", "most", "binds at", "source"].map(str::to_owned).to_vec()];
     for ceiling in ceilings {
         rows.push(vec![
             ceiling.limit.clone(),
@@ -186,16 +158,7 @@ pub(super) fn ceilings(page: &mut Page, ceilings: &[Ceiling]) {
             ceiling.source.clone(),
         ]);
     }
-    page.table(
-        &[
-            Column::Words,
-            Column::Number,
-            Column::Number,
-            Column::Number,
-            Column::Words,
-        ],
-        &rows,
-    );
+    page.table(&[Column::Words, Column::Number, Column::Number, Column::Number, Column::Words], &rows);
 }
 
 fn next_limit(page: &mut Page, diagnosis: &Diagnosis) {
@@ -225,11 +188,7 @@ fn server(page: &mut Page, view: &View) {
     };
     page.heading("The server");
     let version = service.version.as_deref().unwrap_or("version unknown");
-    let mode = service
-        .mode
-        .as_deref()
-        .map(|mode| format!(", {mode}"))
-        .unwrap_or_default();
+    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
     page.para(&format!(
         "{} {version}{mode}, port {}, process {}",
         service.service, service.port, service.pid

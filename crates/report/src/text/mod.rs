@@ -39,10 +39,7 @@ fn nothing(page: &mut Page, view: &View) {
         }
     }
     for load in &view.loads {
-        page.item(
-            "-",
-            &format!("{}: {}", say::purpose(load), say::run_headline(&load.report)),
-        );
+        page.item("-", &format!("{}: {}", say::purpose(load), say::run_headline(&load.report)));
     }
 }
 

@@ -102,11 +102,8 @@ impl Page {
     }
 
     fn row(&mut self, columns: &[Column], row: &[String], widths: &[usize]) {
-        let cells: Vec<Vec<String>> = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, &width)| wrap_hard(cell, width))
-            .collect();
+        let cells: Vec<Vec<String>> =
+            row.iter().zip(widths).map(|(cell, &width)| wrap_hard(cell, width)).collect();
         for index in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
             let mut line = " ".repeat(INDENT);
             for (position, (cell, (column, &width))) in
@@ -127,11 +124,7 @@ impl Page {
 
     fn hanging(&mut self, label: &str, text: &str, indent: usize) {
         let label = clean(label);
-        let hang = if label.is_empty() {
-            indent
-        } else {
-            indent + label.chars().count() + 1
-        };
+        let hang = if label.is_empty() { indent } else { indent + label.chars().count() + 1 };
         // A label that takes most of the line stands alone above its text.
         let (first, hang) = if hang > COLUMNS / 2 {
             for line in wrap(&label, COLUMNS - indent) {
@@ -144,11 +137,7 @@ impl Page {
             (format!("{}{label} ", " ".repeat(indent)), hang)
         };
         for (index, line) in wrap(&clean(text), COLUMNS - hang).iter().enumerate() {
-            let start = if index == 0 {
-                first.clone()
-            } else {
-                " ".repeat(hang)
-            };
+            let start = if index == 0 { first.clone() } else { " ".repeat(hang) };
             self.line(&(start + line));
         }
     }
@@ -201,15 +190,9 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
-    let widest = |index: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(index))
-            .map(|cell| cell.chars().count())
-            .max()
-    };
-    let mut widths: Vec<usize> = (0..columns.len())
-        .map(|index| widest(index).unwrap_or(0))
-        .collect();
+    let widest =
+        |index: usize| rows.iter().filter_map(|row| row.get(index)).map(|cell| cell.chars().count()).max();
+    let mut widths: Vec<usize> = (0..columns.len()).map(|index| widest(index).unwrap_or(0)).collect();
     let gaps = INDENT + GAP * columns.len().saturating_sub(1);
     loop {
         let total = gaps + widths.iter().sum::<usize>();
@@ -227,27 +210,16 @@ fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     let lines = wrap(text, width);
     let broken = lines.iter().flat_map(|line| {
         let letters: Vec<char> = line.chars().collect();
-        letters
-            .chunks(width.max(1))
-            .map(|part| part.iter().collect::<String>())
-            .collect::<Vec<_>>()
+        letters.chunks(width.max(1)).map(|part| part.iter().collect::<String>()).collect::<Vec<_>>()
     });
     broken.collect()
 }
 
 /// A bar of `#` for a share of one; something that is not nothing shows at least a dot.
 pub(super) fn bar(share: f64, width: usize) -> String {
-    let share = if share.is_finite() {
-        share.clamp(0.0, 1.0)
-    } else {
-        0.0
-    };
+    let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let full = (share * width as f64).round() as usize;
-    if full == 0 && share > 0.0 {
-        ".".into()
-    } else {
-        "#".repeat(full)
-    }
+    if full == 0 && share > 0.0 { ".".into() } else { "#".repeat(full) }
 }
 
 #[cfg(test)]
@@ -266,19 +238,11 @@ mod tests {
     #[test]
     fn a_wide_table_wraps_words_and_no_numbers() {
         let mut page = Page::default();
-        let row = vec![
-            "a very long name ".repeat(6),
-            "1,234,567/s".into(),
-            "x".repeat(30),
-        ];
+        let row = vec!["a very long name ".repeat(6), "1,234,567/s".into(), "x".repeat(30)];
         page.table(&[Column::Words, Column::Number, Column::Words], &[row]);
         let text = page.finish();
         assert!(text.contains("1,234,567/s"), "{text}");
-        assert_eq!(
-            (text.matches("very").count(), text.matches('x').count()),
-            (6, 30),
-            "{text}"
-        );
+        assert_eq!((text.matches("very").count(), text.matches('x').count()), (6, 30), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
     }
 

@@ -59,9 +59,7 @@ fn objectives(page: &mut Page, run: &RunReport) {
 /// The table of the five times.
 pub(super) fn latencies(page: &mut Page, run: &RunReport) {
     page.heading("How long it took");
-    let head = ["", "p50", "p90", "p99", "p99.9", "max"]
-        .map(str::to_owned)
-        .to_vec();
+    let head = ["", "p50", "p90", "p99", "p99.9", "max"].map(str::to_owned).to_vec();
     let mut rows = vec![head];
     let mut empty = vec![];
     for (name, dist) in say::times_of(run) {
@@ -85,10 +83,7 @@ pub(super) fn latencies(page: &mut Page, run: &RunReport) {
     page.para("p99: 99 of 100 took no longer than this; max: the longest one.");
     page.para(say::TIMES_MEAN);
     if run.errors.timeout > 0 {
-        page.para(&format!(
-            "{} are in it at the timeout's length.",
-            plural(run.errors.timeout, "timeout")
-        ));
+        page.para(&format!("{} are in it at the timeout's length.", plural(run.errors.timeout, "timeout")));
     }
     if !empty.is_empty() {
         page.para(&format!("Nothing to measure in this part: {}.", empty.join(", ")));
@@ -102,12 +97,7 @@ fn time_row(name: &str, dist: &Dist) -> Vec<String> {
 }
 
 fn histogram(page: &mut Page, view: &View) {
-    let Some(load) = view
-        .loads
-        .iter()
-        .rev()
-        .find(|load| load.response_time_cumulative.len() > 1)
-    else {
+    let Some(load) = view.loads.iter().rev().find(|load| load.response_time_cumulative.len() > 1) else {
         return;
     };
     let bars = bins(&load.response_time_cumulative);
@@ -120,11 +110,7 @@ fn histogram(page: &mut Page, view: &View) {
         .iter()
         .map(|&(upper_us, share)| {
             let percent = percent_coarse(share);
-            vec![
-                format!("up to {}", time_us(upper_us)),
-                percent,
-                bar(share / largest, BAR_COLUMNS),
-            ]
+            vec![format!("up to {}", time_us(upper_us)), percent, bar(share / largest, BAR_COLUMNS)]
         })
         .collect();
     page.table(&[Column::Number, Column::Number, Column::Words], &rows);
@@ -143,13 +129,10 @@ fn bins(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
         return vec![];
     };
     for scale in SCALES {
-        let bounds: Vec<f64> = (0..11)
-            .flat_map(|decade| scale.iter().map(move |step| step * 10f64.powi(decade)))
-            .collect();
+        let bounds: Vec<f64> =
+            (0..11).flat_map(|decade| scale.iter().map(move |step| step * 10f64.powi(decade))).collect();
         let from = bounds.partition_point(|&bound| bound < first.0 as f64);
-        let to = bounds
-            .partition_point(|&bound| bound < last.0 as f64)
-            .min(bounds.len() - 1);
+        let to = bounds.partition_point(|&bound| bound < last.0 as f64).min(bounds.len() - 1);
         if to + 1 - from.min(to) <= BARS_MAX || scale.len() == 1 {
             return shares(cumulative, &bounds[from.min(to)..=to]);
         }
@@ -179,11 +162,7 @@ fn by_name(page: &mut Page, run: &RunReport) {
         return;
     }
     page.heading("By request");
-    let mut rows = vec![
-        ["request", "good", "failed", "p50", "p99"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![["request", "good", "failed", "p50", "p99"].map(str::to_owned).to_vec()];
     for (name, named) in run.requests_by_name.iter().take(ROWS_MAX) {
         let dist = &named.response_time_us;
         rows.push(vec![
@@ -194,26 +173,9 @@ fn by_name(page: &mut Page, run: &RunReport) {
             time(dist.p99),
         ]);
     }
-    page.table(
-        &[
-            Column::Words,
-            Column::Number,
-            Column::Number,
-            Column::Number,
-            Column::Number,
-        ],
-        &rows,
-    );
-    if let Some(more) = run
-        .requests_by_name
-        .len()
-        .checked_sub(ROWS_MAX)
-        .filter(|more| *more > 0)
-    {
-        page.para(&format!(
-            "and {} more in the JSON",
-            plural(more as u64, "request")
-        ));
+    page.table(&[Column::Words, Column::Number, Column::Number, Column::Number, Column::Number], &rows);
+    if let Some(more) = run.requests_by_name.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
+        page.para(&format!("and {} more in the JSON", plural(more as u64, "request")));
     }
 }
 
@@ -257,14 +219,9 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
     );
     if connections.quiet_closes > 0 {
         let closed = plural(connections.quiet_closes, "kept connection");
-        page.para(&format!(
-            "{closed} closed by the server between requests: normal, and not a failure."
-        ));
+        page.para(&format!("{closed} closed by the server between requests: normal, and not a failure."));
     }
-    let amounts = (
-        quantity(run.bytes.received as f64, "bytes"),
-        quantity(run.bytes.sent as f64, "bytes"),
-    );
+    let amounts = (quantity(run.bytes.received as f64, "bytes"), quantity(run.bytes.sent as f64, "bytes"));
     page.item("Bytes:", &format!("{} received, {} sent", amounts.0, amounts.1));
     if let Some(waiting) = say::in_flight(run) {
         page.item("At the end:", &format!("{waiting}."));

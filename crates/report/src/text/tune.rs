@@ -26,11 +26,7 @@ pub(super) fn whole(page: &mut Page, view: &View, tune: &TuneReport, paths: &Pat
 }
 
 fn name(view: &View) -> &'static str {
-    if view.command == "quickstart" {
-        "Quickstart"
-    } else {
-        "Tuning"
-    }
+    if view.command == "quickstart" { "Quickstart" } else { "Tuning" }
 }
 
 fn invalid(page: &mut Page, tune: &TuneReport) {
@@ -85,10 +81,7 @@ fn diff(page: &mut Page, diff: &str) {
     }
     let more = diff.lines().count().saturating_sub(DIFF_LINES_MAX);
     if more > 0 {
-        page.para(&format!(
-            "and {} more, in the HTML report",
-            crate::human::plural(more as u64, "line")
-        ));
+        page.para(&format!("and {} more, in the HTML report", crate::human::plural(more as u64, "line")));
     }
 }
 
@@ -114,10 +107,7 @@ fn reverted(page: &mut Page, tune: &TuneReport) {
         page.heading("What was tried");
     }
     for round in &tune.rounds {
-        page.item(
-            &format!("Round {}:", round.n),
-            &format!("{} ({})", round.summary, round.finding),
-        );
+        page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
         changes(page, round, &say::took_effect(round));
     }
     page.heading("What was measured");
@@ -145,22 +135,10 @@ fn before_and_after(page: &mut Page, tune: &TuneReport) {
     let row = |name: &str, before: String, after: String| vec![name.to_owned(), before, after];
     let rows = vec![
         row("", "before".into(), "after".into()),
-        row(
-            "good answers",
-            rate_or_unknown(before.rate),
-            rate_or_unknown(after.rate),
-        ),
+        row("good answers", rate_or_unknown(before.rate), rate_or_unknown(after.rate)),
         row("failed", failed(before), failed(after)),
-        row(
-            "half answered within",
-            time(before.response_time_us.p50),
-            time(after.response_time_us.p50),
-        ),
-        row(
-            "99% answered within",
-            time(before.response_time_us.p99),
-            time(after.response_time_us.p99),
-        ),
+        row("half answered within", time(before.response_time_us.p50), time(after.response_time_us.p50)),
+        row("99% answered within", time(before.response_time_us.p99), time(after.response_time_us.p99)),
     ];
     page.table(&[Column::Words, Column::Number, Column::Number], &rows);
 }
@@ -177,25 +155,13 @@ fn rounds(page: &mut Page, tune: &TuneReport) {
     page.heading("Round by round (good answers a second)");
     let mut rows = vec![];
     for round in &tune.rounds {
-        let first = round
-            .changes
-            .first()
-            .map(say::change)
-            .unwrap_or_else(|| round.finding.clone());
+        let first = round.changes.first().map(say::change).unwrap_or_else(|| round.finding.clone());
         let others = round.changes.len().saturating_sub(1);
-        let what = if others > 0 {
-            format!("{first} (+{others})")
-        } else {
-            first
-        };
+        let what = if others > 0 { format!("{first} (+{others})") } else { first };
         rows.push(vec![
             round.n.to_string(),
             what,
-            format!(
-                "{} -> {}",
-                rate_or_unknown(round.before),
-                rate_or_unknown(round.after)
-            ),
+            format!("{} -> {}", rate_or_unknown(round.before), rate_or_unknown(round.after)),
             round.ratio.map_or_else(
                 || crate::human::UNKNOWN.into(),
                 |ratio| crate::human::times(ratio).replace(" times", "x"),
@@ -203,16 +169,7 @@ fn rounds(page: &mut Page, tune: &TuneReport) {
             say::round_outcome(tune, round),
         ]);
     }
-    page.table(
-        &[
-            Column::Number,
-            Column::Words,
-            Column::Number,
-            Column::Number,
-            Column::Words,
-        ],
-        &rows,
-    );
+    page.table(&[Column::Number, Column::Words, Column::Number, Column::Number, Column::Words], &rows);
 }
 
 /// What limits now, and what that means.

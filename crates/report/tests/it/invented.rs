@@ -5,27 +5,9 @@ use serde_json::Value;
 use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// Strings that are words of a fixed set and not free text.
-const FIXED: [&str; 8] = [
-    "schema",
-    "goal",
-    "ok_status",
-    "kind",
-    "class",
-    "verdict",
-    "state",
-    "v2",
-];
+const FIXED: [&str; 8] = ["schema", "goal", "ok_status", "kind", "class", "verdict", "state", "v2"];
 /// Whole numbers of few bits.
-const SMALL: [&str; 8] = [
-    "connections",
-    "threads",
-    "n",
-    "cores",
-    "port",
-    "line",
-    "pid",
-    "Status",
-];
+const SMALL: [&str; 8] = ["connections", "threads", "n", "cores", "port", "line", "pid", "Status"];
 
 /// What replaces the leaves.
 pub struct Leaves<'a> {
@@ -75,11 +57,8 @@ fn other_load(load: &mut LoadView, leaves: &Leaves<'_>, turn: &mut usize) -> ser
         let mut times = leaves.whole.to_vec();
         times.sort_unstable();
         let count = times.len() as f64;
-        load.response_time_cumulative = times
-            .into_iter()
-            .enumerate()
-            .map(|(index, us)| (us, (index + 1) as f64 / count))
-            .collect();
+        load.response_time_cumulative =
+            times.into_iter().enumerate().map(|(index, us)| (us, (index + 1) as f64 / count)).collect();
     }
     Ok(())
 }
@@ -106,9 +85,7 @@ fn other<T: serde::Serialize + serde::de::DeserializeOwned>(
 
 fn walk(key: &str, value: &mut Value, leaves: &Leaves<'_>, turn: &mut usize) {
     match value {
-        Value::Object(members) => members
-            .iter_mut()
-            .for_each(|(key, value)| walk(key, value, leaves, turn)),
+        Value::Object(members) => members.iter_mut().for_each(|(key, value)| walk(key, value, leaves, turn)),
         Value::Array(items) => items.iter_mut().for_each(|item| walk(key, item, leaves, turn)),
         Value::String(text) if !FIXED.contains(&key) => {
             if let Some(other) = leaves.text {
@@ -118,22 +95,13 @@ fn walk(key: &str, value: &mut Value, leaves: &Leaves<'_>, turn: &mut usize) {
         Value::Number(number) if number.is_u64() && !leaves.whole.is_empty() => {
             *turn += 1;
             let other = leaves.whole[*turn % leaves.whole.len()];
-            *value = if SMALL.contains(&key) {
-                other % 60_000
-            } else {
-                other
-            }
-            .into();
+            *value = if SMALL.contains(&key) { other % 60_000 } else { other }.into();
         }
         Value::Number(number) if number.is_f64() && !leaves.decimals.is_empty() => {
             *turn += 1;
             // What is not finite cannot be in JSON; the reports are given such figures directly.
             let other = leaves.decimals[*turn % leaves.decimals.len()];
-            *value = if other.is_finite() {
-                other.into()
-            } else {
-                0.0.into()
-            };
+            *value = if other.is_finite() { other.into() } else { 0.0.into() };
         }
         _ => {}
     }
@@ -141,18 +109,12 @@ fn walk(key: &str, value: &mut Value, leaves: &Leaves<'_>, turn: &mut usize) {
 
 /// Whole numbers as measurements have them, 0 and the longest time included.
 pub fn whole() -> impl Strategy<Value = Vec<u64>> {
-    prop::collection::vec(
-        prop_oneof![Just(0), Just(3_600_000_000), 0..2000u64, 0..3_600_000_000u64],
-        1..40,
-    )
+    prop::collection::vec(prop_oneof![Just(0), Just(3_600_000_000), 0..2000u64, 0..3_600_000_000u64], 1..40)
 }
 
 /// Decimals as measurements have them.
 pub fn decimals() -> impl Strategy<Value = Vec<f64>> {
-    prop::collection::vec(
-        prop_oneof![Just(0.0), Just(-0.0), 0.0..1.0f64, 0.0..1e7f64, -10.0..10.0f64],
-        1..40,
-    )
+    prop::collection::vec(prop_oneof![Just(0.0), Just(-0.0), 0.0..1.0f64, 0.0..1e7f64, -10.0..10.0f64], 1..40)
 }
 
 /// Any decimals at all.
@@ -171,14 +133,8 @@ pub fn spoil(view: &mut View, figure: f64) {
         Outcome::Run(run) => (run.rate, run.elapsed_s) = (Some(figure), figure),
         Outcome::Diagnosis(diagnosis) => {
             diagnosis.time_breakdown_us.worker = Some(figure);
-            diagnosis
-                .findings
-                .iter_mut()
-                .for_each(|finding| finding.confidence = figure);
-            diagnosis
-                .ceilings
-                .iter_mut()
-                .for_each(|ceiling| ceiling.max = Some(figure));
+            diagnosis.findings.iter_mut().for_each(|finding| finding.confidence = figure);
+            diagnosis.ceilings.iter_mut().for_each(|ceiling| ceiling.max = Some(figure));
         }
         Outcome::Tune(tune) => {
             (tune.improvement.ratio, tune.improvement.ci95) = (Some(figure), Some([figure, figure]));
@@ -190,9 +146,6 @@ pub fn spoil(view: &mut View, figure: f64) {
         Outcome::Nothing => {}
     }
     for load in &mut view.loads {
-        load.intervals
-            .iter_mut()
-            .step_by(2)
-            .for_each(|interval| interval.rate = figure);
+        load.intervals.iter_mut().step_by(2).for_each(|interval| interval.rate = figure);
     }
 }

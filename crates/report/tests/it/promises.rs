@@ -11,10 +11,7 @@ const COLUMNS: usize = 80;
 
 #[allow(clippy::panic)] // a helper of tests
 fn parse(page: &str) -> Document<'_> {
-    let options = ParsingOptions {
-        allow_dtd: true,
-        ..ParsingOptions::default()
-    };
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     Document::parse_with_options(page, options)
         .unwrap_or_else(|error| panic!("not well-formed: {error}\n{page}"))
 }
@@ -31,9 +28,7 @@ fn figure_that_is_none(rendered: &str) -> Option<String> {
         matches!(number, "NaN" | "inf" | "-inf" | "-0")
             || number.starts_with("-0.") && number.trim_matches(['-', '0', '.']).is_empty()
     };
-    let lines = rendered
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("@@"));
+    let lines = rendered.lines().filter(|line| !line.trim_start().starts_with("@@"));
     let mut words =
         lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || "\"<>(),;:ML".contains(c)));
     words.find(|word| suspicious(word)).map(str::to_owned)
@@ -50,43 +45,25 @@ fn check_figures(view: &View) -> std::result::Result<(), TestCaseError> {
 #[test]
 fn no_string_gets_into_the_page_unescaped() {
     let attack = "<script>alert(\"x\")</script>' onload='y' &amp; ]]> -->\u{0}\u{1b}[31m";
-    let leaves = Leaves {
-        text: Some(attack),
-        whole: &[],
-        decimals: &[],
-    };
+    let leaves = Leaves { text: Some(attack), whole: &[], decimals: &[] };
     for (name, view) in sample::all() {
         let page = html(&replaced(&view, &leaves).unwrap());
         assert!(!page.contains("<script") && !page.contains('\u{1b}'), "{name}");
-        assert!(
-            page.contains("&lt;script&gt;"),
-            "{name}: the string is shown, escaped"
-        );
+        assert!(page.contains("&lt;script&gt;"), "{name}: the string is shown, escaped");
         let document = parse(&page);
         for node in document.descendants().filter(roxmltree::Node::is_element) {
             assert_ne!(node.tag_name().name(), "script", "{name}");
-            assert!(
-                node.attributes()
-                    .all(|attribute| !attribute.name().starts_with("on")),
-                "{name}"
-            );
+            assert!(node.attributes().all(|attribute| !attribute.name().starts_with("on")), "{name}");
         }
     }
 }
 
 #[test]
 fn no_string_drives_the_terminal() {
-    let leaves = Leaves {
-        text: Some("a\u{1b}[2J\r\u{9b}31m\u{7}\nb"),
-        whole: &[],
-        decimals: &[],
-    };
+    let leaves = Leaves { text: Some("a\u{1b}[2J\r\u{9b}31m\u{7}\nb"), whole: &[], decimals: &[] };
     for (name, view) in sample::all() {
         let text = text(&replaced(&view, &leaves).unwrap(), &Paths::default());
-        assert!(
-            text.chars().all(|letter| letter == '\n' || !letter.is_control()),
-            "{name}: {text:?}"
-        );
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{name}: {text:?}");
     }
 }
 
@@ -97,14 +74,8 @@ fn the_page_needs_nothing_else() {
         let document = parse(&page);
         for node in document.descendants().filter(roxmltree::Node::is_element) {
             let tag = node.tag_name().name();
-            assert!(
-                !matches!(tag, "script" | "link" | "img" | "iframe" | "object"),
-                "{name}: {tag}"
-            );
-            assert!(
-                node.attribute("src").is_none() && node.attribute("href").is_none(),
-                "{name}: {tag}"
-            );
+            assert!(!matches!(tag, "script" | "link" | "img" | "iframe" | "object"), "{name}: {tag}");
+            assert!(node.attribute("src").is_none() && node.attribute("href").is_none(), "{name}: {tag}");
         }
         assert!(!page.contains("url(") && !page.contains("@import"), "{name}");
     }
@@ -114,15 +85,10 @@ fn the_page_needs_nothing_else() {
 fn plots_speak_to_those_who_cannot_see_them() {
     let page = html(&sample::tune_applied());
     let document = parse(&page);
-    let images: Vec<_> = document
-        .descendants()
-        .filter(|node| node.attribute("role") == Some("img"))
-        .collect();
+    let images: Vec<_> =
+        document.descendants().filter(|node| node.attribute("role") == Some("img")).collect();
     assert_eq!(images.len(), 5, "rate, spread, three readings");
-    let ids: Vec<_> = document
-        .descendants()
-        .filter_map(|node| node.attribute("id"))
-        .collect();
+    let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
     let mut unique = ids.clone();
     unique.sort_unstable();
     unique.dedup();
@@ -131,21 +97,10 @@ fn plots_speak_to_those_who_cannot_see_them() {
         for labelled in image.attribute("aria-labelledby").unwrap().split(' ') {
             assert!(ids.contains(&labelled), "{labelled}");
         }
-        let words = |tag: &str| {
-            image
-                .children()
-                .find(|node| node.has_tag_name(("http://www.w3.org/2000/svg", tag)))
-        };
-        assert!(
-            words("title")
-                .and_then(|node| node.text())
-                .is_some_and(|text| text.len() > 5)
-        );
-        assert!(
-            words("desc")
-                .and_then(|node| node.text())
-                .is_some_and(|text| text.len() > 5)
-        );
+        let words =
+            |tag: &str| image.children().find(|node| node.has_tag_name(("http://www.w3.org/2000/svg", tag)));
+        assert!(words("title").and_then(|node| node.text()).is_some_and(|text| text.len() > 5));
+        assert!(words("desc").and_then(|node| node.text()).is_some_and(|text| text.len() > 5));
     }
 }
 
@@ -153,11 +108,7 @@ fn plots_speak_to_those_who_cannot_see_them() {
 fn the_same_view_gives_the_same_bytes() {
     for (name, view) in sample::all() {
         assert_eq!(html(&view), html(&view.clone()), "{name}");
-        assert_eq!(
-            text(&view, &Paths::default()),
-            text(&view.clone(), &Paths::default()),
-            "{name}"
-        );
+        assert_eq!(text(&view, &Paths::default()), text(&view.clone(), &Paths::default()), "{name}");
         if view.outcome != Outcome::Nothing {
             assert_eq!(json(&view).unwrap(), json(&view.clone()).unwrap(), "{name}");
         }
@@ -168,38 +119,21 @@ fn the_same_view_gives_the_same_bytes() {
 fn json_is_the_outcome_in_its_own_schema() {
     let parsed = |view: &View| {
         let written = json(view).unwrap();
-        assert!(
-            written.starts_with("{\n  \"schema\": ") && written.ends_with("\n}\n"),
-            "{written}"
-        );
+        assert!(written.starts_with("{\n  \"schema\": ") && written.ends_with("\n}\n"), "{written}");
         serde_json::from_str::<serde_json::Value>(&written).unwrap()
     };
     let run = parsed(&sample::run_with_errors());
     assert_eq!(run["schema"], "webdyno/run/v1");
-    assert_eq!(
-        (&run["requests"]["failed"], &run["errors"]["status"]),
-        (&120.into(), &97.into())
-    );
-    assert_eq!(
-        run["objectives"][2]["value"],
-        serde_json::Value::Null,
-        "unknown is null"
-    );
+    assert_eq!((&run["requests"]["failed"], &run["errors"]["status"]), (&120.into(), &97.into()));
+    assert_eq!(run["objectives"][2]["value"], serde_json::Value::Null, "unknown is null");
 
     let diagnosis = parsed(&sample::diagnosis_exhausted());
     assert_eq!(diagnosis["schema"], "webdyno/diagnosis/v1");
     assert_eq!(diagnosis["findings"][0]["remedies"][0]["to"], 64);
 
     let tune = parsed(&sample::tune_planned());
-    assert_eq!(
-        (&tune["schema"], &tune["state"]),
-        (&"webdyno/tune/v1".into(), &"planned".into())
-    );
-    assert_eq!(
-        tune["improvement"]["ratio"],
-        serde_json::Value::Null,
-        "unknown is null"
-    );
+    assert_eq!((&tune["schema"], &tune["state"]), (&"webdyno/tune/v1".into(), &"planned".into()));
+    assert_eq!(tune["improvement"]["ratio"], serde_json::Value::Null, "unknown is null");
 }
 
 #[test]
@@ -216,19 +150,10 @@ fn without_an_outcome_there_is_no_json_but_an_error_that_helps() {
 #[test]
 fn what_is_unknown_is_never_nothing() {
     let mut view = sample::tune_applied();
-    let Outcome::Tune(tune) = &mut view.outcome else {
-        panic!("a tuning session")
-    };
-    (
-        tune.baseline.rate,
-        tune.improvement.ratio,
-        tune.rounds[0].outage_us,
-    ) = (None, None, None);
+    let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
+    (tune.baseline.rate, tune.improvement.ratio, tune.rounds[0].outage_us) = (None, None, None);
     let text = text(&view, &Paths::default());
-    assert!(
-        text.contains("unknown -> 2,190 good answers a second: how much better is unknown"),
-        "{text}"
-    );
+    assert!(text.contains("unknown -> 2,190 good answers a second: how much better is unknown"), "{text}");
     assert!(text.contains("whether there was an outage is unknown"), "{text}");
     assert!(!text.contains(" 0 ->"), "{text}");
 }
@@ -236,15 +161,10 @@ fn what_is_unknown_is_never_nothing() {
 #[test]
 fn an_invalid_run_says_so_before_any_figure() {
     let mut view = sample::run_with_errors();
-    let Outcome::Run(run) = &mut view.outcome else {
-        panic!("a run")
-    };
+    let Outcome::Run(run) = &mut view.outcome else { panic!("a run") };
     (run.client.valid, run.client.saturated) = (false, true);
     let text = text(&view, &Paths::default());
-    let (invalid, times) = (
-        text.find("INVALID").unwrap(),
-        text.find("How long it took").unwrap(),
-    );
+    let (invalid, times) = (text.find("INVALID").unwrap(), text.find("How long it took").unwrap());
     assert!(invalid < times, "{text}");
     let page = html(&view);
     assert!(page.find("INVALID").unwrap() < page.find("half answered within").unwrap());
@@ -253,23 +173,12 @@ fn an_invalid_run_says_so_before_any_figure() {
 #[test]
 fn what_was_better_and_put_back_is_not_said_to_have_failed() {
     let mut view = sample::tune_reverted();
-    let Outcome::Tune(tune) = &mut view.outcome else {
-        panic!("a tuning session")
-    };
+    let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };
     (tune.rounds[0].verdict, tune.limit) = (None, None);
     let text = text(&view, &Paths::default());
-    assert!(
-        text.contains("everything was put back") && text.contains("not measured, put back"),
-        "{text}"
-    );
-    assert!(
-        !text.contains("none helped") && !text.contains("planned"),
-        "{text}"
-    );
-    assert!(
-        text.contains("unknown: the session ended before that was measured"),
-        "{text}"
-    );
+    assert!(text.contains("everything was put back") && text.contains("not measured, put back"), "{text}");
+    assert!(!text.contains("none helped") && !text.contains("planned"), "{text}");
+    assert!(text.contains("unknown: the session ended before that was measured"), "{text}");
 }
 
 proptest! {

@@ -212,10 +212,8 @@ fn what_else_is_known_of_an_exhausted_server() {
 
 #[test]
 fn a_healthy_server() {
-    let view = sample::diagnosis_plain(
-        "healthy",
-        "The server answers all 120 requests a second without waiting.",
-    );
+    let view =
+        sample::diagnosis_plain("healthy", "The server answers all 120 requests a second without waiting.");
     insta::assert_snapshot!(plain(&view), @"
     Diagnosis: healthy, no limit was reached
       The server answers all 120 requests a second without waiting.
@@ -241,10 +239,8 @@ fn a_healthy_server() {
 
 #[test]
 fn a_limit_that_is_not_known() {
-    let view = sample::diagnosis_plain(
-        "unknown",
-        "The rate stopped rising at 120/s and no rule explains it.",
-    );
+    let view =
+        sample::diagnosis_plain("unknown", "The rate stopped rising at 120/s and no rule explains it.");
     insta::assert_snapshot!(plain(&view), @"
     Diagnosis: the limit is not known
       The rate stopped rising at 120/s and no rule explains it.
@@ -331,10 +327,7 @@ fn a_tuned_server() {
 #[test]
 fn a_plan() {
     let apply = "webdyno tune http://127.0.0.1:8080/ --server local --goal max --apply";
-    let paths = Paths {
-        apply: Some(apply.into()),
-        ..Paths::default()
-    };
+    let paths = Paths { apply: Some(apply.into()), ..Paths::default() };
     insta::assert_snapshot!(text(&sample::tune_planned(), &paths), @"
     Tuning: there is a plan; nothing was changed
       Nothing was written on the server: this is what would be done.

@@ -51,23 +51,17 @@ impl Session {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        self.append(EventBody::LoadStart {
-            load,
-            purpose,
-            workload: workload.redacted(),
-        })?;
+        self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
             let engine_control = control.clone();
-            let engine = thread::Builder::new()
-                .name("merge".into())
-                .spawn_scoped(scope, move || {
-                    let intervals = sender.clone();
-                    let mut sink = |interval| drop(intervals.send(Message::Interval(Box::new(interval))));
-                    let ended = webdyno_load::run(prepared, &engine_control, &mut sink);
-                    drop(sender.send(Message::Ended(ended)));
-                });
+            let engine = thread::Builder::new().name("merge".into()).spawn_scoped(scope, move || {
+                let intervals = sender.clone();
+                let mut sink = |interval| drop(intervals.send(Message::Interval(Box::new(interval))));
+                let ended = webdyno_load::run(prepared, &engine_control, &mut sink);
+                drop(sender.send(Message::Ended(ended)));
+            });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
             let followed = self.follow(load, length, &control, &receiver, server);
@@ -77,16 +71,8 @@ impl Session {
         })?;
         let interrupted = end.reason == EndReason::Interrupted;
         let measured_from_s = self.measured_from_s(load, length);
-        self.append(EventBody::LoadEnd {
-            load,
-            end,
-            measured_from_s,
-        })?;
-        if interrupted {
-            Err(UserError::interrupted())
-        } else {
-            Ok(load)
-        }
+        self.append(EventBody::LoadEnd { load, end, measured_from_s })?;
+        if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
     }
 
     fn follow(
@@ -153,32 +139,23 @@ impl Session {
     /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new
     /// setting is not what is measured.
     fn old_workers_finish(&self) -> bool {
-        let latest = self.recording.samples.iter().rev().find_map(|(_, sample)| {
-            sample
-                .values
-                .get("apache.workers_finishing_count")
-                .map(|count| count.0)
-        });
+        let latest =
+            self.recording.samples.iter().rev().find_map(|(_, sample)| {
+                sample.values.get("apache.workers_finishing_count").map(|count| count.0)
+            });
         latest.is_some_and(|count| count > 0.0)
     }
 
     fn rates(&self, load: u32) -> Vec<f64> {
-        let intervals = self
-            .recording
-            .load(load)
-            .map_or(&[][..], |record| &record.intervals);
+        let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
         let whole = intervals.iter().filter(|interval| interval.length_us >= 900_000);
-        whole
-            .map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64)
-            .collect()
+        whole.map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64).collect()
     }
 
     fn measured_from_s(&self, load: u32, length: Length) -> f64 {
         let rates = self.rates(load);
         match length {
-            Length::Fixed {
-                warmup_s: Some(warmup_s),
-            } => warmup_s,
+            Length::Fixed { warmup_s: Some(warmup_s) } => warmup_s,
             Length::Fixed { warmup_s: None } => detected_warmup(&rates) as f64,
             Length::Settled { measure_s, .. } => {
                 let cut = settled(&rates, measure_s as usize);
@@ -205,10 +182,7 @@ mod tests {
     #[test]
     fn only_a_warm_up_that_matters_is_cut() {
         assert_eq!(detected_warmup(&[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]), 0);
-        assert_eq!(
-            detected_warmup(&[10.0, 50.0, 100.0, 101.0, 99.0, 100.0, 102.0, 100.0]),
-            2
-        );
+        assert_eq!(detected_warmup(&[10.0, 50.0, 100.0, 101.0, 99.0, 100.0, 102.0, 100.0]), 2);
         assert_eq!(detected_warmup(&[]), 0);
     }
 }

@@ -101,12 +101,7 @@ impl Session {
 
     /// Writes an event that happened at `t_us` of the session.
     pub fn append_at(&mut self, t_us: u64, body: EventBody) -> Result<()> {
-        self.recording.add(Event {
-            v: VERSION,
-            seq: self.seq,
-            t_us,
-            body: body.clone(),
-        });
+        self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
         self.seq += 1;
         self.log.append(t_us, body)
     }
@@ -118,10 +113,7 @@ impl Session {
 
     /// Writes the last event and gives the session as its views show it.
     pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<View> {
-        self.append(EventBody::SessionEnd {
-            exit_code,
-            error: error.map(ToString::to_string),
-        })?;
+        self.append(EventBody::SessionEnd { exit_code, error: error.map(ToString::to_string) })?;
         self.log.flush()?;
         View::of(&self.recording)
     }

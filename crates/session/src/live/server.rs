@@ -24,12 +24,7 @@ impl Server {
         let agent = AgentClient::spawn(address, own_executable)?;
         // Elsewhere the generator's process id names somebody else.
         let client_pid = (*address == ServerAddress::Local).then(std::process::id);
-        Ok(Self {
-            agent,
-            snapshot: None,
-            samples: None,
-            client_pid,
-        })
+        Ok(Self { agent, snapshot: None, samples: None, client_pid })
     }
 
     /// The agent.
@@ -57,31 +52,22 @@ impl Server {
     pub fn introduction(&self) -> Vec<EventBody> {
         let hello = self.agent.hello();
         let environment = hello.environment.clone();
-        let first = EventBody::Server {
-            environment,
-            collectors: hello.collectors.clone(),
-        };
-        let service = self.snapshot.as_ref().map(|snapshot| EventBody::Service {
-            snapshot: snapshot.for_log(),
-        });
+        let first = EventBody::Server { environment, collectors: hello.collectors.clone() };
+        let service =
+            self.snapshot.as_ref().map(|snapshot| EventBody::Service { snapshot: snapshot.for_log() });
         std::iter::once(first).chain(service).collect()
     }
 
     /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds.
     pub fn new_samples(&self) -> Vec<(u64, Sample)> {
-        self.samples
-            .as_ref()
-            .map_or_else(Vec::new, |samples| samples.try_iter().collect())
+        self.samples.as_ref().map_or_else(Vec::new, |samples| samples.try_iter().collect())
     }
 
     /// Makes a plan take effect and remembers the service as it is then.
     pub fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
         let applied = self.agent.apply(plan, allow_restart)?;
         self.snapshot = Some(applied.snapshot);
-        Ok(InForce {
-            mark: applied.mark,
-            outage_us: applied.outage_us,
-        })
+        Ok(InForce { mark: applied.mark, outage_us: applied.outage_us })
     }
 
     /// Puts back what was applied since the mark, and reads the service again.

@@ -29,10 +29,7 @@ pub struct LiveStand<'a> {
 
 impl LiveStand<'_> {
     fn read_service(&mut self) -> Result<()> {
-        let Some(snapshot) = self
-            .server
-            .snapshot()
-            .map(webdyno_model::service::ServiceSnapshot::for_log)
+        let Some(snapshot) = self.server.snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
         else {
             return Ok(());
         };
@@ -40,32 +37,19 @@ impl LiveStand<'_> {
     }
 
     fn stop_if_interrupted(&self) -> Result<()> {
-        if self.session.is_interrupted() {
-            Err(UserError::interrupted())
-        } else {
-            Ok(())
-        }
+        if self.session.is_interrupted() { Err(UserError::interrupted()) } else { Ok(()) }
     }
 }
 
 impl Stand for LiveStand<'_> {
     fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
         self.stop_if_interrupted()?;
-        let load = self.session.load(
-            &self.prepared,
-            &self.workload,
-            purpose,
-            self.length,
-            Some(self.server),
-        )?;
+        let load =
+            self.session.load(&self.prepared, &self.workload, purpose, self.length, Some(self.server))?;
         let recording = self.session.recording();
-        let record = recording
-            .load(load)
-            .ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
-        Ok(Measured {
-            load,
-            measurement: recording.measurement(record),
-        })
+        let record =
+            recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
+        Ok(Measured { load, measurement: recording.measurement(record) })
     }
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {

@@ -47,15 +47,11 @@ pub fn parse(text: &[u8]) -> std::result::Result<Vec<Event>, (usize, String)> {
 fn parse_line(line: &[u8]) -> std::result::Result<Option<Event>, String> {
     match serde_json::from_slice::<Event>(line) {
         Ok(event) if event.v <= VERSION => Ok(Some(event)),
-        Ok(event) => Err(format!(
-            "it has version {}, this program reads up to {VERSION}",
-            event.v
-        )),
+        Ok(event) => Err(format!("it has version {}, this program reads up to {VERSION}", event.v)),
         Err(error) => match serde_json::from_slice::<Head>(line) {
-            Ok(head) if head.v > VERSION => Err(format!(
-                "it has version {}, this program reads up to {VERSION}",
-                head.v
-            )),
+            Ok(head) if head.v > VERSION => {
+                Err(format!("it has version {}, this program reads up to {VERSION}", head.v))
+            }
             Ok(head) if !EventBody::KINDS.contains(&head.kind.as_str()) => Ok(None),
             _ => Err(format!("it is not an event: {error}")),
         },

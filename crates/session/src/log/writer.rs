@@ -28,26 +28,16 @@ impl EventLog {
         std::fs::create_dir_all(directory)
             .map_err(|error| io_error("create the run directory", directory.display(), &error))?;
         let path = directory.join(FILE_NAME);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|error| {
-                if error.kind() == std::io::ErrorKind::AlreadyExists {
-                    UserError::usage(format!("{} holds a recording already", directory.display()))
-                        .hint("choose another place with --out DIR; recordings are never overwritten")
-                } else {
-                    io_error("create", path.display(), &error)
-                }
-            })?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                UserError::usage(format!("{} holds a recording already", directory.display()))
+                    .hint("choose another place with --out DIR; recordings are never overwritten")
+            } else {
+                io_error("create", path.display(), &error)
+            }
+        })?;
         let directory = directory.to_owned();
-        Ok(Self {
-            directory,
-            file: BufWriter::new(file),
-            seq: 0,
-            flushed_at_us: 0,
-            watchers: vec![],
-        })
+        Ok(Self { directory, file: BufWriter::new(file), seq: 0, flushed_at_us: 0, watchers: vec![] })
     }
 
     /// The run directory.
@@ -62,16 +52,9 @@ impl EventLog {
 
     /// Appends one event. An error (a full disk) must end the session: what is not written was not measured.
     pub fn append(&mut self, t_us: u64, body: EventBody) -> Result<()> {
-        let event = Event {
-            v: VERSION,
-            seq: self.seq,
-            t_us,
-            body,
-        };
+        let event = Event { v: VERSION, seq: self.seq, t_us, body };
         let written = serde_json::to_writer(&mut self.file, &event).map_err(std::io::Error::from);
-        written
-            .and_then(|()| self.file.write_all(b"\n"))
-            .map_err(|error| self.failed(&error))?;
+        written.and_then(|()| self.file.write_all(b"\n")).map_err(|error| self.failed(&error))?;
         self.seq += 1;
         if t_us.saturating_sub(self.flushed_at_us) >= FLUSH_EVERY_US {
             self.flush()?;
@@ -109,17 +92,10 @@ mod tests {
     #[test]
     fn a_recording_is_never_overwritten() {
         let place = tempfile::tempdir().unwrap();
-        EventLog::create(place.path())
-            .unwrap()
-            .append(0, note("first"))
-            .unwrap();
+        EventLog::create(place.path()).unwrap().append(0, note("first")).unwrap();
         let error = EventLog::create(place.path()).err().unwrap();
         assert_eq!(error.exit_code(), 2);
-        assert!(
-            std::fs::read_to_string(place.path().join(FILE_NAME))
-                .unwrap()
-                .contains("first")
-        );
+        assert!(std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap().contains("first"));
     }
 
     #[test]
@@ -143,17 +119,9 @@ mod tests {
         }
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let directory = PathBuf::from("/nowhere");
-        let mut log = EventLog {
-            directory,
-            file: BufWriter::new(file),
-            seq: 0,
-            flushed_at_us: 0,
-            watchers: vec![],
-        };
+        let mut log =
+            EventLog { directory, file: BufWriter::new(file), seq: 0, flushed_at_us: 0, watchers: vec![] };
         let error = log.append(2_000_000, note("x")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot write /nowhere/events.jsonl: no space left on the disk"
-        );
+        assert_eq!(error.to_string(), "cannot write /nowhere/events.jsonl: no space left on the disk");
     }
 }

@@ -82,10 +82,7 @@ impl LoadArgs {
             (None, Some(_)) => None,
             (duration, _) => Some(duration.unwrap_or(DURATION_US_DEFAULT)),
         };
-        self.workload_until(Stop {
-            duration_us,
-            requests: self.requests,
-        })
+        self.workload_until(Stop { duration_us, requests: self.requests })
     }
 
     /// The workload for measurements that end when enough was seen.
@@ -96,10 +93,7 @@ impl LoadArgs {
         }
         let body = self.read_body()?;
         let arrival = match self.rate {
-            Some(rate_per_s) => Arrival::Open {
-                rate_per_s,
-                poisson: self.poisson,
-            },
+            Some(rate_per_s) => Arrival::Open { rate_per_s, poisson: self.poisson },
             None => Arrival::Closed,
         };
         Ok(Workload {
@@ -117,16 +111,10 @@ impl LoadArgs {
     }
 
     fn request(&self, url: &str, body: &str) -> RequestSpec {
-        let method = self
-            .method
-            .clone()
-            .unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.into());
+        let method =
+            self.method.clone().unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.into());
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
-        let name = if distinct.len() > NAMES_MAX {
-            "all".to_owned()
-        } else {
-            request_name(url)
-        };
+        let name = if distinct.len() > NAMES_MAX { "all".to_owned() } else { request_name(url) };
         RequestSpec {
             name,
             method,
@@ -161,17 +149,13 @@ impl LoadArgs {
 
 /// The path of a URL with its query, secrets replaced.
 fn request_name(url: &str) -> String {
-    let path = url
-        .split_once("://")
-        .and_then(|(_, rest)| rest.find('/').map(|slash| &rest[slash..]))
-        .unwrap_or("/");
+    let path =
+        url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|slash| &rest[slash..])).unwrap_or("/");
     redact_query(path.split('#').next().unwrap_or("/"))
 }
 
 fn rate(text: &str) -> Parsed<f64> {
-    let rate: f64 = text
-        .parse()
-        .map_err(|_| "write requests a second, as 500".to_owned())?;
+    let rate: f64 = text.parse().map_err(|_| "write requests a second, as 500".to_owned())?;
     if rate.is_finite() && rate > 0.0 && rate <= 1e7 {
         Ok(rate)
     } else {
@@ -187,23 +171,15 @@ fn warmup_us(text: &str) -> Parsed<u64> {
 fn method(text: &str) -> Parsed<String> {
     let token = !text.is_empty()
         && text.len() <= 32
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
-    if token {
-        Ok(text.to_ascii_uppercase())
-    } else {
-        Err("a method is a word such as GET or POST".into())
-    }
+        && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    if token { Ok(text.to_ascii_uppercase()) } else { Err("a method is a word such as GET or POST".into()) }
 }
 
 fn header(text: &str) -> Parsed<(String, String)> {
     let (name, value) = text.split_once(':').ok_or("write it as 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     let token = !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     if !token {
         return Err(format!("`{name}` is not the name of a header"));
     }
@@ -217,11 +193,7 @@ fn expectation(text: &str) -> Parsed<Expectation> {
     let wrong = || "write status=CODE or length=BYTES".to_owned();
     let (what, value) = text.split_once('=').ok_or_else(wrong)?;
     match what {
-        "status" => value
-            .parse()
-            .ok()
-            .filter(|code| (100..=599).contains(code))
-            .map(Expectation::Status),
+        "status" => value.parse().ok().filter(|code| (100..=599).contains(code)).map(Expectation::Status),
         "length" => value.parse().ok().map(Expectation::Length),
         _ => None,
     }

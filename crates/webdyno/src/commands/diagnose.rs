@@ -30,15 +30,10 @@ pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let recording = Recording::read(directory)?;
-    let measurement = recording
-        .last_measurement()
-        .ok_or_else(|| finish::nothing(directory))?;
+    let measurement = recording.last_measurement().ok_or_else(|| finish::nothing(directory))?;
     let diagnosis = diagnosis::diagnose(&measurement)?;
-    let view = View {
-        command: "diagnose".into(),
-        outcome: Outcome::Diagnosis(diagnosis),
-        ..View::of(&recording)?
-    };
+    let view =
+        View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
     if let Some(path) = &arguments.output.json {
         finish::write_json(&view, path)?;
         if path.as_os_str() == "-" {
@@ -53,11 +48,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let server = load.connect()?;
-    let pace = progress::Pace {
-        measure_s: load.measure_s(),
-        settles: true,
-        changes: false,
-    };
+    let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "diagnose"),
         super::about("diagnose", None, &arguments.load.objectives),
@@ -66,13 +57,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     )?;
     let result = introduce(&mut session, &server).and_then(|()| {
         session
-            .load(
-                &load.prepared,
-                &load.workload,
-                Purpose::Diagnose,
-                load.length,
-                Some(&server),
-            )
+            .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&server))
             .map(|_| ())
     });
     drop(server);
@@ -94,11 +79,7 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     server.discover(port)?;
     server.observe(port)?;
     let seconds = window_us as f64 / 1e6;
-    let pace = progress::Pace {
-        measure_s: seconds,
-        settles: false,
-        changes: false,
-    };
+    let pace = progress::Pace { measure_s: seconds, settles: false, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "diagnose"),
         super::about("diagnose", None, &[]),
@@ -137,42 +118,20 @@ impl MeasuredLoad {
     pub fn prepare(arguments: &LoadArgs, server: &str) -> Result<Self> {
         let address = ServerAddress::parse(server)?;
         let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
-        let workload = arguments.workload_until(Stop {
-            duration_us: None,
-            requests: arguments.requests,
-        })?;
+        let workload = arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
         let port = target::common_port(&arguments.urls)?;
         let prepared = webdyno_load::prepare(&workload)?;
         if address == ServerAddress::Local {
             target::require_local(&arguments.urls)?;
         }
         webdyno_load::probe(&prepared)?;
-        let measure_s = u32::try_from(measure_us.div_ceil(1_000_000))
-            .unwrap_or(u32::MAX)
-            .max(4);
+        let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
         let length = match (arguments.requests, arguments.warmup) {
-            (None, None) => Length::Settled {
-                measure_s,
-                at_most_s: measure_s.saturating_add(SETTLE_S_MAX),
-            },
-            (_, warmup_us) => Length::Fixed {
-                warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)),
-            },
+            (None, None) => Length::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) },
+            (_, warmup_us) => Length::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) },
         };
-        let mut load = Self {
-            workload,
-            prepared,
-            length,
-            address,
-            port,
-        };
-        if let (
-            Length::Fixed {
-                warmup_s: Some(warmup_s),
-            },
-            None,
-        ) = (length, arguments.requests)
-        {
+        let mut load = Self { workload, prepared, length, address, port };
+        if let (Length::Fixed { warmup_s: Some(warmup_s) }, None) = (length, arguments.requests) {
             // A given warm-up replaces the detection: then the load has a fixed end.
             load.workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
             load.prepared = webdyno_load::prepare(&load.workload)?;

@@ -9,9 +9,7 @@ use webdyno_model::{Result, UserError};
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let text = match &arguments.id {
         None => list(),
-        Some(id) => rules::by_id(id)
-            .map(rules::Rule::manual)
-            .ok_or_else(|| unknown(id))?,
+        Some(id) => rules::by_id(id).map(rules::Rule::manual).ok_or_else(|| unknown(id))?,
     };
     terminal::print(&text)?;
     Ok(0)
@@ -20,9 +18,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
 fn list() -> String {
     let line = |rule: &rules::Rule| {
         let first = rule.manual().lines().next().unwrap_or_default().to_owned();
-        let says = first
-            .split_once(": ")
-            .map_or(String::new(), |(_, says)| says.to_owned());
+        let says = first.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
         format!("{:26} {says}\n", rule.id)
     };
     rules::ALL.iter().map(line).collect()
@@ -30,10 +26,7 @@ fn list() -> String {
 
 fn unknown(id: &str) -> UserError {
     let distance = |rule: &&rules::Rule| strsim::damerau_levenshtein(id, rule.id);
-    let nearest = rules::ALL
-        .iter()
-        .min_by_key(distance)
-        .filter(|rule| distance(rule) <= rule.id.len() / 2);
+    let nearest = rules::ALL.iter().min_by_key(distance).filter(|rule| distance(rule) <= rule.id.len() / 2);
     let error = UserError::usage(format!("there is no finding `{id}`"));
     match nearest {
         Some(rule) => error.hint(format!("did you mean `{}`? `webdyno explain` lists all", rule.id)),

@@ -16,16 +16,9 @@ use webdyno_session::live::About;
 
 /// The first event of a session by this command.
 fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> About {
-    let client = Environment {
-        webdyno: env!("CARGO_PKG_VERSION").into(),
-        ..webdyno_host::machine::environment()
-    };
-    About {
-        command: command.into(),
-        client,
-        goal,
-        objectives: objectives.to_vec(),
-    }
+    let client =
+        Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::machine::environment() };
+    About { command: command.into(), client, goal, objectives: objectives.to_vec() }
 }
 
 /// The program itself, to run as the agent.

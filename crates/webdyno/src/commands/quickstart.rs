@@ -24,18 +24,10 @@ const PORTS_TRIED_MAX: u32 = 5;
 pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
     let directory = place::run_directory(&arguments.output, "quickstart");
     let interrupted = interrupt::flag()?;
-    let pace = progress::Pace {
-        measure_s: f64::from(MEASURE_S),
-        settles: true,
-        changes: true,
-    };
+    let pace = progress::Pace { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
     let about = super::about("quickstart", Some(arguments.goal), &[]);
-    let mut session = Session::begin(
-        &directory,
-        about,
-        interrupted,
-        progress::watcher(&arguments.output, pace),
-    )?;
+    let mut session =
+        Session::begin(&directory, about, interrupted, progress::watcher(&arguments.output, pace))?;
     let result = with_private_apache(&mut session, &directory, arguments);
     finish::finish(session, result, &arguments.output, false)
 }
@@ -61,10 +53,7 @@ fn with_private_apache(session: &mut Session, directory: &Path, arguments: &Quic
 
 fn launch(server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
     let mut tried = 1;
-    while let Err(error) = server
-        .agent()
-        .launch(&apache.command, &apache.pid_file, apache.port)
-    {
+    while let Err(error) = server.agent().launch(&apache.command, &apache.pid_file, apache.port) {
         if tried >= PORTS_TRIED_MAX {
             return Err(error);
         }
@@ -84,24 +73,9 @@ fn tune(
     introduce(session, server)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
-    let length = Length::Settled {
-        measure_s: MEASURE_S,
-        at_most_s: LOAD_S_MAX,
-    };
-    let mut stand = LiveStand {
-        session,
-        server,
-        prepared,
-        workload,
-        length,
-        confirm: None,
-    };
-    let options = Options {
-        goal: arguments.goal,
-        apply: true,
-        allow_restart: true,
-        budget_us: BUDGET_US,
-    };
+    let length = Length::Settled { measure_s: MEASURE_S, at_most_s: LOAD_S_MAX };
+    let mut stand = LiveStand { session, server, prepared, workload, length, confirm: None };
+    let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
     rounds::tune(&mut stand, options).map(|_| ())
 }
 
@@ -109,10 +83,7 @@ fn tune(
 /// served, so that three times as many users as workers need three times as many workers.
 fn workload(apache: &PrivateApache) -> Workload {
     let request = |url: String| RequestSpec {
-        name: url
-            .splitn(4, '/')
-            .last()
-            .map_or_else(String::new, |path| format!("/{path}")),
+        name: url.splitn(4, '/').last().map_or_else(String::new, |path| format!("/{path}")),
         method: "GET".into(),
         url,
         headers: vec![],
@@ -121,10 +92,7 @@ fn workload(apache: &PrivateApache) -> Workload {
     Workload {
         requests: apache.urls().into_iter().map(request).collect(),
         arrival: Arrival::Closed,
-        stop: Stop {
-            duration_us: None,
-            requests: None,
-        },
+        stop: Stop { duration_us: None, requests: None },
         connections: USERS,
         threads: Some(1),
         timeout_us: 10_000_000,

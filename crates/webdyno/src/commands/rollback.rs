@@ -11,10 +11,8 @@ use webdyno_model::{Result, UserError};
 pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
     let address = ServerAddress::parse(&arguments.server.server)?;
     if address != ServerAddress::Local {
-        return Err(
-            UserError::usage(format!("`{address}`: a rollback runs on the server's own host"))
-                .hint("run `webdyno rollback` there"),
-        );
+        return Err(UserError::usage(format!("`{address}`: a rollback runs on the server's own host"))
+            .hint("run `webdyno rollback` there"));
     }
     let done = rollback_all(&StateDir::of_environment()?)?;
     if done.is_empty() {

@@ -13,11 +13,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let interrupted = interrupt::flag()?;
     webdyno_load::probe(&prepared)?;
     let measure_s = workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
-    let pace = progress::Pace {
-        measure_s,
-        settles: false,
-        changes: false,
-    };
+    let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "run"),
         super::about("run", None, &arguments.load.objectives),
@@ -27,12 +23,6 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     // A number of requests is a promise to report them all.
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
     let warmup_s = arguments.load.warmup.map(|us| us as f64 / 1e6).or(nothing_cut);
-    let loaded = session.load(
-        &prepared,
-        &workload,
-        Purpose::Run,
-        Length::Fixed { warmup_s },
-        None,
-    );
+    let loaded = session.load(&prepared, &workload, Purpose::Run, Length::Fixed { warmup_s }, None);
     finish::finish(session, loaded.map(|_| ()), &arguments.output, false)
 }

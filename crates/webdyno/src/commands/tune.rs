@@ -14,11 +14,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let mut server = load.connect()?;
-    let pace = progress::Pace {
-        measure_s: load.measure_s(),
-        settles: true,
-        changes: arguments.apply,
-    };
+    let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "tune"),
         super::about("tune", Some(arguments.goal), &arguments.load.objectives),
@@ -32,21 +28,10 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         budget_us: arguments.budget,
     };
     let result = introduce(&mut session, &server).and_then(|()| {
-        let MeasuredLoad {
-            prepared,
-            workload,
-            length,
-            ..
-        } = load;
+        let MeasuredLoad { prepared, workload, length, .. } = load;
         let confirm = confirmation(arguments);
-        let mut stand = LiveStand {
-            session: &mut session,
-            server: &mut server,
-            prepared,
-            workload,
-            length,
-            confirm,
-        };
+        let mut stand =
+            LiveStand { session: &mut session, server: &mut server, prepared, workload, length, confirm };
         rounds::tune(&mut stand, options).map(|_| ())
     });
     // Good bye before the report: what is not kept is put back now, and an error of that must be heard.
@@ -61,11 +46,7 @@ fn confirmation(arguments: &TuneArgs) -> Option<Confirm> {
 }
 
 fn ask(plan: &RenderedPlan) -> bool {
-    terminal::tell(&format!(
-        "\n{}\nThis takes effect by: {}.",
-        plan.diff.trim_end(),
-        plan.class.name()
-    ));
+    terminal::tell(&format!("\n{}\nThis takes effect by: {}.", plan.diff.trim_end(), plan.class.name()));
     let _ = write!(std::io::stderr(), "Carry it out? [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")

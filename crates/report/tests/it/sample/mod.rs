@@ -51,10 +51,7 @@ pub fn workload() -> Workload {
             body: String::new(),
         }],
         arrival: Arrival::Closed,
-        stop: Stop {
-            duration_us: Some(10_000_000),
-            requests: None,
-        },
+        stop: Stop { duration_us: Some(10_000_000), requests: None },
         connections: 50,
         threads: None,
         timeout_us: 10_000_000,
@@ -96,24 +93,11 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
         environment: machine(),
         elapsed_s: 10.0,
         warmup_s: 2.0,
-        requests: RequestCounts {
-            started: completed,
-            completed,
-            failed: 0,
-            in_flight_at_end: 0,
-        },
+        requests: RequestCounts { started: completed, completed, failed: 0, in_flight_at_end: 0 },
         rate: Some(rate),
-        bytes: ByteCounts {
-            received: completed * 12_345,
-            sent: completed * 96,
-        },
+        bytes: ByteCounts { received: completed * 12_345, sent: completed * 96 },
         status: [("200".to_owned(), completed)].into(),
-        connections: ConnectionCounts {
-            opened: 50,
-            reused: completed,
-            peak: 50,
-            quiet_closes: 12,
-        },
+        connections: ConnectionCounts { opened: 50, reused: completed, peak: 50, quiet_closes: 12 },
         response_time_us: dist(completed, median_us),
         service_time_us: dist(completed, median_us * 0.99),
         connect_time_us: dist(50, 180.0),
@@ -132,37 +116,15 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
 
 pub fn run_with_errors() -> View {
     let mut run = run(2190.4, 22_000.0);
-    run.requests = RequestCounts {
-        started: 22_036,
-        completed: 21_904,
-        failed: 120,
-        in_flight_at_end: 12,
-    };
-    run.errors = ErrorCounts {
-        connect_refused: 20,
-        timeout: 3,
-        status: 97,
-        ..ErrorCounts::default()
-    };
+    run.requests = RequestCounts { started: 22_036, completed: 21_904, failed: 120, in_flight_at_end: 12 };
+    run.errors = ErrorCounts { connect_refused: 20, timeout: 3, status: 97, ..ErrorCounts::default() };
     run.status.insert("503".into(), 97);
     run.censored_time_us = dist(12, 900_000.0);
     run.failed_time_us = dist(117, 2_000.0);
     run.objectives = vec![
-        ObjectiveResult {
-            slo: "p99<200ms".into(),
-            value: Some(69_400.0),
-            met: true,
-        },
-        ObjectiveResult {
-            slo: "errors<0.1%".into(),
-            value: Some(0.005_45),
-            met: false,
-        },
-        ObjectiveResult {
-            slo: "rate>5000".into(),
-            value: None,
-            met: false,
-        },
+        ObjectiveResult { slo: "p99<200ms".into(), value: Some(69_400.0), met: true },
+        ObjectiveResult { slo: "errors<0.1%".into(), value: Some(0.005_45), met: false },
+        ObjectiveResult { slo: "rate>5000".into(), value: None, met: false },
     ];
     let mut view = view("run", Outcome::Run(run.clone()));
     view.loads = vec![load(1, Purpose::Run, None, 0.0, run)];
@@ -174,22 +136,11 @@ pub fn run_all_failed() -> View {
     let run = RunReport {
         workload: Some(workload()),
         elapsed_s: 0.4,
-        requests: RequestCounts {
-            started: 1000,
-            completed: 0,
-            failed: 1000,
-            in_flight_at_end: 0,
-        },
+        requests: RequestCounts { started: 1000, completed: 0, failed: 1000, in_flight_at_end: 0 },
         rate: Some(0.0),
-        errors: ErrorCounts {
-            connect_refused: 1000,
-            ..ErrorCounts::default()
-        },
+        errors: ErrorCounts { connect_refused: 1000, ..ErrorCounts::default() },
         failed_time_us: dist(1000, 90.0),
-        client: ClientReport {
-            valid: true,
-            ..ClientReport::default()
-        },
+        client: ClientReport { valid: true, ..ClientReport::default() },
         ..RunReport::default()
     };
     view("run", Outcome::Run(run))
@@ -201,11 +152,7 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
     let intervals = (0..12)
         .map(|second| {
             let wave = 1.0 + 0.03 * (f64::from(second) * 1.7).sin();
-            let warm = if second < 2 {
-                0.5 + 0.2 * f64::from(second)
-            } else {
-                wave
-            };
+            let warm = if second < 2 { 0.5 + 0.2 * f64::from(second) } else { wave };
             IntervalReport {
                 t_s: f64::from(second),
                 rate: rate * warm,
@@ -216,12 +163,8 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
             }
         })
         .collect();
-    let points = (1..400)
-        .map(|step| f64::from(step) / 400.0)
-        .chain([0.999, 0.9999]);
-    let mut cumulative: Vec<_> = points
-        .map(|q| (quantile_us(median, q).round() as u64, q))
-        .collect();
+    let points = (1..400).map(|step| f64::from(step) / 400.0).chain([0.999, 0.9999]);
+    let mut cumulative: Vec<_> = points.map(|q| (quantile_us(median, q).round() as u64, q)).collect();
     if let Some(last) = cumulative.last_mut() {
         last.1 = 1.0;
     }
@@ -252,17 +195,11 @@ pub fn all() -> Vec<(&'static str, View)> {
         ("diagnosis_exhausted", diagnosis_exhausted()),
         (
             "diagnosis_healthy",
-            diagnosis_plain(
-                "healthy",
-                "The server answers all 120 requests a second; no limit was reached.",
-            ),
+            diagnosis_plain("healthy", "The server answers all 120 requests a second; no limit was reached."),
         ),
         (
             "diagnosis_unknown",
-            diagnosis_plain(
-                "unknown",
-                "The rate stopped rising at 120/s and no rule explains it.",
-            ),
+            diagnosis_plain("unknown", "The rate stopped rising at 120/s and no rule explains it."),
         ),
         ("tune_applied", tune_applied()),
         ("tune_planned", tune_planned()),

@@ -80,10 +80,7 @@ pub fn ceilings() -> Vec<Ceiling> {
 pub fn diagnosis(findings: Vec<Finding>, run: RunReport) -> Diagnosis {
     Diagnosis {
         schema: webdyno_model::diagnosis::SCHEMA.into(),
-        bottleneck: findings
-            .first()
-            .map(|finding| finding.id.clone())
-            .unwrap_or_default(),
+        bottleneck: findings.first().map(|finding| finding.id.clone()).unwrap_or_default(),
         findings,
         next_limit: None,
         ceilings: vec![],
@@ -107,10 +104,7 @@ pub fn diagnosis_exhausted() -> View {
         remedies: vec![],
     };
     let mut diagnosis = diagnosis(vec![exhausted(), also], run.clone());
-    diagnosis.next_limit = Some(NextLimit {
-        id: "cpu-saturated".into(),
-        rate: Some(2_230.0),
-    });
+    diagnosis.next_limit = Some(NextLimit { id: "cpu-saturated".into(), rate: Some(2_230.0) });
     diagnosis.ceilings = ceilings();
     diagnosis.time_breakdown_us = TimeBreakdown {
         client: Some(14.0),
@@ -148,10 +142,7 @@ pub fn diagnosis_plain(id: &str, summary: &str) -> View {
         )],
         remedies: vec![],
     };
-    view(
-        "diagnose",
-        Outcome::Diagnosis(diagnosis(vec![finding], run(120.0, 1_200.0))),
-    )
+    view("diagnose", Outcome::Diagnosis(diagnosis(vec![finding], run(120.0, 1_200.0))))
 }
 
 pub fn service() -> ServiceSnapshot {
@@ -162,10 +153,7 @@ pub fn service() -> ServiceSnapshot {
         file: Some("/tmp/quick/httpd.conf".into()),
         line: Some(line),
     };
-    let default = SettingInForce {
-        default: Some(SettingValue::Integer(511)),
-        ..SettingInForce::default()
-    };
+    let default = SettingInForce { default: Some(SettingValue::Integer(511)), ..SettingInForce::default() };
     ServiceSnapshot {
         service: "apache".into(),
         pid: 4711,

@@ -41,11 +41,7 @@ pub fn round() -> Round {
 }
 
 pub fn tune(state: TuneState, rounds: Vec<Round>) -> TuneReport {
-    let best = if state == TuneState::Applied {
-        run(2190.4, 22_000.0)
-    } else {
-        run(750.2, 66_000.0)
-    };
+    let best = if state == TuneState::Applied { run(2190.4, 22_000.0) } else { run(750.2, 66_000.0) };
     TuneReport {
         schema: webdyno_model::tune::SCHEMA.into(),
         goal: Goal::Max,
@@ -54,11 +50,7 @@ pub fn tune(state: TuneState, rounds: Vec<Round>) -> TuneReport {
         limit_summary: Some("Both cores do useful work 98% of the time.".into()),
         baseline: run(750.2, 66_000.0),
         best,
-        improvement: Improvement {
-            metric: "rate".into(),
-            ratio: Some(2.92),
-            ci95: Some([2.81, 3.02]),
-        },
+        improvement: Improvement { metric: "rate".into(), ratio: Some(2.92), ci95: Some([2.81, 3.02]) },
         rounds,
         state,
         ceilings: ceilings(),
@@ -101,10 +93,7 @@ fn series() -> Vec<Series> {
     let wave = |name: &str, unit: &str, level: fn(f64) -> f64| Series {
         name: name.into(),
         unit: unit.into(),
-        points: (0..220)
-            .map(|step| f64::from(step) * 0.2)
-            .map(|t| (t, level(t)))
-            .collect(),
+        points: (0..220).map(|step| f64::from(step) * 0.2).map(|t| (t, level(t))).collect(),
     };
     vec![
         wave("busy workers", "workers", |t| {
@@ -119,11 +108,7 @@ fn series() -> Vec<Series> {
             }
         }),
         wave("accept queue", "connections", |t| {
-            if (1.0..13.0).contains(&t) {
-                28.0 + 3.0 * (t * 2.0).sin()
-            } else {
-                0.0
-            }
+            if (1.0..13.0).contains(&t) { 28.0 + 3.0 * (t * 2.0).sin() } else { 0.0 }
         }),
         wave("CPU of the server", "fraction", |t| {
             if t < 1.0 {
@@ -150,11 +135,7 @@ pub fn tune_planned() -> View {
         ..round()
     };
     let mut report = tune(TuneState::Planned, vec![planned]);
-    report.improvement = Improvement {
-        metric: "rate".into(),
-        ratio: None,
-        ci95: None,
-    };
+    report.improvement = Improvement { metric: "rate".into(), ratio: None, ci95: None };
     report.limit = Some("apache-workers-exhausted".into());
     report.limit_summary = Some(exhausted().summary);
     report.ceilings = vec![];

@@ -1,0 +1,33 @@
+# Everything a developer or a newcomer does. `make quickstart` and `make test` do all the set-up themselves.
+
+CARGO ?= cargo
+PROGRAM := target/release/webdyno
+
+.PHONY: help build quickstart test check bench setup setup-test
+
+help:
+	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
+	@echo "make test         install what is needed, and run every check and test"
+	@echo "make build        build the release program at $(PROGRAM)"
+	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils)"
+
+setup:
+	@scripts/setup run
+
+setup-test:
+	@scripts/setup test
+
+build:
+	@scripts/setup rust
+	$(CARGO) build --release --locked
+
+quickstart: setup build
+	$(PROGRAM) quickstart
+
+test: setup-test
+	@scripts/test
+
+bench:
+	@scripts/setup bench
+	$(MAKE) --no-print-directory build
+	bench/engine.sh

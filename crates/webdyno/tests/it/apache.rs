@@ -1,0 +1,184 @@
+//! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
+
+use crate::support::{Apache, Place, Server, is_alive, run, snapshot, turn};
+
+/// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
+const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
+
+#[test]
+fn exhausted_workers_are_named_and_nothing_is_touched() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let ended =
+        run(place.webdyno().args(["diagnose", &apache.url()]).args(LOAD).args(["--json", "-"])).with_code(0);
+    let json = ended.json();
+    assert_eq!(json["bottleneck"], "apache-workers-exhausted", "{json:#}");
+    let finding = &json["findings"][0];
+    assert!(finding["confidence"].as_f64().unwrap() >= 0.8);
+    for fact in finding["facts"].as_array().unwrap() {
+        assert!(fact["unit"].as_str().is_some_and(|unit| !unit.is_empty()), "{fact}");
+        assert!(fact["reproduce"].as_str().is_some_and(|command| !command.is_empty()), "{fact}");
+    }
+    assert_eq!(finding["remedies"][0]["setting"], "MaxRequestWorkers");
+    assert_eq!(apache.configuration(), before);
+    let fault = run(place.webdyno().args(["diagnose", &apache.url(), "--fail-on-fault"]).args(LOAD));
+    fault.with_code(3);
+}
+
+#[test]
+fn a_plan_is_a_diff_and_changes_nothing() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let ended = run(place.webdyno().args(["tune", &apache.url()]).args(LOAD)).with_code(0);
+    assert!(
+        ended.stdout.contains("+MaxRequestWorkers") || ended.stdout.contains("+    MaxRequestWorkers"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.contains("--apply"), "{}", ended.stdout);
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+}
+
+#[test]
+fn tuning_by_reload_is_proven_kept_and_rolled_back() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let pid = apache.pid();
+    let arguments = ["--apply", "--goal", "200 req/s", "--out", "tuned", "--json", "-"];
+    let json =
+        run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(0).json();
+    assert_eq!(
+        (json["state"].as_str(), json["goal_met"].as_bool()),
+        (Some("applied"), Some(true)),
+        "{json:#}"
+    );
+    let round = &json["rounds"][0];
+    assert_eq!(
+        (round["finding"].as_str(), round["verdict"].as_str()),
+        (Some("apache-workers-exhausted"), Some("better"))
+    );
+    assert_eq!(round["changes"][0]["class"], "reload");
+    assert!(json["improvement"]["ci95"][0].as_f64().unwrap() > 1.5, "{json:#}");
+    assert_eq!(apache.pid(), pid, "a reload must not replace the parent");
+    assert!(apache.workers_in_force() >= 60, "{}", apache.workers_in_force());
+    let report = run(place.webdyno().args(["report", "tuned", "--json", "-"])).with_code(0).json();
+    assert_eq!(report, json);
+    let undone = run(place.webdyno().arg("rollback")).with_code(0);
+    assert!(undone.stdout.contains("zzz-webdyno.conf"), "{}", undone.stdout);
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+    assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
+}
+
+#[test]
+fn a_restart_needs_leave() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let text = std::fs::read_to_string(&apache.mpm_conf)
+        .unwrap()
+        .replace("    MaxRequestWorkers", "    ServerLimit 20\n    MaxRequestWorkers");
+    std::fs::write(&apache.mpm_conf, text).unwrap();
+    drop(run(assert_cmd::Command::new(&apache.files.command[0])
+        .args(&apache.files.command[1..3])
+        .args(["-k", "stop"])));
+    assert!(crate::support::wait_until(std::time::Duration::from_secs(10), || apache.pid().is_none()));
+    run(assert_cmd::Command::new(&apache.files.command[0]).args(&apache.files.command[1..])).with_code(0);
+    assert!(crate::support::answers_within(apache.files.port, std::time::Duration::from_secs(10)));
+    let before = apache.configuration();
+    let ended = run(place.webdyno().args(["tune", &apache.url(), "--apply"]).args(LOAD));
+    let ended = ended.with_code_in(&[0, 3]);
+    assert!(ended.stdout.contains("--allow-restart"), "{}", ended.stdout);
+    assert_eq!(apache.configuration(), before);
+}
+
+#[test]
+fn files_that_may_not_be_written_are_told_and_nothing_stays() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped (1): a read-only mount needs root");
+        return;
+    }
+    let before = apache.configuration();
+    // Read-only for the program alone, in a mount namespace of its own: root may write everywhere else.
+    let script = format!(
+        "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {1} tune {2} --apply {3}",
+        apache.files.root.display(),
+        assert_cmd::cargo::cargo_bin("webdyno").display(),
+        apache.url(),
+        LOAD.join(" ")
+    );
+    let mut command = assert_cmd::Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", &script])
+        .env("WEBDYNO_STATE", place.path("state"))
+        .current_dir(place.path(""));
+    run(&mut command).with_code(1).told("zzz-webdyno.conf", "hint:");
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+}
+
+#[test]
+fn without_a_status_page_the_sockets_and_processes_tell() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    std::fs::write(apache.files.root.join("mods-enabled/status.conf"), "").unwrap();
+    run(assert_cmd::Command::new(&apache.files.command[0])
+        .args(&apache.files.command[1..3])
+        .args(["-k", "graceful"]))
+    .with_code(0);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let ended =
+        run(place.webdyno().args(["diagnose", &apache.url()]).args(LOAD).args(["--json", "-"])).with_code(0);
+    let json = ended.json();
+    assert_eq!(json["bottleneck"], "apache-workers-exhausted", "{json:#}");
+    let missing =
+        json["missing"].as_array().unwrap().iter().find(|missing| missing["signal"] == "mod_status").unwrap();
+    assert!(missing["how_to_enable"].as_str().unwrap().contains("server-status"), "{missing}");
+}
+
+#[test]
+fn a_server_that_is_not_apache_is_observed_and_left_alone() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let load = ["-r", "50", "-d", "4s", "-t", "1", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(["diagnose", &server.url()]).args(load)).with_code(0).json();
+    assert!(
+        ["healthy", "unknown", "cpu-saturated"].contains(&json["bottleneck"].as_str().unwrap()),
+        "{json:#}"
+    );
+    let json = run(place.webdyno().args(["tune", &server.url(), "--apply"]).args(load)).with_code(0).json();
+    assert_eq!(json["state"], "reverted", "{json:#}");
+    assert_eq!(json["rounds"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_traffic_that_is_there_is_diagnosed_without_load() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let port = apache.files.port.to_string();
+    let before = snapshot(&apache.files.root);
+    let users = place.child(&["run", &apache.url(), "-c", "60", "--no-keepalive", "-d", "14s", "-q"]);
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let json = run(place.webdyno().args(["diagnose", "--for", "5s", "--port", &port, "-q", "--json", "-"]))
+        .with_code(0)
+        .json();
+    assert_eq!(json["bottleneck"], "apache-workers-exhausted", "{json:#}");
+    assert_eq!(json["run"], serde_json::Value::Null);
+    assert_eq!(snapshot(&apache.files.root), before);
+    let users_pid = users.id();
+    drop(users.wait_with_output());
+    assert!(!is_alive(users_pid));
+}

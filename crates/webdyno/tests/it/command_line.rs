@@ -1,0 +1,121 @@
+//! Wrong input of every kind: one clear line, a hint, the right exit code, nothing left behind.
+
+use crate::support::{Place, Server, run};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+#[test]
+fn mistyped_words_suggest_the_right_ones() {
+    let place = Place::new();
+    for (arguments, suggestion) in [
+        (&["quikstart"][..], "quickstart"),
+        (&["run", "http://127.0.0.1/", "--no-keepaliv"], "--no-keepalive"),
+        (&["explain", "apache-worker-exhausted"], "apache-workers-exhausted"),
+        (&["run", "http://127.0.0.1/", "--slo", "p98<1s"], "--slo 'p99<200ms'"),
+        (&["tune", "http://127.0.0.1/", "--goal", "fast"], "--goal '500 req/s'"),
+    ] {
+        let ended = run(place.webdyno().args(arguments)).with_code(2);
+        assert!(ended.stderr.contains(suggestion), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "");
+    }
+}
+
+#[test]
+fn urls_that_cannot_be_loaded_are_told() {
+    let place = Place::new();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ssh = Server::answering("SSH-2.0-OpenSSH_9.2\r\n");
+    for command in ["run", "diagnose", "tune"] {
+        let try_url = |url: &str| run(place.webdyno().args([command, url]));
+        try_url(&format!("http://127.0.0.1:{gone}/")).with_code(1).told("connection refused", "hint:");
+        try_url(&ssh.url()).with_code(1).told("HTTP", "hint:");
+        try_url("http://nobody.invalid/").with_code(1).told("nobody.invalid", "hint:");
+        try_url("ftp://127.0.0.1/").with_code(2).told("ftp", "hint:");
+        try_url("not a url").with_code(2).told("not a url", "hint:");
+        run(place.webdyno().arg(command)).with_code(2);
+    }
+    assert!(!place.path("webdyno-runs").exists(), "a run that could not begin left a directory");
+}
+
+#[test]
+fn places_that_cannot_be_written_are_told() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    std::fs::write(place.path("file"), "").unwrap();
+    let below = place.path("file/run");
+    let ended = run(place.webdyno().args(["run", &server.url(), "-n", "1", "--out"]).arg(&below));
+    ended.with_code(1).told("cannot create the run directory", "file/run");
+    let taken = place.path("taken");
+    run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken)).with_code(0);
+    let again = run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken));
+    again.with_code(2).told("holds a recording already", "--out");
+}
+
+#[test]
+fn a_full_disk_ends_a_run_with_its_name() {
+    let place = Place::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped (1): a full disk needs root, to mount a small one");
+        return;
+    }
+    let server = Server::answering(OK);
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    // A mount of its own namespace: it is gone with the shell.
+    let script = format!(
+        "mount -t tmpfs -o size=32k none {0} && head -c 24k /dev/zero > {0}/ballast && exec {1} run {2} -d 20s -q --out {0}/run",
+        disk.display(),
+        assert_cmd::cargo::cargo_bin("webdyno").display(),
+        server.url()
+    );
+    let mut command = assert_cmd::Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).env("WEBDYNO_STATE", place.path("state"));
+    let began = std::time::Instant::now();
+    run(&mut command).with_code(1).told("no space left on the disk", "--out");
+    assert!(began.elapsed().as_secs() < 18, "it went on loading although nothing was recorded");
+}
+
+#[test]
+fn recordings_that_are_none_are_told() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    std::fs::create_dir(place.path("broken")).unwrap();
+    std::fs::write(place.path("broken/events.jsonl"), "garbage\n{}\n").unwrap();
+    for command in [&["report"][..], &["diagnose", "--from"]] {
+        let try_dir = |dir: &str| run(place.webdyno().args(command).arg(dir));
+        try_dir("missing").with_code(1).told("missing/events.jsonl", "directory of a run");
+        try_dir("empty").with_code(1).told("empty/events.jsonl", "directory of a run");
+        try_dir("broken").with_code(2).told("line 1", "damaged");
+    }
+}
+
+#[test]
+fn a_server_elsewhere_is_not_observed_locally() {
+    let place = Place::new();
+    for command in ["diagnose", "tune"] {
+        // TEST-NET-1: nobody's address, and nothing is sent to it.
+        let ended = run(place.webdyno().args([command, "http://192.0.2.1/"]));
+        ended.with_code(2).told("is not this machine", "webdyno run");
+        let ended = run(place.webdyno().args([command, "http://127.0.0.1/", "--server", "web1"]));
+        ended.with_code(2).told("`web1` is not a server", "--server local");
+    }
+}
+
+#[test]
+fn nothing_to_roll_back_is_fine() {
+    let place = Place::new();
+    let ended = run(place.webdyno().arg("rollback")).with_code(0);
+    assert!(ended.stdout.contains("Nothing to roll back"));
+}
+
+#[test]
+fn the_manual_has_a_chapter_for_every_finding() {
+    let place = Place::new();
+    let list = run(place.webdyno().arg("explain")).with_code(0).stdout;
+    assert!(list.lines().count() >= 7, "{list}");
+    for line in list.lines() {
+        let id = line.split_whitespace().next().unwrap();
+        let chapter = run(place.webdyno().args(["explain", id])).with_code(0).stdout;
+        assert!(chapter.contains("How it is recognised") && chapter.contains("What to do"), "{id}");
+    }
+}

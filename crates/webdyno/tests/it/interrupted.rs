@@ -1,0 +1,145 @@
+//! Ctrl-C and SIGKILL at every stage: the original configuration to the byte, and nothing left running.
+
+use crate::support::{Apache, Place, is_alive, run, snapshot, turn, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::time::Duration;
+
+const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+/// The children of a process: the agent among them.
+fn children(pid: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let parent = |child: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    all.filter(|child| parent(*child) == Some(pid)).collect()
+}
+
+fn drop_in(root: &Path) -> std::path::PathBuf {
+    root.join("conf-enabled/zzz-webdyno.conf")
+}
+
+#[test]
+fn ctrl_c_reverts_and_says_so_with_its_exit_code() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let mut tool = place.child(&[&["tune", &apache.url(), "--apply", "--out", "t"], &LOAD[..]].concat());
+    assert!(
+        wait_until(Duration::from_secs(60), || drop_in(&apache.files.root).exists()),
+        "no change was applied"
+    );
+    signal(tool.id(), Signal::INT);
+    assert_eq!(tool.wait().unwrap().code(), Some(130));
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+    // What was measured is kept.
+    run(place.webdyno().args(["report", "t"])).with_code(0);
+    assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
+}
+
+#[test]
+fn when_the_tool_is_killed_its_guardian_reverts() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let mut tool = place.child(&[&["tune", &apache.url(), "--apply"], &LOAD[..]].concat());
+    assert!(
+        wait_until(Duration::from_secs(60), || drop_in(&apache.files.root).exists()),
+        "no change was applied"
+    );
+    signal(tool.id(), Signal::KILL);
+    tool.wait().unwrap();
+    assert!(
+        wait_until(Duration::from_secs(30), || !drop_in(&apache.files.root).exists()),
+        "the guardian did nothing"
+    );
+    run(place.webdyno().arg("rollback")).with_code(0);
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+}
+
+#[test]
+fn when_tool_and_guardian_are_killed_the_next_command_says_so_and_rollback_restores() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let mut tool = place.child(&[&["tune", &apache.url(), "--apply"], &LOAD[..]].concat());
+    assert!(
+        wait_until(Duration::from_secs(60), || drop_in(&apache.files.root).exists()),
+        "no change was applied"
+    );
+    for guardian in children(tool.id()) {
+        signal(guardian, Signal::KILL);
+    }
+    signal(tool.id(), Signal::KILL);
+    tool.wait().unwrap();
+    let next = run(place.webdyno().arg("explain")).with_code(0);
+    assert!(
+        next.stderr.contains("rollback is pending") && next.stderr.contains("webdyno rollback"),
+        "{}",
+        next.stderr
+    );
+    assert!(drop_in(&apache.files.root).exists(), "explain must not change anything");
+    run(place.webdyno().arg("rollback")).with_code(0);
+    assert_eq!(apache.configuration(), before);
+    assert_eq!(apache.workers_in_force(), 20);
+    assert!(!run(place.webdyno().arg("explain")).stderr.contains("pending"));
+}
+
+/// SIGKILL of the quickstart's tool and guardian: rollback restores its files and stops its Apache.
+#[test]
+fn a_killed_quickstart_leaves_nothing_behind_after_rollback() {
+    let _turn = turn();
+    let place = Place::new();
+    let root = place.path("q/apache");
+    let pid = || {
+        std::fs::read_to_string(root.join("run/apache2.pid"))
+            .ok()
+            .and_then(|text| text.trim().parse::<u32>().ok())
+    };
+    let mut tool = place.child(&["quickstart", "-q", "--out", "q"]);
+    assert!(wait_until(Duration::from_secs(20), || pid().is_some()), "the private Apache did not start");
+    let before = snapshot(&root);
+    let first = pid().unwrap();
+    // After the restart that its first change needs: the Apache that must be stopped is another one than was launched.
+    let restarted = || drop_in(&root).exists() && pid().is_some_and(|pid| pid != first);
+    assert!(wait_until(Duration::from_secs(80), restarted), "no change was applied");
+    let running = pid().unwrap();
+    for guardian in children(tool.id()) {
+        signal(guardian, Signal::KILL);
+    }
+    signal(tool.id(), Signal::KILL);
+    tool.wait().unwrap();
+    assert!(is_alive(running));
+    let done = run(place.webdyno().arg("rollback")).with_code(0);
+    assert!(!done.stdout.contains("Nothing to roll back"), "{}", done.stdout);
+    assert_eq!(snapshot(&root), before);
+    assert!(wait_until(Duration::from_secs(10), || !is_alive(running)), "the private Apache still runs");
+}
+
+#[test]
+fn ctrl_c_in_a_quickstart_stops_its_apache() {
+    let _turn = turn();
+    let place = Place::new();
+    let pid_file = place.path("q/apache/run/apache2.pid");
+    let mut tool = place.child(&["quickstart", "-q", "--out", "q"]);
+    assert!(wait_until(Duration::from_secs(20), || pid_file.exists()), "the private Apache did not start");
+    std::thread::sleep(Duration::from_secs(3));
+    let running: u32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    signal(tool.id(), Signal::INT);
+    assert_eq!(tool.wait().unwrap().code(), Some(130));
+    assert!(!is_alive(running));
+    assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
+}

@@ -1,0 +1,138 @@
+//! `webdyno run` and what is made from its recording.
+
+use crate::support::{Place, Server, run, turn};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
+const ERROR: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+#[test]
+fn a_number_of_requests_is_sent_and_reported_exactly() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let ended = run(place.webdyno().args([
+        "run",
+        &server.url(),
+        "-n",
+        "500",
+        "-c",
+        "4",
+        "-t",
+        "1",
+        "-q",
+        "--json",
+        "-",
+    ]));
+    let json = ended.with_code_in(&[0, 3]).json();
+    assert_eq!(json["schema"], "webdyno/run/v1");
+    assert_eq!(json["requests"]["completed"], 500);
+    assert_eq!(json["requests"]["started"], 500);
+    assert_eq!(json["requests"]["in_flight_at_end"], 0);
+    assert_eq!(json["status"]["200"], 500);
+    assert_eq!(json["response_time_us"]["count"], 500);
+    assert_eq!(json["pages"], serde_json::Value::Null);
+    assert_eq!(json["connections"]["opened"], 4);
+}
+
+#[test]
+fn an_open_rate_is_kept() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let ended = run(place.webdyno().args([
+        "run",
+        &server.url(),
+        "-r",
+        "200",
+        "-d",
+        "3s",
+        "-t",
+        "1",
+        "-q",
+        "--json",
+        "-",
+    ]));
+    let json = ended.with_code(0).json();
+    let rate = json["rate"].as_f64().unwrap();
+    assert!((190.0..=210.0).contains(&rate), "{rate}");
+    assert_eq!(json["client"]["valid"], true);
+}
+
+#[test]
+fn failures_and_objectives_decide_the_exit_code() {
+    let _turn = turn();
+    let place = Place::new();
+    let (good, bad) = (Server::answering(OK), Server::answering(ERROR));
+    let slow = ["-r", "50", "-d", "2s", "-t", "1", "-q"];
+    for (url, extra, code) in [
+        (good.url(), &["--slo", "p99<5s", "--slo", "errors<1%"][..], 0),
+        (good.url(), &["--slo", "rate>5000"], 3),
+        (good.url(), &["--expect", "length=6"], 3),
+        (good.url(), &["--expect", "length=5", "--expect", "status=200"], 0),
+        (bad.url(), &[], 3),
+        (bad.url(), &["--ok", "200-399,503"], 0),
+    ] {
+        run(place.webdyno().arg("run").arg(&url).args(slow).args(extra)).with_code(code);
+    }
+}
+
+#[test]
+fn the_report_is_rebuilt_byte_for_byte() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let first = run(place.webdyno().args([
+        "run",
+        &server.url(),
+        "-r",
+        "100",
+        "-d",
+        "2s",
+        "-q",
+        "--out",
+        "a",
+        "--json",
+        "-",
+    ]))
+    .with_code(0);
+    let again: Vec<_> = (0..2)
+        .map(|_| run(place.webdyno().args(["report", "a", "--json", "-"])).with_code(0).stdout)
+        .collect();
+    assert_eq!(again[0], again[1]);
+    assert_eq!(first.stdout, again[0], "the report of the recording differs from the session's own");
+    let html = std::fs::read(place.path("a/report.html")).unwrap();
+    let text = run(place.webdyno().args(["report", "a"])).with_code(0).stdout;
+    assert_eq!(std::fs::read(place.path("a/report.html")).unwrap(), html);
+    assert!(text.contains("report.html"), "{text}");
+    let diagnosis = run(place.webdyno().args(["diagnose", "--from", "a", "--json", "-"])).with_code(0).json();
+    assert_eq!(diagnosis["schema"], "webdyno/diagnosis/v1");
+}
+
+#[test]
+fn a_torn_recording_still_gives_its_report() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    run(place.webdyno().args(["run", &server.url(), "-r", "100", "-d", "3s", "-q", "--out", "a"]))
+        .with_code(0);
+    let whole = std::fs::read(place.path("a/events.jsonl")).unwrap();
+    std::fs::create_dir(place.path("torn")).unwrap();
+    std::fs::write(place.path("torn/events.jsonl"), &whole[..whole.len() * 2 / 3]).unwrap();
+    let json = run(place.webdyno().args(["report", "torn", "--json", "-"])).with_code(0).json();
+    assert!(json["requests"]["completed"].as_u64().unwrap() >= 90, "{json}");
+}
+
+#[test]
+fn secrets_do_not_reach_the_recording() {
+    let _turn = turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let url = format!("{}?token=s3cret", server.url());
+    let secrets = ["-H", "Authorization: Bearer s3cret", "-H", "Cookie: id=s3cret", "-b", "password=s3cret"];
+    run(place.webdyno().args(["run", &url, "-n", "3", "-q", "--out", "a"]).args(secrets))
+        .with_code_in(&[0, 3]);
+    for file in ["a/events.jsonl", "a/report.html"] {
+        let text = std::fs::read_to_string(place.path(file)).unwrap();
+        assert!(!text.contains("s3cret"), "{file}");
+    }
+}

@@ -1,0 +1,278 @@
+//! What the end-to-end tests share: the program, servers of their own, and a turn for those that measure.
+
+use assert_cmd::Command;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tests that measure take turns: on two cores they would measure each other.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place of a test's own: run directories and journals.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// A new one. Reachable by others, as Apache's workers need it.
+    pub fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The program, with journals and working directory here.
+    pub fn webdyno(&self) -> Command {
+        let mut command = Command::cargo_bin("webdyno").unwrap();
+        command.env("WEBDYNO_STATE", self.path("state")).current_dir(self.folder.path());
+        command.timeout(Duration::from_secs(150));
+        command
+    }
+
+    /// The program as a child that the test itself signals.
+    pub fn child(&self, arguments: &[&str]) -> std::process::Child {
+        std::process::Command::new(assert_cmd::cargo::cargo_bin("webdyno"))
+            .args(arguments)
+            .env("WEBDYNO_STATE", self.path("state"))
+            .current_dir(self.folder.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// What a run of the program came to.
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs to the end.
+pub fn run(command: &mut Command) -> Ended {
+    let output = command.output().unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Ended {
+    /// Checks the exit code; shows everything when it is another one.
+    pub fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Checks that the exit code is one of these.
+    pub fn with_code_in(self, codes: &[i32]) -> Self {
+        let code = if codes.contains(&self.code) { self.code } else { codes[0] };
+        self.with_code(code)
+    }
+
+    /// One error line with a hint, and no panic.
+    pub fn told(self, message: &str, hint: &str) {
+        assert!(self.stderr.contains(message), "no `{message}` in:\n{}", self.stderr);
+        assert!(self.stderr.contains(hint), "no `{hint}` in:\n{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+    }
+
+    /// The JSON on stdout.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", self.stdout))
+    }
+}
+
+/// A small HTTP server of the test's own: each connection is answered by `answer` until it gives nothing.
+pub struct Server {
+    pub port: u16,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// Answers every request with the same bytes.
+    pub fn answering(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                std::thread::spawn(move || serve(stream, answer));
+            }
+        });
+        Self { port, stop }
+    }
+
+    /// A URL of it.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &str) {
+    let mut buffer = [0u8; 4096];
+    let mut seen = Vec::new();
+    while let Ok(count) = stream.read(&mut buffer) {
+        if count == 0 {
+            return;
+        }
+        seen.extend_from_slice(&buffer[..count]);
+        while let Some(end) = seen.windows(4).position(|window| window == b"\r\n\r\n") {
+            seen.drain(..end + 4);
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A real Apache that the test started, as an operator would have: not by webdyno.
+pub struct Apache {
+    pub files: webdyno_lab::quickstart::PrivateApache,
+    /// A second configuration that this test wants, already written.
+    pub mpm_conf: PathBuf,
+}
+
+impl Apache {
+    /// Starts a prefork Apache in `folder` with so many workers at most.
+    pub fn start(folder: &Path, max_request_workers: u32) -> Self {
+        let mut files = webdyno_lab::quickstart::PrivateApache::create(folder).unwrap();
+        let mpm_conf = files.root.join("mods-enabled/mpm_prefork.conf");
+        let text = std::fs::read_to_string(&mpm_conf).unwrap();
+        let text = text.replace(
+            "MaxRequestWorkers       150",
+            &format!("MaxRequestWorkers       {max_request_workers}"),
+        );
+        std::fs::write(&mpm_conf, text).unwrap();
+        for _ in 0..5 {
+            let status =
+                std::process::Command::new(&files.command[0]).args(&files.command[1..]).status().unwrap();
+            if status.success() && answers_within(files.port, Duration::from_secs(10)) {
+                return Self { files, mpm_conf };
+            }
+            files.take_free_port().unwrap();
+        }
+        panic!("the private Apache does not start");
+    }
+
+    /// The slow page.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/app", self.files.port)
+    }
+
+    /// Its main process now.
+    pub fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.files.pid_file).ok()?.trim().parse().ok()
+    }
+
+    /// Every configuration file with its bytes, mode and owner.
+    pub fn configuration(&self) -> Vec<(PathBuf, Vec<u8>, u32, u32)> {
+        snapshot(&self.files.root)
+    }
+
+    /// The length of the scoreboard: the MaxRequestWorkers that is in force.
+    pub fn workers_in_force(&self) -> usize {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.files.port)).unwrap();
+        stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().len()
+    }
+}
+
+impl Drop for Apache {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            end(pid);
+        }
+    }
+}
+
+/// Configuration files below a ServerRoot; logs and run files are not configuration.
+pub fn snapshot(root: &Path) -> Vec<(PathBuf, Vec<u8>, u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+    let mut found = vec![];
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("log") && !path.ends_with("run") {
+                    folders.push(path);
+                }
+            } else {
+                let meta = std::fs::metadata(&path).unwrap();
+                found.push((path.clone(), std::fs::read(&path).unwrap(), meta.mode(), meta.uid()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Ends a process that this test started, by its id, and waits for it.
+pub fn end(pid: u32) {
+    let Some(process) = rustix::process::Pid::from_raw(pid as i32) else {
+        return;
+    };
+    let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+    let _ = wait_until(Duration::from_secs(10), || !is_alive(pid));
+}
+
+/// Whether a process lives (a zombie does not).
+pub fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Whether something answers HTTP on the port in time.
+pub fn answers_within(port: u16, at_most: Duration) -> bool {
+    wait_until(at_most, || {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+            return false;
+        };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+        let mut start = [0u8; 5];
+        stream.write_all(b"HEAD /index.html HTTP/1.0\r\n\r\n").is_ok()
+            && stream.read_exact(&mut start).is_ok()
+            && &start == b"HTTP/"
+    })
+}
+
+/// Asks until it is true or the time is up.
+pub fn wait_until(at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while began.elapsed() < at_most {
+        if is_true() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    is_true()
+}

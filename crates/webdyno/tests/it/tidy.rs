@@ -1,0 +1,199 @@
+//! Checks on the source: what every file must have, which crates may know each other, and that nothing is unfinished.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+
+/// A function fits a screen.
+const FUNCTION_LINES_MAX: usize = 60;
+/// A file fits a head.
+const FILE_LINES_MAX: usize = 600;
+
+/// Which crate may use which: `model <- {load, host, analysis} <- session <- {report, lab} <- webdyno`.
+const EDGES: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("load", &["model"]),
+    ("host", &["model"]),
+    ("analysis", &["model"]),
+    ("session", &["model", "load", "host", "analysis"]),
+    ("report", &["model", "analysis", "session"]),
+    ("lab", &["model", "host", "session"]),
+    ("webdyno", &["model", "load", "host", "analysis", "session", "report", "lab"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn rust_files() -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    assert!(found.len() > 50, "only {} files were found: is the root right?", found.len());
+    found.sort();
+    found
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+/// All complaints at once: mending one at a time would need as many runs.
+fn assert_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_file_opens_with_its_purpose() {
+    let lacks = |path: &PathBuf| !std::fs::read_to_string(path).unwrap().starts_with("//! ");
+    let complaints: Vec<_> = rust_files()
+        .iter()
+        .filter(|path| lacks(path))
+        .map(|path| format!("{}: no //! head", shown(path)))
+        .collect();
+    assert_none(&complaints);
+}
+
+#[test]
+fn files_fit_a_head() {
+    let mut complaints = vec![];
+    for path in rust_files() {
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        if lines > FILE_LINES_MAX {
+            complaints.push(format!("{}: {lines} lines, at most {FILE_LINES_MAX}", shown(&path)));
+        }
+    }
+    assert_none(&complaints);
+}
+
+struct Functions<'a> {
+    file: &'a str,
+    complaints: &'a mut Vec<String>,
+}
+
+impl Functions<'_> {
+    fn look(&mut self, name: &syn::Ident, block: &syn::Block) {
+        let lines = block.span().end().line - block.span().start().line + 1;
+        if lines > FUNCTION_LINES_MAX {
+            self.complaints
+                .push(format!("{}: {name} has {lines} lines, at most {FUNCTION_LINES_MAX}", self.file));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Functions<'_> {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.look(&function.sig.ident, &function.block);
+        syn::visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        self.look(&function.sig.ident, &function.block);
+        syn::visit::visit_impl_item_fn(self, function);
+    }
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut complaints = vec![];
+    for path in rust_files() {
+        let file = syn::parse_file(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let name = shown(&path);
+        Functions { file: &name, complaints: &mut complaints }.visit_file(&file);
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let mut complaints = vec![];
+    let folders: BTreeSet<String> = std::fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let listed: BTreeSet<String> = EDGES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(folders, listed, "a crate is missing from the list of edges");
+    for (name, allowed) in EDGES {
+        let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
+        let used = dependencies.lines().filter_map(|line| line.strip_prefix("webdyno-")?.split('.').next());
+        complaints.extend(
+            used.filter(|used| !allowed.contains(used)).map(|used| format!("{name} must not use {used}")),
+        );
+    }
+    assert_none(&complaints);
+}
+
+/// A list and the folder beside it: each module of the folder must be named in the list's own file.
+#[test]
+fn no_file_is_forgotten_in_its_list() {
+    let mut complaints = vec![];
+    for (folder, list) in [("crates/analysis/src/rules", "mod.rs"), ("crates/webdyno/src/commands", "mod.rs")]
+    {
+        let text = std::fs::read_to_string(root().join(folder).join(list)).unwrap();
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let module = name.trim_end_matches(".rs");
+            let needed = if folder.ends_with("rules") {
+                format!("rule!({module})")
+            } else {
+                format!("pub mod {module};")
+            };
+            if name != list && !text.contains(&needed) {
+                complaints.push(format!("{folder}/{name}: `{needed}` is missing in {list}"));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn analysis_does_no_input_or_output_and_reads_no_clock() {
+    let mut complaints = vec![];
+    for path in rust_files().iter().filter(|path| path.starts_with(root().join("crates/analysis/src"))) {
+        let text = std::fs::read_to_string(path).unwrap();
+        for forbidden in
+            ["std::fs", "std::net", "std::process", "std::time", "Instant::", "SystemTime", "std::env"]
+        {
+            if text.contains(forbidden) {
+                complaints.push(format!("{}: {forbidden}", shown(path)));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn nothing_is_unfinished() {
+    // Put together here, so that this file does not find itself.
+    let marks = ["TO", "FIX", "X"].map(|first| {
+        format!(
+            "{first}{}",
+            if first == "TO" {
+                "DO"
+            } else if first == "FIX" {
+                "ME"
+            } else {
+                "XX"
+            }
+        )
+    });
+    let ignored = format!("#[{}]", "ignore");
+    let mut complaints = vec![];
+    for path in rust_files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let found = marks.iter().chain([&ignored]).filter(|mark| text.contains(mark.as_str()));
+        complaints.extend(found.map(|mark| format!("{}: {mark}", shown(&path))));
+    }
+    assert_none(&complaints);
+}
