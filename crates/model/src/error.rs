@@ -85,6 +85,9 @@ pub fn io_error(action: &str, object: impl fmt::Display, error: &std::io::Error)
     let told = UserError::cannot_run(format!("cannot {action} {object}: {cause}"));
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => told.hint("run as the user that owns it, or with sudo"),
+        std::io::ErrorKind::ReadOnlyFilesystem => {
+            told.hint("`findmnt -T PATH` shows the mount; remount it writable")
+        }
         std::io::ErrorKind::StorageFull => {
             told.hint("free space there, or choose another place with --out DIR")
         }

@@ -150,12 +150,17 @@ impl AgentClient {
         for _ in 0..CLOCK_READINGS_COUNT {
             let question = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool() };
             let asked_us = clock_us();
-            let answer = self.ask(question, READ_TIME_MAX).map_err(|error| match (server, error.hint.is_some()) {
-                (ServerAddress::Exec(command), _) if self.has_ended() && error.message.contains("unexpectedly") => {
-                    error.hint(format!("it must run `webdyno agent` and connect its stdin and stdout: {command}"))
-                }
-                _ => error,
-            })?;
+            let answer =
+                self.ask(question, READ_TIME_MAX).map_err(|error| match (server, error.hint.is_some()) {
+                    (ServerAddress::Exec(command), _)
+                        if self.has_ended() && error.message.contains("unexpectedly") =>
+                    {
+                        error.hint(format!(
+                            "it must run `webdyno agent` and connect its stdin and stdout: {command}"
+                        ))
+                    }
+                    _ => error,
+                })?;
             let FromAgent::Hello { environment, collectors, clock_us: theirs_us, .. } = answer else {
                 return Err(unexpected(&answer));
             };
@@ -164,8 +169,12 @@ impl AgentClient {
             // The fastest of several: the first one also waited for the agent to start.
             if error_us < self.hello.clock_error_us {
                 let offset_us = signed(theirs_us) - signed(asked_us + error_us);
-                self.hello =
-                    HelloInfo { environment, collectors, clock_offset_us: offset_us, clock_error_us: error_us };
+                self.hello = HelloInfo {
+                    environment,
+                    collectors,
+                    clock_offset_us: offset_us,
+                    clock_error_us: error_us,
+                };
             }
         }
         self.shared.heard().clock_offset_us = self.hello.clock_offset_us;
@@ -235,7 +244,10 @@ impl AgentClient {
     /// Starts a program that does not outlive the session, and waits until it answers on its port.
     pub fn launch(&self, command: &[String], pid_file: &Path, port: u16) -> Result<()> {
         let pid_file = pid_file.to_str().ok_or_else(|| {
-            UserError::cannot_run(format!("{} is not UTF-8: it cannot be told to the agent", pid_file.display()))
+            UserError::cannot_run(format!(
+                "{} is not UTF-8: it cannot be told to the agent",
+                pid_file.display()
+            ))
         })?;
         let question = ToAgent::Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
         self.done(question, LAUNCH_TIME_MAX)
@@ -284,7 +296,8 @@ impl AgentClient {
             heard.waiting.insert(id, sender);
         }
         let asked = self.shared.send(id, question);
-        let answer = asked.map_err(|_| RecvTimeoutError::Disconnected).and_then(|()| answer.recv_timeout(at_most));
+        let answer =
+            asked.map_err(|_| RecvTimeoutError::Disconnected).and_then(|()| answer.recv_timeout(at_most));
         self.shared.heard().waiting.remove(&id);
         match answer {
             Ok(FromAgent::Failed { error }) => Err(error),
@@ -348,7 +361,9 @@ impl Shared {
                         let _ = samples.send((ours_us, sample));
                     }
                 }
-                FromAgent::Warning { text } if heard.warnings.len() < WARNINGS_COUNT_MAX => heard.warnings.push(text),
+                FromAgent::Warning { text } if heard.warnings.len() < WARNINGS_COUNT_MAX => {
+                    heard.warnings.push(text)
+                }
                 FromAgent::Warning { .. } => {}
                 answer => {
                     // Nobody waits for the answers to heartbeats, nor for those that came too late.
@@ -389,14 +404,17 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Prepared { .. } => "prepared",
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",
-        FromAgent::Sample { .. } | FromAgent::Warning { .. } | FromAgent::Failed { .. } => "something unasked",
+        FromAgent::Sample { .. } | FromAgent::Warning { .. } | FromAgent::Failed { .. } => {
+            "something unasked"
+        }
     };
     UserError::cannot_run(format!("the agent answered `{kind}` to another question"))
 }
 
 /// Who we are, for the journal: the command without its arguments, which may hold secrets.
 fn this_tool() -> Option<Tool> {
-    let command = std::env::args().nth(1).filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+    let command =
+        std::env::args().nth(1).filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
     let what = command.map_or_else(|| "webdyno".to_owned(), |command| format!("webdyno {command}"));
     Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what })
 }

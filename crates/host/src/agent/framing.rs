@@ -23,7 +23,9 @@ pub fn read_message<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Op
     }
     let length = u32::from_be_bytes(length);
     if length as usize > MESSAGE_BYTES_MAX {
-        return Err(invalid(format!("a message of {length} bytes, and at most {MESSAGE_BYTES_MAX} are allowed")));
+        return Err(invalid(format!(
+            "a message of {length} bytes, and at most {MESSAGE_BYTES_MAX} are allowed"
+        )));
     }
     // Grows with what arrives: a length alone reserves nothing.
     let mut body = vec![];
@@ -66,7 +68,9 @@ mod tests {
 
     impl Read for Drip<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let Some((first, rest)) = self.0.split_first().filter(|_| !buffer.is_empty()) else { return Ok(0) };
+            let Some((first, rest)) = self.0.split_first().filter(|_| !buffer.is_empty()) else {
+                return Ok(0);
+            };
             buffer[0] = *first;
             self.0 = rest;
             Ok(1)

@@ -4,12 +4,12 @@
 //! The agent leads a session of its own (setsid(2)), so that a Ctrl-C or a closed terminal ends the tool, not the
 //! guardian. It never waits for the tool to read.
 
+use crate::agent::BUILD;
 use crate::agent::framing::read_message;
 use crate::agent::host::Host;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
 use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
-use crate::agent::BUILD;
 use crate::change::StateDir;
 use crate::change::programs::ThisMachine;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
@@ -100,7 +100,8 @@ fn detach(terminated: &Arc<AtomicBool>) -> Result<()> {
     // It fails for the leader of a process group, which has its own group already.
     let _ = rustix::process::setsid();
     let ignored = Arc::new(AtomicBool::new(false));
-    for (signal, flag) in [(SIGTERM, terminated), (SIGINT, &ignored), (SIGHUP, &ignored), (SIGPIPE, &ignored)] {
+    for (signal, flag) in [(SIGTERM, terminated), (SIGINT, &ignored), (SIGHUP, &ignored), (SIGPIPE, &ignored)]
+    {
         signal_hook::flag::register(signal, Arc::clone(flag))
             .map_err(|error| UserError::cannot_run(format!("cannot handle signal {signal}: {error}")))?;
     }

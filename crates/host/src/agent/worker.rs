@@ -1,10 +1,10 @@
 //! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
 
+use crate::agent::clock_us;
 use crate::agent::host::{Host, Watch};
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
-use crate::agent::clock_us;
 use crate::change::apply::Changer;
 use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
@@ -115,7 +115,10 @@ impl Worker {
             match guarded(|| self.changer.end(by)) {
                 Ok(reverted) if reverted.lines.is_empty() => return Ok(FromAgent::Done),
                 Ok(reverted) => {
-                    return Ok(FromAgent::Reverted { actions: reverted.lines, outage_us: reverted.outage_us });
+                    return Ok(FromAgent::Reverted {
+                        actions: reverted.lines,
+                        outage_us: reverted.outage_us,
+                    });
                 }
                 Err(error) if !self.changer.has_session() => return Err(error),
                 Err(error) if attempt >= ATTEMPTS_MAX => return Err(error),
@@ -202,7 +205,10 @@ impl Worker {
         let snapshot = self.discovered()?;
         let service = self.host.service(&snapshot.service).ok_or_else(|| {
             let name = snapshot.executable.as_deref().unwrap_or(&snapshot.service);
-            UserError::cannot_run(format!("webdyno cannot change the settings of {name} on port {}", snapshot.port))
+            UserError::cannot_run(format!(
+                "webdyno cannot change the settings of {name} on port {}",
+                snapshot.port
+            ))
         })?;
         let plan = service.prepare(snapshot, wishes)?;
         self.changer.remember(&plan);
@@ -262,4 +268,3 @@ fn target(port: u16, client_pid: Option<u32>, snapshot: Option<&ServiceSnapshot>
         client_pid,
     }
 }
-

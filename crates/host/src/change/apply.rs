@@ -4,7 +4,7 @@
 //! temporary file, rename; let the program test the new files; journal, activate; read the running values back. When
 //! any step fails, everything of this apply is undone before the error is told.
 
-use crate::change::action::{Action, Activate, Launch, Served, WriteFile};
+use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::disk::RealDisk;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{ClosedBy, Record, served};
@@ -15,7 +15,7 @@ use crate::change::process::wait_until;
 use crate::change::programs::Programs;
 use crate::change::rollback;
 use crate::change::state::StateDir;
-use crate::change::undo::{Report, Scope, Tools, undo};
+use crate::change::undo::{Report, Scope, Tools, stop_launched, undo};
 use crate::services::Service;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,6 +60,7 @@ pub struct Changer {
     session: Option<Session>,
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
+    read_back_max: Duration,
 }
 
 struct Session {
@@ -76,12 +77,17 @@ impl Changer {
 
     /// With given seams.
     pub fn with(tools: Tools, owner: Owner) -> Self {
-        Self { tools, owner, session: None, planned: BTreeMap::new() }
+        Self { tools, owner, session: None, planned: BTreeMap::new(), read_back_max: READ_BACK_TIME_MAX }
     }
 
     /// Says whose session it is; before the first change.
     pub fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
+    }
+
+    /// How long a program may take to show its new values.
+    pub fn set_read_back_time(&mut self, at_most: Duration) {
+        self.read_back_max = at_most;
     }
 
     /// Remembers the texts that a plan was made from, so that a later difference can be shown.
@@ -100,7 +106,12 @@ impl Changer {
 
     /// Applies a plan for the service of `snapshot`. On an error everything of it is undone, unless the hint says
     /// otherwise.
-    pub fn apply(&mut self, plan: &RenderedPlan, snapshot: &ServiceSnapshot, allow_restart: bool) -> Result<Applied> {
+    pub fn apply(
+        &mut self,
+        plan: &RenderedPlan,
+        snapshot: &ServiceSnapshot,
+        allow_restart: bool,
+    ) -> Result<Applied> {
         check_class(plan, allow_restart)?;
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
@@ -115,14 +126,17 @@ impl Changer {
             return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone() });
         }
         service.validate(&served.control).map_err(|error| {
-            let told = format!("the configuration was not valid before the change already: {}", error.message);
+            let told =
+                format!("the configuration was not valid before the change already: {}", error.message);
             UserError { message: told, ..error }
         })?;
         self.begin()?;
         let mark = self.next_n();
         // A panic of a service must not leave its half-done change in force until the session ends.
         let performed = catch_unwind(AssertUnwindSafe(|| self.perform(plan, snapshot, service, &served)));
-        match performed.unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself"))) {
+        match performed
+            .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
+        {
             Ok((outage_us, snapshot)) => Ok(Applied { mark, outage_us, snapshot }),
             Err(error) => Err(self.undo_failed(mark, error)),
         }
@@ -145,7 +159,7 @@ impl Changer {
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let snapshot = read_back(plan, service, activation.control.pid, served.port)?;
+        let snapshot = read_back(plan, service, activation.control.pid, served.port, self.read_back_max)?;
         Ok((activation.outage_us, snapshot))
     }
 
@@ -164,7 +178,7 @@ impl Changer {
         }
     }
 
-    fn check_file(&self, edit: &FileEdit) -> Result<Option<crate::change::action::OldFile>> {
+    fn check_file(&self, edit: &FileEdit) -> Result<Option<OldFile>> {
         file::check(self.tools.disk.as_ref(), edit, self.planned.get(&edit.path).map(String::as_str))
     }
 
@@ -181,7 +195,9 @@ impl Changer {
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = file::temporary(path, &self.journal()?.id(), n);
         let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)
-            .map_err(|error| io_error("write", path.display(), &error))?;
+            .map_err(|error| {
+            io_error("write", path.display(), &error).hint("make it writable, or free space there")
+        })?;
         match replaced {
             Replaced::Done => self.journal()?.append(Record::Completed { n, control: None }),
             Replaced::Changed => {
@@ -227,7 +243,9 @@ impl Changer {
         let Some(session) = &mut self.session else { return Ok(()) };
         let running = session.running.entry(n).or_insert(running);
         let journal = &mut session.journal;
-        launch::wait_until_ready(launch, running, &mut |launched| journal.append(Record::Launched { n, launched }))?;
+        launch::wait_until_ready(launch, running, &mut |launched| {
+            journal.append(Record::Launched { n, launched })
+        })?;
         journal.append(Record::Completed { n, control: None })
     }
 
@@ -241,13 +259,15 @@ impl Changer {
         });
         let ports: Vec<u16> = launches.collect();
         let is_its_own = |action: &Action| served(action).is_some_and(|served| ports.contains(&served.port));
-        let others = history.outstanding(1).any(|entry| {
-            !matches!(entry.action, Action::Launch(_)) && !is_its_own(&entry.action)
-        });
+        let others = history
+            .outstanding(1)
+            .any(|entry| !matches!(entry.action, Action::Launch(_)) && !is_its_own(&entry.action));
         if others {
             // Never by accident: stopping must not take back or forget changes of a service that goes on.
-            return Err(UserError::cannot_run("a service that was not started for this session is changed, too")
-                .hint("keep or revert these changes first"));
+            return Err(UserError::cannot_run(
+                "a service that was not started for this session is changed, too",
+            )
+            .hint("keep or revert these changes first"));
         }
         told(self.stop_launched())
     }
@@ -255,7 +275,7 @@ impl Changer {
     /// Stops launched programs without a look at their files.
     fn stop_launched(&mut self) -> Report {
         let Some(session) = &mut self.session else { return Report::default() };
-        crate::change::undo::stop_launched(&mut session.journal, &self.tools, &mut session.running)
+        stop_launched(&mut session.journal, &self.tools, &mut session.running)
     }
 
     /// Ends the session: what is not kept is undone, what was launched is stopped, the journal is closed. When
@@ -332,14 +352,16 @@ fn told(report: Report) -> Result<Reverted> {
 
 fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
     let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
-    let settings = || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");
+    let settings =
+        || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");
     match class {
         ApplyClass::Live | ApplyClass::Reload => Ok(()),
         ApplyClass::Restart if allow_restart => Ok(()),
         ApplyClass::Restart => Err(UserError::cannot_run(format!("changing {} needs a restart", settings()))
             .hint("allow the outage with --allow-restart")),
         ApplyClass::Manual => {
-            Err(UserError::cannot_run(format!("{} can only be changed by hand", settings())).hint("see the plan for how"))
+            Err(UserError::cannot_run(format!("{} can only be changed by hand", settings()))
+                .hint("see the plan for how"))
         }
     }
 }
@@ -359,9 +381,16 @@ fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> 
 }
 
 /// Waits until the running program shows the wanted values, where it shows any.
-fn read_back(plan: &RenderedPlan, service: &dyn Service, pid: u32, port: u16) -> Result<ServiceSnapshot> {
-    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> = Err(UserError::cannot_run("the service was not read"));
-    wait_until(READ_BACK_TIME_MAX, || {
+fn read_back(
+    plan: &RenderedPlan,
+    service: &dyn Service,
+    pid: u32,
+    port: u16,
+    at_most: Duration,
+) -> Result<ServiceSnapshot> {
+    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
+        Err(UserError::cannot_run("the service was not read"));
+    wait_until(at_most, || {
         seen = service.snapshot(pid, port).map(|snapshot| {
             let difference = difference(plan, &service.running_values(&snapshot));
             (snapshot, difference)
@@ -379,7 +408,8 @@ fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> 
     let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
     plan.changes.iter().find_map(|change| {
         let shown = running.get(&change.setting).filter(|shown| !same(shown, &change.to))?;
-        let told = format!("{} is {shown} in the running {}, not {}", change.setting, change.service, change.to);
+        let told =
+            format!("{} is {shown} in the running {}, not {}", change.setting, change.service, change.to);
         Some(UserError::cannot_run(told).hint("another setting or file may override it"))
     })
 }

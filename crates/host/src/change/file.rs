@@ -3,8 +3,8 @@
 //! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file
 //! carries the session's id in its name, so that a rollback finds what a killed session left behind.
 
-use crate::change::disk::{Disk, sha256_hex};
 use crate::change::action::OldFile;
+use crate::change::disk::{Disk, sha256_hex};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,9 @@ pub fn check(disk: &dyn Disk, edit: &FileEdit, planned: Option<&str>) -> Result<
     let error = UserError::cannot_run(format!("{} changed since the plan was made", path.display()));
     let now = found.as_ref().map(|file| String::from_utf8_lossy(&file.content));
     Err(error.hint(match (planned, now) {
-        (Some(planned), Some(now)) => format!("make the plan again; the difference:\n{}", short_diff(planned, &now)),
+        (Some(planned), Some(now)) => {
+            format!("make the plan again; the difference:\n{}", short_diff(planned, &now))
+        }
         (_, None) => "make the plan again: the file is gone".to_owned(),
         (None, Some(_)) if edit.before_sha256.is_none() => "make the plan again: the file is new".to_owned(),
         (None, Some(_)) => "make the plan again, it starts from what the file holds now".to_owned(),
@@ -57,13 +59,19 @@ fn refuse_links(path: &Path) -> Result<()> {
         Err(error) => return Err(io_error("read", path.display(), &error)),
     };
     if found.is_symlink() {
-        return Err(UserError::cannot_run(format!("{} has become a symbolic link since the plan was made", path.display()))
-            .hint("make the plan again"));
+        return Err(UserError::cannot_run(format!(
+            "{} has become a symbolic link since the plan was made",
+            path.display()
+        ))
+        .hint("make the plan again"));
     }
     if found.is_file() && found.nlink() > 1 {
         let links = found.nlink();
-        return Err(UserError::cannot_run(format!("{} has {links} hard links, and replacing it would part them", path.display()))
-            .hint(format!("make it a file of its own: cp -p {0} {0}.new && mv {0}.new {0}", path.display())));
+        return Err(UserError::cannot_run(format!(
+            "{} has {links} hard links, and replacing it would part them",
+            path.display()
+        ))
+        .hint(format!("make it a file of its own: cp -p {0} {0}.new && mv {0}.new {0}", path.display())));
     }
     Ok(())
 }
@@ -86,7 +94,13 @@ pub fn with_content(path: &Path, old: Option<&OldFile>, content: &str) -> Result
 }
 
 /// Replaces what is at `path` by `new`, if what is there has the content `expected` (`None`: no file).
-pub fn replace(disk: &dyn Disk, path: &Path, new: &OldFile, expected: Option<&str>, temporary: &Path) -> io::Result<Replaced> {
+pub fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    new: &OldFile,
+    expected: Option<&str>,
+    temporary: &Path,
+) -> io::Result<Replaced> {
     let result = disk.create(temporary, new).and_then(|()| {
         // As late as can be: an operator's editor may have been at work while we wrote.
         if sha256_of(disk, path)?.as_deref() != expected {
@@ -177,7 +191,12 @@ mod tests {
             assert!(error.message.contains(message), "{name}: {error}");
             assert!(error.hint.clone().unwrap_or_default().contains(hint), "{name}: {error:?}");
         };
-        check("file", Some("Listen 80\nTimeout 9\n"), "file changed since the plan was made", "-Timeout 9\n+Timeout 5");
+        check(
+            "file",
+            Some("Listen 80\nTimeout 9\n"),
+            "file changed since the plan was made",
+            "-Timeout 9\n+Timeout 5",
+        );
         check("file", None, "changed since the plan was made", "the file is new");
         check("gone", Some("x"), "changed since the plan was made", "the file is gone");
         check("link", Some("Listen 80\nTimeout 5\n"), "has become a symbolic link", "make the plan again");

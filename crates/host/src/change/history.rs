@@ -160,7 +160,8 @@ struct Line<'a> {
 /// The line of a record, newline included.
 pub fn encode(sequence: u64, record: &Record) -> serde_json::Result<Vec<u8>> {
     let record = serde_json::value::to_raw_value(record)?;
-    let line = Line { v: VERSION, seq: sequence, sum: checksum(VERSION, sequence, record.get()), record: &record };
+    let line =
+        Line { v: VERSION, seq: sequence, sum: checksum(VERSION, sequence, record.get()), record: &record };
     let mut bytes = serde_json::to_vec(&line)?;
     bytes.push(b'\n');
     Ok(bytes)
@@ -293,7 +294,8 @@ impl History {
 
     /// Whether this port is served by a program that this session launched and that was not stopped yet.
     pub fn is_launched_here(&self, port: u16) -> bool {
-        self.outstanding(1).any(|entry| matches!(&entry.action, Action::Launch(launch) if launch.port == port))
+        self.outstanding(1)
+            .any(|entry| matches!(&entry.action, Action::Launch(launch) if launch.port == port))
     }
 
     /// Whether the guardian is still there.
@@ -416,7 +418,11 @@ mod tests {
         let known = encode(0, &header()).unwrap();
         let line = |v: u32, record: &str| {
             let sum = checksum(v, 1, record);
-            [known.clone(), format!("{{\"v\":{v},\"seq\":1,\"sum\":\"{sum}\",\"record\":{record}}}\n").into_bytes()].concat()
+            [
+                known.clone(),
+                format!("{{\"v\":{v},\"seq\":1,\"sum\":\"{sum}\",\"record\":{record}}}\n").into_bytes(),
+            ]
+            .concat()
         };
         assert_eq!(read(&line(1, r#"{"kind":"sysctl"}"#)), Err(Damage::Record(2, "sysctl".into())));
         assert_eq!(read(&line(2, r#"{"kind":"told"}"#)), Err(Damage::Version(2)));

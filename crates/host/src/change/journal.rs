@@ -47,7 +47,8 @@ impl Journal {
     pub fn create(state: &StateDir, owner: &Owner, disk: &Arc<dyn Disk>) -> Result<Self> {
         let all = read_all(state)?;
         prune(&all, disk.as_ref());
-        let newest = all.iter().filter_map(|(_, read)| read.as_ref().ok()?.header.as_ref().map(|header| header.order));
+        let newest =
+            all.iter().filter_map(|(_, read)| read.as_ref().ok()?.header.as_ref().map(|header| header.order));
         let now = jiff::Timestamp::now();
         let agent = ProcessName::this()?;
         let header = Header {
@@ -61,13 +62,24 @@ impl Journal {
         };
         let path = state.journal(&header.id);
         let told = |error: io::Error| io_error("write the journal", path.display(), &error);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(told)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(told)?;
         let disk = Arc::clone(disk);
         let history = History::default();
         let mut journal =
             Self { path: path.clone(), file, whole_bytes: 0, next_sequence: 0, broken: false, disk, history };
-        journal.append(Record::Header(header))?;
-        journal.disk.sync_directory(&state.journals()).map_err(told)?;
+        let begun = journal.append(Record::Header(header));
+        if let Err(error) = begun.and_then(|()| journal.disk.sync_directory(&state.journals()).map_err(told))
+        {
+            // A journal without a header says nothing; it only would lie about.
+            let _ = journal.disk.remove(&path);
+            return Err(error);
+        }
         Ok(journal)
     }
 
@@ -92,13 +104,13 @@ impl Journal {
         let line = history::encode(self.next_sequence, &record).map_err(|error| told(error.into()))?;
         if let Err(error) = self.disk.append(&self.file, self.whole_bytes, &line) {
             let cut = self.disk.truncate(&self.file, self.whole_bytes);
-            let told = told(error);
+            let told = told(error).hint("make it writable: without its undo on disk nothing is changed");
             self.broken = cut.is_err();
             return Err(told);
         }
         self.whole_bytes += line.len() as u64;
         self.next_sequence += 1;
-        self.take_in(record)
+        self.remember(record)
     }
 
     /// Like [`Journal::append`], for what has happened already: it is taken in also when it could not be written.
@@ -106,11 +118,12 @@ impl Journal {
     pub fn note(&mut self, record: Record) -> Result<()> {
         match self.append(record.clone()) {
             Ok(()) => Ok(()),
-            Err(error) => self.take_in(record).and(Err(error)),
+            Err(error) => self.remember(record).and(Err(error)),
         }
     }
 
-    fn take_in(&mut self, record: Record) -> Result<()> {
+    /// Takes a record in without writing it: the journal on disk then asks for more undoing than is needed.
+    pub fn remember(&mut self, record: Record) -> Result<()> {
         self.history.absorb(record).map_err(|what| {
             UserError::cannot_run(format!("{}: a record does not fit: {what}", self.path.display()))
         })
@@ -141,7 +154,8 @@ pub fn read(path: &Path) -> Result<History> {
 
 /// Reads all journals, the oldest first; each with what it says, or why it cannot be read.
 pub fn read_all(state: &StateDir) -> Result<Vec<(PathBuf, Result<History>)>> {
-    let mut all: Vec<_> = state.journal_files()?.into_iter().map(|path| (path.clone(), read(&path))).collect();
+    let mut all: Vec<_> =
+        state.journal_files()?.into_iter().map(|path| (path.clone(), read(&path))).collect();
     let order = |read: &Result<History>| read.as_ref().ok()?.header.as_ref().map(|header| header.order);
     all.sort_by_key(|(path, read)| (order(read), path.clone()));
     Ok(all)
@@ -162,7 +176,9 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(History, u64, u64)> {
     let path = path.display();
     history::read(bytes).map_err(|damage| match damage {
         Damage::Line(line) => UserError::cannot_run(format!("the journal {path} is damaged in line {line}"))
-            .hint("nothing of it was undone; its other lines hold the originals in base64, then move it away"),
+            .hint(
+                "nothing of it was undone; its other lines hold the originals in base64, then move it away",
+            ),
         Damage::Version(version) => UserError::cannot_run(format!(
             "the journal {path} has version {version}, and this webdyno knows versions up to {}",
             history::VERSION
@@ -178,7 +194,9 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<(History, u64, u64)> {
 /// Removes the oldest journals in which nothing can be undone any more. That it fails harms nobody.
 fn prune(all: &[(PathBuf, Result<History>)], disk: &dyn Disk) {
     let is_over = |history: &History| {
-        history.closed.is_some() && history.is_settled() && (history.closed != Some(history::ClosedBy::Guardian) || history.told)
+        history.closed.is_some()
+            && history.is_settled()
+            && (history.closed != Some(history::ClosedBy::Guardian) || history.told)
     };
     let settled: Vec<_> = all.iter().filter(|(_, read)| read.as_ref().is_ok_and(is_over)).collect();
     for (path, _) in settled.iter().take(settled.len().saturating_sub(SETTLED_COUNT_MAX)) {
@@ -245,10 +263,15 @@ mod tests {
             let mut journal = Journal::create(&state, &owner(), &disk()).unwrap();
             journal.append(Record::Closed { by: ClosedBy::Tool }).unwrap();
             // As if the clock had been set back before the next one.
-            let renamed = state.journal(&format!("2000-{:05}", 99_999 - journal.history().header.as_ref().unwrap().order));
+            let renamed = state
+                .journal(&format!("2000-{:05}", 99_999 - journal.history().header.as_ref().unwrap().order));
             std::fs::rename(journal.path(), renamed).unwrap();
         }
-        let orders: Vec<_> = read_all(&state).unwrap().into_iter().map(|(_, read)| read.unwrap().header.unwrap().order).collect();
+        let orders: Vec<_> = read_all(&state)
+            .unwrap()
+            .into_iter()
+            .map(|(_, read)| read.unwrap().header.unwrap().order)
+            .collect();
         assert!(orders.is_sorted() && orders.len() == SETTLED_COUNT_MAX + 1, "{orders:?}");
         assert_eq!(orders.last(), Some(&(SETTLED_COUNT_MAX as u64 + 5)));
     }

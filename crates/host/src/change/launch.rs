@@ -43,12 +43,18 @@ pub fn check(launch: &Launch) -> Result<()> {
         return Err(UserError::cannot_run("a launch without a command"));
     };
     if !Path::new(program).is_absolute() || !Path::new(&launch.pid_file).is_absolute() {
-        return Err(UserError::cannot_run(format!("`{program}` with the pid file `{}`: not absolute paths", launch.pid_file)));
+        return Err(UserError::cannot_run(format!(
+            "`{program}` with the pid file `{}`: not absolute paths",
+            launch.pid_file
+        )));
     }
     std::fs::metadata(program).map_err(|error| io_error("run", program, &error))?;
     if let Some(found) = pid_in(&launch.pid_file) {
-        return Err(UserError::cannot_run(format!("{} names process {}, which runs already", launch.pid_file, found.pid))
-            .hint("stop it, or take another directory"));
+        return Err(UserError::cannot_run(format!(
+            "{} names process {}, which runs already",
+            launch.pid_file, found.pid
+        ))
+        .hint("stop it, or take another directory"));
     }
     if answers(launch.port) {
         return Err(UserError::cannot_run(format!("port {} is taken by another program", launch.port))
@@ -59,10 +65,16 @@ pub fn check(launch: &Launch) -> Result<()> {
 
 /// Starts the process. What it will become is found by [`wait_until_ready`].
 pub fn start(launch: &Launch) -> Result<Running> {
-    let (program, arguments) = launch.command.split_first().ok_or_else(|| UserError::cannot_run("no command"))?;
+    let (program, arguments) =
+        launch.command.split_first().ok_or_else(|| UserError::cannot_run("no command"))?;
     let mut command = Command::new(program);
     // A group of its own: whatever ends our group does not end it half-way, and its group is known to be its own.
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0);
     let mut child = command.spawn().map_err(|error| io_error("run", program, &error))?;
     let complaints = Arc::new(Mutex::new(vec![]));
     if let Some(stderr) = child.stderr.take() {
@@ -73,7 +85,11 @@ pub fn start(launch: &Launch) -> Result<Running> {
 }
 
 /// Waits until the program has written its pid file and answers; `found` hears of its process as soon as it is known.
-pub fn wait_until_ready(launch: &Launch, running: &mut Running, found: &mut dyn FnMut(Launched) -> Result<()>) -> Result<()> {
+pub fn wait_until_ready(
+    launch: &Launch,
+    running: &mut Running,
+    found: &mut dyn FnMut(Launched) -> Result<()>,
+) -> Result<()> {
     let start = Instant::now();
     let mut known: Option<Launched> = None;
     loop {
@@ -81,7 +97,9 @@ pub fn wait_until_ready(launch: &Launch, running: &mut Running, found: &mut dyn 
         if let Some(status) = ended.filter(|status| !status.success()) {
             return Err(running.failed(launch, status));
         }
-        if known.is_none() && let Some(process) = pid_in(&launch.pid_file) {
+        if known.is_none()
+            && let Some(process) = pid_in(&launch.pid_file)
+        {
             let launched = Launched { process, group: process.led_group() };
             found(launched)?;
             known = Some(launched);
@@ -98,10 +116,17 @@ pub fn wait_until_ready(launch: &Launch, running: &mut Running, found: &mut dyn 
 
 /// Stops a launched program and everything that it started; one that has ended already is no error.
 /// `Ok(false)` when there was nothing to stop.
-pub fn stop(launch: &Launch, launched: Option<Launched>, header: &Header, running: Option<Running>) -> Result<bool> {
+pub fn stop(
+    launch: &Launch,
+    launched: Option<Launched>,
+    header: &Header,
+    running: Option<Running>,
+) -> Result<bool> {
     let mut programs: Vec<Launched> = launched.into_iter().collect();
     // A restart gave it another pid since: what was launched is the program, not its first process.
-    programs.extend(search(launch, header).into_iter().filter(|found| Some(found.process) != launched.map(|l| l.process)));
+    programs.extend(
+        search(launch, header).into_iter().filter(|found| Some(found.process) != launched.map(|l| l.process)),
+    );
     let mut stopped = false;
     for program in &programs {
         stopped |= program.process.is_alive();
@@ -125,7 +150,8 @@ fn search(launch: &Launch, header: &Header) -> Vec<Launched> {
     let found: Vec<_> = procfs::pids().into_iter().filter_map(is_ours).collect();
     let is_main = |parent: u32| !found.iter().any(|(name, _)| name.pid == parent);
     let main = found.iter().filter(|(_, parent)| is_main(*parent)).map(|(name, _)| *name);
-    let named = pid_in(&launch.pid_file).filter(|name| name.start_ticks >= since_ticks && runs(*name, launch));
+    let named =
+        pid_in(&launch.pid_file).filter(|name| name.start_ticks >= since_ticks && runs(*name, launch));
     let mut main: Vec<_> = main.chain(named).collect();
     main.sort_by_key(|name| name.pid);
     main.dedup();
@@ -246,7 +272,10 @@ mod tests {
         assert_eq!(found.group, Some(found.process.pid));
         assert!(stop(&launch, Some(found), &header(), Some(running)).unwrap());
         assert!(!found.process.is_alive());
-        assert!(!stop(&launch, Some(found), &header(), None).unwrap(), "the second time there is nothing to stop");
+        assert!(
+            !stop(&launch, Some(found), &header(), None).unwrap(),
+            "the second time there is nothing to stop"
+        );
     }
 
     #[test]

@@ -57,7 +57,8 @@ impl Lock {
         let path = state.lock();
         let told = |error: std::io::Error| io_error("lock", path.display(), &error);
         private_directory(state.root())?;
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = open.map_err(told)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -67,7 +68,8 @@ impl Lock {
         let holder = Holder { process: ProcessName::this()?, what: what.to_owned() };
         // The name of the holder is a courtesy: a full disk must not keep a rollback from its lock.
         if let Ok(text) = serde_json::to_string(&holder) {
-            let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
+            let _ =
+                file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
         }
         Ok(Some(Self { _file: file }))
     }
@@ -103,7 +105,10 @@ mod tests {
         let first = Lock::take(&state, "webdyno tune").unwrap();
         let refused = Lock::take(&state, "webdyno sweep").unwrap_err();
         let pid = std::process::id();
-        assert_eq!(refused.message, format!("`webdyno tune` (agent with pid {pid}) is changing this server already"));
+        assert_eq!(
+            refused.message,
+            format!("`webdyno tune` (agent with pid {pid}) is changing this server already")
+        );
         assert!(Lock::wait(&state, "webdyno rollback", Duration::from_millis(50)).unwrap().is_none());
         drop(first);
         assert!(Lock::wait(&state, "webdyno rollback", Duration::from_millis(50)).unwrap().is_some());

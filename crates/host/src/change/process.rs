@@ -56,7 +56,8 @@ impl ProcessName {
 
     /// Sends a signal if it still is this process. A process that is gone is no error.
     pub fn signal(self, signal: Signal) -> Result<()> {
-        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| self.is_alive()) else {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| self.is_alive())
+        else {
             return Ok(());
         };
         match kill_process(pid, signal) {
@@ -88,19 +89,18 @@ pub fn boot_id() -> Option<String> {
 /// Ends a process kindly, then with force: SIGTERM to it alone, so that it ends its children itself; after `patience`
 /// SIGKILL, to the whole group where it is known to be its own. Waits until nothing of the group is left.
 pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {
-    main.signal(Signal::TERM)?;
     let members = || own_group.map(|group| members_of(group, main)).unwrap_or_default();
     let gone = || !main.is_alive() && members().is_empty();
+    match main.is_alive() {
+        true => main.signal(Signal::TERM)?,
+        // It left children behind that nobody else will end.
+        false => signal_group(own_group.filter(|_| !members().is_empty()), Signal::TERM),
+    }
     if wait_until(patience, gone) {
         return Ok(());
     }
     main.signal(Signal::KILL)?;
-    if let Some(group) = own_group.filter(|_| !members().is_empty()) {
-        if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-            // That it ended between looking and killing is what was wanted.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
+    signal_group(own_group.filter(|_| !members().is_empty()), Signal::KILL);
     if wait_until(Duration::from_secs(5), gone) {
         return Ok(());
     }
@@ -108,9 +108,20 @@ pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Re
         .hint(format!("`ps -o pid,stat,wchan,cmd -p {}` shows what it waits for", main.pid)))
 }
 
+/// That a group ended between looking and signalling is what was wanted.
+fn signal_group(group: Option<u32>, signal: Signal) {
+    if let Some(group) = group.and_then(|group| Pid::from_raw(i32::try_from(group).ok()?)) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
 /// The living members of a process group that are not older than its leader: a group number that was given away
 /// again is not taken for ours.
 fn members_of(group: u32, leader: ProcessName) -> Vec<u32> {
+    // While a group has members its number is given to no new process: another leader means that ours is gone.
+    if ProcessName::of(group).is_some_and(|found| found != leader) {
+        return vec![];
+    }
     let in_group = |pid: &u32| {
         group_of(*pid) == Some(group)
             && ProcessName::of(*pid).is_some_and(|found| found.start_ticks >= leader.start_ticks)
@@ -168,5 +179,17 @@ mod tests {
         assert!(!main.is_alive());
         child.wait().unwrap();
         assert!(all_run);
+    }
+
+    #[test]
+    fn a_group_number_that_another_process_has_now_is_not_ours() {
+        let mut child = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let theirs = ProcessName::of(child.id()).unwrap();
+        let ours = ProcessName { start_ticks: theirs.start_ticks - 1, ..theirs };
+        let stopped = stop(ours, Some(theirs.pid), Duration::from_millis(50));
+        let alive = theirs.is_alive();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((stopped, alive), (Ok(()), true));
     }
 }

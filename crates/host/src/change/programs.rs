@@ -1,8 +1,8 @@
 //! The seam to the services: what changing and undoing need to know of them. Tests bring a pretended service.
 
 use crate::change::process::ProcessName;
-use crate::services::{self, Service};
 use crate::discover;
+use crate::services::{self, Service};
 use webdyno_model::service::Control;
 
 /// Which services there are, and what runs.

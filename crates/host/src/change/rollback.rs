@@ -114,16 +114,26 @@ fn has_untold_conflicts(history: &History) -> bool {
 fn tell_conflicts(path: &Path, history: &History, tools: &Tools) -> UserError {
     // That it is told again next time, when this cannot be written, harms nobody.
     let _ = Journal::open(path, &tools.disk).and_then(|mut journal| journal.append(Record::Told));
-    UserError::cannot_run(conflicts_of(history)).hint("compare it with the original, and take over what you want")
+    UserError::cannot_run(conflicts_of(history))
+        .hint("compare it with the original, and take over what you want")
 }
 
 fn conflicts_of(history: &History) -> String {
-    let told: BTreeSet<String> = history.conflicts.iter().filter_map(|(n, saved)| {
-        let entry = history.entries.iter().find(|entry| entry.n == *n)?;
-        let Action::WriteFile(write) = &entry.action else { return None };
-        let original = saved.as_ref().map_or_else(|| "there was none before".into(), |saved| format!("its original is {saved}"));
-        Some(format!("{} was changed by someone else meanwhile and is left alone; {original}", write.path))
-    }).collect();
+    let told: BTreeSet<String> = history
+        .conflicts
+        .iter()
+        .filter_map(|(n, saved)| {
+            let entry = history.entries.iter().find(|entry| entry.n == *n)?;
+            let Action::WriteFile(write) = &entry.action else { return None };
+            let original = saved
+                .as_ref()
+                .map_or_else(|| "there was none before".into(), |saved| format!("its original is {saved}"));
+            Some(format!(
+                "{} was changed by someone else meanwhile and is left alone; {original}",
+                write.path
+            ))
+        })
+        .collect();
     told.into_iter().collect::<Vec<_>>().join("; ")
 }
 
@@ -139,7 +149,8 @@ fn one(path: &Path, tools: &Tools) -> Result<(Vec<String>, Option<UserError>)> {
     }
     let id = journal.id();
     let problem = report.error();
-    let mut lines: Vec<String> = report.lines.into_iter().map(|line| format!("session {id}: {line}")).collect();
+    let mut lines: Vec<String> =
+        report.lines.into_iter().map(|line| format!("session {id}: {line}")).collect();
     if lines.is_empty() && problem.is_none() {
         lines.push(format!("session {id}: everything was as before already"));
     }
@@ -178,7 +189,9 @@ fn take_over(state: &StateDir) -> Result<Lock> {
     if let Some(lock) = Lock::wait(state, WHAT, GUARDIAN_TIME_MAX.saturating_sub(ENDING_TIME_MAX))? {
         return Ok(lock);
     }
-    if let Some(header) = orphan(state).filter(|header| holder.is_some_and(|holder| holder.process == header.agent)) {
+    if let Some(header) =
+        orphan(state).filter(|header| holder.is_some_and(|holder| holder.process == header.agent))
+    {
         stop(header.agent, None, Duration::from_secs(2))?;
     }
     Lock::wait(state, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(state).as_ref()))
@@ -190,8 +203,11 @@ pub(crate) fn refuse_when_pending(state: &StateDir) -> Result<()> {
     for (_, read) in journal::read_all(state)? {
         let history = read?;
         if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept()) {
-            return Err(UserError::cannot_run(format!("the session {} was interrupted and is not undone yet", header.id))
-                .hint("run `webdyno rollback` first"));
+            return Err(UserError::cannot_run(format!(
+                "the session {} was interrupted and is not undone yet",
+                header.id
+            ))
+            .hint("run `webdyno rollback` first"));
         }
     }
     Ok(())
@@ -203,9 +219,14 @@ pub fn notice(state: &StateDir) -> Option<String> {
     let all = journal::read_all(state).ok()?;
     for (path, read) in &all {
         let Ok(history) = read else {
-            return Some(format!("the journal {} cannot be read: run `webdyno rollback` to hear why", path.display()));
+            return Some(format!(
+                "the journal {} cannot be read: run `webdyno rollback` to hear why",
+                path.display()
+            ));
         };
-        if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive()) {
+        if let Some(header) =
+            history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive())
+        {
             return Some(format!(
                 "a rollback is pending: the session {} (`{}`) was interrupted; run `webdyno rollback`",
                 header.id, header.what

@@ -27,8 +27,11 @@ impl StateDir {
                 .hint("set WEBDYNO_STATE to a directory of yours")
         })?;
         if root.is_relative() {
-            return Err(UserError::usage(format!("WEBDYNO_STATE=`{}` is not an absolute path", root.display()))
-                .hint("set it to an absolute path: it must mean the same directory in every command"));
+            return Err(UserError::usage(format!(
+                "WEBDYNO_STATE=`{}` is not an absolute path",
+                root.display()
+            ))
+            .hint("set it to an absolute path: it must mean the same directory in every command"));
         }
         Ok(Self::at(root))
     }
@@ -78,11 +81,15 @@ impl StateDir {
             Err(error) => return Err(io_error("read", folder.display(), &error)),
         };
         let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "jsonl");
-        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_journal).collect();
+        let mut files: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(is_journal).collect();
         files.sort();
         if files.len() > JOURNALS_MAX {
-            return Err(UserError::cannot_run(format!("{} holds more than {JOURNALS_MAX} journals", folder.display()))
-                .hint("move away the ones that you will never roll back"));
+            return Err(UserError::cannot_run(format!(
+                "{} holds more than {JOURNALS_MAX} journals",
+                folder.display()
+            ))
+            .hint("move away the ones that you will never roll back"));
         }
         Ok(files)
     }

@@ -73,7 +73,12 @@ struct Touched {
 }
 
 /// Undoes what is outstanding in a journal, from an action on.
-pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut BTreeMap<u64, Running>) -> Report {
+pub fn undo(
+    journal: &mut Journal,
+    tools: &Tools,
+    scope: Scope,
+    running: &mut BTreeMap<u64, Running>,
+) -> Report {
     let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
     undo.files();
     undo.temporaries();
@@ -158,13 +163,31 @@ impl Undo<'_> {
             return self.conflict(path, chain);
         }
         self.touched(first).restored_count += 1;
-        for (n, _) in chain {
-            self.note(Record::Undone { n: *n, control: None });
-        }
+        self.note_all(chain, |n| Record::Undone { n, control: None });
         Ok(())
     }
 
-    fn write(&mut self, path: &Path, n: u64, before: Option<&OldFile>, now: Option<&str>) -> Result<Replaced> {
+    /// Notes what became of the writes of a file, the last one first. When one cannot be written, those before it are
+    /// not written either: on disk only the end of a chain may be missing, or what remains would not fit together.
+    fn note_all(&mut self, chain: &Chain, record: impl Fn(u64) -> Record) {
+        let mut writable = true;
+        for (n, _) in chain {
+            let noted = match writable {
+                true => self.journal.note(record(*n)),
+                false => self.journal.remember(record(*n)),
+            };
+            writable &= noted.is_ok();
+            self.report.failures.extend(noted.err());
+        }
+    }
+
+    fn write(
+        &mut self,
+        path: &Path,
+        n: u64,
+        before: Option<&OldFile>,
+        now: Option<&str>,
+    ) -> Result<Replaced> {
         let told = |error: std::io::Error| {
             io_error("restore", path.display(), &error).hint("remove the cause, then run `webdyno rollback`")
         };
@@ -200,11 +223,11 @@ impl Undo<'_> {
             None => "there was no such file before".to_owned(),
         };
         let path = path.display();
-        self.report.conflicts.push(format!("{path} was changed by someone else meanwhile and is left alone; {original}"));
+        self.report
+            .conflicts
+            .push(format!("{path} was changed by someone else meanwhile and is left alone; {original}"));
         let saved = saved.map(|saved| saved.display().to_string());
-        for (n, _) in chain {
-            self.note(Record::Conflict { n: *n, saved: saved.clone() });
-        }
+        self.note_all(chain, |n| Record::Conflict { n, saved: saved.clone() });
         Ok(())
     }
 
@@ -231,7 +254,9 @@ impl Undo<'_> {
             match file::remove_temporaries(self.tools.disk.as_ref(), &folder, &id) {
                 Ok(0) => {}
                 Ok(count) => {
-                    self.report.lines.push(format!("removed {count} temporary file(s) from {}", folder.display()));
+                    self.report
+                        .lines
+                        .push(format!("removed {count} temporary file(s) from {}", folder.display()));
                 }
                 Err(error) => self.report.failures.push(io_error("clean up", folder.display(), &error)),
             }
@@ -270,7 +295,9 @@ impl Undo<'_> {
             None => return Ok(()),
         };
         let activation = if touched.conflicts_count > 0 && touched.restored_count == 0 {
-            self.report.lines.push(format!("{service} was not reloaded: none of its files could be put back"));
+            self.report
+                .lines
+                .push(format!("{service} was not reloaded: none of its files could be put back"));
             None
         } else {
             self.activate(service, port, class, touched.class.is_some())?
@@ -287,7 +314,13 @@ impl Undo<'_> {
 
     /// Validates and activates what is on disk now, starting the service again if it died of our change.
     /// `Ok(None)` when there is nothing to activate any more.
-    fn activate(&mut self, service: &str, port: u16, class: ApplyClass, ours: bool) -> Result<Option<Activation>> {
+    fn activate(
+        &mut self,
+        service: &str,
+        port: u16,
+        class: ApplyClass,
+        ours: bool,
+    ) -> Result<Option<Activation>> {
         let programs = Arc::clone(&self.tools.programs);
         let Some(known) = programs.service(service) else {
             return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
@@ -339,13 +372,20 @@ impl Undo<'_> {
     }
 
     /// Stops a launched program; its files need no undo after that, as nobody uses them any more.
-    fn stop(&mut self, entry: &Entry, launch: &Launch, header: &Header, running: Option<Running>) -> Result<()> {
+    fn stop(
+        &mut self,
+        entry: &Entry,
+        launch: &Launch,
+        header: &Header,
+        running: Option<Running>,
+    ) -> Result<()> {
         // After a boot nothing of it runs, and its pids are others' by now.
         if self.journal.history().is_same_boot() && launch::stop(launch, entry.launched, header, running)? {
             let program = launch.command.first().map_or("a program", String::as_str);
             self.report.lines.push(format!("stopped {program}, which was started for this session"));
         }
-        let is_its_own = |other: &Entry| served(&other.action).is_some_and(|served| served.port == launch.port);
+        let is_its_own =
+            |other: &Entry| served(&other.action).is_some_and(|served| served.port == launch.port);
         let all = self.journal.history().outstanding(entry.n);
         let its_own: Vec<u64> = all.filter(|other| is_its_own(other)).map(|other| other.n).collect();
         for n in its_own.into_iter().chain([entry.n]) {

@@ -1,6 +1,367 @@
-//! The agent over pipes, with a pretended server.
+//! The agent over pipes, with a pretended server: whatever becomes of the tool, the server ends as it was found.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::fake::{FILES, FakeServer, PORT, empty_folder};
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use webdyno_host::agent::framing::{read_message, write_message};
+use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
+use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
+use webdyno_host::change::process::{ProcessName, wait_until};
+use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::{notice, pending};
+use webdyno_model::Result;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::service::SettingValue;
+
+fn options(server: &FakeServer, silence_max: Duration) -> Options {
+    let host = Arc::new(server.clone());
+    Options { state: server.state(), host, silence_max, build: BUILD.to_owned(), detach: false }
+}
+
+/// The tool's end of an agent that runs in a thread of the test.
+pub struct Session {
+    to: Option<PipeWriter>,
+    from: Option<PipeReader>,
+    agent: JoinHandle<Result<()>>,
+    next_id: u64,
+}
+
+impl Session {
+    fn start(server: &FakeServer, silence_max: Duration) -> Self {
+        Self::with(options(server, silence_max))
+    }
+
+    /// With a given machine.
+    pub fn with(options: Options) -> Self {
+        let (input, to) = pipe().unwrap();
+        let (from, output) = pipe().unwrap();
+        let agent = std::thread::spawn(move || serve(input, output, options));
+        Self { to: Some(to), from: Some(from), agent, next_id: 1 }
+    }
+
+    /// After hello and discover, with the plan for so many workers.
+    fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
+        let mut session = Self::start(server, silence_max);
+        let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None };
+        assert!(matches!(session.ask(hello), FromAgent::Hello { .. }));
+        assert!(matches!(session.ask(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
+        let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(20)] }) else {
+            panic!()
+        };
+        (session, *plan)
+    }
+
+    fn send(&mut self, body: ToAgent) -> u64 {
+        self.next_id += 1;
+        write_message(self.to.as_mut().unwrap(), &Framed { id: self.next_id, body }).unwrap();
+        self.next_id
+    }
+
+    fn hear(&mut self) -> Option<Framed<FromAgent>> {
+        read_message(self.from.as_mut().unwrap()).unwrap()
+    }
+
+    pub fn ask(&mut self, body: ToAgent) -> FromAgent {
+        let id = self.send(body);
+        let answer = self.hear().unwrap();
+        assert_eq!(answer.id, id);
+        answer.body
+    }
+
+    fn apply(&mut self, plan: RenderedPlan) {
+        let answer = self.ask(ToAgent::Apply { plan, allow_restart: false });
+        assert!(matches!(answer, FromAgent::Applied { mark: 1, .. }), "{answer:?}");
+    }
+
+    pub fn ended(self) -> Result<()> {
+        drop(self.to);
+        self.agent.join().unwrap()
+    }
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn wish(workers: i64) -> Wish {
+    Wish { service: "fake".into(), setting: "Workers".into(), to: SettingValue::Integer(workers) }
+}
 
 #[test]
-fn placeholder() {
-    assert!(true);
+fn a_tool_that_is_gone_is_reverted_and_the_next_command_hears_of_it_once() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let (mut session, plan) = Session::greeted(&server, LONG);
+    session.apply(plan);
+    assert!(server.running().contains("Workers 20"));
+    session.ended().unwrap();
+    assert_eq!(server.picture(), original);
+    assert_eq!(pending(&server.state()).unwrap(), []);
+    let told = notice(&server.state()).unwrap();
+    assert!(told.ends_with("was interrupted; its guardian put everything back"), "{told}");
+    assert_eq!(notice(&server.state()), None);
+}
+
+/// What a guardian left alone is told once: by the next command's notice, or by the rollback.
+#[test]
+fn what_a_guardian_left_alone_is_told_once() {
+    for by_rollback in [false, true] {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        let (mut session, plan) = Session::greeted(&server, LONG);
+        session.apply(plan);
+        std::fs::write(server.conf("a.conf"), "Workers 99\n").unwrap();
+        let error = session.ended().unwrap_err();
+        let left_alone = "a.conf was changed by someone else meanwhile and is left alone; its original is ";
+        assert!(error.message.contains(left_alone), "{error}");
+        let tools = server.tools(Arc::new(webdyno_host::change::disk::RealDisk));
+        let told = match by_rollback {
+            true => rollback_with(&tools).unwrap_err().message,
+            false => notice(&server.state()).unwrap(),
+        };
+        assert!(told.contains(left_alone), "{told}");
+        assert_eq!((rollback_with(&tools), notice(&server.state())), (Ok(vec![]), None));
+        assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), "Workers 99\n");
+    }
+}
+
+#[test]
+fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let (mut session, plan) = Session::greeted(&server, LONG);
+    session.apply(plan);
+    assert_eq!(session.ask(ToAgent::Keep), FromAgent::Done);
+    let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(30)] }) else {
+        panic!()
+    };
+    let answer = session.ask(ToAgent::Apply { plan: *plan, allow_restart: false });
+    assert!(matches!(answer, FromAgent::Applied { .. }), "{answer:?}");
+    assert!(server.running().contains("Workers 30"));
+    session.ended().unwrap();
+    assert!(server.running().contains("Workers 20"), "{}", server.running());
+    rollback_with(&server.tools(Arc::new(webdyno_host::change::disk::RealDisk))).unwrap();
+    assert_eq!(server.picture(), original);
+}
+
+#[test]
+fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
+    let folder = empty_folder();
+    let mut server = FakeServer::set_up(folder.path());
+    server.slow = Duration::from_millis(900);
+    let original = server.picture();
+    let (mut session, plan) = Session::greeted(&server, Duration::from_millis(400));
+    let apply = session.send(ToAgent::Apply { plan, allow_restart: false });
+    let start = Instant::now();
+    let mut beats = vec![];
+    while start.elapsed() < Duration::from_millis(1400) {
+        beats.push(session.send(ToAgent::Heartbeat));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let answers: Vec<_> = (0..beats.len() + 1).map(|_| session.hear().unwrap()).collect();
+    let applied = answers.iter().position(|answer| answer.id == apply).unwrap();
+    assert!(matches!(answers[applied].body, FromAgent::Applied { .. }), "{answers:?}");
+    assert!(applied >= 3, "heartbeats are answered while the apply goes on");
+    assert!(server.running().contains("Workers 20"));
+    // From here on the tool hangs, with its pipes open.
+    assert!(wait_until(Duration::from_secs(10), || session.agent.is_finished()));
+    assert_eq!(server.picture(), original);
+}
+
+#[test]
+fn an_end_during_an_apply_reverts_after_it() {
+    for bye in [true, false] {
+        let folder = empty_folder();
+        let mut server = FakeServer::set_up(folder.path());
+        server.slow = Duration::from_millis(200);
+        let original = server.picture();
+        let (mut session, plan) = Session::greeted(&server, LONG);
+        session.send(ToAgent::Apply { plan, allow_restart: false });
+        if bye {
+            session.send(ToAgent::Bye);
+            assert!(matches!(session.hear().unwrap().body, FromAgent::Applied { .. }));
+            let FromAgent::Reverted { actions, .. } = session.hear().unwrap().body else { panic!() };
+            assert!(actions[0].starts_with("restored "), "{actions:?}");
+        }
+        session.ended().unwrap();
+        assert_eq!(server.picture(), original);
+        assert_eq!(notice(&server.state()).is_some(), !bye, "a tool that said good bye needs no notice");
+    }
+}
+
+/// Neither a closed stdout nor a tool that reads nothing keeps the guardian from its work.
+#[test]
+fn a_tool_that_does_not_listen_is_reverted_too() {
+    for closed in [true, false] {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        let original = server.picture();
+        let (mut session, plan) = Session::greeted(&server, LONG);
+        session.apply(plan);
+        if closed {
+            session.from = None;
+        }
+        // Their answers fill the pipe (64 KiB) and the queue behind it.
+        for _ in 0..7000 {
+            session.send(ToAgent::Heartbeat);
+        }
+        let from = session.from.take();
+        session.ended().unwrap();
+        assert_eq!(server.picture(), original, "closed: {closed}");
+        drop(from);
+    }
+}
+
+#[test]
+fn a_broken_message_is_the_end_and_reverts() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let (mut session, plan) = Session::greeted(&server, LONG);
+    session.apply(plan);
+    session.to.as_mut().unwrap().write_all(&[0xff; 64]).unwrap();
+    assert!(wait_until(Duration::from_secs(10), || session.agent.is_finished()));
+    assert_eq!(server.picture(), original);
+}
+
+#[test]
+fn another_version_is_refused_with_both_names() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    for (protocol, build) in [(PROTOCOL + 1, BUILD), (PROTOCOL, "0.0.1")] {
+        let mut session = Session::start(&server, LONG);
+        let answer = session.ask(ToAgent::Hello { protocol, build: build.into(), tool: None });
+        let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
+        let told = format!(
+            "the tool is webdyno {build} with protocol {protocol}, and the agent is {BUILD} with protocol {PROTOCOL}"
+        );
+        assert_eq!(error.message, told);
+        assert_eq!(session.hear(), None, "it has ended");
+        assert_eq!(session.ended().unwrap_err().message, told);
+    }
+    let mut session = Session::start(&server, LONG);
+    let FromAgent::Failed { error } = session.ask(ToAgent::Keep) else { panic!() };
+    assert_eq!(error.message, "the agent was asked something before hello");
+    session.ended().unwrap();
+}
+
+#[test]
+fn a_second_tuner_hears_who_is_at_work() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (mut first, plan) = Session::greeted(&server, LONG);
+    first.apply(plan);
+    let (mut second, plan) = Session::greeted(&server, LONG);
+    let FromAgent::Failed { error } = second.ask(ToAgent::Apply { plan, allow_restart: false }) else {
+        panic!()
+    };
+    let pid = std::process::id();
+    assert_eq!(error.message, format!("`webdyno` (agent with pid {pid}) is changing this server already"));
+    second.ended().unwrap();
+    assert!(server.running().contains("Workers 20"), "the second one took nothing of the first one's back");
+    first.ended().unwrap();
+}
+
+/// The environment variable that makes the test below an agent, on descriptors 3 and 4: the folder of its server.
+const AGENT: &str = "WEBDYNO_TEST_AGENT";
+
+/// As a test: the client with an agent of its own process. With [`AGENT`]: that agent.
+#[test]
+fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
+    if let Ok(folder) = std::env::var(AGENT) {
+        let server = FakeServer::at(Path::new(&folder));
+        let (input, output) = (File::open("/dev/fd/4").unwrap(), File::create("/dev/fd/3").unwrap());
+        let options = Options { detach: true, ..options(&server, LONG) };
+        let code = i32::from(serve(input, output, options).is_err());
+        std::process::exit(code);
+    }
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+
+    let client = client(&server);
+    assert_eq!(client.hello().environment.hostname.as_deref(), Some("fake"));
+    let (offset_us, error_us) = (client.hello().clock_offset_us, client.hello().clock_error_us);
+    assert!(
+        offset_us.unsigned_abs() <= error_us,
+        "the same clock is {offset_us} us off, by {error_us} us at most"
+    );
+    let samples = client.observe(PORT, None).unwrap();
+    let (clock_us, sample) = samples.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert_eq!(sample.source, "fake on Some(8000)");
+    assert!(clock_us.abs_diff(webdyno_host::agent::clock_us()) < 60_000_000);
+    assert!(client.prepare(&[wish(20)]).unwrap_err().message.contains("no service was discovered yet"));
+    assert_eq!(client.discover(PORT).unwrap().service, "fake");
+    let applied = client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    assert_eq!(applied.snapshot.number("Workers"), Some(20.0));
+    let again = client.apply(&client.prepare(&[wish(30)]).unwrap(), false).unwrap();
+    assert_eq!(client.revert(again.mark).unwrap().actions.len(), 2);
+    assert!(server.running().contains("Workers 20"));
+    assert_eq!(client.bye().unwrap().actions.len(), 2);
+    assert_eq!(server.picture(), original);
+    drop(client);
+
+    let client = self::client(&server);
+    client.discover(PORT).unwrap();
+    client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    let journal = pending(&server.state()).unwrap().remove(0);
+    assert!(journal.tool_is_alive && journal.guardian_is_alive && !journal.kept, "{journal:?}");
+    let pid: u32 = journal.id.rsplit('-').next().unwrap().parse().unwrap();
+    ProcessName::of(pid).unwrap().signal(rustix::process::Signal::KILL).unwrap();
+    assert!(wait_until(Duration::from_secs(5), || ProcessName::of(pid).is_none()));
+    let error = client.keep().unwrap_err();
+    assert!(error.message.starts_with("the agent ended unexpectedly"), "{error}");
+    assert!(error.hint.unwrap().starts_with("run `webdyno rollback`"));
+    drop(client);
+    assert!(server.running().contains("Workers 20"), "nobody is left to undo it");
+    rollback_with(&server.tools(Arc::new(webdyno_host::change::disk::RealDisk))).unwrap();
+    assert_eq!(server.picture(), original);
+    assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), FILES[0].1);
+}
+
+fn client(server: &FakeServer) -> AgentClient {
+    let test = "agent::a_client_works_with_its_agent_and_says_when_it_is_gone";
+    let (program, folder) = (std::env::current_exe().unwrap(), server.folder.display());
+    let command = format!(
+        "{AGENT}={folder} exec {} --exact {test} --nocapture 3>&1 4<&0 >/dev/null",
+        program.display()
+    );
+    let address = ServerAddress::parse(&format!("exec:{command}")).unwrap();
+    AgentClient::spawn(&address, Path::new("/none")).unwrap()
+}
+
+/// SIGTERM to an agent is an end like any other.
+#[test]
+fn a_terminated_agent_reverts_first() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let client = client(&server);
+    client.discover(PORT).unwrap();
+    client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    let id = pending(&server.state()).unwrap().remove(0).id;
+    let agent = ProcessName::of(id.rsplit('-').next().unwrap().parse().unwrap()).unwrap();
+    agent.signal(rustix::process::Signal::INT).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(agent.is_alive(), "Ctrl-C is for the tool");
+    agent.signal(rustix::process::Signal::TERM).unwrap();
+    assert!(agent.wait_for_end(Duration::from_secs(10)));
+    assert_eq!(server.picture(), original);
+}
+
+#[test]
+fn an_agent_that_does_not_start_is_told_with_its_command() {
+    let address = ServerAddress::parse("exec:exit 127").unwrap();
+    let error = AgentClient::spawn(&address, Path::new("/none")).err().unwrap();
+    assert_eq!(error.message, "the agent ended unexpectedly (exit status: 127)");
+    assert!(error.hint.clone().unwrap().contains("it must run `webdyno agent`"), "{error:?}");
+    let error = AgentClient::spawn(&ServerAddress::Local, Path::new("/none")).err().unwrap();
+    assert_eq!(error.message, "cannot start the agent local: no such file or directory");
 }

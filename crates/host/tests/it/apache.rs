@@ -4,7 +4,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod server;
+pub mod server;
 
 use server::{MODULES, Server, apache_is_installed};
 use std::collections::BTreeMap;

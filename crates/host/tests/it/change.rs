@@ -1,17 +1,25 @@
 //! The promise: however a session ends, the server ends as it was found. Sessions are ended at every single act, by
 //! killing their process, by a disk that fills up, and by tearing the journal at every byte.
 
-use crate::fake::{FILES, FakeServer, FatefulDisk, Fate, PORT, What};
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::fake::{FILES, FakeServer, Fate, FatefulDisk, PORT, What, empty_folder};
 use proptest::prelude::*;
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::journal::Owner;
+use webdyno_host::change::process::ProcessName;
 use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::{Changer, notice, pending};
 use webdyno_model::change::{ApplyClass, RenderedPlan};
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
 /// A session that writes, creates, reloads, restarts, keeps, reverts in part, and ends.
@@ -39,7 +47,11 @@ fn rolled_back(folder: &Path, original: &BTreePicture, context: &str) {
     let server = FakeServer::at(folder);
     rollback(&server).unwrap_or_else(|error| panic!("{context}: {error} {:?}", error.hint));
     assert_eq!(&server.picture(), original, "{context}");
-    assert_eq!(rollback(&server).unwrap(), Vec::<String>::new(), "{context}: the second time nothing is pending");
+    assert_eq!(
+        rollback(&server).unwrap(),
+        Vec::<String>::new(),
+        "{context}: the second time nothing is pending"
+    );
     assert_eq!(pending(&server.state()).unwrap(), [], "{context}");
 }
 
@@ -62,7 +74,7 @@ fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
         }
         std::process::exit(77);
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     session(&server, false).unwrap();
@@ -90,7 +102,7 @@ fn a_kill_at_any_act_is_rolled_back() {
     let mut kills = 0;
     for (within, keep) in [(false, false), (true, true)] {
         for act in 1.. {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = empty_folder();
             let original = FakeServer::set_up(folder.path()).picture();
             let killed = victim(folder.path(), act, within, keep, "session");
             rolled_back(folder.path(), &original, &format!("act {act} within {within} keep {keep}"));
@@ -108,7 +120,7 @@ fn a_kill_at_any_act_is_rolled_back() {
 fn a_kill_of_the_rollback_is_rolled_back() {
     let mut kills = 0;
     for act in 1.. {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = empty_folder();
         let original = FakeServer::set_up(folder.path()).picture();
         let server = FakeServer { fate: Fate::at(25, What::Dead(0)), ..FakeServer::at(folder.path()) };
         session(&server, true).unwrap_err();
@@ -124,7 +136,7 @@ fn a_kill_of_the_rollback_is_rolled_back() {
 
 /// The acts of a session that nothing befalls.
 fn acts_of_a_session() -> u64 {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     session(&server, false).unwrap();
     server.fate.acts()
@@ -134,13 +146,14 @@ fn acts_of_a_session() -> u64 {
 #[test]
 fn a_write_torn_at_any_byte_is_rolled_back() {
     for act in 1..=acts_of_a_session() {
-        for bytes in (0..).step_by(41) {
-            let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        for bytes in (0..).step_by(13) {
+            let folder = empty_folder();
             let original = FakeServer::set_up(folder.path()).picture();
-            let server = FakeServer { fate: Fate::at(act, What::Dead(bytes)), ..FakeServer::at(folder.path()) };
+            let server =
+                FakeServer { fate: Fate::at(act, What::Dead(bytes)), ..FakeServer::at(folder.path()) };
             session(&server, false).unwrap_err();
             rolled_back(folder.path(), &original, &format!("act {act}, {bytes} bytes"));
-            if bytes > 900 {
+            if bytes >= server.fate.length_bytes() {
                 break;
             }
         }
@@ -151,7 +164,7 @@ fn a_write_torn_at_any_byte_is_rolled_back() {
 #[test]
 fn a_failure_at_any_act_is_undone() {
     for act in 1..=acts_of_a_session() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = empty_folder();
         let original = FakeServer::set_up(folder.path()).picture();
         let server = FakeServer { fate: Fate::at(act, What::FailOnce), ..FakeServer::at(folder.path()) };
         let ended = session(&server, false);
@@ -163,7 +176,7 @@ fn a_failure_at_any_act_is_undone() {
 #[test]
 fn an_apply_that_fails_is_undone_before_the_error_is_told() {
     let check = |edits: &[(&str, &str)], class: ApplyClass, obeys: bool, message: &str, starts: bool| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = empty_folder();
         let mut server = FakeServer::set_up(folder.path());
         let original = server.picture();
         let pid = server.control().pid;
@@ -174,22 +187,37 @@ fn an_apply_that_fails_is_undone_before_the_error_is_told() {
         assert_eq!(server.picture(), original, "{message}");
         assert_eq!(server.control().pid != pid, starts, "{message}");
         server.obeys = true;
-        let mut changer = { drop(changer); server.changer() };
+        let mut changer = {
+            drop(changer);
+            server.changer()
+        };
         let plan = server.plan(&[("a.conf", "Workers 11\n")], ApplyClass::Reload);
         changer.apply(&plan, &server.snapshot_now(), false).unwrap();
         assert!(server.running().contains("Workers 11"));
         changer.end(ClosedBy::Tool).unwrap();
         assert_eq!(server.picture(), original, "{message}");
     };
-    check(&[("a.conf", "Workers 20\n"), ("new.conf", "INVALID\n")], ApplyClass::Reload, true, "is invalid", false);
+    check(
+        &[("a.conf", "Workers 20\n"), ("new.conf", "INVALID\n")],
+        ApplyClass::Reload,
+        true,
+        "is invalid",
+        false,
+    );
     check(&[("b.conf", "DEADLY\n")], ApplyClass::Reload, true, "died", true);
     check(&[("a.conf", "DEADLY\n")], ApplyClass::Restart, true, "died", true);
-    check(&[("a.conf", "Workers 20\n")], ApplyClass::Reload, false, "Workers is 10 in the running fake, not 20", false);
+    check(
+        &[("a.conf", "Workers 20\n")],
+        ApplyClass::Reload,
+        false,
+        "Workers is 10 in the running fake, not 20",
+        false,
+    );
 }
 
 #[test]
 fn what_may_not_be_applied_is_refused_and_nothing_is_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let mut changer = server.changer();
     let snapshot = server.snapshot_now();
@@ -222,9 +250,12 @@ fn killed_session(server: &FakeServer, edits: &[(&str, &str)]) {
 
 #[test]
 fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
-    killed_session(&server, &[("a.conf", "Workers 20\n"), ("b.conf", "KeepAlive Off\n"), ("new.conf", "Extra\n")]);
+    killed_session(
+        &server,
+        &[("a.conf", "Workers 20\n"), ("b.conf", "KeepAlive Off\n"), ("new.conf", "Extra\n")],
+    );
     std::fs::write(server.conf("a.conf"), "Workers 99\n").unwrap();
     std::fs::write(server.conf("new.conf"), "Theirs\n").unwrap();
     let error = rollback(&server).unwrap_err();
@@ -243,7 +274,7 @@ fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
 /// An operator who puts the original back by hand, and one who edits between two of our rounds.
 #[test]
 fn the_operators_version_is_what_is_reached() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
     std::fs::write(server.conf("a.conf"), FILES[0].1).unwrap();
@@ -265,7 +296,7 @@ fn the_operators_version_is_what_is_reached() {
 
 #[test]
 fn kept_changes_stay_and_can_be_rolled_back_later_newest_first() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     for workers in ["Workers 20\n", "Workers 30\n"] {
@@ -283,12 +314,15 @@ fn kept_changes_stay_and_can_be_rolled_back_later_newest_first() {
 
 #[test]
 fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     assert!(victim(folder.path(), 25, false, false, "session"));
     let told = notice(&server.state()).unwrap();
-    assert!(told.starts_with("a rollback is pending: the session ") && told.ends_with("run `webdyno rollback`"), "{told}");
+    assert!(
+        told.starts_with("a rollback is pending: the session ") && told.ends_with("run `webdyno rollback`"),
+        "{told}"
+    );
     let plan = server.plan(&[("a.conf", "Workers 40\n")], ApplyClass::Reload);
     let error = server.changer().apply(&plan, &server.snapshot_now(), false).unwrap_err();
     assert!(error.message.contains("was interrupted and is not undone yet"), "{error}");
@@ -298,7 +332,7 @@ fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
 
 #[test]
 fn a_journal_of_a_later_version_is_told_and_the_others_are_rolled_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
@@ -313,7 +347,7 @@ fn a_journal_of_a_later_version_is_told_and_the_others_are_rolled_back() {
 /// The service died and was restarted by others since: the rollback finds it on its port, or leaves it as it is.
 #[test]
 fn a_rollback_finds_the_service_that_runs_now() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let original = server.picture();
     killed_session(&server, &[("a.conf", "Workers 20\n")]);
@@ -327,6 +361,93 @@ fn a_rollback_finds_the_service_that_runs_now() {
     assert_eq!(server.picture(), original);
 }
 
+/// A rollback waits for a guardian that still works, and refuses while the tool itself lives.
+#[test]
+fn a_rollback_never_works_beside_a_session() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let apply = |server: &FakeServer, tool: Option<ProcessName>| {
+        let mut changer = server.changer();
+        changer.set_owner(Owner { tool, what: "webdyno tune".into() });
+        let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+        changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        changer
+    };
+    let mut orphan = apply(&server, None);
+    let guardian = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        orphan.end(ClosedBy::Guardian).unwrap()
+    });
+    assert_eq!(rollback(&server).unwrap(), Vec::<String>::new(), "the guardian did it");
+    assert!(!guardian.join().unwrap().lines.is_empty());
+    assert_eq!(server.picture(), original);
+
+    let living = apply(&server, Some(ProcessName::this().unwrap()));
+    let error = rollback(&server).unwrap_err();
+    let pid = std::process::id();
+    assert_eq!(
+        error.message,
+        format!("`webdyno tune` (agent with pid {pid}) is changing this server already")
+    );
+    assert!(server.running().contains("Workers 20"));
+    drop(living);
+    rolled_back(folder.path(), &original, "after the session");
+}
+
+/// The environment variable that makes the test below a program that listens: `PORT|PID_FILE`.
+const PROGRAM: &str = "WEBDYNO_TEST_PROGRAM";
+
+/// A program that was launched does not outlive its session, however that ends, and its service is not reloaded on
+/// the way out. With [`PROGRAM`]: that program.
+#[test]
+fn a_launched_program_never_outlives_its_session() {
+    if let Ok(order) = std::env::var(PROGRAM) {
+        let (port, pid_file) = order.split_once('|').unwrap();
+        let _listener = TcpListener::bind(("127.0.0.1", port.parse().unwrap())).unwrap();
+        std::fs::write(pid_file, std::process::id().to_string()).unwrap();
+        std::thread::sleep(Duration::from_secs(60));
+        std::process::exit(1);
+    }
+    for end in ["end", "dispose", "kill", "kept"] {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        let original = server.picture();
+        let mut changer = server.changer();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let pid_file = folder.path().join("pid").display().to_string();
+        let program = std::env::current_exe().unwrap().display().to_string();
+        let test = "change::a_launched_program_never_outlives_its_session";
+        let order = format!("{PROGRAM}={port}|{pid_file}");
+        let command = ["/usr/bin/env", &order, &program, "--exact", test].map(str::to_owned);
+        changer.launch(&command, &pid_file, port).unwrap();
+        let pid = std::fs::read_to_string(&pid_file).unwrap().parse().unwrap();
+        let process = ProcessName::of(pid).unwrap();
+        let snapshot = ServiceSnapshot { port, ..server.snapshot_now() };
+        changer
+            .apply(&server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload), &snapshot, false)
+            .unwrap();
+        match end {
+            "dispose" => drop(changer.dispose().unwrap()),
+            "kept" => {
+                changer.keep().unwrap();
+                changer.end(ClosedBy::Tool).unwrap();
+            }
+            "end" => drop(changer.end(ClosedBy::Tool).unwrap()),
+            _ => {
+                drop(changer);
+                assert!(process.is_alive());
+                rollback(&server).unwrap();
+            }
+        }
+        assert!(!process.is_alive(), "{end}");
+        assert!(server.running().contains("Workers 20"), "{end}: a program that is stopped is not reloaded");
+        let restored = server.picture()["a.conf"] == original["a.conf"];
+        assert_eq!(restored, matches!(end, "end" | "kill"), "{end}");
+        assert_eq!(pending(&server.state()).unwrap(), [], "{end}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Apply then revert is identity, for any files: bytes, modes, owners, times, and what runs.
@@ -335,7 +456,7 @@ proptest! {
         files in prop::collection::vec(("[ -~\n]{0,40}", 0_u32..0o1000, "[ -~\n]{0,40}", any::<bool>()), 1..5),
         mark in any::<bool>(),
     ) {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = empty_folder();
         let server = FakeServer::set_up(folder.path());
         let names: Vec<String> = (0..files.len()).map(|index| format!("x{index}.conf")).collect();
         for (name, (old, mode, _, exists)) in names.iter().zip(&files) {

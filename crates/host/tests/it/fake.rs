@@ -3,6 +3,9 @@
 //! The server's configuration is `etc/*.conf`; what is "running" is a copy of it that activating makes. `INVALID` in
 //! a file fails the validation, `DEADLY` ends the service when it is activated, `Workers N` is its setting.
 
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -42,6 +45,13 @@ struct FateState {
     at: AtomicU64,
     what: std::sync::Mutex<What>,
     dead: AtomicBool,
+    /// The length of what was written by the act at which it happened.
+    length_bytes: AtomicU64,
+}
+
+/// An empty folder, in memory where there is such a place: these tests wait for the disk thousands of times.
+pub fn empty_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// What happens.
@@ -71,8 +81,17 @@ impl Fate {
         self.0.acts.load(Ordering::SeqCst)
     }
 
+    /// How many bytes the act was to write at which it happened; 0 when it writes none.
+    pub fn length_bytes(&self) -> usize {
+        self.0.length_bytes.load(Ordering::SeqCst) as usize
+    }
+
     /// Does an act; `partly` does the given number of bytes of it.
-    fn act<T>(&self, whole: impl FnOnce() -> io::Result<T>, partly: impl FnOnce(Option<usize>)) -> io::Result<T> {
+    fn act<T>(
+        &self,
+        whole: impl FnOnce() -> io::Result<T>,
+        partly: impl FnOnce(Option<usize>),
+    ) -> io::Result<T> {
         let gone = || io::Error::other("the process is gone");
         if self.0.dead.load(Ordering::SeqCst) {
             return Err(gone());
@@ -107,6 +126,7 @@ impl Disk for FatefulDisk {
 
     fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
         let partly = |bytes: Option<usize>| {
+            self.0.0.length_bytes.store(file.content.len() as u64, Ordering::SeqCst);
             let bytes = bytes.unwrap_or(file.content.len() / 2).min(file.content.len());
             std::fs::write(path, &file.content[..bytes]).unwrap();
         };
@@ -114,7 +134,10 @@ impl Disk for FatefulDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
-        self.0.act(|| RealDisk.rename(from, to, may_replace), |_| RealDisk.rename(from, to, may_replace).unwrap())
+        self.0.act(
+            || RealDisk.rename(from, to, may_replace),
+            |_| RealDisk.rename(from, to, may_replace).unwrap(),
+        )
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -127,6 +150,7 @@ impl Disk for FatefulDisk {
 
     fn append(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let partly = |count: Option<usize>| {
+            self.0.0.length_bytes.store(bytes.len() as u64, Ordering::SeqCst);
             let count = count.unwrap_or(bytes.len() / 2).min(bytes.len());
             file.write_all_at(&bytes[..count], offset).unwrap();
         };
@@ -150,7 +174,8 @@ pub struct FakeServer {
 }
 
 /// The files of the pretended server at the beginning, with their modes.
-pub const FILES: [(&str, &str, u32); 2] = [("a.conf", "Workers 10\n", 0o640), ("b.conf", "KeepAlive On\n# é\n", 0o604)];
+pub const FILES: [(&str, &str, u32); 2] =
+    [("a.conf", "Workers 10\n", 0o640), ("b.conf", "KeepAlive On\n# é\n", 0o604)];
 
 impl FakeServer {
     /// Sets one up in an empty folder, with owners of their own where that is possible.
@@ -191,17 +216,23 @@ impl FakeServer {
 
     pub fn changer(&self) -> Changer {
         let owner = Owner { tool: None, what: "webdyno tune".into() };
-        Changer::with(self.tools(Arc::new(FatefulDisk(self.fate.clone()))), owner)
+        let mut changer = Changer::with(self.tools(Arc::new(FatefulDisk(self.fate.clone()))), owner);
+        changer.set_read_back_time(Duration::from_millis(100));
+        changer
     }
 
     /// Everything that must be as before: names, bytes, modes, owners and times of the files, and what runs.
     pub fn picture(&self) -> BTreeMap<String, (Vec<u8>, u32, u32, u32, i64)> {
         let mut picture = BTreeMap::new();
         for entry in std::fs::read_dir(self.folder.join("etc")).unwrap() {
-            let (path, found) = { let e = entry.unwrap(); (e.path(), e.metadata().unwrap()) };
+            let (path, found) = {
+                let e = entry.unwrap();
+                (e.path(), e.metadata().unwrap())
+            };
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let time = found.mtime() * 1_000_000_000 + found.mtime_nsec();
-            picture.insert(name, (std::fs::read(&path).unwrap(), found.mode(), found.uid(), found.gid(), time));
+            picture
+                .insert(name, (std::fs::read(&path).unwrap(), found.mode(), found.uid(), found.gid(), time));
         }
         let alive = self.pid().is_some();
         let running = self.running().into_bytes();
@@ -282,7 +313,11 @@ impl FakeServer {
     }
 
     fn act(&self, act: impl Fn()) -> Result<()> {
-        let done = self.fate.act(|| Ok(act()), |_| act());
+        let whole = || {
+            act();
+            Ok(())
+        };
+        let done = self.fate.act(whole, |_| act());
         done.map_err(|error| UserError::cannot_run(format!("fake: {error}")))
     }
 }
@@ -361,7 +396,8 @@ impl Service for FakeServer {
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
-        let shown = |(name, setting): (&String, &SettingInForce)| Some((name.clone(), setting.running.clone()?));
+        let shown =
+            |(name, setting): (&String, &SettingInForce)| Some((name.clone(), setting.running.clone()?));
         snapshot.settings.iter().filter_map(shown).collect()
     }
 }
@@ -404,7 +440,8 @@ impl Host for FakeServer {
 
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
         let values = BTreeMap::new();
-        let sample = Sample { source: format!("fake on {:?}", target.port), duration_us: 1, values, error: None };
+        let sample =
+            Sample { source: format!("fake on {:?}", target.port), duration_us: 1, values, error: None };
         sink.send((webdyno_host::agent::clock_us(), sample)).unwrap();
         Ok(Box::new(NoWatch))
     }

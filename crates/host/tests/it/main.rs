@@ -1,6 +1,7 @@
 //! The integration tests of this crate: one binary.
 
 mod agent;
+mod agent_apache;
 mod apache;
 mod change;
 mod fake;

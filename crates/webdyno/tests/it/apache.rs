@@ -1,6 +1,7 @@
 //! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
 
-use crate::support::{Apache, Place, Server, is_alive, run, snapshot, turn};
+use crate::support::{Apache, Place, Server, is_alive, run, snapshot, turn, wait_until};
+use std::time::Duration;
 
 /// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
 const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
@@ -73,7 +74,12 @@ fn tuning_by_reload_is_proven_kept_and_rolled_back() {
     let undone = run(place.webdyno().arg("rollback")).with_code(0);
     assert!(undone.stdout.contains("zzz-webdyno.conf"), "{}", undone.stdout);
     assert_eq!(apache.configuration(), before);
-    assert_eq!(apache.workers_in_force(), 20);
+    // Workers of the old generation may show for a moment.
+    assert!(
+        wait_until(Duration::from_secs(10), || apache.workers_in_force() == 20),
+        "{}",
+        apache.workers_in_force()
+    );
     assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
 }
 
@@ -89,9 +95,9 @@ fn a_restart_needs_leave() {
     drop(run(assert_cmd::Command::new(&apache.files.command[0])
         .args(&apache.files.command[1..3])
         .args(["-k", "stop"])));
-    assert!(crate::support::wait_until(std::time::Duration::from_secs(10), || apache.pid().is_none()));
+    assert!(wait_until(Duration::from_secs(10), || apache.pid().is_none()));
     run(assert_cmd::Command::new(&apache.files.command[0]).args(&apache.files.command[1..])).with_code(0);
-    assert!(crate::support::answers_within(apache.files.port, std::time::Duration::from_secs(10)));
+    assert!(crate::support::answers_within(apache.files.port, Duration::from_secs(10)));
     let before = apache.configuration();
     let ended = run(place.webdyno().args(["tune", &apache.url(), "--apply"]).args(LOAD));
     let ended = ended.with_code_in(&[0, 3]);
@@ -122,7 +128,7 @@ fn files_that_may_not_be_written_are_told_and_nothing_stays() {
         .args(["-m", "sh", "-c", &script])
         .env("WEBDYNO_STATE", place.path("state"))
         .current_dir(place.path(""));
-    run(&mut command).with_code(1).told("zzz-webdyno.conf", "hint:");
+    run(&mut command).with_code(1).told("the file system is read-only", "hint:");
     assert_eq!(apache.configuration(), before);
     assert_eq!(apache.workers_in_force(), 20);
 }
@@ -137,7 +143,7 @@ fn without_a_status_page_the_sockets_and_processes_tell() {
         .args(&apache.files.command[1..3])
         .args(["-k", "graceful"]))
     .with_code(0);
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     let ended =
         run(place.webdyno().args(["diagnose", &apache.url()]).args(LOAD).args(["--json", "-"])).with_code(0);
     let json = ended.json();
@@ -171,7 +177,7 @@ fn the_traffic_that_is_there_is_diagnosed_without_load() {
     let port = apache.files.port.to_string();
     let before = snapshot(&apache.files.root);
     let users = place.child(&["run", &apache.url(), "-c", "60", "--no-keepalive", "-d", "14s", "-q"]);
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    std::thread::sleep(Duration::from_secs(6));
     let json = run(place.webdyno().args(["diagnose", "--for", "5s", "--port", &port, "-q", "--json", "-"]))
         .with_code(0)
         .json();
