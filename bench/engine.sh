@@ -57,7 +57,7 @@ clients = {}
 if env["LOAD_EXAMPLE"]:
     clients["webdyno"] = ([env["webdyno"], url, connections, seconds], last(r"(\d+) good"))
 else:
-    command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q",
+    command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q", "--warmup", "0s",
                "--out", env["dir"] + "/run"]
     clients["webdyno"] = (command, of_webdyno)
 if shutil.which("wrk"):

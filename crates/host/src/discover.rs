@@ -36,17 +36,14 @@ pub struct Listener {
 pub fn listener(port: u16) -> Result<Listener> {
     let sockets = listening_on(port)?;
     if sockets.is_empty() {
-        return Err(
-            UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
-                .hint("`ss -ltnp` shows what listens; start the service, or name its port with --port"),
-        );
+        return Err(UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
+            .hint("`ss -ltnp` shows what listens; start the service, or name its port with --port"));
     }
     let inodes = sockets.iter().map(|socket| socket.inode).collect();
     let parents = holders(&inodes);
     let main_pid = main_process(&parents).map(climb).ok_or_else(|| {
-        UserError::cannot_run(format!("cannot see which process listens on port {port}")).hint(format!(
-            "run it with sudo; `sudo ss -ltnp 'sport = :{port}'` shows the process"
-        ))
+        UserError::cannot_run(format!("cannot see which process listens on port {port}"))
+            .hint(format!("run it with sudo; `sudo ss -ltnp 'sport = :{port}'` shows the process"))
     })?;
     let main = procfs::process(main_pid)?;
     let addresses: BTreeSet<IpAddr> = sockets.iter().map(|socket| socket.address).collect();
@@ -87,8 +84,7 @@ fn holders(inodes: &BTreeSet<u64>) -> BTreeMap<u32, u32> {
         procfs::socket_inodes(*pid).is_ok_and(|held| held.iter().any(|inode| inodes.contains(inode)))
     };
     let pids = procfs::pids().into_iter().filter(holds);
-    pids.filter_map(|pid| Some((pid, procfs::stat(pid).ok()?.ppid)))
-        .collect()
+    pids.filter_map(|pid| Some((pid, procfs::stat(pid).ok()?.ppid))).collect()
 }
 
 /// From a process that we may look into up to those of the same name that we may not: workers run as another user than
@@ -96,9 +92,7 @@ fn holders(inodes: &BTreeSet<u64>) -> BTreeMap<u32, u32> {
 fn climb(pid: u32) -> u32 {
     let hidden_parent = |pid: u32| {
         let stat = procfs::stat(pid).ok()?;
-        let parent = procfs::stat(stat.ppid)
-            .ok()
-            .filter(|parent| parent.name == stat.name)?;
+        let parent = procfs::stat(stat.ppid).ok().filter(|parent| parent.name == stat.name)?;
         let refused = procfs::socket_inodes(parent.pid).err()?.kind() == ErrorKind::PermissionDenied;
         refused.then_some(parent.pid)
     };
@@ -129,10 +123,7 @@ fn main_process(parents: &BTreeMap<u32, u32>) -> Option<u32> {
     for pid in parents.keys().copied().filter(|pid| !keeper(*pid)) {
         *family.entry(root_of(pid)).or_default() += 1;
     }
-    family
-        .into_iter()
-        .max_by_key(|&(pid, members)| (members, std::cmp::Reverse(pid)))
-        .map(|(pid, _)| pid)
+    family.into_iter().max_by_key(|&(pid, members)| (members, std::cmp::Reverse(pid))).map(|(pid, _)| pid)
 }
 
 #[cfg(test)]
@@ -142,11 +133,7 @@ mod tests {
     use std::net::TcpListener;
 
     fn check(parents: &[(u32, u32)], expected: Option<u32>) {
-        assert_eq!(
-            main_process(&parents.iter().copied().collect()),
-            expected,
-            "{parents:?}"
-        );
+        assert_eq!(main_process(&parents.iter().copied().collect()), expected, "{parents:?}");
     }
 
     #[test]
@@ -174,10 +161,7 @@ mod tests {
         let found = listener(address.port()).unwrap();
         assert_eq!((found.main_pid, found.port), (std::process::id(), address.port()));
         assert_eq!(found.addresses, [address.ip()]);
-        assert!(
-            found.executable.is_some() && !found.arguments.is_empty(),
-            "{found:?}"
-        );
+        assert!(found.executable.is_some() && !found.arguments.is_empty(), "{found:?}");
     }
 
     // The parent of the tests is another program (or may be looked into): it is not taken for the main process.
@@ -193,10 +177,7 @@ mod tests {
         let port = socket.local_addr().unwrap().port();
         drop(socket);
         let error = listener(port).unwrap_err();
-        assert_eq!(
-            error.message,
-            format!("nothing listens on port {port} on this machine")
-        );
+        assert_eq!(error.message, format!("nothing listens on port {port} on this machine"));
         assert!(error.hint.unwrap().contains("ss -ltnp"));
     }
 

@@ -17,9 +17,7 @@ pub fn environment() -> Environment {
         os: os_release.as_deref().and_then(pretty_name),
         kernel: text(uname.release()),
         cpu_model: read("/proc/cpuinfo").as_deref().and_then(cpu_model),
-        cores: std::thread::available_parallelism()
-            .ok()
-            .and_then(|cores| u32::try_from(cores.get()).ok()),
+        cores: std::thread::available_parallelism().ok().and_then(|cores| u32::try_from(cores.get()).ok()),
         memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
         hostname: text(uname.nodename()),
     }
@@ -27,10 +25,7 @@ pub fn environment() -> Environment {
 
 /// `PRETTY_NAME` of os-release, whose values are quoted as a shell would.
 fn pretty_name(os_release: &str) -> Option<String> {
-    let value = os_release
-        .lines()
-        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?
-        .trim();
+    let value = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?.trim();
     let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
     let bare = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
     Some(bare.replace("\\\"", "\"").replace("\\$", "$")).filter(|name| !name.is_empty())
@@ -40,14 +35,11 @@ fn pretty_name(os_release: &str) -> Option<String> {
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let value = |wanted: &str| {
         let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        let mut values = lines
-            .filter(|(key, _)| key.trim() == wanted)
-            .map(|(_, value)| value.trim().to_owned());
+        let mut values =
+            lines.filter(|(key, _)| key.trim() == wanted).map(|(_, value)| value.trim().to_owned());
         values.find(|value| !value.is_empty())
     };
-    ["model name", "Model", "cpu model", "cpu"]
-        .into_iter()
-        .find_map(value)
+    ["model name", "Model", "cpu model", "cpu"].into_iter().find_map(value)
 }
 
 /// `MemTotal` of `/proc/meminfo`.
@@ -75,14 +67,8 @@ mod tests {
             assert_eq!(pretty_name(text).as_deref(), expected, "{text}");
         }
         for (text, expected) in [
-            (
-                "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel\t: 1\n",
-                Some("AMD EPYC 7B13"),
-            ),
-            (
-                "processor : 0\nBogoMIPS : 50\nModel : Raspberry Pi 5\n",
-                Some("Raspberry Pi 5"),
-            ),
+            ("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel\t: 1\n", Some("AMD EPYC 7B13")),
+            ("processor : 0\nBogoMIPS : 50\nModel : Raspberry Pi 5\n", Some("Raspberry Pi 5")),
             ("processor : 0\nCPU implementer : 0x41\n", None),
         ] {
             assert_eq!(cpu_model(text).as_deref(), expected, "{text}");
@@ -93,10 +79,7 @@ mod tests {
     #[test]
     fn this_machine_is_described() {
         let found = environment();
-        assert!(
-            found.cores.unwrap() >= 1 && found.memory_bytes.unwrap() > 1 << 20,
-            "{found:?}"
-        );
+        assert!(found.cores.unwrap() >= 1 && found.memory_bytes.unwrap() > 1 << 20, "{found:?}");
         assert!(found.kernel.is_some() && found.hostname.is_some(), "{found:?}");
     }
 }

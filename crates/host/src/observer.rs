@@ -79,14 +79,9 @@ impl Observer {
         target: Target,
         sink: Sender<(u64, Sample)>,
     ) -> webdyno_model::Result<Self> {
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { target, stop: false }),
-            changed: Condvar::new(),
-        });
-        let mut observer = Self {
-            shared: Arc::clone(&shared),
-            threads: vec![],
-        };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(State { target, stop: false }), changed: Condvar::new() });
+        let mut observer = Self { shared: Arc::clone(&shared), threads: vec![] };
         let mut begin = Instant::now();
         for collector in collectors {
             let (shared, sink) = (Arc::clone(&shared), sink.clone());
@@ -171,9 +166,7 @@ fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> S
 pub fn clock_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000)
-        .saturating_add(u64::try_from(now.tv_nsec / 1_000).unwrap_or(0))
+    seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(now.tv_nsec / 1_000).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -199,11 +192,7 @@ mod tests {
         }
         fn read(&mut self, target: &Target) -> Reading {
             assert!(!self.panics, "a collector fails");
-            while self
-                .blocked
-                .as_ref()
-                .is_some_and(|blocked| blocked.load(Ordering::Relaxed))
-            {
+            while self.blocked.as_ref().is_some_and(|blocked| blocked.load(Ordering::Relaxed)) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let mut reading = Reading::default();
@@ -214,18 +203,11 @@ mod tests {
     }
 
     fn fake(name: &'static str, blocked: Option<&Arc<AtomicBool>>, panics: bool) -> Box<dyn Collector> {
-        Box::new(Fake {
-            name,
-            blocked: blocked.cloned(),
-            panics,
-        })
+        Box::new(Fake { name, blocked: blocked.cloned(), panics })
     }
 
     fn target(port: u16) -> Target {
-        Target {
-            port: Some(port),
-            ..Target::default()
-        }
+        Target { port: Some(port), ..Target::default() }
     }
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -234,11 +216,8 @@ mod tests {
     fn a_collector_that_blocks_or_fails_stops_no_other() {
         let blocked = Arc::new(AtomicBool::new(true));
         let (sink, samples) = channel();
-        let collectors = vec![
-            fake("slow", Some(&blocked), false),
-            fake("broken", None, true),
-            fake("good", None, false),
-        ];
+        let collectors =
+            vec![fake("slow", Some(&blocked), false), fake("broken", None, true), fake("good", None, false)];
         let observer = Observer::start_with(collectors, target(80), sink).unwrap();
         let (mut good, mut broken) = (vec![], 0);
         while good.len() < 2 || broken < 2 {
@@ -276,20 +255,12 @@ mod tests {
     #[test]
     fn turns_that_were_missed_are_skipped() {
         let begin = Instant::now();
-        for (every_s, elapsed_ms, expected_s) in [
-            (1, 0, 1),
-            (1, 999, 1),
-            (1, 1000, 2),
-            (1, 3500, 4),
-            (5, 12_000, 15),
-        ] {
+        for (every_s, elapsed_ms, expected_s) in
+            [(1, 0, 1), (1, 999, 1), (1, 1000, 2), (1, 3500, 4), (5, 12_000, 15)]
+        {
             let now = begin + Duration::from_millis(elapsed_ms);
             let due = next_due(begin, Duration::from_secs(every_s), now);
-            assert_eq!(
-                due - begin,
-                Duration::from_secs(expected_s),
-                "after {elapsed_ms} ms"
-            );
+            assert_eq!(due - begin, Duration::from_secs(expected_s), "after {elapsed_ms} ms");
         }
     }
 }

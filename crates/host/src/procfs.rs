@@ -94,9 +94,7 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
 /// All process ids there are now, rising. Empty only when `/proc` is not mounted.
 pub fn pids() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
+    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     pids
 }
@@ -124,12 +122,8 @@ pub fn tree_of(pid: u32) -> Vec<u32> {
 pub fn socket_inodes(pid: u32) -> io::Result<Vec<u64>> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd"))?;
     // A descriptor closed between listing and reading is no longer held.
-    let links = entries
-        .flatten()
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    Ok(links
-        .filter_map(|link| parse_socket_link(&link.to_string_lossy()))
-        .collect())
+    let links = entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    Ok(links.filter_map(|link| parse_socket_link(&link.to_string_lossy())).collect())
 }
 
 /// How many descriptors a process has open. An error when it ended or we may not look.
@@ -160,9 +154,7 @@ pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
 
 fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
-    std::fs::File::open(path)?
-        .take(FILE_BYTES_MAX)
-        .read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -186,9 +178,7 @@ fn listed_children(pid: u32) -> io::Result<Vec<u32>> {
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
         if task.file_name().to_str() != Some(&pid.to_string()) {
             // A thread that ended meanwhile gave its children to another one.
-            children.extend(parse_pids(
-                &read_text(task.path().join("children")).unwrap_or_default(),
-            ));
+            children.extend(parse_pids(&read_text(task.path().join("children")).unwrap_or_default()));
         }
     }
     children.sort_unstable();
@@ -231,17 +221,12 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
 /// Splits `/proc/PID/cmdline`: arguments end in a zero byte. A process that wrote a title of its own over them
 /// (`nginx: master process`) gives that title, padding left out.
 fn parse_cmdline(bytes: &[u8]) -> Vec<String> {
-    let end = bytes
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |last| last + 1);
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let told = bytes.get(..end).unwrap_or_default();
     if told.is_empty() {
         return vec![];
     }
-    told.split(|&byte| byte == 0)
-        .map(|part| String::from_utf8_lossy(part).into_owned())
-        .collect()
+    told.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
 }
 
 /// The real user id of `/proc/PID/status`.
@@ -257,16 +242,12 @@ fn parse_socket_link(link: &str) -> Option<u64> {
 
 /// The soft limit in the line `Max open files  1024  524288  files` of `/proc/PID/limits`.
 fn parse_open_files_limit(limits: &str) -> Option<u64> {
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn parse_pids(text: &str) -> Vec<u32> {
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
+    text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -282,28 +263,16 @@ mod tests {
     #[test]
     fn stat_parses() {
         let stat = parse_stat(STAT).unwrap();
-        let numbers = (
-            stat.pid,
-            stat.ppid,
-            stat.cpu_ticks,
-            stat.reaped_cpu_ticks,
-            stat.threads_count,
-        );
+        let numbers = (stat.pid, stat.ppid, stat.cpu_ticks, stat.reaped_cpu_ticks, stat.threads_count);
         assert_eq!(numbers, (19_994, 19_992, 46, 11, 27));
-        assert_eq!(
-            (stat.name.as_str(), stat.state, stat.start_ticks),
-            ("apache2", 'S', 41_519)
-        );
+        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks), ("apache2", 'S', 41_519));
     }
 
     // A process may call itself anything.
     #[test]
     fn names_with_parentheses_do_not_shift_the_fields() {
         let odd = parse_stat(&STAT.replace("(apache2)", "(a) R 1 (b c)")).unwrap();
-        assert_eq!(
-            (odd.name.as_str(), odd.ppid, odd.start_ticks),
-            ("a) R 1 (b c", 19_992, 41_519)
-        );
+        assert_eq!((odd.name.as_str(), odd.ppid, odd.start_ticks), ("a) R 1 (b c", 19_992, 41_519));
         for torn in ["", "1 (x", "1 (x) S 1", "x (x) S 1 1"] {
             assert_eq!(parse_stat(torn), None, "{torn}");
         }
@@ -312,15 +281,9 @@ mod tests {
     #[test]
     fn small_files_parse() {
         for (bytes, expected) in [
-            (
-                &b"/usr/sbin/apache2\0-k\0start\0"[..],
-                vec!["/usr/sbin/apache2", "-k", "start"],
-            ),
+            (&b"/usr/sbin/apache2\0-k\0start\0"[..], vec!["/usr/sbin/apache2", "-k", "start"]),
             (b"a\0\0b\0", vec!["a", "", "b"]),
-            (
-                b"nginx: master process /usr/sbin/nginx\0\0\0\0",
-                vec!["nginx: master process /usr/sbin/nginx"],
-            ),
+            (b"nginx: master process /usr/sbin/nginx\0\0\0\0", vec!["nginx: master process /usr/sbin/nginx"]),
             (b"", vec![]),
         ] {
             assert_eq!(parse_cmdline(bytes), expected);
@@ -331,10 +294,7 @@ mod tests {
         let limits =
             "Limit                     Soft Limit  Hard Limit  Units\nMax open files  1024  524288  files\n";
         assert_eq!(parse_open_files_limit(limits), Some(1024));
-        assert_eq!(
-            parse_open_files_limit("Max open files unlimited unlimited files\n"),
-            None
-        );
+        assert_eq!(parse_open_files_limit("Max open files unlimited unlimited files\n"), None);
     }
 
     /// A shell with a child of its own; both end when the pipe to the shell is closed.

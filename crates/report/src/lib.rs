@@ -34,7 +34,7 @@ fn may_have_changed(view: &View) -> bool {
     use webdyno_model::tune::TuneState;
     use webdyno_session::view::{Outcome, SessionEnd};
     match &view.outcome {
-        Outcome::Tune(tune) => tune.state == TuneState::Applied,
+        Outcome::Tune(tune) if view.end != SessionEnd::Torn => tune.state == TuneState::Applied,
         // A tuning session that stopped in the middle may have been cut between a change and its verdict.
         _ => view.command == "tune" && view.end == SessionEnd::Torn,
     }

@@ -47,9 +47,15 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
     let mut session =
         Session { options, baseline_load: baseline.load, best: baseline, tried: vec![], n: 0, kept: false };
     let why = loop {
-        match session.round(stand)? {
-            Next::Again => {}
-            Next::Stop(why) => break why,
+        match session.round(stand) {
+            Ok(Next::Again) => {}
+            Ok(Next::Stop(why)) => break why,
+            Err(error) => {
+                // The session's report has to say what became of the server: nothing was kept. The error counts more
+                // than whether this could be written.
+                drop(session.record_end(stand, false, TuneState::Reverted));
+                return Err(error);
+            }
         }
     };
     session.end(stand, why)
@@ -141,14 +147,15 @@ impl Session {
     /// Measures what is in force now against the best so far; once more when the first look is not conclusive (a
     /// server that had not settled, or noise).
     fn verify(&self, stand: &mut dyn Stand) -> Result<(Measured, Comparison)> {
-        let mut look = || {
+        let look = |stand: &mut dyn Stand| {
             let after = stand.measure(Purpose::Verify)?;
             let comparison =
                 compare(&self.best.measurement.measured_rates(), &after.measurement.measured_rates());
             Ok((after, comparison))
         };
-        let first = look()?;
-        if first.1.verdict == Verdict::Inconclusive { look() } else { Ok(first) }
+        let first = look(stand)?;
+        let again = first.1.verdict == Verdict::Inconclusive;
+        if again && stand.elapsed_us() <= self.options.budget_us { look(stand) } else { Ok(first) }
     }
 
     fn describe(&self, choice: &Choice, plan: &RenderedPlan) -> Round {
@@ -207,14 +214,17 @@ impl Session {
             Goal::Max => matches!(why, Why::NothingHelps | Why::GoalMet),
             Goal::Rate(_) => why == Why::GoalMet,
         };
-        stand.record(EventBody::TuneEnd {
-            baseline_load: self.baseline_load,
-            best_load: self.best.load,
-            last_load: self.best.load,
-            goal_met,
-            state,
-        })?;
+        self.record_end(stand, goal_met, state)?;
         Ok(Ended { goal_met, state, valid: why != Why::Invalid })
+    }
+}
+
+impl Session {
+    /// What remains after an error is the baseline; else the best that was verified.
+    fn record_end(&self, stand: &mut dyn Stand, goal_met: bool, state: TuneState) -> Result<()> {
+        let best_load = if state == TuneState::Reverted { self.baseline_load } else { self.best.load };
+        let baseline_load = self.baseline_load;
+        stand.record(EventBody::TuneEnd { baseline_load, best_load, last_load: best_load, goal_met, state })
     }
 }
 

@@ -12,7 +12,7 @@ use webdyno_model::event::Purpose;
 use webdyno_model::number::significant;
 use webdyno_model::run::{IntervalReport, RunReport};
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport};
+use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
 
 /// A whole session, ready to be shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,16 +126,22 @@ impl View {
 }
 
 fn outcome(recording: &Recording) -> Result<Outcome> {
-    if let Some(end) = &recording.tune_end {
-        return tune_report(recording, end).map(|report| report.map_or(Outcome::Nothing, Outcome::Tune));
+    if let Some(end) = recording.tune_end.or_else(|| cut_off(recording)) {
+        return tune_report(recording, &end).map(|report| report.map_or(Outcome::Nothing, Outcome::Tune));
     }
-    let Some(measurement) = recording.last_measurement() else {
-        return Ok(Outcome::Nothing);
-    };
+    let Some(measurement) = recording.last_measurement() else { return Ok(Outcome::Nothing) };
     match recording.command.as_str() {
         "run" => run_report(&measurement).map(Outcome::Run),
         _ => diagnose(&measurement).map(Outcome::Diagnosis),
     }
+}
+
+/// The end of a tuning session that has none because it was cut off: what was not kept is reverted by its guardian.
+fn cut_off(recording: &Recording) -> Option<TuneEnd> {
+    let tunes = matches!(recording.command.as_str(), "tune" | "quickstart");
+    let first = recording.loads.first().filter(|load| tunes && !load.intervals.is_empty())?;
+    let (load, state) = (first.load, TuneState::Reverted);
+    Some(TuneEnd { baseline_load: load, best_load: load, last_load: load, goal_met: false, state })
 }
 
 fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport>> {

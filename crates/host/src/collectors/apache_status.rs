@@ -139,10 +139,7 @@ pub fn fetch_status(url: &str, timeout: Duration) -> Result<ServerStatus> {
 /// Parses the automatic format. An error when it is another page; single lines that are missing, or are not what they
 /// should be, are `None`.
 pub fn parse_status(url: &str, page: &str) -> Result<ServerStatus> {
-    let value = |key: &str| {
-        page.lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
-    };
+    let value = |key: &str| page.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
     let text = |key: &str| value(key).map(|value| value.trim().to_owned());
     // Old versions show some whole numbers with a fraction or an exponent.
     let number = |key: &str| {
@@ -178,9 +175,8 @@ fn other_page(url: &str, page: &str) -> UserError {
     } else {
         "something that is not the automatic format of mod_status"
     };
-    UserError::cannot_run(format!("the status page {url}?auto answers {what}")).hint(format!(
-        "look at `curl -s '{url}?auto'`; `SetHandler server-status` must cover that path"
-    ))
+    UserError::cannot_run(format!("the status page {url}?auto answers {what}"))
+        .hint(format!("look at `curl -s '{url}?auto'`; `SetHandler server-status` must cover that path"))
 }
 
 /// The collector.
@@ -279,11 +275,7 @@ fn values(status: &ServerStatus) -> Reading {
     for ((name, _), number) in NUMBERS.iter().zip(numbers(status)) {
         reading.push_some(*name, number.map(|number| number as f64));
     }
-    for ((name, _), count) in status
-        .scoreboard
-        .iter()
-        .flat_map(|board| STATES.iter().zip(states(board)))
-    {
+    for ((name, _), count) in status.scoreboard.iter().flat_map(|board| STATES.iter().zip(states(board))) {
         reading.push(*name, count as f64);
     }
     reading.push_some("apache.uptime_s", status.uptime_s.map(|uptime| uptime as f64));
@@ -316,18 +308,10 @@ impl Collector for ApacheStatus {
             }
         };
         let mut metrics: Vec<Metric> = NUMBERS.iter().enumerate().map(number).collect();
-        metrics.extend(
-            STATES
-                .iter()
-                .map(|(name, states)| gauge(*name, SOURCE, count(states))),
-        );
+        metrics.extend(STATES.iter().map(|(name, states)| gauge(*name, SOURCE, count(states))));
         let wait = "curl -s -o /dev/null -w '%{time_total}\\n' 'URL?auto' | awk '{print $1*1000000}'";
         metrics.push(gauge("apache.uptime_s", SOURCE, line("ServerUptimeSeconds", 1)));
-        metrics.push(gauge(
-            "apache.status_wait_us",
-            "the request for the status page",
-            wait,
-        ));
+        metrics.push(gauge("apache.status_wait_us", "the request for the status page", wait));
         metrics
     }
 

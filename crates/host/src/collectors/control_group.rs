@@ -54,18 +54,10 @@ pub fn of(pid: u32) -> io::Result<Groups> {
 pub fn locate(membership: &str, mountinfo: &str) -> Groups {
     let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
     let find = |wanted: Hierarchy| {
-        let path = membership
-            .lines()
-            .find_map(|line| membership_path(line, wanted))?;
-        mounts
-            .iter()
-            .filter(|mount| mount.hierarchy == wanted)
-            .find_map(|mount| mount.place(path))
+        let path = membership.lines().find_map(|line| membership_path(line, wanted))?;
+        mounts.iter().filter(|mount| mount.hierarchy == wanted).find_map(|mount| mount.place(path))
     };
-    Groups {
-        unified: find(Hierarchy::Unified),
-        memory_v1: find(Hierarchy::MemoryV1),
-    }
+    Groups { unified: find(Hierarchy::Unified), memory_v1: find(Hierarchy::MemoryV1) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,14 +77,9 @@ struct Mount {
 impl Mount {
     fn place(&self, path: &str) -> Option<Group> {
         let relative = Path::new(path).strip_prefix(&self.root).ok()?;
-        let climbs = relative
-            .components()
-            .any(|part| part == std::path::Component::ParentDir);
+        let climbs = relative.components().any(|part| part == std::path::Component::ParentDir);
         let directory = self.point.join(relative);
-        (!climbs).then(|| Group {
-            directory: directory.components().collect(),
-            mount: self.point.clone(),
-        })
+        (!climbs).then(|| Group { directory: directory.components().collect(), mount: self.point.clone() })
     }
 }
 
@@ -118,19 +105,12 @@ fn parse_mount(line: &str) -> Option<Mount> {
         "cgroup" if right.nth(1)?.split(',').any(|option| option == "memory") => Hierarchy::MemoryV1,
         _ => return None,
     };
-    Some(Mount {
-        hierarchy,
-        root: unescape(root).into(),
-        point: unescape(point).into(),
-    })
+    Some(Mount { hierarchy, root: unescape(root).into(), point: unescape(point).into() })
 }
 
 /// Blanks in paths of mountinfo are written as octal escapes.
 fn unescape(text: &str) -> String {
-    text.replace("\\040", " ")
-        .replace("\\011", "\t")
-        .replace("\\012", "\n")
-        .replace("\\134", "\\")
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
 #[cfg(test)]
@@ -159,18 +139,8 @@ mod tests {
         let web = Some("/sys/fs/cgroup/system.slice/apache2.service");
         check("0::/system.slice/apache2.service\n", UNIFIED, web, None);
         let memory = Some("/sys/fs/cgroup/memory/web");
-        check(
-            "9:cpu,memory:/web\n0::/\n",
-            HYBRID,
-            Some("/sys/fs/cgroup/unified"),
-            memory,
-        );
-        check(
-            "9:memory:/docker/abc/x\n",
-            CONTAINER,
-            None,
-            Some("/sys/fs/cgroup/memory/x"),
-        );
+        check("9:cpu,memory:/web\n0::/\n", HYBRID, Some("/sys/fs/cgroup/unified"), memory);
+        check("9:memory:/docker/abc/x\n", CONTAINER, None, Some("/sys/fs/cgroup/memory/x"));
         // Out of reach: another container's group, and one above our own namespace.
         check("9:memory:/docker/other\n", CONTAINER, None, None);
         check("0::/../other\n", UNIFIED, None, None);
@@ -181,10 +151,7 @@ mod tests {
     fn levels_end_at_the_mount() {
         let group = locate("0::/a/b\n", UNIFIED).unified.unwrap();
         let levels: Vec<_> = group.levels().map(|level| level.display().to_string()).collect();
-        assert_eq!(
-            levels,
-            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
-        );
+        assert_eq!(levels, ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
         assert!(!group.is_root() && locate("0::/\n", UNIFIED).unified.unwrap().is_root());
     }
 

@@ -14,9 +14,7 @@ const STAT: &str = "/proc/stat";
 const LOADAVG: &str = "/proc/loadavg";
 
 /// The kinds of time in the order of `/proc/stat`.
-const KINDS: [&str; 8] = [
-    "user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal",
-];
+const KINDS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 const IDLE: usize = 3;
 const IOWAIT: usize = 4;
 const IRQ: usize = 5;
@@ -61,11 +59,7 @@ impl Ticks {
 
     fn sum_without(&self, left_out: &[usize]) -> u64 {
         let wanted = |(kind, ticks): (usize, &Option<u64>)| ticks.filter(|_| !left_out.contains(&kind));
-        self.0
-            .iter()
-            .enumerate()
-            .filter_map(wanted)
-            .fold(0, u64::saturating_add)
+        self.0.iter().enumerate().filter_map(wanted).fold(0, u64::saturating_add)
     }
 }
 
@@ -104,17 +98,8 @@ pub struct Cpu {
 impl Cpu {
     /// With the cores that are online now.
     pub fn new() -> Self {
-        let stat = procfs::read_text(STAT)
-            .map(|text| parse_stat(&text))
-            .unwrap_or_default();
-        Self {
-            cores: stat
-                .cores
-                .iter()
-                .map(|&(core, _)| core)
-                .take(CORES_SHOWN_MAX)
-                .collect(),
-        }
+        let stat = procfs::read_text(STAT).map(|text| parse_stat(&text)).unwrap_or_default();
+        Self { cores: stat.cores.iter().map(|&(core, _)| core).take(CORES_SHOWN_MAX).collect() }
     }
 
     fn values(&self, stat: &Stat, ticks_per_s: f64, reading: &mut Reading) {
@@ -130,10 +115,7 @@ impl Cpu {
             reading.push("cpu.cores_count", stat.cores.len() as f64);
         }
         reading.push_some("cpu.forks_count", stat.forks_count.map(|count| count as f64));
-        reading.push_some(
-            "cpu.run_queue_count",
-            stat.run_queue_count.map(|count| count as f64),
-        );
+        reading.push_some("cpu.run_queue_count", stat.run_queue_count.map(|count| count as f64));
     }
 }
 
@@ -157,35 +139,19 @@ impl Collector for Cpu {
             .iter()
             .zip(2..)
             .map(|(kind, field)| {
-                counter(
-                    format!("cpu.{kind}_s"),
-                    STAT,
-                    awk("$1==\"cpu\"", &format!("${field}")),
-                )
+                counter(format!("cpu.{kind}_s"), STAT, awk("$1==\"cpu\"", &format!("${field}")))
             })
             .collect();
         for core in &self.cores {
             let line = format!("$1==\"cpu{core}\"");
             let busy = awk(&line, "$2+$3+$4+$7+$8+$9");
             metrics.push(counter(format!("cpu.core{core}.busy_s"), STAT, busy));
-            metrics.push(counter(
-                format!("cpu.core{core}.softirq_s"),
-                STAT,
-                awk(&line, "$8"),
-            ));
+            metrics.push(counter(format!("cpu.core{core}.softirq_s"), STAT, awk(&line, "$8")));
         }
         metrics.extend([
             gauge("cpu.cores_count", STAT, format!("grep -c '^cpu[0-9]' {STAT}")),
-            counter(
-                "cpu.forks_count",
-                STAT,
-                format!("awk '$1==\"processes\" {{print $2}}' {STAT}"),
-            ),
-            gauge(
-                "cpu.run_queue_count",
-                STAT,
-                format!("awk '$1==\"procs_running\" {{print $2}}' {STAT}"),
-            ),
+            counter("cpu.forks_count", STAT, format!("awk '$1==\"processes\" {{print $2}}' {STAT}")),
+            gauge("cpu.run_queue_count", STAT, format!("awk '$1==\"procs_running\" {{print $2}}' {STAT}")),
             gauge("cpu.load1_count", LOADAVG, format!("cut -d' ' -f1 {LOADAVG}")),
         ]);
         metrics
@@ -194,12 +160,8 @@ impl Collector for Cpu {
     fn read(&mut self, _: &Target) -> Reading {
         let mut reading = Reading::default();
         let ticks_per_s = procfs::clock_ticks_per_s() as f64;
-        reading.take(STAT, |text, reading| {
-            self.values(&parse_stat(text), ticks_per_s, reading)
-        });
-        reading.take(LOADAVG, |text, reading| {
-            reading.push_some("cpu.load1_count", parse_load1(text))
-        });
+        reading.take(STAT, |text, reading| self.values(&parse_stat(text), ticks_per_s, reading));
+        reading.take(LOADAVG, |text, reading| reading.push_some("cpu.load1_count", parse_load1(text)));
         reading
     }
 }
@@ -225,10 +187,7 @@ softirq 204072 0 19939
 
     fn read(text: &str, cores: &[u32]) -> Reading {
         let mut reading = Reading::default();
-        Cpu {
-            cores: cores.to_vec(),
-        }
-        .values(&parse_stat(text), 100.0, &mut reading);
+        Cpu { cores: cores.to_vec() }.values(&parse_stat(text), 100.0, &mut reading);
         reading
     }
 
@@ -270,23 +229,14 @@ softirq 204072 0 19939
     fn what_an_old_kernel_does_not_tell_is_missing_not_zero() {
         let reading = read("cpu 10 0 5 100\ncpu0 10 0 5 100\n", &[0]);
         assert_eq!(reading.value("cpu.system_s"), Some(0.05));
-        for name in [
-            "cpu.iowait_s",
-            "cpu.steal_s",
-            "cpu.forks_count",
-            "cpu.core0.softirq_s",
-        ] {
+        for name in ["cpu.iowait_s", "cpu.steal_s", "cpu.forks_count", "cpu.core0.softirq_s"] {
             assert_eq!(reading.value(name), None, "{name}");
         }
     }
 
     #[test]
     fn load_averages_parse() {
-        for (text, expected) in [
-            ("0.05 0.08 0.03 1/89 9797\n", Some(0.05)),
-            ("", None),
-            ("nan 1", None),
-        ] {
+        for (text, expected) in [("0.05 0.08 0.03 1/89 9797\n", Some(0.05)), ("", None), ("nan 1", None)] {
             assert_eq!(parse_load1(text), expected, "{text}");
         }
     }

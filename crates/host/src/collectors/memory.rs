@@ -27,14 +27,7 @@ const TOTALS: [(&str, &[&str]); 5] = [
     ("memory.swapped_in_pages", &["pswpin"]),
     ("memory.swapped_out_pages", &["pswpout"]),
     ("memory.major_faults_count", &["pgmajfault"]),
-    (
-        "memory.refaults_count",
-        &[
-            "workingset_refault",
-            "workingset_refault_anon",
-            "workingset_refault_file",
-        ],
-    ),
+    ("memory.refaults_count", &["workingset_refault", "workingset_refault_anon", "workingset_refault_file"]),
     ("memory.oom_kills_count", &["oom_kill"]),
 ];
 
@@ -52,9 +45,7 @@ fn page_cache_bytes(meminfo: &str) -> Option<u64> {
 /// The sum of those lines that are there; `None` when none is.
 fn sum_of(text: &str, keys: &[&str]) -> Option<u64> {
     let present = keys.iter().filter_map(|key| value_of(text, key));
-    present.fold(None, |sum: Option<u64>, value| {
-        Some(sum.unwrap_or(0).saturating_add(value))
-    })
+    present.fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0).saturating_add(value)))
 }
 
 /// What a group's files are called in a version, and how its usage is told.
@@ -97,9 +88,7 @@ fn group_memory(group: &Group, files: &Files, machine_bytes: u64) -> GroupMemory
     let read = |level: &Path, file: &str| procfs::read_text(level.join(file)).ok();
     let limit_of = |level: &Path| read(level, files.limit)?.trim().parse::<u64>().ok();
     let limited = group.levels().filter_map(|level| Some((limit_of(level)?, level)));
-    let binding = limited
-        .filter(|&(limit, _)| limit < machine_bytes)
-        .min_by_key(|&(limit, _)| limit);
+    let binding = limited.filter(|&(limit, _)| limit < machine_bytes).min_by_key(|&(limit, _)| limit);
     let used = |level: &Path| {
         let usage: u64 = read(level, files.usage)?.trim().parse().ok()?;
         let cache = sum_of(&read(level, "memory.stat")?, &files.reclaimable)?;
@@ -132,10 +121,7 @@ fn machine_values(meminfo: &str, reading: &mut Reading) {
     for (name, key) in LEVELS {
         reading.push_some(name, meminfo_bytes(meminfo, key).map(|bytes| bytes as f64));
     }
-    reading.push_some(
-        "memory.page_cache_bytes",
-        page_cache_bytes(meminfo).map(|bytes| bytes as f64),
-    );
+    reading.push_some("memory.page_cache_bytes", page_cache_bytes(meminfo).map(|bytes| bytes as f64));
 }
 
 fn totals(vmstat: &str, reading: &mut Reading) {
@@ -147,14 +133,8 @@ fn totals(vmstat: &str, reading: &mut Reading) {
 /// Adds the group's values. The kills of the group stand in for the machine's where `/proc/vmstat` does not count
 /// them (before Linux 4.13).
 fn group_values(group: GroupMemory, machine_bytes: u64, reading: &mut Reading) {
-    reading.push(
-        "memory.limit_bytes",
-        group.limit_bytes.unwrap_or(machine_bytes) as f64,
-    );
-    reading.push_some(
-        "memory.used_in_limit_bytes",
-        group.used_bytes.map(|bytes| bytes as f64),
-    );
+    reading.push("memory.limit_bytes", group.limit_bytes.unwrap_or(machine_bytes) as f64);
+    reading.push_some("memory.used_in_limit_bytes", group.used_bytes.map(|bytes| bytes as f64));
     let kills = group.oom_kills_count.map(|count| count as f64);
     reading.push_some("memory.group_oom_kills_count", kills);
     if reading.value("memory.oom_kills_count").is_none() {
@@ -169,21 +149,15 @@ impl Collector for Memory {
 
     fn metrics(&self) -> Vec<Metric> {
         let kilobytes = |key: &str| format!("awk '$1==\"{key}:\" {{print $2*1024}}' {MEMINFO}");
-        let mut metrics: Vec<Metric> = LEVELS
-            .iter()
-            .map(|(name, key)| gauge(*name, MEMINFO, kilobytes(key)))
-            .collect();
+        let mut metrics: Vec<Metric> =
+            LEVELS.iter().map(|(name, key)| gauge(*name, MEMINFO, kilobytes(key))).collect();
         let cache = format!(
             "awk '/^(Buffers|Cached):/ {{s+=$2}} /^Shmem:/ {{s-=$2}} END {{print s*1024}}' {MEMINFO}"
         );
         metrics.push(gauge("memory.page_cache_bytes", MEMINFO, cache));
         metrics.extend(TOTALS.iter().map(|(name, keys)| {
             let lines = keys.join("|");
-            counter(
-                *name,
-                VMSTAT,
-                format!("awk '$1~/^({lines})$/ {{s+=$2}} END {{print s}}' {VMSTAT}"),
-            )
+            counter(*name, VMSTAT, format!("awk '$1~/^({lines})$/ {{s+=$2}} END {{print s}}' {VMSTAT}"))
         }));
         // PID is the service's main process; systemd-cgls shows the same group as a tree.
         let file = |v1: &str, v2: &str| {
@@ -220,10 +194,7 @@ impl Collector for Memory {
         let Some(total) = reading.value("memory.total_bytes").map(|total| total as u64) else {
             return reading;
         };
-        match target
-            .service_pid
-            .map_or(Ok(GroupMemory::default()), |pid| Self::group(pid, total))
-        {
+        match target.service_pid.map_or(Ok(GroupMemory::default()), |pid| Self::group(pid, total)) {
             Ok(group) => group_values(group, total, &mut reading),
             // Without its group the limit is not known: the machine's would be a guess.
             Err(error) => reading.problem(told("read", "the control group of the service", &error)),
@@ -266,11 +237,7 @@ HugePages_Total:       0
         for (meminfo, name, expected) in [
             (MODERN, "memory.total_bytes", Some(24_684_096.0 * 1024.0)),
             (MODERN, "memory.available_bytes", Some(24_313_612.0 * 1024.0)),
-            (
-                MODERN,
-                "memory.page_cache_bytes",
-                Some((16_260.0 + 462_032.0 - 8_788.0) * 1024.0),
-            ),
+            (MODERN, "memory.page_cache_bytes", Some((16_260.0 + 462_032.0 - 8_788.0) * 1024.0)),
             (MODERN, "memory.swap_free_bytes", Some(0.0)),
             (OLD, "memory.available_bytes", None),
             (OLD, "memory.swap_total_bytes", None),
@@ -286,11 +253,7 @@ HugePages_Total:       0
         let new = "workingset_refault_anon 3\nworkingset_refault_file 4\npswpin 5\npswpout 6\noom_kill 1\n";
         for (vmstat, name, expected) in [
             (new, "memory.refaults_count", Some(7.0)),
-            (
-                "workingset_refault 9\nworkingset_activate 1\n",
-                "memory.refaults_count",
-                Some(9.0),
-            ),
+            ("workingset_refault 9\nworkingset_activate 1\n", "memory.refaults_count", Some(9.0)),
             (new, "memory.swapped_out_pages", Some(6.0)),
             (new, "memory.oom_kills_count", Some(1.0)),
             ("pswpin 5\n", "memory.oom_kills_count", None),
@@ -307,15 +270,8 @@ HugePages_Total:       0
         for (path, text) in files {
             std::fs::write(mount.path().join(path), text).unwrap();
         }
-        let group = Group {
-            directory,
-            mount: PathBuf::from(mount.path()),
-        };
-        assert_eq!(
-            group_memory(&group, version, MACHINE_BYTES),
-            expected,
-            "{files:?}"
-        );
+        let group = Group { directory, mount: PathBuf::from(mount.path()) };
+        assert_eq!(group_memory(&group, version, MACHINE_BYTES), expected, "{files:?}");
     }
 
     #[test]
@@ -324,39 +280,23 @@ HugePages_Total:       0
         let above = [
             ("a/b/memory.max", "max\n"),
             ("a/b/memory.current", "7\n"),
-            (
-                "a/b/memory.events",
-                "low 0\noom 2\noom_kill 1\noom_group_kill 0\n",
-            ),
+            ("a/b/memory.events", "low 0\noom 2\noom_kill 1\noom_group_kill 0\n"),
             ("a/memory.max", "1000\n"),
             ("a/memory.current", "200\n"),
             ("a/memory.stat", stat),
         ];
-        let limited = |limit, used, kills| GroupMemory {
-            limit_bytes: limit,
-            used_bytes: used,
-            oom_kills_count: kills,
-        };
+        let limited =
+            |limit, used, kills| GroupMemory { limit_bytes: limit, used_bytes: used, oom_kills_count: kills };
         check_group(&above, &UNIFIED, limited(Some(1000), Some(120), Some(1)));
-        let own = [
-            ("a/b/memory.max", "500"),
-            ("a/memory.max", "1000"),
-            ("a/b/memory.current", "100"),
-        ];
+        let own = [("a/b/memory.max", "500"), ("a/memory.max", "1000"), ("a/b/memory.current", "100")];
         // Without memory.stat the page cache is not known, and so is what is used.
         check_group(&own, &UNIFIED, limited(Some(500), None, None));
         let version_1 = [
             ("a/b/memory.limit_in_bytes", "9223372036854771712"),
             ("a/memory.limit_in_bytes", "4096"),
             ("a/memory.usage_in_bytes", "100"),
-            (
-                "a/memory.stat",
-                "active_file 1\ntotal_active_file 20\ntotal_inactive_file 30\n",
-            ),
-            (
-                "a/b/memory.oom_control",
-                "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
-            ),
+            ("a/memory.stat", "active_file 1\ntotal_active_file 20\ntotal_inactive_file 30\n"),
+            ("a/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
         ];
         check_group(&version_1, &VERSION_1, limited(Some(4096), Some(50), Some(4)));
         check_group(&[], &UNIFIED, GroupMemory::default());
@@ -366,28 +306,17 @@ HugePages_Total:       0
     fn the_limit_is_the_machine_unless_a_group_is_smaller() {
         for (limit, expected) in [(None, MACHINE_BYTES), (Some(4096), 4096)] {
             let mut reading = machine("", "");
-            let group = GroupMemory {
-                limit_bytes: limit,
-                used_bytes: None,
-                oom_kills_count: Some(2),
-            };
+            let group = GroupMemory { limit_bytes: limit, used_bytes: None, oom_kills_count: Some(2) };
             group_values(group, MACHINE_BYTES, &mut reading);
             assert_eq!(reading.value("memory.limit_bytes"), Some(expected as f64));
             assert_eq!(reading.value("memory.used_in_limit_bytes"), None);
-            assert_eq!(
-                reading.value("memory.oom_kills_count"),
-                Some(2.0),
-                "the group's stand in"
-            );
+            assert_eq!(reading.value("memory.oom_kills_count"), Some(2.0), "the group's stand in");
         }
     }
 
     #[test]
     fn an_unknown_group_gives_no_limit() {
-        let target = Target {
-            service_pid: Some(u32::MAX),
-            ..Target::default()
-        };
+        let target = Target { service_pid: Some(u32::MAX), ..Target::default() };
         let reading = Memory.read(&target);
         assert_eq!(reading.value("memory.limit_bytes"), None);
         assert!(reading.value("memory.total_bytes").is_some());

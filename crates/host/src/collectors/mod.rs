@@ -40,10 +40,7 @@ pub struct Reading {
 impl Reading {
     /// A reading without values, and why.
     pub fn failed(why: impl Into<String>) -> Self {
-        Self {
-            values: vec![],
-            error: Some(why.into()),
-        }
+        Self { values: vec![], error: Some(why.into()) }
     }
 
     /// Adds a value.
@@ -68,10 +65,7 @@ impl Reading {
 
     /// The value of a metric.
     pub fn value(&self, name: &str) -> Option<f64> {
-        self.values
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|&(_, value)| value)
+        self.values.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
     }
 
     /// Reads a file and lets `parse` take values from it; notes the problem when it cannot be read.
@@ -132,13 +126,7 @@ fn counter(name: impl Into<String>, source: &str, reproduce: impl Into<String>) 
 
 fn metric(name: String, kind: MetricKind, source: &str, reproduce: String) -> Metric {
     let unit = name.rsplit(['_', '.']).next().unwrap_or_default().to_owned();
-    Metric {
-        name,
-        unit,
-        kind,
-        source: source.to_owned(),
-        reproduce,
-    }
+    Metric { name, unit, kind, source: source.to_owned(), reproduce }
 }
 
 /// An I/O error as the text of a reading.
@@ -150,9 +138,7 @@ fn told(action: &str, object: &str, error: &std::io::Error) -> String {
 fn value_of(text: &str, key: &str) -> Option<u64> {
     let rest_of = |line: &'_ str| -> Option<u64> {
         let rest = line.strip_prefix(key)?;
-        let rest = rest
-            .strip_prefix(':')
-            .or_else(|| rest.starts_with([' ', '\t']).then_some(rest))?;
+        let rest = rest.strip_prefix(':').or_else(|| rest.starts_with([' ', '\t']).then_some(rest))?;
         rest.split_ascii_whitespace().next()?.parse().ok()
     };
     text.lines().find_map(rest_of)
@@ -171,18 +157,13 @@ mod tests {
     #[test]
     fn every_file_is_in_the_list() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/collectors");
-        let paths = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let sources = paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
         let files: BTreeSet<String> = sources
             .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
             .filter(|name| !HELPERS.contains(&name.as_str()))
             .collect();
-        let listed: BTreeSet<String> = all()
-            .iter()
-            .map(|collector| collector.name().to_owned())
-            .collect();
+        let listed: BTreeSet<String> = all().iter().map(|collector| collector.name().to_owned()).collect();
         assert_eq!(listed, files);
     }
 
@@ -201,26 +182,13 @@ mod tests {
             let reading = collector.read(&target);
             for (name, value) in &reading.values {
                 let metric = described.iter().find(|metric| metric.name == *name);
-                assert!(
-                    metric.is_some(),
-                    "{name} is not in the metrics of {}",
-                    collector.name()
-                );
+                assert!(metric.is_some(), "{name} is not in the metrics of {}", collector.name());
                 assert!(value.is_finite() && *value >= 0.0, "{name} is {value}");
             }
             let names: BTreeSet<_> = reading.values.iter().map(|(name, _)| name).collect();
-            assert_eq!(
-                names.len(),
-                reading.values.len(),
-                "{} gives a metric twice",
-                collector.name()
-            );
+            assert_eq!(names.len(), reading.values.len(), "{} gives a metric twice", collector.name());
             let without_page = collector.name() == "apache_status";
-            assert!(
-                without_page || !names.is_empty(),
-                "{} reads nothing: {reading:?}",
-                collector.name()
-            );
+            assert!(without_page || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
         }
     }
 
@@ -231,44 +199,28 @@ mod tests {
             let units = ["s", "us", "ms", "bytes", "count", "pages"];
             assert!(units.contains(&metric.unit.as_str()), "{metric:?}");
             assert!(metric.name.ends_with(&metric.unit), "{metric:?}");
-            assert!(
-                !metric.source.is_empty() && !metric.reproduce.is_empty(),
-                "{metric:?}"
-            );
+            assert!(!metric.source.is_empty() && !metric.reproduce.is_empty(), "{metric:?}");
             assert!(!metric.reproduce.contains('\n'), "{metric:?}");
             let time = matches!(metric.unit.as_str(), "s" | "us" | "ms");
             let level = ["apache.uptime_s", "apache.status_wait_us"].contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");
-            assert!(
-                seen.insert(metric.name.clone()),
-                "{} is described twice",
-                metric.name
-            );
+            assert!(seen.insert(metric.name.clone()), "{} is described twice", metric.name);
         }
     }
 
     // The commands in the catalogue run: those that need no service are tried as they are.
     #[test]
     fn commands_show_a_number() {
-        let needs_a_service = |command: &str| {
-            ["PID", "PORT", "URL", "CLIENT"]
-                .iter()
-                .any(|w| command.contains(w))
-        };
+        let needs_a_service =
+            |command: &str| ["PID", "PORT", "URL", "CLIENT"].iter().any(|w| command.contains(w));
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
             let optional = metric.reproduce.contains("nstat") || metric.name.starts_with("pressure.");
             if needs_a_service(&metric.reproduce) || optional {
                 continue;
             }
-            let output = std::process::Command::new("sh")
-                .args(["-c", &metric.reproduce])
-                .output()
-                .unwrap();
+            let output = std::process::Command::new("sh").args(["-c", &metric.reproduce]).output().unwrap();
             let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-            let first = shown
-                .split_ascii_whitespace()
-                .next()
-                .and_then(|word| word.parse::<f64>().ok());
+            let first = shown.split_ascii_whitespace().next().and_then(|word| word.parse::<f64>().ok());
             assert!(first.is_some(), "`{}` shows `{shown}`", metric.reproduce);
         }
     }

@@ -11,21 +11,14 @@ use std::io;
 use std::path::Path;
 
 /// Resource, kind of line.
-const LINES: [(&str, &str); 5] = [
-    ("cpu", "some"),
-    ("memory", "some"),
-    ("memory", "full"),
-    ("io", "some"),
-    ("io", "full"),
-];
+const LINES: [(&str, &str); 5] =
+    [("cpu", "some"), ("memory", "some"), ("memory", "full"), ("io", "some"), ("io", "full")];
 
 const RESOURCES: [&str; 3] = ["cpu", "memory", "io"];
 
 /// The total of one kind of line (`some`, `full`) in microseconds.
 pub fn parse_total_us(text: &str, kind: &str) -> Option<u64> {
-    let lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
+    let lines = text.lines().filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
     let mut totals = lines.filter_map(|rest| rest.split(' ').find_map(|word| word.strip_prefix("total=")));
     totals.next()?.trim().parse().ok()
 }
@@ -67,20 +60,12 @@ impl Collector for Pressure {
             |kind: &str, file: &str| format!("awk '$1==\"{kind}\" {{sub(/.*total=/, \"\"); print}}' {file}");
         let machine = |(resource, kind): &(&str, &str)| {
             let file = format!("/proc/pressure/{resource}");
-            counter(
-                format!("pressure.{resource}_{kind}_us"),
-                &file,
-                total(kind, &file),
-            )
+            counter(format!("pressure.{resource}_{kind}_us"), &file, total(kind, &file))
         };
         let group = |(resource, kind): &(&str, &str)| {
             let file = format!("/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/PID/cgroup)/{resource}.pressure");
             let source = format!("{resource}.pressure of the service's control group");
-            counter(
-                format!("pressure.group_{resource}_{kind}_us"),
-                &source,
-                total(kind, &file),
-            )
+            counter(format!("pressure.group_{resource}_{kind}_us"), &source, total(kind, &file))
         };
         LINES.iter().map(machine).chain(LINES.iter().map(group)).collect()
     }
@@ -95,9 +80,7 @@ impl Collector for Pressure {
             match procfs::read_text(&path) {
                 Ok(text) => values("", resource, &text, &mut reading),
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    reading.problem(format!(
-                        "cannot read {path}: switched off, start the kernel with psi=1"
-                    ));
+                    reading.problem(format!("cannot read {path}: switched off, start the kernel with psi=1"));
                 }
                 Err(error) => reading.problem(told("read", &path, &error)),
             }
@@ -138,14 +121,7 @@ full avg10=0.00 avg60=0.39 avg300=0.43 total=6162113
         values("", "cpu", IO, &mut reading);
         values("group_", "io", IO, &mut reading);
         let names: Vec<_> = reading.values.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "pressure.cpu_some_us",
-                "pressure.group_io_some_us",
-                "pressure.group_io_full_us"
-            ]
-        );
+        assert_eq!(names, ["pressure.cpu_some_us", "pressure.group_io_some_us", "pressure.group_io_full_us"]);
     }
 
     proptest! {

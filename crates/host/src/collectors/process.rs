@@ -39,9 +39,7 @@ impl Tree {
     fn sum(main_pid: u32, stats: &[procfs::Stat]) -> Option<Self> {
         let main = stats.first().filter(|stat| stat.pid == main_pid)?;
         let add = |total: u64, stat: &procfs::Stat| {
-            total
-                .saturating_add(stat.cpu_ticks)
-                .saturating_add(stat.reaped_cpu_ticks)
+            total.saturating_add(stat.cpu_ticks).saturating_add(stat.reaped_cpu_ticks)
         };
         // What ended and is not waited for yet has its time still, but is no process of the service any more.
         let alive = |stat: &&procfs::Stat| !matches!(stat.state, 'Z' | 'X');
@@ -55,10 +53,7 @@ impl Tree {
 
     fn read(main_pid: u32) -> Option<Self> {
         let tree = procfs::tree_of(main_pid);
-        let stats: Vec<_> = tree
-            .into_iter()
-            .filter_map(|pid| procfs::stat(pid).ok())
-            .collect();
+        let stats: Vec<_> = tree.into_iter().filter_map(|pid| procfs::stat(pid).ok()).collect();
         Self::sum(main_pid, &stats)
     }
 }
@@ -76,12 +71,8 @@ impl Process {
     fn cpu_values(&mut self, target: &Target, ticks: CpuTicks, reading: &mut Reading) {
         // Counted in whole ticks and shown in seconds, so that differences have no dust.
         let seconds = |ticks: f64| ticks / procfs::clock_ticks_per_s() as f64;
-        let service = ticks
-            .service
-            .map(|(id, ticks)| self.service_cpu.update(id, ticks as f64));
-        let client = ticks
-            .client
-            .map(|(id, ticks)| self.client_cpu.update(id, ticks as f64));
+        let service = ticks.service.map(|(id, ticks)| self.service_cpu.update(id, ticks as f64));
+        let client = ticks.client.map(|(id, ticks)| self.client_cpu.update(id, ticks as f64));
         reading.push_some("process.cpu_s", service.map(seconds));
         reading.push_some("process.client_cpu_s", client.map(seconds));
         let service = service.or(target.service_pid.is_none().then_some(0.0));
@@ -132,11 +123,7 @@ impl Collector for Process {
         let stat = "/proc/PID/stat of the service's processes";
         vec![
             gauge("process.count", stat, format!("ps -o pid= -p {group} | wc -l")),
-            gauge(
-                "process.threads_count",
-                stat,
-                format!("ps -L -o lwp= -p {group} | wc -l"),
-            ),
+            gauge("process.threads_count", stat, format!("ps -L -o lwp= -p {group} | wc -l")),
             gauge(
                 "process.open_files_max_count",
                 "/proc/PID/fd of the service's processes",
@@ -162,9 +149,7 @@ impl Collector for Process {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         // One after the other, with nothing slow in between: this is the instant.
-        let machine = procfs::read_text("/proc/stat")
-            .ok()
-            .and_then(|text| cpu::parse_stat(&text).all);
+        let machine = procfs::read_text("/proc/stat").ok().and_then(|text| cpu::parse_stat(&text).all);
         let tree = target.service_pid.map(Tree::read);
         let client = target.client_pid.map(|pid| procfs::stat(pid).ok());
         let identity = |stat: procfs::Stat| {
@@ -175,9 +160,7 @@ impl Collector for Process {
         };
         let ticks = CpuTicks {
             machine: machine.map(|ticks| ticks.of_processes()),
-            service: tree
-                .as_ref()
-                .and_then(|tree| tree.as_ref().map(|tree| (tree.identity, tree.cpu_ticks))),
+            service: tree.as_ref().and_then(|tree| tree.as_ref().map(|tree| (tree.identity, tree.cpu_ticks))),
             client: client.clone().flatten().map(identity),
         };
         self.cpu_values(target, ticks, &mut reading);
@@ -219,42 +202,20 @@ mod tests {
 
     #[test]
     fn the_tree_counts_the_living_and_the_time_of_all() {
-        let tree = Tree::sum(
-            10,
-            &[
-                stat(10, 'S', 1, 20),
-                stat(11, 'R', 300, 4000),
-                stat(12, 'Z', 50_000, 0),
-            ],
-        );
+        let tree = Tree::sum(10, &[stat(10, 'S', 1, 20), stat(11, 'R', 300, 4000), stat(12, 'Z', 50_000, 0)]);
         let tree = tree.unwrap();
-        assert_eq!(
-            (tree.pids, tree.threads_count, tree.cpu_ticks),
-            (vec![10, 11], 4, 54_321)
-        );
-        assert_eq!(
-            Tree::sum(10, &[stat(11, 'S', 1, 1)]),
-            None,
-            "the main process is gone"
-        );
+        assert_eq!((tree.pids, tree.threads_count, tree.cpu_ticks), (vec![10, 11], 4, 54_321));
+        assert_eq!(Tree::sum(10, &[stat(11, 'S', 1, 1)]), None, "the main process is gone");
     }
 
     fn target(service_pid: Option<u32>, client_pid: Option<u32>) -> Target {
-        Target {
-            service_pid,
-            client_pid,
-            ..Target::default()
-        }
+        Target { service_pid, client_pid, ..Target::default() }
     }
 
     #[test]
     fn foreign_time_is_told_only_when_what_is_taken_off_is_known() {
         let hertz = procfs::clock_ticks_per_s();
-        let ticks = CpuTicks {
-            machine: Some(10 * hertz),
-            service: Some((1, 3 * hertz)),
-            client: None,
-        };
+        let ticks = CpuTicks { machine: Some(10 * hertz), service: Some((1, 3 * hertz)), client: None };
         for (client_pid, expected) in [(None, Some(7.0)), (Some(5), None)] {
             let mut reading = Reading::default();
             Process::default().cpu_values(&target(Some(4), client_pid), ticks, &mut reading);
@@ -278,28 +239,19 @@ mod tests {
             };
             let mut reading = Reading::default();
             process.cpu_values(&target(Some(4), None), ticks, &mut reading);
-            let now = (
-                reading.value("process.cpu_s").unwrap(),
-                reading.value("process.foreign_cpu_s").unwrap(),
-            );
+            let now =
+                (reading.value("process.cpu_s").unwrap(), reading.value("process.foreign_cpu_s").unwrap());
             assert!(now.0 >= last.0 && now.1 >= last.1, "{now:?} after {last:?}");
             last = now;
         }
-        assert_eq!(
-            last,
-            (58.0, 62.0),
-            "3 s of the new service, and 5 + 7 s of others after the first 50"
-        );
+        assert_eq!(last, (58.0, 62.0), "3 s of the new service, and 5 + 7 s of others after the first 50");
     }
 
     #[test]
     fn a_vanished_service_is_named() {
         let reading = Process::default().read(&target(Some(u32::MAX), None));
         assert_eq!(reading.values, vec![]);
-        assert_eq!(
-            reading.error.unwrap(),
-            format!("the service's main process {} is gone", u32::MAX)
-        );
+        assert_eq!(reading.error.unwrap(), format!("the service's main process {} is gone", u32::MAX));
     }
 
     #[test]

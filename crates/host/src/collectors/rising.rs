@@ -47,10 +47,7 @@ mod tests {
 
     fn check(readings: &[(u64, f64)], expected: &[f64]) {
         let mut counter = Rising::default();
-        let shown: Vec<f64> = readings
-            .iter()
-            .map(|&(source, sum)| counter.update(source, sum))
-            .collect();
+        let shown: Vec<f64> = readings.iter().map(|&(source, sum)| counter.update(source, sum)).collect();
         assert_eq!(shown, expected);
     }
 
@@ -59,10 +56,7 @@ mod tests {
         check(&[(1, 5.0), (1, 7.0)], &[5.0, 7.0]);
         check(&[(1, 5.0), (1, 3.0), (1, 6.0)], &[5.0, 5.0, 6.0]);
         // Three lower sums: 4 of what was counted has left for good.
-        check(
-            &[(1, 9.0), (1, 5.0), (1, 5.0), (1, 5.0), (1, 6.0)],
-            &[9.0, 9.0, 9.0, 9.0, 10.0],
-        );
+        check(&[(1, 9.0), (1, 5.0), (1, 5.0), (1, 5.0), (1, 6.0)], &[9.0, 9.0, 9.0, 9.0, 10.0]);
         check(&[(1, 9.0), (2, 100.0), (2, 101.0)], &[9.0, 9.0, 10.0]);
     }
 

@@ -24,11 +24,7 @@ const COUNTERS: [(&str, &str, &str); 8] = [
     ("sockets.listen_drops_count", "TcpExt", "ListenDrops"),
     ("sockets.syn_queue_drops_count", "TcpExt", "TCPReqQFullDrop"),
     ("sockets.syn_cookies_count", "TcpExt", "TCPReqQFullDoCookies"),
-    (
-        "sockets.time_wait_overflows_count",
-        "TcpExt",
-        "TCPTimeWaitOverflow",
-    ),
+    ("sockets.time_wait_overflows_count", "TcpExt", "TCPTimeWaitOverflow"),
     ("sockets.aborts_on_memory_count", "TcpExt", "TCPAbortOnMemory"),
     ("sockets.retransmits_count", "Tcp", "RetransSegs"),
     ("sockets.passive_opens_count", "Tcp", "PassiveOpens"),
@@ -116,19 +112,14 @@ pub fn accept_queue(sockets: &[ListenSocket], port: u16) -> Option<(u64, Option<
     for socket in sockets.iter().filter(|socket| socket.port == port) {
         let (queue, limit) = by_address.entry(socket.address).or_insert((0, Some(0)));
         *queue += u64::from(socket.queue_count);
-        *limit = limit
-            .zip(socket.queue_max_count)
-            .map(|(sum, own)| sum + u64::from(own));
+        *limit = limit.zip(socket.queue_max_count).map(|(sum, own)| sum + u64::from(own));
     }
     by_address.into_values().max()
 }
 
 /// Parses `/proc/net/sockstat`: `(connections in use, in TIME_WAIT)`.
 fn parse_sockstat(text: &str) -> (Option<u64>, Option<u64>) {
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("TCP: "))
-        .unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP: ")).unwrap_or_default();
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let value = |key: &str| words.chunks_exact(2).find(|pair| pair[0] == key)?[1].parse().ok();
     (value("inuse"), value("tw"))
@@ -136,9 +127,7 @@ fn parse_sockstat(text: &str) -> (Option<u64>, Option<u64>) {
 
 /// A field of the pairs of lines `Group: names..`, `Group: values..` of netstat and snmp. A few are signed.
 fn parse_pair(text: &str, group: &str, field: &str) -> Option<f64> {
-    let mut lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(group)?.strip_prefix(": "));
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)?.strip_prefix(": "));
     let (names, values) = (lines.next()?, lines.next()?);
     let position = names.split(' ').position(|name| name == field)?;
     let value: i64 = values.split(' ').nth(position)?.trim().parse().ok()?;
@@ -161,17 +150,15 @@ impl Sockets {
             return own();
         };
         // Who may not see the namespace of the service found its port in the own one.
-        let namespaces = procfs::net_namespace(pid)
-            .ok()
-            .zip(procfs::net_namespace(std::process::id()).ok());
+        let namespaces = procfs::net_namespace(pid).ok().zip(procfs::net_namespace(std::process::id()).ok());
         match namespaces {
             Some((theirs, ours)) if theirs != ours => {
                 self.elsewhere = Some(pid);
                 Ok((format!("/proc/{pid}/net"), false))
             }
-            None if self.elsewhere == Some(pid) => Err(format!(
-                "process {pid} is gone, and its network namespace with it"
-            )),
+            None if self.elsewhere == Some(pid) => {
+                Err(format!("process {pid} is gone, and its network namespace with it"))
+            }
             _ => own(),
         }
     }
@@ -181,9 +168,7 @@ impl Sockets {
         if own {
             sockets = netlink::listening();
             if let Err(error) = &sockets {
-                reading.problem(format!(
-                    "netlink does not tell the limit of the accept queue: {error}"
-                ));
+                reading.problem(format!("netlink does not tell the limit of the accept queue: {error}"));
             }
         }
         if sockets.is_err() {
@@ -215,38 +200,22 @@ impl Collector for Sockets {
 
     fn metrics(&self) -> Vec<Metric> {
         let queue = |name: &str, source: &str, column: u8| {
-            gauge(
-                name,
-                source,
-                format!("ss -ltnH 'sport = :PORT' | awk '{{print ${column}}}'"),
-            )
+            gauge(name, source, format!("ss -ltnH 'sport = :PORT' | awk '{{print ${column}}}'"))
         };
         let sockstat = |name: &str, key: &str| {
             let show = format!("sed -n 's/^TCP:.* {key} \\([0-9]*\\).*/\\1/p' /proc/net/sockstat");
             gauge(name, "/proc/net/sockstat", show)
         };
         let mut metrics = vec![
-            queue(
-                "sockets.accept_queue_count",
-                "sock_diag(7), else /proc/net/tcp",
-                2,
-            ),
+            queue("sockets.accept_queue_count", "sock_diag(7), else /proc/net/tcp", 2),
             queue("sockets.accept_queue_max_count", "sock_diag(7)", 3),
             sockstat("sockets.in_use_count", "inuse"),
             sockstat("sockets.time_wait_count", "tw"),
         ];
         metrics.extend(COUNTERS.iter().map(|(name, group, field)| {
-            let file = if *group == "Tcp" {
-                "/proc/net/snmp"
-            } else {
-                "/proc/net/netstat"
-            };
+            let file = if *group == "Tcp" { "/proc/net/snmp" } else { "/proc/net/netstat" };
             // nstat prints the same counters as group and field in one word.
-            counter(
-                *name,
-                file,
-                format!("nstat -asz {group}{field} | awk '!/^#/ {{print $2}}'"),
-            )
+            counter(*name, file, format!("nstat -asz {group}{field} | awk '!/^#/ {{print $2}}'"))
         }));
         metrics
     }
@@ -266,12 +235,8 @@ impl Collector for Sockets {
             reading.push_some("sockets.in_use_count", in_use.map(|count| count as f64));
             reading.push_some("sockets.time_wait_count", time_wait.map(|count| count as f64));
         });
-        reading.take(&format!("{net}/netstat"), |text, reading| {
-            counters(text, "TcpExt", reading)
-        });
-        reading.take(&format!("{net}/snmp"), |text, reading| {
-            counters(text, "Tcp", reading)
-        });
+        reading.take(&format!("{net}/netstat"), |text, reading| counters(text, "TcpExt", reading));
+        reading.take(&format!("{net}/snmp"), |text, reading| counters(text, "Tcp", reading));
         reading
     }
 }

@@ -39,9 +39,7 @@ pub fn parse_smaps(text: &str) -> Option<Smaps> {
             let value: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
             wanted.contains(&key).then_some(value.saturating_mul(1024))
         });
-        values.fold(None, |sum: Option<u64>, value| {
-            Some(sum.unwrap_or(0).saturating_add(value))
-        })
+        values.fold(None, |sum: Option<u64>, value| Some(sum.unwrap_or(0).saturating_add(value)))
     };
     Some(Smaps {
         pss_bytes: sum(&["Pss"])?,
@@ -83,8 +81,7 @@ pub struct WorkerMemory {
 impl WorkerMemory {
     /// Forgets what has ended or is another process now.
     fn forget_ended(&mut self, alive: &BTreeMap<u32, u64>) {
-        self.known
-            .retain(|pid, known| alive.get(pid) == Some(&known.start_ticks));
+        self.known.retain(|pid, known| alive.get(pid) == Some(&known.start_ticks));
     }
 
     /// Whose turn it is: workers never read first, then those whose reading is oldest.
@@ -101,14 +98,7 @@ impl WorkerMemory {
         for pid in turn {
             match (read_smaps(*pid), alive.get(pid)) {
                 (Ok(Some(smaps)), Some(&start_ticks)) => {
-                    self.known.insert(
-                        *pid,
-                        Known {
-                            start_ticks,
-                            round: self.round,
-                            smaps,
-                        },
-                    );
+                    self.known.insert(*pid, Known { start_ticks, round: self.round, smaps });
                 }
                 (Err(error), _) if error.kind() == ErrorKind::PermissionDenied => {
                     let file = format!("/proc/{pid}/smaps_rollup");
@@ -124,10 +114,7 @@ impl WorkerMemory {
 
     /// Adds sums and means over the workers, extrapolated from those that were read.
     fn values(&self, main_pid: u32, workers: &[u32], reading: &mut Reading) {
-        let read: Vec<Smaps> = workers
-            .iter()
-            .filter_map(|pid| Some(self.known.get(pid)?.smaps))
-            .collect();
+        let read: Vec<Smaps> = workers.iter().filter_map(|pid| Some(self.known.get(pid)?.smaps)).collect();
         let mean = |of: fn(&Smaps) -> Option<u64>| {
             let values: Vec<f64> = read.iter().filter_map(of).map(|bytes| bytes as f64).collect();
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -141,30 +128,18 @@ impl WorkerMemory {
             Some((mean(of)? * workers.len() as f64 + main as f64).round())
         };
         reading.push_some("worker_memory.pss_sum_bytes", sum(|smaps| Some(smaps.pss_bytes)));
-        reading.push_some(
-            "worker_memory.swap_pss_sum_bytes",
-            sum(|smaps| smaps.swap_pss_bytes),
-        );
+        reading.push_some("worker_memory.swap_pss_sum_bytes", sum(|smaps| smaps.swap_pss_bytes));
         let rounded = |mean: Option<f64>| mean.map(f64::round);
-        reading.push_some(
-            "worker_memory.pss_mean_bytes",
-            rounded(mean(|smaps| Some(smaps.pss_bytes))),
-        );
-        reading.push_some(
-            "worker_memory.private_mean_bytes",
-            rounded(mean(|smaps| Some(smaps.private_bytes))),
-        );
+        reading.push_some("worker_memory.pss_mean_bytes", rounded(mean(|smaps| Some(smaps.pss_bytes))));
+        reading
+            .push_some("worker_memory.private_mean_bytes", rounded(mean(|smaps| Some(smaps.private_bytes))));
     }
 }
 
 /// The largest resident size among the workers.
 fn resident_max_bytes(workers: &[u32]) -> Option<u64> {
     let pages = |pid: &u32| parse_resident_pages(&procfs::read_text(format!("/proc/{pid}/statm")).ok()?);
-    let most = workers
-        .iter()
-        .take(RESIDENT_PROCESSES_MAX)
-        .filter_map(pages)
-        .max()?;
+    let most = workers.iter().take(RESIDENT_PROCESSES_MAX).filter_map(pages).max()?;
     most.checked_mul(rustix::param::page_size() as u64)
 }
 
@@ -184,16 +159,8 @@ impl Collector for WorkerMemory {
         let (all, workers) = ("PID $(pgrep -P PID)", "$(pgrep -P PID)");
         let mean = "print s*1024/'$(pgrep -c -P PID)'";
         vec![
-            gauge(
-                "worker_memory.pss_sum_bytes",
-                source,
-                each("Pss", all, "print s*1024"),
-            ),
-            gauge(
-                "worker_memory.swap_pss_sum_bytes",
-                source,
-                each("SwapPss", all, "print s*1024"),
-            ),
+            gauge("worker_memory.pss_sum_bytes", source, each("Pss", all, "print s*1024")),
+            gauge("worker_memory.swap_pss_sum_bytes", source, each("SwapPss", all, "print s*1024")),
             gauge("worker_memory.pss_mean_bytes", source, each("Pss", workers, mean)),
             gauge(
                 "worker_memory.private_mean_bytes",
@@ -221,11 +188,7 @@ impl Collector for WorkerMemory {
         let Some(main_pid) = target.service_pid else {
             return Reading::failed("no service was found: no processes to read");
         };
-        let live = |pid: u32| {
-            procfs::stat(pid)
-                .ok()
-                .filter(|stat| !matches!(stat.state, 'Z' | 'X'))
-        };
+        let live = |pid: u32| procfs::stat(pid).ok().filter(|stat| !matches!(stat.state, 'Z' | 'X'));
         let tree = procfs::tree_of(main_pid).into_iter().filter_map(live);
         let alive: BTreeMap<u32, u64> = tree.map(|stat| (stat.pid, stat.start_ticks)).collect();
         if !alive.contains_key(&main_pid) {
@@ -240,15 +203,10 @@ impl Collector for WorkerMemory {
         self.forget_ended(&alive);
         let turn: BTreeSet<u32> = self.turn(&workers).into_iter().chain([main_pid]).collect();
         let refused = self.refresh(&turn.into_iter().collect::<Vec<_>>(), &alive);
-        let mut reading = Reading {
-            error: refused,
-            ..Reading::default()
-        };
+        let mut reading = Reading { error: refused, ..Reading::default() };
         self.values(main_pid, &workers, &mut reading);
-        reading.push_some(
-            "worker_memory.rss_max_bytes",
-            resident_max_bytes(&workers).map(|bytes| bytes as f64),
-        );
+        reading
+            .push_some("worker_memory.rss_max_bytes", resident_max_bytes(&workers).map(|bytes| bytes as f64));
         reading.push("worker_memory.workers_count", workers.len() as f64);
         reading
     }
@@ -285,11 +243,7 @@ Private_Dirty: 4 kB
 ";
 
     fn smaps(pss: u64, swap: Option<u64>, private: u64) -> Smaps {
-        Smaps {
-            pss_bytes: pss,
-            swap_pss_bytes: swap,
-            private_bytes: private,
-        }
+        Smaps { pss_bytes: pss, swap_pss_bytes: swap, private_bytes: private }
     }
 
     #[test]
@@ -307,11 +261,7 @@ Private_Dirty: 4 kB
     }
 
     fn known(start_ticks: u64, round: u64, smaps: Smaps) -> Known {
-        Known {
-            start_ticks,
-            round,
-            smaps,
-        }
+        Known { start_ticks, round, smaps }
     }
 
     // 100 workers of which two were read: the sum is their mean for all, and the main process once.
@@ -320,9 +270,7 @@ Private_Dirty: 4 kB
         let workers: Vec<u32> = (2..102).collect();
         let mut memory = WorkerMemory::default();
         for (pid, pss) in [(1, 1000), (2, 10), (3, 30)] {
-            memory
-                .known
-                .insert(pid, known(1, 1, smaps(pss, Some(1), pss / 2)));
+            memory.known.insert(pid, known(1, 1, smaps(pss, Some(1), pss / 2)));
         }
         let mut reading = Reading::default();
         memory.values(1, &workers, &mut reading);
@@ -343,11 +291,7 @@ Private_Dirty: 4 kB
         let mut reading = Reading::default();
         memory.values(1, &[1], &mut reading);
         assert_eq!(reading.value("worker_memory.pss_sum_bytes"), Some(1000.0));
-        assert_eq!(
-            reading.value("worker_memory.swap_pss_sum_bytes"),
-            None,
-            "not told is not zero"
-        );
+        assert_eq!(reading.value("worker_memory.swap_pss_sum_bytes"), None, "not told is not zero");
     }
 
     #[test]
@@ -362,25 +306,16 @@ Private_Dirty: 4 kB
             }
         }
         assert_eq!(seen.len(), 50);
-        let alive = workers
-            .iter()
-            .map(|&pid| (pid, if pid == 7 { 2 } else { 1 }))
-            .collect();
+        let alive = workers.iter().map(|&pid| (pid, if pid == 7 { 2 } else { 1 })).collect();
         memory.forget_ended(&alive);
         assert_eq!(memory.turn(&workers)[0], 7);
     }
 
     #[test]
     fn this_process_can_be_read() {
-        let target = Target {
-            service_pid: Some(std::process::id()),
-            ..Target::default()
-        };
+        let target = Target { service_pid: Some(std::process::id()), ..Target::default() };
         let reading = WorkerMemory::default().read(&target);
-        assert!(
-            reading.value("worker_memory.pss_sum_bytes").unwrap() > 0.0,
-            "{reading:?}"
-        );
+        assert!(reading.value("worker_memory.pss_sum_bytes").unwrap() > 0.0, "{reading:?}");
         assert!(reading.value("worker_memory.rss_max_bytes").unwrap() > 0.0);
     }
 

@@ -34,10 +34,8 @@ pub trait Service: Sync {
     /// `port`. An error when it still runs.
     fn start(&self, control: &Control, port: u16) -> Result<Activation> {
         let _ = control;
-        Err(
-            UserError::cannot_run(format!("webdyno does not know how to start {}", self.name()))
-                .hint(format!("start it by hand; port {port} must answer")),
-        )
+        Err(UserError::cannot_run(format!("webdyno does not know how to start {}", self.name()))
+            .hint(format!("start it by hand; port {port} must answer")))
     }
 
     /// The values that the running program shows.
@@ -68,10 +66,7 @@ pub fn by_name(name: &str) -> Option<&'static dyn Service> {
 
 /// The service that a process belongs to, by its executable and arguments.
 pub fn recognise(executable: &str, arguments: &[String]) -> Option<&'static dyn Service> {
-    all()
-        .iter()
-        .copied()
-        .find(|service| service.recognises(executable, arguments))
+    all().iter().copied().find(|service| service.recognises(executable, arguments))
 }
 
 /// The snapshot of a program that webdyno does not know: it can be loaded and watched, and nothing of it can be changed.
@@ -108,15 +103,7 @@ mod tests {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/services");
         let mut files: Vec<String> = std::fs::read_dir(directory)
             .unwrap()
-            .map(|entry| {
-                entry
-                    .unwrap()
-                    .path()
-                    .file_stem()
-                    .unwrap()
-                    .to_string_lossy()
-                    .into_owned()
-            })
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
             .filter(|name| name != "mod")
             .collect();
         files.sort();
@@ -141,21 +128,14 @@ mod tests {
             ("/bin/busybox", None),
             ("", None),
         ] {
-            assert_eq!(
-                recognise(executable, &[]).map(Service::name),
-                expected,
-                "{executable}"
-            );
+            assert_eq!(recognise(executable, &[]).map(Service::name), expected, "{executable}");
         }
     }
 
     #[test]
     fn an_unknown_program_is_still_a_snapshot() {
         let snapshot = snapshot_unknown(7, 80, Some("/usr/sbin/nginx".into()));
-        assert_eq!(
-            (snapshot.service.as_str(), snapshot.pid, snapshot.port),
-            ("unknown", 7, 80)
-        );
+        assert_eq!((snapshot.service.as_str(), snapshot.pid, snapshot.port), ("unknown", 7, 80));
         assert_eq!(snapshot.executable.as_deref(), Some("/usr/sbin/nginx"));
         assert!(snapshot.warnings[0].contains("nginx") && snapshot.control.is_none());
     }

@@ -22,11 +22,7 @@ fn apache() -> &'static dyn Service {
 }
 
 fn wish(setting: &str, to: i64) -> Wish {
-    Wish {
-        service: "apache".into(),
-        setting: setting.into(),
-        to: SettingValue::Integer(to),
-    }
+    Wish { service: "apache".into(), setting: setting.into(), to: SettingValue::Integer(to) }
 }
 
 /// Writes a plan as the journal would, without its care.
@@ -48,22 +44,11 @@ fn more_workers_within_server_limit_take_a_reload() {
     server.start();
     let before = server.snapshot();
     assert_eq!(before.mode.as_deref(), Some("prefork"));
-    assert_eq!(
-        before.status_url,
-        Some(format!("http://127.0.0.1:{}/server-status", server.port))
-    );
+    assert_eq!(before.status_url, Some(format!("http://127.0.0.1:{}/server-status", server.port)));
     assert_eq!(before.number("MaxRequestWorkers"), Some(5.0));
     let workers = &before.settings["MaxRequestWorkers"];
     assert_eq!(workers.running, Some(SettingValue::Integer(5)));
-    assert_eq!(
-        workers.file,
-        Some(
-            server
-                .path("mods-enabled/mpm.conf")
-                .to_string_lossy()
-                .into_owned()
-        )
-    );
+    assert_eq!(workers.file, Some(server.path("mods-enabled/mpm.conf").to_string_lossy().into_owned()));
     assert_eq!(workers.line, Some(5));
     assert_eq!(before.warnings, Vec::<String>::new());
     let control = before.control.clone().unwrap();
@@ -78,9 +63,7 @@ fn more_workers_within_server_limit_take_a_reload() {
 
 /// Prepares, writes and activates 12 workers, and reads them back.
 fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) {
-    let plan = apache()
-        .prepare(before, &[wish("MaxRequestWorkers", 12), wish("Timeout", 30)])
-        .unwrap();
+    let plan = apache().prepare(before, &[wish("MaxRequestWorkers", 12), wish("Timeout", 30)]).unwrap();
     assert_eq!(plan.class, ApplyClass::Reload);
     assert_eq!(plan.changes.len(), 1, "{plan:?}");
     let drop_in = server
@@ -97,19 +80,11 @@ fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) 
     let done = apache().activate(control, plan.class, server.port).unwrap();
     assert_eq!(&done.control, control);
     assert_eq!(done.outage_us, None);
-    assert_eq!(
-        apache().running_values(before)["MaxRequestWorkers"],
-        SettingValue::Integer(12)
-    );
+    assert_eq!(apache().running_values(before)["MaxRequestWorkers"], SettingValue::Integer(12));
     let after = server.snapshot();
     assert_eq!(after.number("MaxRequestWorkers"), Some(12.0));
-    assert_eq!(
-        after.settings["MaxRequestWorkers"].file.as_deref(),
-        Some(&*drop_in.to_string_lossy())
-    );
-    let again = apache()
-        .prepare(&after, &[wish("MaxRequestWorkers", 12)])
-        .unwrap_err();
+    assert_eq!(after.settings["MaxRequestWorkers"].file.as_deref(), Some(&*drop_in.to_string_lossy()));
+    let again = apache().prepare(&after, &[wish("MaxRequestWorkers", 12)]).unwrap_err();
     assert!(again.message.starts_with("nothing to change"), "{again}");
 }
 
@@ -122,28 +97,19 @@ fn a_higher_server_limit_takes_a_restart() {
     server.start();
     let before = server.snapshot();
     let control = before.control.clone().unwrap();
-    let alone = apache()
-        .prepare(&before, &[wish("MaxRequestWorkers", 30)])
-        .unwrap_err();
+    let alone = apache().prepare(&before, &[wish("MaxRequestWorkers", 30)]).unwrap_err();
     assert!(alone.message.contains("above ServerLimit 20"), "{alone}");
     assert_eq!(alone.hint.as_deref(), Some("ask for ServerLimit 30 with it"));
-    let plan = apache()
-        .prepare(&before, &[wish("MaxRequestWorkers", 30), wish("ServerLimit", 30)])
-        .unwrap();
+    let plan = apache().prepare(&before, &[wish("MaxRequestWorkers", 30), wish("ServerLimit", 30)]).unwrap();
     assert_eq!(plan.class, ApplyClass::Restart);
 
     // A reload of the same change is accepted by Apache and does nothing: the snapshot must say so.
     write(&plan);
-    apache()
-        .activate(&control, ApplyClass::Reload, server.port)
-        .unwrap();
+    apache().activate(&control, ApplyClass::Reload, server.port).unwrap();
     let clipped = server.snapshot();
     assert_eq!(clipped.number("MaxRequestWorkers"), Some(20.0));
     assert!(
-        clipped
-            .warnings
-            .iter()
-            .any(|warning| warning.contains("runs with 20 workers")),
+        clipped.warnings.iter().any(|warning| warning.contains("runs with 20 workers")),
         "{:?}",
         clipped.warnings
     );
@@ -174,13 +140,8 @@ fn a_stopped_server_starts_again_as_it_was() {
     assert_eq!(started.control.arguments, control.arguments);
     assert_eq!(server.snapshot().number("MaxRequestWorkers"), Some(5.0));
     // The old control names a process that is gone: nothing else may be hit.
-    let gone = apache()
-        .activate(&control, ApplyClass::Reload, server.port)
-        .unwrap_err();
-    assert!(
-        gone.message.contains("is not the Apache that was found"),
-        "{gone}"
-    );
+    let gone = apache().activate(&control, ApplyClass::Reload, server.port).unwrap_err();
+    assert!(gone.message.contains("is not the Apache that was found"), "{gone}");
 }
 
 #[test]
@@ -217,20 +178,11 @@ fn what_a_supervisor_runs_is_not_restarted() {
     if let Some(control) = snapshot.control.as_mut() {
         control.supervised = true;
     }
-    let reload = apache()
-        .prepare(&snapshot, &[wish("MaxRequestWorkers", 6)])
-        .unwrap();
+    let reload = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 6)]).unwrap();
     assert_eq!(reload.class, ApplyClass::Reload);
-    let restart = apache()
-        .prepare(&snapshot, &[wish("ListenBacklog", 2048)])
-        .unwrap();
-    assert_eq!(
-        (restart.class, restart.changes[0].class),
-        (ApplyClass::Manual, ApplyClass::Manual)
-    );
-    let refused = apache()
-        .activate(&snapshot.control.unwrap(), restart.class, server.port)
-        .unwrap_err();
+    let restart = apache().prepare(&snapshot, &[wish("ListenBacklog", 2048)]).unwrap();
+    assert_eq!((restart.class, restart.changes[0].class), (ApplyClass::Manual, ApplyClass::Manual));
+    let refused = apache().activate(&snapshot.control.unwrap(), restart.class, server.port).unwrap_err();
     assert!(refused.message.contains("under a supervisor"), "{refused}");
 }
 
@@ -245,39 +197,17 @@ fn wishes_that_cannot_come_true_are_refused() {
     server.start();
     let snapshot = server.snapshot();
     let refuse = |setting: &str, to: SettingValue, part: &str| {
-        let wish = Wish {
-            service: "apache".into(),
-            setting: setting.into(),
-            to,
-        };
+        let wish = Wish { service: "apache".into(), setting: setting.into(), to };
         let error = apache().prepare(&snapshot, &[wish]).unwrap_err();
         assert!(error.message.contains(part), "{error}");
     };
-    refuse(
-        "DocumentRoot",
-        SettingValue::Text("/".into()),
-        "not a setting of Apache",
-    );
-    refuse(
-        "ThreadsPerChild",
-        SettingValue::Integer(5),
-        "no meaning under the prefork MPM",
-    );
-    refuse(
-        "KeepAlive",
-        SettingValue::Text("Off\nUser root".into()),
-        "cannot be `Off User root`",
-    );
+    refuse("DocumentRoot", SettingValue::Text("/".into()), "not a setting of Apache");
+    refuse("ThreadsPerChild", SettingValue::Integer(5), "no meaning under the prefork MPM");
+    refuse("KeepAlive", SettingValue::Text("Off\nUser root".into()), "cannot be `Off User root`");
     refuse("MaxRequestWorkers", SettingValue::Integer(0), "cannot be `0`");
     // Set after every include that could take a file of ours: that line is edited.
-    let plan = apache()
-        .prepare(&snapshot, &[wish("MaxSpareServers", 7)])
-        .unwrap();
-    assert!(
-        plan.files[0].path.ends_with("sites-enabled/zzzz.conf"),
-        "{:?}",
-        plan.files
-    );
+    let plan = apache().prepare(&snapshot, &[wish("MaxSpareServers", 7)]).unwrap();
+    assert!(plan.files[0].path.ends_with("sites-enabled/zzzz.conf"), "{:?}", plan.files);
     assert_eq!(plan.files[0].after, late.replace('4', "7"));
 }
 
@@ -290,10 +220,7 @@ fn a_broken_configuration_is_not_valid() {
     server.start();
     let control = server.snapshot().control.unwrap();
     apache().validate(&control).unwrap();
-    server.write(
-        "conf-enabled/zzz-webdyno.conf",
-        "MaxRequestWorkers 5\nNoSuchDirective 1\n",
-    );
+    server.write("conf-enabled/zzz-webdyno.conf", "MaxRequestWorkers 5\nNoSuchDirective 1\n");
     let error = apache().validate(&control).unwrap_err();
     assert!(
         error.message.contains("Syntax error on line 2") && error.message.contains("NoSuchDirective"),
@@ -302,10 +229,7 @@ fn a_broken_configuration_is_not_valid() {
     assert!(!error.message.contains('\n'));
     // Somebody changes a file an hour later: a reload would put that in force, too.
     let later = std::time::SystemTime::now() + Duration::from_secs(3600);
-    let ports = fs::File::options()
-        .append(true)
-        .open(server.path("ports.conf"))
-        .unwrap();
+    let ports = fs::File::options().append(true).open(server.path("ports.conf")).unwrap();
     ports.set_modified(later).unwrap();
     let warnings = server.snapshot().warnings;
     let told = |warning: &&String| {
@@ -327,31 +251,22 @@ fn threaded_servers_show_their_workers_and_refuse_odd_numbers() {
         server.start();
         let snapshot = server.snapshot();
         assert_eq!(snapshot.mode.as_deref(), Some(mpm));
-        assert_eq!(
-            snapshot.settings["MaxRequestWorkers"].configured,
-            Some(SettingValue::Integer(10))
-        );
+        assert_eq!(snapshot.settings["MaxRequestWorkers"].configured, Some(SettingValue::Integer(10)));
         assert_eq!(snapshot.number("MaxRequestWorkers"), Some(8.0), "{mpm}");
         assert!(
             snapshot.warnings[0].contains("not a multiple of ThreadsPerChild 4"),
             "{:?}",
             snapshot.warnings
         );
-        let odd = apache()
-            .prepare(&snapshot, &[wish("MaxRequestWorkers", 11)])
-            .unwrap_err();
+        let odd = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 11)]).unwrap_err();
         assert_eq!(
             odd.hint.as_deref(),
             Some("ask for MaxRequestWorkers 8, or 12 and the ServerLimit to match")
         );
-        let plan = apache()
-            .prepare(&snapshot, &[wish("MaxRequestWorkers", 16)])
-            .unwrap();
+        let plan = apache().prepare(&snapshot, &[wish("MaxRequestWorkers", 16)]).unwrap();
         assert_eq!(plan.class, ApplyClass::Reload);
         write(&plan);
-        apache()
-            .activate(&snapshot.control.clone().unwrap(), plan.class, server.port)
-            .unwrap();
+        apache().activate(&snapshot.control.clone().unwrap(), plan.class, server.port).unwrap();
         assert_eq!(
             apache().running_values(&snapshot)["MaxRequestWorkers"],
             SettingValue::Integer(16),
@@ -372,36 +287,22 @@ fn a_server_without_status_page_says_what_to_add() {
     let snapshot = server.snapshot();
     assert_eq!(snapshot.status_url, None);
     assert_eq!(snapshot.number("MaxRequestWorkers"), Some(5.0));
-    let [missing] = snapshot.missing.as_slice() else {
-        panic!("{:?}", snapshot.missing)
-    };
-    assert_eq!(
-        (missing.signal.as_str(), missing.why.as_str()),
-        ("mod_status", "mod_status is not loaded")
-    );
+    let [missing] = snapshot.missing.as_slice() else { panic!("{:?}", snapshot.missing) };
+    assert_eq!((missing.signal.as_str(), missing.why.as_str()), ("mod_status", "mod_status is not loaded"));
     // The lines that it proposes work as they are.
     let (_, lines) = missing.how_to_enable.split_once(":\n").unwrap();
     server.write("conf-enabled/status.conf", lines);
     let control = snapshot.control.unwrap();
     apache().validate(&control).unwrap();
-    apache()
-        .activate(&control, ApplyClass::Reload, server.port)
-        .unwrap();
-    assert_eq!(
-        server.snapshot().settings["MaxRequestWorkers"].running,
-        Some(SettingValue::Integer(5))
-    );
+    apache().activate(&control, ApplyClass::Reload, server.port).unwrap();
+    assert_eq!(server.snapshot().settings["MaxRequestWorkers"].running, Some(SettingValue::Integer(5)));
 }
 
 /// Evaluates the server's files the way the service does, with what `-l` says is compiled in.
 fn evaluated(server: &Server, defines: &[&str]) -> Evaluation {
     let listed = String::from_utf8(server.run(&["-l"]).stdout).unwrap();
     let source = |line: &str| line.trim().ends_with(".c").then(|| line.trim().to_owned());
-    let module = |source: String| Module {
-        symbol: static_symbol(&source),
-        source,
-        file: None,
-    };
+    let module = |source: String| Module { symbol: static_symbol(&source), source, file: None };
     evaluate(Input {
         main_file: server.path("apache2.conf"),
         server_root: "/etc/apache2".into(),
@@ -425,11 +326,7 @@ fn agrees_with_apache(server: &Server, defines: &[&str]) -> Evaluation {
     arguments.extend(["-t", "-D", "DUMP_INCLUDES", "-D", "DUMP_MODULES"]);
     let output = server.run(&arguments);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success(),
-        "{text} {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
     // The numbers in brackets are of the last include that was seen, not always of the file's own.
     let file = |line: &str| Some(PathBuf::from(line.trim().strip_prefix('(')?.split_once(") ")?.1));
     let theirs: Vec<PathBuf> = text.lines().filter_map(file).collect();
@@ -481,14 +378,8 @@ fn the_evaluator_reads_what_apache_reads() {
         "sites-enabled/000-default.conf",
         &format!("<VirtualHost *:{}>\nInclude tree/1\nTimeout 99\n<Directory />\nInclude tree\n</Directory>\n</VirtualHost>\n", server.port),
     );
-    server.write(
-        "mods-enabled/ldap.load",
-        &format!("LoadModule ldap_module {MODULES}/mod_ldap.so\n"),
-    );
-    server.write(
-        "mods-enabled/ldap.conf",
-        "<IfModule util_ldap.c>\nInclude tree/1\n</IfModule>\n",
-    );
+    server.write("mods-enabled/ldap.load", &format!("LoadModule ldap_module {MODULES}/mod_ldap.so\n"));
+    server.write("mods-enabled/ldap.conf", "<IfModule util_ldap.c>\nInclude tree/1\n</IfModule>\n");
     for defines in [&[][..], &["MORE"][..]] {
         let ours = agrees_with_apache(&server, defines);
         assert_eq!(ours.global(&["Timeout"]).unwrap().arguments, "11");

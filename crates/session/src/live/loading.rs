@@ -137,13 +137,14 @@ impl Session {
     }
 
     /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new
-    /// setting is not what is measured.
+    /// setting is not what is measured. A count that has not moved for three readings is not waited for: prefork
+    /// never clears the slots above a lowered limit.
     fn old_workers_finish(&self) -> bool {
-        let latest =
-            self.recording.samples.iter().rev().find_map(|(_, sample)| {
-                sample.values.get("apache.workers_finishing_count").map(|count| count.0)
-            });
-        latest.is_some_and(|count| count > 0.0)
+        let counts = self.recording.samples.iter().rev().filter_map(|(_, sample)| {
+            sample.values.get("apache.workers_finishing_count").map(|count| count.0)
+        });
+        let latest: Vec<f64> = counts.take(3).collect();
+        latest.first().is_some_and(|now| *now > 0.0 && latest.iter().any(|count| count != now))
     }
 
     fn rates(&self, load: u32) -> Vec<f64> {

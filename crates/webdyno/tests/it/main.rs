@@ -5,5 +5,6 @@ mod command_line;
 mod interrupted;
 mod loading;
 mod quickstart;
+mod recordings;
 mod support;
 mod tidy;

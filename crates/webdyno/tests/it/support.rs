@@ -196,13 +196,14 @@ impl Apache {
         snapshot(&self.files.root)
     }
 
-    /// The length of the scoreboard: the MaxRequestWorkers that is in force.
+    /// The length of the scoreboard: the MaxRequestWorkers that is in force. Slots above a lowered limit keep the `G` of
+    /// their last worker for ever (prefork does not look there again), so they do not count.
     pub fn workers_in_force(&self) -> usize {
         let mut stream = TcpStream::connect(("127.0.0.1", self.files.port)).unwrap();
         stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().len()
+        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().trim_end_matches('G').len()
     }
 }
 

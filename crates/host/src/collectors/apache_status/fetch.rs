@@ -51,12 +51,7 @@ impl Request {
             }
             _ => io_error("connect to", format!("the status page {url}"), &error),
         })?;
-        Ok(Self {
-            url: url.to_owned(),
-            begun,
-            stream,
-            answer: vec![],
-        })
+        Ok(Self { url: url.to_owned(), begun, stream, answer: vec![] })
     }
 
     /// What is asked for.
@@ -92,18 +87,14 @@ impl Request {
 /// Gets `url?auto` and gives the body of a 200 answer.
 pub(super) fn get(url: &str, timeout: Duration) -> Result<String> {
     let deadline = Instant::now() + timeout;
-    Request::begin(url, timeout)?
-        .wait(deadline)?
-        .ok_or_else(|| unanswered(url, timeout))
+    Request::begin(url, timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
 }
 
 /// The error of a page that does not come.
 pub(super) fn unanswered(url: &str, waited: Duration) -> UserError {
     let waited_s = (waited.as_secs_f64() * 10.0).round() / 10.0;
-    UserError::cannot_run(format!(
-        "the status page {url} did not answer within {waited_s} s"
-    ))
-    .hint("every worker may be busy: the page needs one itself")
+    UserError::cannot_run(format!("the status page {url} did not answer within {waited_s} s"))
+        .hint("every worker may be busy: the page needs one itself")
 }
 
 fn refused(url: &str, status: u16) -> UserError {
@@ -131,39 +122,22 @@ pub(super) fn parse_url(url: &str) -> Result<Address> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(six) => {
             let (host, port) = six.split_once(']').ok_or_else(wrong)?;
-            (
-                host,
-                port.strip_prefix(':').or_else(|| port.is_empty().then_some("80")),
-            )
+            (host, port.strip_prefix(':').or_else(|| port.is_empty().then_some("80")))
         }
-        None => authority
-            .split_once(':')
-            .map_or((authority, Some("80")), |(host, port)| (host, Some(port))),
+        None => authority.split_once(':').map_or((authority, Some("80")), |(host, port)| (host, Some(port))),
     };
-    let port: u16 = port
-        .and_then(|port| port.parse().ok())
-        .filter(|&port| port > 0)
-        .ok_or_else(wrong)?;
+    let port: u16 = port.and_then(|port| port.parse().ok()).filter(|&port| port > 0).ok_or_else(wrong)?;
     if host.is_empty() || host.contains('@') {
         return Err(wrong());
     }
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Address {
-        authority: authority.to_owned(),
-        host: host.to_owned(),
-        port,
-        path: path.to_owned(),
-    })
+    Ok(Address { authority: authority.to_owned(), host: host.to_owned(), port, path: path.to_owned() })
 }
 
 /// The time that is left, or an error when there is none: a timeout of zero would mean none at all.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        Err(ErrorKind::TimedOut.into())
-    } else {
-        Ok(left)
-    }
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn connect(address: &Address, deadline: Instant) -> io::Result<TcpStream> {
@@ -205,10 +179,7 @@ fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, deadline: Instant) -> i
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::new(
-        ErrorKind::InvalidData,
-        format!("longer than {ANSWER_BYTES_MAX} bytes"),
-    ))
+    Err(io::Error::new(ErrorKind::InvalidData, format!("longer than {ANSWER_BYTES_MAX} bytes")))
 }
 
 /// Status and body of a complete answer; `None` when it is not one, also when less came than was announced.
@@ -219,13 +190,8 @@ pub(super) fn parse_answer(answer: &[u8]) -> Option<(u16, String)> {
         return None;
     };
     let header = |name: &str| {
-        let mut values = head
-            .headers
-            .iter()
-            .filter(|header| header.name.eq_ignore_ascii_case(name));
-        values
-            .next()
-            .and_then(|header| std::str::from_utf8(header.value).ok())
+        let mut values = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        values.next().and_then(|header| std::str::from_utf8(header.value).ok())
     };
     let mut body = answer.get(length..)?;
     if let Some(announced) = header("content-length") {

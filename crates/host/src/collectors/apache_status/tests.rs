@@ -73,10 +73,7 @@ fn totals_that_are_switched_off_are_missing_and_told() {
 #[test]
 fn other_pages_are_named() {
     for (page, expected) in [
-        (
-            "<!DOCTYPE HTML><html>Apache Status</html>",
-            "HTML instead of the automatic format",
-        ),
+        ("<!DOCTYPE HTML><html>Apache Status</html>", "HTML instead of the automatic format"),
         ("", "answers nothing"),
         ("pool: www\naccepted conn: 3\n", "not the automatic format"),
     ] {
@@ -89,35 +86,18 @@ fn other_pages_are_named() {
 #[test]
 fn urls_are_split() {
     for (url, authority, host, port, path) in [
-        (
-            "http://127.0.0.1:8080/server-status",
-            "127.0.0.1:8080",
-            "127.0.0.1",
-            8080,
-            "/server-status",
-        ),
+        ("http://127.0.0.1:8080/server-status", "127.0.0.1:8080", "127.0.0.1", 8080, "/server-status"),
         ("http://localhost/s?refresh=1", "localhost", "localhost", 80, "/s"),
         ("http://[::1]:81/s", "[::1]:81", "::1", 81, "/s"),
         ("http://[::1]", "[::1]", "::1", 80, "/"),
     ] {
         let parts = parse_url(url).unwrap();
-        let found = (
-            parts.authority.as_str(),
-            parts.host.as_str(),
-            parts.port,
-            parts.path.as_str(),
-        );
+        let found = (parts.authority.as_str(), parts.host.as_str(), parts.port, parts.path.as_str());
         assert_eq!(found, (authority, host, port, path));
     }
-    for url in [
-        "",
-        "https://h/s",
-        "http://",
-        "http://h:0/",
-        "http://h:x/",
-        "http://u@h/",
-        "http://h/a b\r\nX: y",
-    ] {
+    for url in
+        ["", "https://h/s", "http://", "http://h:0/", "http://h:x/", "http://u@h/", "http://h/a b\r\nX: y"]
+    {
         assert_eq!(parse_url(url).unwrap_err().exit_code(), 2, "{url}");
     }
 }
@@ -142,10 +122,7 @@ fn server(answer: &str, hold: Duration) -> (String, JoinHandle<String>) {
 fn check_error(answer: &str, hold: Duration, timeout: Duration, expected: &str) {
     let (url, thread) = server(answer, hold);
     let error = fetch_status(&url, timeout).unwrap_err();
-    assert!(
-        error.message.contains(expected) && error.message.contains(&url),
-        "{error}"
-    );
+    assert!(error.message.contains(expected) && error.message.contains(&url), "{error}");
     thread.join().unwrap();
 }
 
@@ -155,19 +132,9 @@ fn a_page_is_fetched_with_its_host() {
     let status = fetch_status(&url, Duration::from_secs(5)).unwrap();
     assert_eq!(status.accesses_count, Some(1025));
     let request = thread.join().unwrap();
-    let authority = url
-        .strip_prefix("http://")
-        .unwrap()
-        .strip_suffix("/server-status")
-        .unwrap();
-    assert!(
-        request.starts_with("GET /server-status?auto HTTP/1.0\r\n"),
-        "{request}"
-    );
-    assert!(
-        request.contains(&format!("\r\nHost: {authority}\r\n")),
-        "{request}"
-    );
+    let authority = url.strip_prefix("http://").unwrap().strip_suffix("/server-status").unwrap();
+    assert!(request.starts_with("GET /server-status?auto HTTP/1.0\r\n"), "{request}");
+    assert!(request.contains(&format!("\r\nHost: {authority}\r\n")), "{request}");
 }
 
 #[test]
@@ -177,23 +144,11 @@ fn what_goes_wrong_is_named() {
     };
     check("HTTP/1.1 403 Forbidden\r\n\r\n", "answers 403");
     check("HTTP/1.1 404 Not Found\r\n\r\n", "answers 404");
-    check(
-        "HTTP/1.1 301 Moved\r\nLocation: https://h/\r\n\r\n",
-        "answers 301",
-    );
-    check(
-        "HTTP/1.1 200 OK\r\n\r\n<html>",
-        "HTML instead of the automatic format",
-    );
+    check("HTTP/1.1 301 Moved\r\nLocation: https://h/\r\n\r\n", "answers 301");
+    check("HTTP/1.1 200 OK\r\n\r\n<html>", "HTML instead of the automatic format");
     check("SSH-2.0-OpenSSH\r\n", "does not answer in HTTP");
-    check(
-        "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nTotal",
-        "does not answer in HTTP",
-    );
-    check(
-        &format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(2 << 20)),
-        "longer than",
-    );
+    check("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nTotal", "does not answer in HTTP");
+    check(&format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(2 << 20)), "longer than");
 }
 
 #[test]
@@ -216,16 +171,11 @@ fn a_late_page_is_waited_for_on_the_same_request() {
     }
     let (mut stream, _) = listener.accept().unwrap();
     stream.read_exact(&mut [0; 20]).unwrap();
-    stream
-        .write_all(format!("HTTP/1.1 200 OK\r\n\r\n{SHORT}").as_bytes())
-        .unwrap();
+    stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{SHORT}").as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let (page, waited) = collector.fetch(&url, Duration::from_secs(10)).unwrap();
     assert_eq!(page, SHORT);
-    assert!(
-        waited >= Duration::from_millis(60),
-        "{waited:?} is counted from the first reading"
-    );
+    assert!(waited >= Duration::from_millis(60), "{waited:?} is counted from the first reading");
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "there was one request only");
     assert!(collector.pending.is_none());

@@ -49,10 +49,7 @@ fn ask(socket: &Socket, family: u8, socket_id: SocketId) -> io::Result<Vec<Liste
             return Ok(found);
         }
     }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidData,
-        "the answer of the kernel has no end",
-    ))
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the answer of the kernel has no end"))
 }
 
 /// Parses one datagram of an answer; true when it was the last one.

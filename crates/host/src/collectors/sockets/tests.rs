@@ -22,13 +22,7 @@ const TCP6: &str = "\
 
 fn socket(address: &str, port: u16, queue: u32, limit: Option<u32>) -> ListenSocket {
     let address = address.parse().unwrap();
-    ListenSocket {
-        address,
-        port,
-        queue_count: queue,
-        queue_max_count: limit,
-        inode: 1,
-    }
+    ListenSocket { address, port, queue_count: queue, queue_max_count: limit, inode: 1 }
 }
 
 // The kernel prints addresses in the machine's order: these texts are from a little-endian one.
@@ -36,22 +30,11 @@ fn socket(address: &str, port: u16, queue: u32, limit: Option<u32>) -> ListenSoc
 #[test]
 fn listening_sockets_parse_up_to_the_first_connection() {
     let four = parse_listening(TCP.as_bytes()).unwrap();
-    let short: Vec<_> = four
-        .iter()
-        .map(|s| (s.address.to_string(), s.port, s.queue_count, s.inode))
-        .collect();
-    assert_eq!(
-        short,
-        [
-            ("0.0.0.0".into(), 80, 5, 1583),
-            ("127.0.0.1".into(), 8080, 0, 1600)
-        ]
-    );
+    let short: Vec<_> =
+        four.iter().map(|s| (s.address.to_string(), s.port, s.queue_count, s.inode)).collect();
+    assert_eq!(short, [("0.0.0.0".into(), 80, 5, 1583), ("127.0.0.1".into(), 8080, 0, 1600)]);
     let six = parse_listening(TCP6.as_bytes()).unwrap();
-    assert_eq!(
-        (six[0].address.to_string(), six[0].queue_count),
-        ("::1".into(), 10)
-    );
+    assert_eq!((six[0].address.to_string(), six[0].queue_count), ("::1".into(), 10));
 }
 
 #[test]
@@ -65,19 +48,10 @@ fn the_fullest_address_is_the_queue() {
     let limit = Some(511);
     for (sockets, expected) in [
         (vec![], None),
-        (
-            vec![socket("0.0.0.0", 80, 3, limit), socket("::", 80, 0, limit)],
-            Some((3, Some(511))),
-        ),
+        (vec![socket("0.0.0.0", 80, 3, limit), socket("::", 80, 0, limit)], Some((3, Some(511)))),
         // SO_REUSEPORT: one queue in two parts.
-        (
-            vec![socket("::", 80, 3, limit), socket("::", 80, 4, limit)],
-            Some((7, Some(1022))),
-        ),
-        (
-            vec![socket("::", 80, 3, limit), socket("::", 81, 9, limit)],
-            Some((3, Some(511))),
-        ),
+        (vec![socket("::", 80, 3, limit), socket("::", 80, 4, limit)], Some((7, Some(1022)))),
+        (vec![socket("::", 80, 3, limit), socket("::", 81, 9, limit)], Some((3, Some(511)))),
         (vec![socket("::", 80, 3, None)], Some((3, None))),
     ] {
         assert_eq!(accept_queue(&sockets, 80), expected, "{sockets:?}");
@@ -105,10 +79,7 @@ fn counters_are_found_by_name() {
 #[test]
 fn sockstat_parses() {
     for (text, expected) in [
-        (
-            "sockets: used 14\nTCP: inuse 1 orphan 0 tw 7 alloc 1 mem 230\nUDP: inuse 3\n",
-            (Some(1), Some(7)),
-        ),
+        ("sockets: used 14\nTCP: inuse 1 orphan 0 tw 7 alloc 1 mem 230\nUDP: inuse 3\n", (Some(1), Some(7))),
         ("TCP: inuse 1 orphan\n", (Some(1), None)),
         ("", (None, None)),
     ] {
@@ -126,27 +97,14 @@ fn check_live(address: &str, waiting: u32) {
         sockets.find(|socket| socket.address == local.ip()).unwrap()
     };
     let by_netlink = find(netlink::listening().unwrap());
-    let file = if local.is_ipv4() {
-        "/proc/self/net/tcp"
-    } else {
-        "/proc/self/net/tcp6"
-    };
+    let file = if local.is_ipv4() { "/proc/self/net/tcp" } else { "/proc/self/net/tcp6" };
     let by_file = find(listening(file).unwrap());
     assert_eq!(by_netlink.queue_count, waiting);
     assert!(by_netlink.queue_max_count.unwrap() > 0);
-    assert_eq!(
-        ListenSocket {
-            queue_max_count: None,
-            ..by_netlink
-        },
-        by_file
-    );
+    assert_eq!(ListenSocket { queue_max_count: None, ..by_netlink }, by_file);
     let mut reading = Reading::default();
     Sockets::queue(local.port(), "/proc/self/net", true, &mut reading);
-    assert_eq!(
-        reading.value("sockets.accept_queue_count"),
-        Some(f64::from(waiting))
-    );
+    assert_eq!(reading.value("sockets.accept_queue_count"), Some(f64::from(waiting)));
     drop(clients);
 }
 
@@ -161,10 +119,7 @@ fn a_real_queue_is_seen_both_ways() {
 
 #[test]
 fn a_port_without_listener_is_told_and_the_counters_stay() {
-    let target = Target {
-        port: Some(1),
-        ..Target::default()
-    };
+    let target = Target { port: Some(1), ..Target::default() };
     let reading = Sockets::default().read(&target);
     assert_eq!(reading.error.as_deref(), Some("nothing listens on port 1"));
     assert_eq!(reading.value("sockets.accept_queue_count"), None);
@@ -173,14 +128,8 @@ fn a_port_without_listener_is_told_and_the_counters_stay() {
 
 #[test]
 fn a_vanished_service_in_another_namespace_gives_nothing() {
-    let mut sockets = Sockets {
-        elsewhere: Some(u32::MAX),
-    };
-    let target = Target {
-        port: Some(80),
-        service_pid: Some(u32::MAX),
-        ..Target::default()
-    };
+    let mut sockets = Sockets { elsewhere: Some(u32::MAX) };
+    let target = Target { port: Some(80), service_pid: Some(u32::MAX), ..Target::default() };
     let reading = sockets.read(&target);
     assert_eq!(reading.values, vec![]);
     assert!(reading.error.unwrap().contains("gone"));

@@ -46,18 +46,14 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
     let page = status::find(&apache.evaluation, port).ok();
     let children = process::children(control.pid);
-    let near: Vec<_> = addresses(&apache.evaluation, port)
-        .into_iter()
-        .filter(|address| address.port() == port)
-        .collect();
+    let near: Vec<_> =
+        addresses(&apache.evaluation, port).into_iter().filter(|address| address.port() == port).collect();
     let probe = Probe::start(&near);
     match &control.unit {
         Some(unit) => unit_command(&["reload", unit])?,
         None => process::signal(control.pid, control.start_ticks, Signal::USR1)?,
     }
-    let before = page
-        .as_ref()
-        .and_then(|page| Some((page.url.as_str(), page.generation?)));
+    let before = page.as_ref().and_then(|page| Some((page.url.as_str(), page.generation?)));
     match before {
         Some((url, generation)) => wait_for_generation(control, url, generation, &children)?,
         None => wait_for_children(control, &children)?,
@@ -67,10 +63,7 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
         alive(control)?;
         std::thread::sleep(PAUSE);
     }
-    Ok(Activation {
-        control: control.clone(),
-        outage_us: probe.outage_us(),
-    })
+    Ok(Activation { control: control.clone(), outage_us: probe.outage_us() })
 }
 
 fn alive(control: &Control) -> Result<()> {
@@ -115,10 +108,7 @@ fn wait_for_children(control: &Control, before: &[(u32, u64)]) -> Result<()> {
     let deadline = Instant::now() + CHILDREN_TIMEOUT;
     while Instant::now() < deadline {
         alive(control)?;
-        if process::children(control.pid)
-            .iter()
-            .any(|child| !before.contains(child))
-        {
+        if process::children(control.pid).iter().any(|child| !before.contains(child)) {
             return Ok(());
         }
         std::thread::sleep(PAUSE);
@@ -128,10 +118,8 @@ fn wait_for_children(control: &Control, before: &[(u32, u64)]) -> Result<()> {
 
 fn restart(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
-    let near: Vec<_> = addresses(&apache.evaluation, port)
-        .into_iter()
-        .filter(|address| address.port() == port)
-        .collect();
+    let near: Vec<_> =
+        addresses(&apache.evaluation, port).into_iter().filter(|address| address.port() == port).collect();
     let probe = Probe::start(&near);
     match &control.unit {
         Some(unit) => unit_command(&["restart", unit])?,
@@ -143,10 +131,7 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
         }
     }
     let control = found(control, &apache.evaluation, port)?;
-    Ok(Activation {
-        control,
-        outage_us: probe.outage_us(),
-    })
+    Ok(Activation { control, outage_us: probe.outage_us() })
 }
 
 /// Stops with TERM and waits. It is never killed: a worker in the middle of a write would leave half of it.

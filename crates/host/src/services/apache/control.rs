@@ -13,15 +13,8 @@ use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
 /// Variables that shape how any program runs and hold no secrets: a restart needs them beside those of Apache.
-const NEUTRAL_VARIABLES: [&str; 7] = [
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "LD_LIBRARY_PATH",
-    "TMPDIR",
-];
+const NEUTRAL_VARIABLES: [&str; 7] =
+    ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "TMPDIR"];
 
 /// Programs that start their children again when they end.
 const SUPERVISORS: [&str; 9] = [
@@ -104,11 +97,7 @@ fn pairs(arguments: &[String]) -> Vec<(char, Option<String>)> {
         while let Some(letter) = letters.next() {
             if "DCcdfEeknR".contains(letter) {
                 let glued = letters.as_str();
-                let value = if glued.is_empty() {
-                    rest.next().cloned()
-                } else {
-                    Some(glued.to_owned())
-                };
+                let value = if glued.is_empty() { rest.next().cloned() } else { Some(glued.to_owned()) };
                 pairs.push((letter, value));
                 break;
             }
@@ -158,10 +147,7 @@ impl Apache {
         };
         let mut apache = Self::of_control(control)?;
         let variables = &apache.evaluation.variables;
-        apache
-            .control
-            .environment
-            .retain(|name, _| keeps(name) || variables.contains(name));
+        apache.control.environment.retain(|name, _| keeps(name) || variables.contains(name));
         apache.control.pid_file = Some(apache.pid_file().to_string_lossy().into_owned());
         if replaced {
             let executable = &apache.control.executable;
@@ -181,15 +167,9 @@ impl Apache {
     pub fn with_overlay(control: Control, overlay: BTreeMap<PathBuf, String>) -> Result<Self> {
         let options = Options::parse(&control.arguments);
         let compiled = program::compiled(&invocation(&control, options.arguments()))?;
-        let root = options
-            .server_root
-            .clone()
-            .or_else(|| compiled.server_root.clone());
+        let root = options.server_root.clone().or_else(|| compiled.server_root.clone());
         let root = Path::new(&control.directory).join(root.unwrap_or_else(|| "/".into()));
-        let file = options
-            .config_file
-            .clone()
-            .or_else(|| compiled.config_file.clone());
+        let file = options.config_file.clone().or_else(|| compiled.config_file.clone());
         let main_file = root.join(file.unwrap_or_else(|| "conf/httpd.conf".into()));
         let evaluation = config::evaluate(Input {
             main_file: main_file.clone(),
@@ -202,32 +182,21 @@ impl Apache {
             after: options.after.clone(),
             overlay,
         });
-        Ok(Self {
-            control,
-            compiled,
-            evaluation,
-            main_file,
-            warnings: Vec::new(),
-        })
+        Ok(Self { control, compiled, evaluation, main_file, warnings: Vec::new() })
     }
 
     /// The file that holds the main process id: `PidFile`, or the compiled default.
     fn pid_file(&self) -> PathBuf {
-        let configured = self
-            .evaluation
-            .global(&["PidFile"])
-            .and_then(|placed| placed.words().into_iter().next());
-        let name = configured
-            .or_else(|| self.compiled.pid_file.clone())
-            .unwrap_or_else(|| "logs/httpd.pid".into());
+        let configured =
+            self.evaluation.global(&["PidFile"]).and_then(|placed| placed.words().into_iter().next());
+        let name =
+            configured.or_else(|| self.compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into());
         let runtime = self
             .evaluation
             .global(&["DefaultRuntimeDir"])
             .and_then(|placed| placed.words().into_iter().next());
         let in_runtime = runtime.map(|directory| self.evaluation.path(&directory).join(&name));
-        in_runtime
-            .filter(|path| path.exists())
-            .unwrap_or_else(|| self.evaluation.path(&name))
+        in_runtime.filter(|path| path.exists()).unwrap_or_else(|| self.evaluation.path(&name))
     }
 }
 
@@ -250,10 +219,8 @@ pub fn validate(control: &Control) -> Result<()> {
         return Ok(());
     }
     let said = said(&tested.stderr);
-    Err(
-        UserError::cannot_run(format!("apache rejects its configuration: {said}"))
-            .hint(format!("test it by hand: {} -t", control.executable)),
-    )
+    Err(UserError::cannot_run(format!("apache rejects its configuration: {said}"))
+        .hint(format!("test it by hand: {} -t", control.executable)))
 }
 
 /// Apache's own messages in one line, bounded, without the reminder to set ServerName.
@@ -267,11 +234,7 @@ pub fn said(stderr: &str) -> String {
         .take(LINES_MAX)
         .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
         .collect();
-    if lines.is_empty() {
-        "it said nothing".into()
-    } else {
-        lines.join("; ")
-    }
+    if lines.is_empty() { "it said nothing".into() } else { lines.join("; ") }
 }
 
 /// Whether a variable is kept in the control whatever the configuration asks for.
@@ -325,13 +288,7 @@ mod tests {
         for (text, file, root, defines, foreground) in [
             ("apache2 -k start", None, None, vec![], false),
             ("httpd -DFOREGROUND", None, None, vec!["FOREGROUND"], true),
-            (
-                "httpd -f /a.conf -d/srv -D A -DB",
-                Some("/a.conf"),
-                Some("/srv"),
-                vec!["A", "B"],
-                false,
-            ),
+            ("httpd -f /a.conf -d/srv -D A -DB", Some("/a.conf"), Some("/srv"), vec!["A", "B"], false),
             ("httpd -X", None, None, vec!["DEBUG"], true),
             ("httpd -k", None, None, vec![], false),
         ] {
@@ -371,12 +328,9 @@ mod tests {
 
     #[test]
     fn secrets_of_the_environment_are_not_kept() {
-        for (name, expected) in [
-            ("APACHE_RUN_USER", true),
-            ("PATH", true),
-            ("DB_PASSWORD", false),
-            ("HOME", false),
-        ] {
+        for (name, expected) in
+            [("APACHE_RUN_USER", true), ("PATH", true), ("DB_PASSWORD", false), ("HOME", false)]
+        {
             assert_eq!(keeps(name), expected, "{name}");
         }
     }
@@ -384,10 +338,7 @@ mod tests {
     #[test]
     fn messages_are_joined_and_bounded() {
         let stderr = "AH00558: apache2: Could not reliably determine\nAH00526: Syntax error on line 3 of /x:\nInvalid command 'Foo'\n";
-        assert_eq!(
-            said(stderr),
-            "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'"
-        );
+        assert_eq!(said(stderr), "AH00526: Syntax error on line 3 of /x:; Invalid command 'Foo'");
         assert_eq!(said(""), "it said nothing");
         assert!(said(&"x\n".repeat(100)).len() < 100);
         assert!(said(&"x".repeat(10_000)).len() <= 300);

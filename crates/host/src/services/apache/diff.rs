@@ -9,11 +9,7 @@ pub fn unified(path: &str, before: Option<&str>, after: &str) -> String {
     let old = before.map(redacted).unwrap_or_default();
     let new = redacted(after);
     let from = if before.is_some() { path } else { "/dev/null" };
-    TextDiff::from_lines(&old, &new)
-        .unified_diff()
-        .context_radius(3)
-        .header(from, path)
-        .to_string()
+    TextDiff::from_lines(&old, &new).unified_diff().context_radius(3).header(from, path).to_string()
 }
 
 /// A configuration without its secrets; it has as many lines as before.
@@ -60,18 +56,9 @@ mod tests {
         let after = before.replace("Workers 5", "Workers 50");
         let diff = unified("/a.conf", Some(before), &after);
         assert!(!diff.contains("hunter2"), "{diff}");
-        assert!(
-            diff.starts_with("--- /a.conf\n+++ /a.conf\n@@ -2,5 +2,5 @@\n"),
-            "{diff}"
-        );
-        assert!(
-            diff.contains("-MaxRequestWorkers 5\n+MaxRequestWorkers 50\n"),
-            "{diff}"
-        );
-        assert!(
-            diff.contains(" RequestHeader set Authorization [redacted]\n"),
-            "{diff}"
-        );
+        assert!(diff.starts_with("--- /a.conf\n+++ /a.conf\n@@ -2,5 +2,5 @@\n"), "{diff}");
+        assert!(diff.contains("-MaxRequestWorkers 5\n+MaxRequestWorkers 50\n"), "{diff}");
+        assert!(diff.contains(" RequestHeader set Authorization [redacted]\n"), "{diff}");
     }
 
     #[test]

@@ -70,9 +70,7 @@ impl Limits {
 
     /// The most workers that ServerLimit allows.
     pub fn most(&self) -> i64 {
-        self.server_limit
-            .max(1)
-            .saturating_mul(self.threads_per_child.clamp(1, self.thread_limit.max(1)))
+        self.server_limit.max(1).saturating_mul(self.threads_per_child.clamp(1, self.thread_limit.max(1)))
     }
 }
 
@@ -88,13 +86,7 @@ mod tests {
         thread_limit: i64,
         expected: (i64, usize),
     ) {
-        let limits = Limits {
-            mpm,
-            workers,
-            server_limit,
-            threads_per_child,
-            thread_limit,
-        };
+        let limits = Limits { mpm, workers, server_limit, threads_per_child, thread_limit };
         let (effective, why) = limits.effective();
         assert_eq!((effective, why.len()), expected, "{limits:?} {why:?}");
         assert!(effective <= limits.most());

@@ -30,15 +30,8 @@ use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
 pub const NAME: &str = "apache";
 
 /// The names under which distributions install it.
-const EXECUTABLES: [&str; 7] = [
-    "apache2",
-    "httpd",
-    "httpd2",
-    "httpd.worker",
-    "httpd.event",
-    "httpd-prefork",
-    "apache2-prefork",
-];
+const EXECUTABLES: [&str; 7] =
+    ["apache2", "httpd", "httpd2", "httpd.worker", "httpd.event", "httpd-prefork", "apache2-prefork"];
 
 /// The service.
 #[derive(Debug)]
@@ -51,9 +44,7 @@ impl Service for Apache {
 
     fn recognises(&self, executable: &str, _arguments: &[String]) -> bool {
         let path = executable.trim_end_matches(" (deleted)");
-        path.rsplit('/')
-            .next()
-            .is_some_and(|name| EXECUTABLES.contains(&name))
+        path.rsplit('/').next().is_some_and(|name| EXECUTABLES.contains(&name))
     }
 
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
@@ -77,14 +68,8 @@ impl Service for Apache {
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
-        let page = snapshot
-            .status_url
-            .as_deref()
-            .and_then(|url| status::read(url).ok());
+        let page = snapshot.status_url.as_deref().and_then(|url| status::read(url).ok());
         let workers = page.and_then(|page| page.workers).map(SettingValue::Integer);
-        workers
-            .map(|workers| ("MaxRequestWorkers".to_owned(), workers))
-            .into_iter()
-            .collect()
+        workers.map(|workers| ("MaxRequestWorkers".to_owned(), workers)).into_iter().collect()
     }
 }

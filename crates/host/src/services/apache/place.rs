@@ -60,15 +60,12 @@ pub fn overrides<'a>(
     setting: &'a Setting,
     port: u16,
 ) -> impl Iterator<Item = &'a Placed> {
-    evaluation
-        .all(setting.names)
-        .filter(move |placed| match placed.scope.as_ref() {
-            [host] => {
-                host.name.eq_ignore_ascii_case("VirtualHost")
-                    && host.words.iter().any(|word| serves(word, port))
-            }
-            _ => false,
-        })
+    evaluation.all(setting.names).filter(move |placed| match placed.scope.as_ref() {
+        [host] => {
+            host.name.eq_ignore_ascii_case("VirtualHost") && host.words.iter().any(|word| serves(word, port))
+        }
+        _ => false,
+    })
 }
 
 /// Whether an address of a virtual host is for a port: one without a port is for all.
@@ -82,10 +79,7 @@ fn serves(address: &str, port: u16) -> bool {
 
 fn line(placed: &Placed) -> Result<Place> {
     match &placed.file {
-        Some(file) => Ok(Place::Line {
-            file: file.to_path_buf(),
-            line: placed.line,
-        }),
+        Some(file) => Ok(Place::Line { file: file.to_path_buf(), line: placed.line }),
         None => Err(UserError::cannot_run(format!(
             "{} is set on Apache's command line, which no file can change",
             placed.name
@@ -95,17 +89,10 @@ fn line(placed: &Placed) -> Result<Place> {
 }
 
 fn global(evaluation: &Evaluation, main_file: &Path, setting: &Setting, mpm: Mpm) -> Result<Place> {
-    let loaded = |placed: &&Placed| {
-        placed
-            .words()
-            .first()
-            .is_some_and(|symbol| symbol == mpm.module())
-    };
+    let loaded = |placed: &&Placed| placed.words().first().is_some_and(|symbol| symbol == mpm.module());
     let module = evaluation.all(&["LoadModule"]).find(loaded);
-    let occurrences: Vec<&Placed> = evaluation
-        .all(setting.names)
-        .filter(|placed| placed.is_global())
-        .collect();
+    let occurrences: Vec<&Placed> =
+        evaluation.all(setting.names).filter(|placed| placed.is_global()).collect();
     // Our file asks for the MPM's module, so it must come after that, too.
     let mut before: Vec<&Placed> = occurrences.clone();
     before.extend(module.filter(|_| setting.of_mpm));
@@ -121,11 +108,7 @@ fn global(evaluation: &Evaluation, main_file: &Path, setting: &Setting, mpm: Mpm
 /// A file of ours that is read after all of these directives, if an include of the main file allows one.
 fn drop_in(evaluation: &Evaluation, main_file: &Path, before: &[&Placed]) -> Option<PathBuf> {
     let mut candidates: Vec<(PathBuf, usize)> = Vec::new();
-    for included in evaluation
-        .includes
-        .iter()
-        .filter(|included| is_ours(included, main_file))
-    {
+    for included in evaluation.includes.iter().filter(|included| is_ours(included, main_file)) {
         let Some(file) = room(included) else { continue };
         let order = position(included, &file);
         let after = |placed: &&&Placed| placed.file.as_deref() != Some(&file) && placed.order >= order;
@@ -157,18 +140,13 @@ fn room(included: &Included) -> Option<PathBuf> {
 /// Where in the order of evaluation our file stands: after the files that sort before it.
 fn position(included: &Included, file: &Path) -> usize {
     let earlier = included.files.iter().filter(|(path, _)| path.as_path() < file);
-    earlier
-        .map(|(_, order)| *order)
-        .next_back()
-        .unwrap_or(included.order)
+    earlier.map(|(_, order)| *order).next_back().unwrap_or(included.order)
 }
 
 /// Directories of virtual hosts are the last choice: people look for settings of the server elsewhere.
 fn is_for_sites(file: &Path) -> bool {
-    let directory = file
-        .parent()
-        .and_then(Path::file_name)
-        .map(|name| name.to_string_lossy().to_ascii_lowercase());
+    let directory =
+        file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().to_ascii_lowercase());
     directory.is_some_and(|name| name.starts_with("sites") || name.starts_with("vhost"))
 }
 
@@ -193,13 +171,7 @@ mod tests {
             server_root: root.path().into(),
             ..Input::default()
         });
-        let places = places(
-            &evaluation,
-            &main_file,
-            find(setting).unwrap(),
-            Mpm::Prefork,
-            port,
-        );
+        let places = places(&evaluation, &main_file, find(setting).unwrap(), Mpm::Prefork, port);
         let told: Vec<String> = match places {
             Ok(places) => places.iter().map(|place| tell(place, root.path())).collect(),
             Err(error) => vec![error.message],
@@ -228,35 +200,19 @@ mod tests {
             ("mods-enabled/mpm_prefork.load", LOAD),
             ("mods-enabled/mpm_prefork.conf", mpm),
             ("conf-enabled/charset.conf", ""),
-            (
-                "sites-enabled/000-default.conf",
-                "<VirtualHost *:80>\n</VirtualHost>\n",
-            ),
+            ("sites-enabled/000-default.conf", "<VirtualHost *:80>\n</VirtualHost>\n"),
         ];
-        check(
-            &files,
-            "MaxRequestWorkers",
-            80,
-            &["drop-in conf-enabled/zzz-webdyno.conf"],
-        );
+        check(&files, "MaxRequestWorkers", 80, &["drop-in conf-enabled/zzz-webdyno.conf"]);
         check(&files, "Timeout", 80, &["drop-in conf-enabled/zzz-webdyno.conf"]);
     }
 
     #[test]
     fn a_red_hat_tree_gets_a_drop_in_in_conf_d() {
         let main = "Include conf.modules.d/*.conf\nTimeout 60\nIncludeOptional conf.d/*.conf\n";
-        let files = [
-            ("httpd.conf", main),
-            ("conf.modules.d/00-mpm.conf", LOAD),
-            ("conf.d/ssl.conf", "Timeout 5\n"),
-        ];
+        let files =
+            [("httpd.conf", main), ("conf.modules.d/00-mpm.conf", LOAD), ("conf.d/ssl.conf", "Timeout 5\n")];
         check(&files, "Timeout", 80, &["drop-in conf.d/zzz-webdyno.conf"]);
-        check(
-            &files,
-            "MaxRequestWorkers",
-            80,
-            &["drop-in conf.d/zzz-webdyno.conf"],
-        );
+        check(&files, "MaxRequestWorkers", 80, &["drop-in conf.d/zzz-webdyno.conf"]);
     }
 
     #[test]
@@ -266,28 +222,17 @@ mod tests {
         check(&files, "Timeout", 80, &["httpd.conf:2"]);
         check(&files, "MaxRequestWorkers", 80, &["httpd.conf:4"]);
         check(&files, "KeepAlive", 80, &["drop-in conf.d/zzz-webdyno.conf"]);
-        let late = [
-            ("httpd.conf", "Include conf.d/*.conf\n"),
-            ("conf.d/zzzz.conf", "Timeout 5\n"),
-        ];
+        let late = [("httpd.conf", "Include conf.d/*.conf\n"), ("conf.d/zzzz.conf", "Timeout 5\n")];
         check(&late, "Timeout", 80, &["conf.d/zzzz.conf:1"]);
     }
 
     #[test]
     fn without_an_include_the_main_file_is_appended_to() {
-        check(
-            &[("httpd.conf", LOAD)],
-            "MaxRequestWorkers",
-            80,
-            &["append httpd.conf"],
-        );
+        check(&[("httpd.conf", LOAD)], "MaxRequestWorkers", 80, &["append httpd.conf"]);
         let other = [("httpd.conf", "Include x/*.load\n"), ("x/a.load", LOAD)];
         check(&other, "MaxRequestWorkers", 80, &["append httpd.conf"]);
         let inside = [
-            (
-                "httpd.conf",
-                "<VirtualHost *:80>\nIncludeOptional c/*.conf\n</VirtualHost>\n",
-            ),
+            ("httpd.conf", "<VirtualHost *:80>\nIncludeOptional c/*.conf\n</VirtualHost>\n"),
             ("c/a.conf", ""),
         ];
         check(&inside, "Timeout", 80, &["append httpd.conf"]);
@@ -308,18 +253,8 @@ mod tests {
         let main = "IncludeOptional conf.d/*.conf\n<VirtualHost *:80>\nKeepAlive Off\n</VirtualHost>\n\
                     <VirtualHost *:443>\nKeepAlive Off\n</VirtualHost>\n";
         let files = [("httpd.conf", main), ("conf.d/a.conf", "")];
-        check(
-            &files,
-            "KeepAlive",
-            80,
-            &["drop-in conf.d/zzz-webdyno.conf", "httpd.conf:3"],
-        );
-        check(
-            &files,
-            "KeepAlive",
-            443,
-            &["drop-in conf.d/zzz-webdyno.conf", "httpd.conf:6"],
-        );
+        check(&files, "KeepAlive", 80, &["drop-in conf.d/zzz-webdyno.conf", "httpd.conf:3"]);
+        check(&files, "KeepAlive", 443, &["drop-in conf.d/zzz-webdyno.conf", "httpd.conf:6"]);
         check(&files, "KeepAlive", 8080, &["drop-in conf.d/zzz-webdyno.conf"]);
     }
 

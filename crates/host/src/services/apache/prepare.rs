@@ -31,10 +31,9 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
     let apache = Apache::of_control(control)?;
     let mpm = mpm(&apache)?;
     let mut now = settings(&apache.evaluation, mpm, None);
-    if let (Some(now), Some(seen)) = (
-        now.get_mut("MaxRequestWorkers"),
-        snapshot.settings.get("MaxRequestWorkers"),
-    ) {
+    if let (Some(now), Some(seen)) =
+        (now.get_mut("MaxRequestWorkers"), snapshot.settings.get("MaxRequestWorkers"))
+    {
         now.running = seen.running.clone();
     }
     let mut wanted = understood(wishes, &now, mpm)?;
@@ -48,38 +47,16 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
     let mut edits = Vec::new();
     let mut changes = Vec::new();
     for wish in &wanted {
-        let places = places(
-            &apache.evaluation,
-            &apache.main_file,
-            wish.setting,
-            mpm,
-            snapshot.port,
-        )?;
+        let places = places(&apache.evaluation, &apache.main_file, wish.setting, mpm, snapshot.port)?;
         changes.push(wish.change(places.first(), class(wish.setting)));
-        let edit = |place: Place| Edit {
-            place,
-            setting: wish.setting,
-            to: wish.to.clone(),
-        };
+        let edit = |place: Place| Edit { place, setting: wish.setting, to: wish.to.clone() };
         edits.extend(places.into_iter().map(edit));
     }
     let Edited { files, diff } = edit::apply(&edits, mpm)?;
-    let whole = changes
-        .iter()
-        .map(|change| change.class)
-        .max()
-        .unwrap_or(ApplyClass::Reload);
-    let overlay = files
-        .iter()
-        .map(|file| (PathBuf::from(&file.path), file.after.clone()))
-        .collect();
+    let whole = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
+    let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(RenderedPlan {
-        changes,
-        files,
-        class: whole,
-        diff,
-    })
+    Ok(RenderedPlan { changes, files, class: whole, diff })
 }
 
 impl Wanted {
@@ -99,11 +76,7 @@ impl Wanted {
 /// The path as the plan's files name it.
 fn real(path: &std::path::Path) -> String {
     let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    let real = path
-        .canonicalize()
-        .ok()
-        .or_else(in_directory)
-        .unwrap_or_else(|| path.to_path_buf());
+    let real = path.canonicalize().ok().or_else(in_directory).unwrap_or_else(|| path.to_path_buf());
     real.to_string_lossy().into_owned()
 }
 
@@ -113,35 +86,20 @@ fn understood(wishes: &[Wish], now: &BTreeMap<String, SettingInForce>, mpm: Mpm)
     for wish in wishes {
         let setting = find(&wish.setting).ok_or_else(|| {
             let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-            UserError::usage(format!(
-                "`{}` is not a setting of Apache that webdyno changes",
-                wish.setting
-            ))
-            .hint(format!("it changes {}", names.join(", ")))
+            UserError::usage(format!("`{}` is not a setting of Apache that webdyno changes", wish.setting))
+                .hint(format!("it changes {}", names.join(", ")))
         })?;
         let in_force = now.get(setting.name).ok_or_else(|| {
-            UserError::usage(format!(
-                "{} has no meaning under the {} MPM",
-                setting.name,
-                mpm.name()
-            ))
+            UserError::usage(format!("{} has no meaning under the {} MPM", setting.name, mpm.name()))
         })?;
         if !setting.accepts(&wish.to) {
             let to = wish.to.to_string().replace(['\r', '\n'], " ");
             return Err(UserError::usage(format!("{} cannot be `{to}`", setting.name))
                 .hint(format!("it takes {}", setting.expects())));
         }
-        let from = in_force
-            .running
-            .clone()
-            .or(in_force.configured.clone())
-            .or(in_force.default.clone());
+        let from = in_force.running.clone().or(in_force.configured.clone()).or(in_force.default.clone());
         wanted.retain(|other| !std::ptr::eq(other.setting, setting));
-        wanted.push(Wanted {
-            setting,
-            to: wish.to.clone(),
-            from,
-        });
+        wanted.push(Wanted { setting, to: wish.to.clone(), from });
     }
     Ok(wanted)
 }
@@ -177,12 +135,7 @@ fn classify(
     }
     if let Some(limits) = limits(&after, mpm) {
         let touches = |name: &str| wanted.iter().any(|wish| wish.setting.name == name);
-        let bounded = [
-            "MaxRequestWorkers",
-            "ServerLimit",
-            "ThreadsPerChild",
-            "ThreadLimit",
-        ];
+        let bounded = ["MaxRequestWorkers", "ServerLimit", "ThreadsPerChild", "ThreadLimit"];
         if bounded.into_iter().any(touches) {
             fits(&limits)?;
         }
@@ -212,10 +165,7 @@ fn fits(limits: &Limits) -> Result<()> {
     let hint = if limits.threads_per_child > limits.thread_limit {
         format!("ask for ThreadLimit {threads} with it")
     } else if limits.workers > limits.most() {
-        format!(
-            "ask for ServerLimit {} with it",
-            (limits.workers + threads - 1) / threads
-        )
+        format!("ask for ServerLimit {} with it", (limits.workers + threads - 1) / threads)
     } else {
         format!(
             "ask for MaxRequestWorkers {effective}, or {} and the ServerLimit to match",
@@ -245,9 +195,7 @@ fn proved(control: Control, wanted: &[Wanted], overlay: BTreeMap<PathBuf, String
     let apache = Apache::with_overlay(control, overlay)?;
     let then = settings(&apache.evaluation, mpm, None);
     for wish in wanted {
-        let value = then
-            .get(wish.setting.name)
-            .and_then(|setting| setting.configured.clone());
+        let value = then.get(wish.setting.name).and_then(|setting| setting.configured.clone());
         if !value.as_ref().is_some_and(|value| same(value, &wish.to)) {
             let shown = value.map_or_else(|| "unset".to_owned(), |value| value.to_string());
             return Err(UserError::cannot_run(format!(

@@ -87,11 +87,7 @@ impl Watch {
     fn look(&self) {
         let sent_us = self.now_us();
         let answered = ask(self.address, ANSWER_TIMEOUT);
-        let seen = Seen {
-            sent_us,
-            done_us: self.now_us(),
-            answered,
-        };
+        let seen = Seen { sent_us, done_us: self.now_us(), answered };
         self.gap.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
     }
 
@@ -109,23 +105,12 @@ pub struct Probe {
 impl Probe {
     /// Starts asking the first of the addresses that answers now; measures nothing when none does.
     pub fn start(addresses: &[SocketAddr]) -> Self {
-        let address = addresses
-            .iter()
-            .copied()
-            .find(|&address| ask(address, ANSWER_TIMEOUT));
+        let address = addresses.iter().copied().find(|&address| ask(address, ANSWER_TIMEOUT));
         let Some(address) = address else {
-            return Self {
-                watch: None,
-                thread: None,
-            };
+            return Self { watch: None, thread: None };
         };
         let (began, gap, stop) = (Instant::now(), Mutex::default(), AtomicBool::new(false));
-        let watch = Arc::new(Watch {
-            address,
-            began,
-            gap,
-            stop,
-        });
+        let watch = Arc::new(Watch { address, began, gap, stop });
         watch.look();
         let shared = Arc::clone(&watch);
         let ask_on = move || {
@@ -134,14 +119,8 @@ impl Probe {
                 std::thread::sleep(PAUSE);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("probe".into())
-            .spawn(ask_on)
-            .ok();
-        Self {
-            watch: Some(watch),
-            thread,
-        }
+        let thread = std::thread::Builder::new().name("probe".into()).spawn(ask_on).ok();
+        Self { watch: Some(watch), thread }
     }
 
     /// Asks once more from here: for moments that the thread could sleep through.
@@ -179,13 +158,7 @@ mod tests {
     /// Questions as `(sent, done, answered)`.
     fn check(seen: &[(u64, u64, bool)], expected: Option<u64>) {
         let mut gap = Gap::default();
-        seen.iter().for_each(|&(sent_us, done_us, answered)| {
-            gap.see(Seen {
-                sent_us,
-                done_us,
-                answered,
-            })
-        });
+        seen.iter().for_each(|&(sent_us, done_us, answered)| gap.see(Seen { sent_us, done_us, answered }));
         assert_eq!(gap.outage_us(), expected, "{seen:?}");
     }
 
@@ -195,23 +168,13 @@ mod tests {
         check(&[(1, 2, true), (3, 4, true)], None);
         check(&[(1, 2, true), (5, 5, false), (9, 10, true)], Some(8));
         check(
-            &[
-                (1, 2, true),
-                (5, 5, false),
-                (7, 8, true),
-                (9, 9, false),
-                (12, 13, true),
-                (20, 21, true),
-            ],
+            &[(1, 2, true), (5, 5, false), (7, 8, true), (9, 9, false), (12, 13, true), (20, 21, true)],
             Some(11),
         );
         check(&[(1, 2, false), (5, 6, true)], None);
         check(&[(1, 2, true), (5, 6, false)], None);
         // Asked before the miss, told after it: does not end the gap.
-        check(
-            &[(1, 2, true), (5, 6, false), (4, 7, true), (8, 20, true)],
-            Some(18),
-        );
+        check(&[(1, 2, true), (5, 6, false), (4, 7, true), (8, 20, true)], Some(18));
     }
 
     #[test]

@@ -18,9 +18,7 @@ const PROC_BYTES_MAX: u64 = 4 << 20;
 /// Reads a file of a process, bounded.
 fn read(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(format!("/proc/{pid}/{name}"))?
-        .take(PROC_BYTES_MAX)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(format!("/proc/{pid}/{name}"))?.take(PROC_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -56,10 +54,7 @@ pub fn arguments(pid: u32) -> Result<Vec<String>> {
 pub fn environment(pid: u32) -> Result<BTreeMap<String, String>> {
     let bytes =
         read(pid, "environ").map_err(|error| io_error("read", format!("/proc/{pid}/environ"), &error))?;
-    let pair = |text: String| {
-        text.split_once('=')
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    };
+    let pair = |text: String| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     Ok(strings(&bytes).into_iter().filter_map(pair).collect())
 }
 
@@ -83,11 +78,7 @@ pub fn unit_of(cgroup: &str) -> Option<String> {
         (id == "0" || controllers == "name=systemd").then(|| path.to_owned())
     };
     let last = |path: String| path.rsplit('/').next().map(str::to_owned);
-    cgroup
-        .lines()
-        .filter_map(named)
-        .filter_map(last)
-        .find(|name| name.ends_with(".service"))
+    cgroup.lines().filter_map(named).filter_map(last).find(|name| name.ends_with(".service"))
 }
 
 /// Processes whose parent is `pid`, with their start times.
@@ -99,12 +90,7 @@ pub fn children(pid: u32) -> Vec<(u32, u64)> {
 /// When a process started, by the wall clock; right to a second or so.
 pub fn started_at(start_ticks: u64) -> Option<SystemTime> {
     let text = procfs::read_text("/proc/stat").ok()?;
-    let boot_s: u64 = text
-        .lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .trim()
-        .parse()
-        .ok()?;
+    let boot_s: u64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
     let since_boot_ms = start_ticks.saturating_mul(1000) / procfs::clock_ticks_per_s().max(1);
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(boot_s) + Duration::from_millis(since_boot_ms))
 }
@@ -131,10 +117,8 @@ pub fn signal(pid: u32, start_ticks: u64, signal: Signal) -> Result<()> {
 
 /// Strings that end in NUL.
 fn strings(bytes: &[u8]) -> Vec<String> {
-    let mut strings: Vec<_> = bytes
-        .split(|&byte| byte == 0)
-        .map(|text| String::from_utf8_lossy(text).into_owned())
-        .collect();
+    let mut strings: Vec<_> =
+        bytes.split(|&byte| byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     if strings.last().is_some_and(String::is_empty) {
         strings.pop();
     }
@@ -149,10 +133,7 @@ mod tests {
     fn the_unit_is_the_innermost_service() {
         for (cgroup, expected) in [
             ("0::/system.slice/apache2.service\n", Some("apache2.service")),
-            (
-                "9:pids:/x\n1:name=systemd:/system.slice/httpd.service\n",
-                Some("httpd.service"),
-            ),
+            ("9:pids:/x\n1:name=systemd:/system.slice/httpd.service\n", Some("httpd.service")),
             ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
             ("0::/user.slice/user@1000.service/app.slice/x.scope", None),
             ("4:memory:/system.slice/apache2.service\n0::/\n", None),
@@ -168,24 +149,15 @@ mod tests {
         let stat = stat(pid).unwrap();
         assert!(lives(pid, stat.start_ticks) && !lives(pid, stat.start_ticks + 1));
         assert!(children(stat.ppid).contains(&(pid, stat.start_ticks)));
-        assert_eq!(
-            executable(pid).unwrap().0,
-            std::env::current_exe().unwrap().to_str().unwrap()
-        );
+        assert_eq!(executable(pid).unwrap().0, std::env::current_exe().unwrap().to_str().unwrap());
         assert!(!arguments(pid).unwrap().is_empty());
-        let age = started_at(stat.start_ticks)
-            .unwrap()
-            .elapsed()
-            .unwrap_or_default();
+        let age = started_at(stat.start_ticks).unwrap().elapsed().unwrap_or_default();
         assert!(age < Duration::from_secs(3600), "{age:?}");
     }
 
     #[test]
     fn a_signal_reaches_only_the_process_that_was_meant() {
-        let mut child = std::process::Command::new("/bin/sleep")
-            .arg("30")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("/bin/sleep").arg("30").spawn().unwrap();
         let pid = child.id();
         let ticks = stat(pid).unwrap().start_ticks;
         let error = signal(pid, ticks + 1, Signal::TERM).unwrap_err();

@@ -52,8 +52,7 @@ pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
     let name = invocation.executable;
     let memory = |what: &str| {
         let fd = rustix::fs::memfd_create("webdyno-output", MemfdFlags::CLOEXEC);
-        fd.map(File::from)
-            .map_err(|error| io_error("make a memory file for", what, &error.into()))
+        fd.map(File::from).map_err(|error| io_error("make a memory file for", what, &error.into()))
     };
     let (stdout, stderr) = (memory("standard output")?, memory("standard error")?);
     let failed = |error: &std::io::Error| io_error("run", name, error);
@@ -70,18 +69,11 @@ pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
             // Its own child, which no one else waits for: it cannot be another process.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(UserError::cannot_run(format!(
-                "{name} did not end within {} s",
-                timeout.as_secs()
-            )));
+            return Err(UserError::cannot_run(format!("{name} did not end within {} s", timeout.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    Ok(Finished {
-        success: status.success(),
-        stdout: contents(&stdout),
-        stderr: contents(&stderr),
-    })
+    Ok(Finished { success: status.success(), stdout: contents(&stdout), stderr: contents(&stderr) })
 }
 
 /// The command with its arguments, environment and directory, its input closed.
@@ -91,10 +83,7 @@ fn command(invocation: &Invocation<'_>) -> Command {
     if let Some(environment) = invocation.environment {
         command.env_clear().envs(environment);
     }
-    if let Some(directory) = invocation
-        .directory
-        .filter(|directory| Path::new(directory).is_dir())
-    {
+    if let Some(directory) = invocation.directory.filter(|directory| Path::new(directory).is_dir()) {
         command.current_dir(directory);
     }
     command
@@ -149,16 +138,10 @@ pub fn compiled(invocation: &Invocation<'_>) -> Result<Compiled> {
 /// Reads the output of `-V`.
 pub fn parse_defaults(text: &str) -> Compiled {
     let define = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(&format!("-D {name}=")))?;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("-D {name}=")))?;
         Some(line.trim_matches('"').to_owned())
     };
-    let labelled = |label: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(label))
-            .map(str::trim)
-    };
+    let labelled = |label: &str| text.lines().find_map(|line| line.strip_prefix(label)).map(str::trim);
     let version = labelled("Server version:").and_then(|line| {
         let number = line.split('/').nth(1)?.split_whitespace().next()?;
         Some(number.to_owned())
@@ -169,9 +152,7 @@ pub fn parse_defaults(text: &str) -> Compiled {
         config_file: define("SERVER_CONFIG_FILE"),
         pid_file: define("DEFAULT_PIDLOG"),
         error_log: define("DEFAULT_ERRORLOG"),
-        mpm: labelled("Server MPM:")
-            .filter(|mpm| !mpm.is_empty())
-            .map(str::to_ascii_lowercase),
+        mpm: labelled("Server MPM:").filter(|mpm| !mpm.is_empty()).map(str::to_ascii_lowercase),
         modules: Vec::new(),
     }
 }
@@ -232,9 +213,6 @@ mod tests {
         let slow = run(&invoke("/bin/sleep", &["20"]), Duration::from_millis(50)).unwrap_err();
         assert!(slow.message.contains("did not end"), "{slow}");
         let none = run(&invoke("/no/such/program", &[]), ASK_TIMEOUT).unwrap_err();
-        assert_eq!(
-            none.message,
-            "cannot run /no/such/program: no such file or directory"
-        );
+        assert_eq!(none.message, "cannot run /no/such/program: no such file or directory");
     }
 }

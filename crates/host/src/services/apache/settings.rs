@@ -96,9 +96,7 @@ impl Setting {
             }
             (Shape::Time, SettingValue::Integer(value)) => (0..=1_000_000).contains(value),
             (Shape::Time, SettingValue::Text(text)) => {
-                let number = text
-                    .strip_suffix("ms")
-                    .and_then(|number| number.parse::<u32>().ok());
+                let number = text.strip_suffix("ms").and_then(|number| number.parse::<u32>().ok());
                 number.is_some_and(|number| number > 0)
             }
             _ => false,
@@ -119,9 +117,7 @@ impl Setting {
 
 /// Finds a setting by any of its names, in any case.
 pub fn find(name: &str) -> Option<&'static Setting> {
-    SETTINGS
-        .iter()
-        .find(|setting| setting.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    SETTINGS.iter().find(|setting| setting.names.iter().any(|known| known.eq_ignore_ascii_case(name)))
 }
 
 const ON_OFF: Shape = Shape::Word(&["On", "Off"]);
@@ -136,14 +132,7 @@ const fn mpm(
     class: ApplyClass,
     defaults: [Option<&'static str>; 3],
 ) -> Setting {
-    Setting {
-        name: names[0],
-        names,
-        shape: Shape::Integer(min, max),
-        class,
-        defaults,
-        of_mpm: true,
-    }
+    Setting { name: names[0], names, shape: Shape::Integer(min, max), class, defaults, of_mpm: true }
 }
 
 const fn core(
@@ -152,14 +141,7 @@ const fn core(
     class: ApplyClass,
     default: &'static str,
 ) -> Setting {
-    Setting {
-        name: names[0],
-        names,
-        shape,
-        class,
-        defaults: [Some(default); 3],
-        of_mpm: false,
-    }
+    Setting { name: names[0], names, shape, class, defaults: [Some(default); 3], of_mpm: false }
 }
 
 use ApplyClass::{Reload, Restart};
@@ -173,62 +155,14 @@ pub const SETTINGS: &[Setting] = &[
         Reload,
         [Some("256"), Some("400"), Some("400")],
     ),
-    mpm(
-        &["ServerLimit"],
-        1,
-        PROCESSES_MAX,
-        Restart,
-        [Some("256"), Some("16"), Some("16")],
-    ),
-    mpm(
-        &["ThreadsPerChild"],
-        1,
-        20_000,
-        Reload,
-        [None, Some("25"), Some("25")],
-    ),
-    mpm(
-        &["ThreadLimit"],
-        1,
-        20_000,
-        Restart,
-        [None, Some("64"), Some("64")],
-    ),
-    mpm(
-        &["StartServers"],
-        1,
-        PROCESSES_MAX,
-        Reload,
-        [Some("5"), Some("3"), Some("3")],
-    ),
-    mpm(
-        &["MinSpareServers"],
-        1,
-        PROCESSES_MAX,
-        Reload,
-        [Some("5"), None, None],
-    ),
-    mpm(
-        &["MaxSpareServers"],
-        1,
-        PROCESSES_MAX,
-        Reload,
-        [Some("10"), None, None],
-    ),
-    mpm(
-        &["MinSpareThreads"],
-        1,
-        PROCESSES_MAX,
-        Reload,
-        [None, Some("75"), Some("75")],
-    ),
-    mpm(
-        &["MaxSpareThreads"],
-        1,
-        PROCESSES_MAX,
-        Reload,
-        [None, Some("250"), Some("250")],
-    ),
+    mpm(&["ServerLimit"], 1, PROCESSES_MAX, Restart, [Some("256"), Some("16"), Some("16")]),
+    mpm(&["ThreadsPerChild"], 1, 20_000, Reload, [None, Some("25"), Some("25")]),
+    mpm(&["ThreadLimit"], 1, 20_000, Restart, [None, Some("64"), Some("64")]),
+    mpm(&["StartServers"], 1, PROCESSES_MAX, Reload, [Some("5"), Some("3"), Some("3")]),
+    mpm(&["MinSpareServers"], 1, PROCESSES_MAX, Reload, [Some("5"), None, None]),
+    mpm(&["MaxSpareServers"], 1, PROCESSES_MAX, Reload, [Some("10"), None, None]),
+    mpm(&["MinSpareThreads"], 1, PROCESSES_MAX, Reload, [None, Some("75"), Some("75")]),
+    mpm(&["MaxSpareThreads"], 1, PROCESSES_MAX, Reload, [None, Some("250"), Some("250")]),
     mpm(
         &["MaxConnectionsPerChild", "MaxRequestsPerChild"],
         0,
@@ -247,19 +181,9 @@ pub const SETTINGS: &[Setting] = &[
     mpm(&["ListenBacklog"], 1, COUNT_MAX, Restart, [Some("511"); 3]),
     core(&["KeepAlive"], ON_OFF, Reload, "On"),
     core(&["KeepAliveTimeout"], Shape::Time, Reload, "5"),
-    core(
-        &["MaxKeepAliveRequests"],
-        Shape::Integer(0, COUNT_MAX),
-        Reload,
-        "100",
-    ),
+    core(&["MaxKeepAliveRequests"], Shape::Integer(0, COUNT_MAX), Reload, "100"),
     core(&["Timeout"], Shape::Integer(1, 1_000_000), Reload, "60"),
-    core(
-        &["HostnameLookups"],
-        Shape::Word(&["On", "Off", "Double"]),
-        Reload,
-        "Off",
-    ),
+    core(&["HostnameLookups"], Shape::Word(&["On", "Off", "Double"]), Reload, "Off"),
     core(&["ExtendedStatus"], ON_OFF, Reload, "Off"),
     core(&["LogLevel"], Shape::Opaque, Reload, "warn"),
     core(&["BufferedLogs"], ON_OFF, Reload, "Off"),
@@ -281,11 +205,7 @@ mod tests {
             ("ListenBacklog", Mpm::Event, Some(511)),
         ] {
             let setting = find(name).unwrap();
-            assert_eq!(
-                setting.default(mpm),
-                expected.map(SettingValue::Integer),
-                "{name}"
-            );
+            assert_eq!(setting.default(mpm), expected.map(SettingValue::Integer), "{name}");
         }
         assert!(find("DocumentRoot").is_none());
     }
@@ -306,11 +226,7 @@ mod tests {
             ("LogLevel", "warn", false),
         ] {
             let setting = find(name).unwrap();
-            assert_eq!(
-                setting.accepts(&SettingValue::parse(value)),
-                expected,
-                "{name} {value:?}"
-            );
+            assert_eq!(setting.accepts(&SettingValue::parse(value)), expected, "{name} {value:?}");
             assert!(!setting.expects().is_empty());
         }
     }

@@ -66,15 +66,13 @@ pub fn mpm(apache: &Apache) -> Result<Mpm> {
     let loaded = [Mpm::Prefork, Mpm::Worker, Mpm::Event]
         .into_iter()
         .find(|mpm| apache.evaluation.has_module(mpm.module()));
-    loaded
-        .or_else(|| apache.compiled.mpm.as_deref().and_then(Mpm::parse))
-        .ok_or_else(|| {
-            UserError::cannot_run(format!(
-                "cannot tell which MPM {} uses: neither its configuration nor -V names one",
-                apache.control.executable
-            ))
-            .hint(format!("look at the output of: {} -V", apache.control.executable))
-        })
+    loaded.or_else(|| apache.compiled.mpm.as_deref().and_then(Mpm::parse)).ok_or_else(|| {
+        UserError::cannot_run(format!(
+            "cannot tell which MPM {} uses: neither its configuration nor -V names one",
+            apache.control.executable
+        ))
+        .hint(format!("look at the output of: {} -V", apache.control.executable))
+    })
 }
 
 /// All settings that this MPM knows.
@@ -96,9 +94,7 @@ pub fn settings(evaluation: &Evaluation, mpm: Mpm, page: Option<&Found>) -> BTre
                 default: Some(default),
                 running: None,
                 file: placed.and_then(|placed| Some(placed.file.as_ref()?.to_string_lossy().into_owned())),
-                line: placed
-                    .filter(|placed| placed.file.is_some())
-                    .map(|placed| placed.line),
+                line: placed.filter(|placed| placed.file.is_some()).map(|placed| placed.line),
             },
         );
     }
@@ -120,11 +116,7 @@ pub fn on_disk(settings: &BTreeMap<String, SettingInForce>, name: &str) -> Optio
 /// The settings that bound each other, as the files give them.
 pub fn limits(settings: &BTreeMap<String, SettingInForce>, mpm: Mpm) -> Option<Limits> {
     let threads = |name: &str| {
-        if mpm == Mpm::Prefork {
-            Some(1)
-        } else {
-            on_disk(settings, name)
-        }
+        if mpm == Mpm::Prefork { Some(1) } else { on_disk(settings, name) }
     };
     Some(Limits {
         mpm,
@@ -151,28 +143,15 @@ fn differs(effective: Option<i64>, page: Option<&Found>) -> Option<String> {
 /// When that was is not shown anywhere. A reload replaces all children in time, so it was no later than the start of
 /// the oldest one; while an old generation finishes, this may warn of a change that is in force already.
 fn changed_since(apache: &Apache) -> Option<String> {
-    let oldest = process::children(apache.control.pid)
-        .into_iter()
-        .map(|(_, start_ticks)| start_ticks)
-        .min();
+    let oldest = process::children(apache.control.pid).into_iter().map(|(_, start_ticks)| start_ticks).min();
     let read_at = process::started_at(oldest.unwrap_or(apache.control.start_ticks))? + CLOCK_SLACK;
     let is_newer = |path: &&PathBuf| {
         let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified());
         changed.is_ok_and(|changed| changed > read_at)
     };
-    let modules = apache
-        .evaluation
-        .modules
-        .iter()
-        .filter_map(|module| module.file.as_ref());
-    let newer: Vec<_> = apache
-        .evaluation
-        .files
-        .iter()
-        .chain(modules)
-        .filter(is_newer)
-        .take(NAMES_MAX)
-        .collect();
+    let modules = apache.evaluation.modules.iter().filter_map(|module| module.file.as_ref());
+    let newer: Vec<_> =
+        apache.evaluation.files.iter().chain(modules).filter(is_newer).take(NAMES_MAX).collect();
     let names: Vec<_> = newer.iter().map(|path| path.to_string_lossy()).collect();
     (!names.is_empty()).then(|| {
         format!(
@@ -188,12 +167,7 @@ fn overridden(evaluation: &Evaluation, port: u16) -> Vec<String> {
     let places = told.flat_map(|setting| overrides(evaluation, setting, port));
     places
         .map(|placed| {
-            format!(
-                "{} is set to {} for a virtual host at {}",
-                placed.name,
-                placed.arguments,
-                placed.place()
-            )
+            format!("{} is set to {} for a virtual host at {}", placed.name, placed.arguments, placed.place())
         })
         .collect()
 }
@@ -207,16 +181,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let main_file = root.path().join("httpd.conf");
         std::fs::write(&main_file, text).unwrap();
-        let evaluation = evaluate(Input {
-            main_file,
-            server_root: root.path().into(),
-            ..Input::default()
-        });
-        let page = Found {
-            url: String::new(),
-            workers,
-            generation: None,
-        };
+        let evaluation = evaluate(Input { main_file, server_root: root.path().into(), ..Input::default() });
+        let page = Found { url: String::new(), workers, generation: None };
         settings(&evaluation, mpm, Some(&page))
     }
 
@@ -229,14 +195,8 @@ mod tests {
         assert_eq!(workers.configured, Some(SettingValue::Integer(7)));
         assert_eq!(workers.running, Some(SettingValue::Integer(6)));
         assert_eq!(workers.line, Some(6));
-        assert_eq!(
-            settings["KeepAlive"].configured,
-            Some(SettingValue::Text("Off".into()))
-        );
-        assert_eq!(
-            settings["LogLevel"].configured,
-            Some(SettingValue::Text("warn ssl:info".into()))
-        );
+        assert_eq!(settings["KeepAlive"].configured, Some(SettingValue::Text("Off".into())));
+        assert_eq!(settings["LogLevel"].configured, Some(SettingValue::Text("warn ssl:info".into())));
         let timeout = &settings["Timeout"];
         assert_eq!(
             (&timeout.configured, &timeout.default, timeout.line),
@@ -249,23 +209,10 @@ mod tests {
     fn limits_come_from_files_and_defaults() {
         let limits = |text: &str, mpm| limits(&read(text, mpm, None), mpm).unwrap();
         assert_eq!(limits("MaxRequestWorkers 500", Mpm::Prefork).effective().0, 256);
-        assert_eq!(
-            limits("MaxRequestWorkers 500\nThreadsPerChild 50", Mpm::Event)
-                .effective()
-                .0,
-            500
-        );
+        assert_eq!(limits("MaxRequestWorkers 500\nThreadsPerChild 50", Mpm::Event).effective().0, 500);
         assert_eq!(limits("", Mpm::Event).effective().0, 400);
-        let found = |workers| Found {
-            url: String::new(),
-            workers,
-            generation: None,
-        };
-        assert!(
-            differs(Some(400), Some(&found(Some(150))))
-                .unwrap()
-                .contains("runs with 150 workers")
-        );
+        let found = |workers| Found { url: String::new(), workers, generation: None };
+        assert!(differs(Some(400), Some(&found(Some(150)))).unwrap().contains("runs with 150 workers"));
         assert_eq!(differs(Some(400), Some(&found(Some(400)))), None);
         assert_eq!(differs(Some(400), Some(&found(None))), None);
     }

@@ -46,20 +46,15 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
     }
     launch(control)?;
     let control = found(control, &apache.evaluation, port)?;
-    Ok(Activation {
-        control,
-        outage_us: None,
-    })
+    Ok(Activation { control, outage_us: None })
 }
 
 /// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
 fn end_orphans(control: &Control) -> Result<()> {
     let deadline = Instant::now() + ORPHANS_TIMEOUT;
     loop {
-        let left: Vec<(u32, u64)> = procfs::pids()
-            .into_iter()
-            .filter_map(|pid| orphan(control, pid))
-            .collect();
+        let left: Vec<(u32, u64)> =
+            procfs::pids().into_iter().filter_map(|pid| orphan(control, pid)).collect();
         let first = left.first().map(|&(pid, _)| pid).or_else(|| zombie(control));
         let Some(first) = first else { return Ok(()) };
         if Instant::now() >= deadline {
@@ -88,11 +83,7 @@ fn zombie(control: &Control) -> Option<u32> {
 
 /// The process that the pid file names.
 fn named(control: &Control) -> Option<u32> {
-    std::fs::read_to_string(control.pid_file.as_ref()?)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    std::fs::read_to_string(control.pid_file.as_ref()?).ok()?.trim().parse().ok()
 }
 
 /// The name of a process if it is a worker of a main process that is gone: the same program, in the group that its
@@ -122,10 +113,7 @@ pub fn launch(control: &Control) -> Result<()> {
         "apache does not start: {}",
         said(&format!("{}\n{}", started.stderr, started.stdout))
     ))
-    .hint(format!(
-        "test its configuration by hand: {} -t",
-        control.executable
-    )))
+    .hint(format!("test its configuration by hand: {} -t", control.executable)))
 }
 
 /// Runs systemctl; the error carries its words.
@@ -135,14 +123,8 @@ pub fn unit_command(arguments: &[&str]) -> Result<()> {
         return Ok(());
     }
     let command = arguments.join(" ");
-    Err(
-        UserError::cannot_run(format!("systemctl {command} failed: {}", said(&finished.stderr))).hint(
-            format!(
-                "journalctl -u {} says why",
-                arguments.last().copied().unwrap_or_default()
-            ),
-        ),
-    )
+    Err(UserError::cannot_run(format!("systemctl {command} failed: {}", said(&finished.stderr)))
+        .hint(format!("journalctl -u {} says why", arguments.last().copied().unwrap_or_default())))
 }
 
 /// The arguments of a start, without the program's name: whatever `-k` said last time, now it is a start.
@@ -166,33 +148,22 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 fn detached(invocation: &Invocation<'_>) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(invocation.executable);
-    command
-        .args(&invocation.arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(&invocation.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(environment) = invocation.environment {
         command.env_clear().envs(environment);
     }
-    if let Some(directory) = invocation
-        .directory
-        .filter(|directory| Path::new(directory).is_dir())
-    {
+    if let Some(directory) = invocation.directory.filter(|directory| Path::new(directory).is_dir()) {
         command.current_dir(directory);
     }
     command.process_group(0);
-    command
-        .spawn()
-        .map_err(|error| io_error("start", invocation.executable, &error))?;
+    command.spawn().map_err(|error| io_error("start", invocation.executable, &error))?;
     Ok(())
 }
 
 /// Waits until the port answers and the main process is known; gives the control of what runs now.
 pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Control> {
-    let addresses: Vec<SocketAddr> = addresses(evaluation, port)
-        .into_iter()
-        .filter(|address| address.port() == port)
-        .collect();
+    let addresses: Vec<SocketAddr> =
+        addresses(evaluation, port).into_iter().filter(|address| address.port() == port).collect();
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(control) = main_process(old).filter(|_| answers(&addresses)) {
@@ -226,12 +197,7 @@ fn successor(old: &Control, pid: u32) -> Option<Control> {
     }
     let arguments = process::arguments(pid).ok()?;
     let (now, before) = (Options::parse(&arguments), Options::parse(&old.arguments));
-    (now == before).then(|| Control {
-        pid,
-        start_ticks: stat.start_ticks,
-        arguments,
-        ..old.clone()
-    })
+    (now == before).then(|| Control { pid, start_ticks: stat.start_ticks, arguments, ..old.clone() })
 }
 
 #[cfg(test)]

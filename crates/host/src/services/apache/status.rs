@@ -49,21 +49,14 @@ pub struct Found {
 
 /// All pages that the configuration has, those of the whole server first.
 pub fn pages(evaluation: &Evaluation) -> Vec<Page> {
-    let is_status = |placed: &&Placed| {
-        placed
-            .arguments
-            .trim_matches('"')
-            .eq_ignore_ascii_case("server-status")
-    };
+    let is_status =
+        |placed: &&Placed| placed.arguments.trim_matches('"').eq_ignore_ascii_case("server-status");
     let mut pages: Vec<_> = evaluation
         .all(&["SetHandler"])
         .filter(is_status)
         .filter_map(|placed| {
             let location = placed.scope.iter().rev().find(|section| is_location(section))?;
-            let host = placed
-                .scope
-                .iter()
-                .find(|section| section.name.eq_ignore_ascii_case("VirtualHost"));
+            let host = placed.scope.iter().find(|section| section.name.eq_ignore_ascii_case("VirtualHost"));
             Some(Page {
                 path: path(location)?,
                 host: host.map(|host| virtual_host(evaluation, host)),
@@ -76,9 +69,7 @@ pub fn pages(evaluation: &Evaluation) -> Vec<Page> {
 }
 
 fn is_location(section: &Section) -> bool {
-    ["Location", "LocationMatch"]
-        .iter()
-        .any(|name| section.name.eq_ignore_ascii_case(name))
+    ["Location", "LocationMatch"].iter().any(|name| section.name.eq_ignore_ascii_case(name))
 }
 
 /// The path of a location; of a pattern only when it is a plain path between anchors.
@@ -89,15 +80,9 @@ fn path(section: &Section) -> Option<String> {
     if !by_pattern {
         return text.starts_with('/').then(|| text.clone());
     }
-    let plain = text
-        .trim_start_matches('^')
-        .trim_end_matches('$')
-        .trim_end_matches("/?")
-        .replace("\\-", "-");
-    let is_plain = plain.starts_with('/')
-        && plain
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "/-_".contains(c));
+    let plain = text.trim_start_matches('^').trim_end_matches('$').trim_end_matches("/?").replace("\\-", "-");
+    let is_plain =
+        plain.starts_with('/') && plain.chars().all(|c| c.is_ascii_alphanumeric() || "/-_".contains(c));
     is_plain.then_some(plain)
 }
 
@@ -112,9 +97,7 @@ fn virtual_host(evaluation: &Evaluation, section: &Section) -> VirtualHost {
 
 /// The addresses on which Apache listens, loopback for those that listen on all; `port` first.
 pub fn addresses(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
-    let listens = evaluation
-        .all(&["Listen"])
-        .filter_map(|placed| listen(placed.words().first()?));
+    let listens = evaluation.all(&["Listen"]).filter_map(|placed| listen(placed.words().first()?));
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in listens.flatten() {
         if !addresses.contains(&address) {
@@ -124,13 +107,7 @@ pub fn addresses(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
     if !addresses.iter().any(|address| address.port() == port) {
         addresses.extend(loopback(port));
     }
-    addresses.sort_by_key(|address| {
-        (
-            address.port() != port,
-            !address.ip().is_loopback(),
-            address.is_ipv6(),
-        )
-    });
+    addresses.sort_by_key(|address| (address.port() != port, !address.ip().is_loopback(), address.is_ipv6()));
     addresses.truncate(TRIES_MAX);
     addresses
 }
@@ -141,11 +118,7 @@ fn listen(text: &str) -> Option<Vec<SocketAddr>> {
         return Some(loopback(port));
     }
     let address: SocketAddr = text.parse().ok()?;
-    if address.ip().is_unspecified() {
-        Some(loopback(address.port()))
-    } else {
-        Some(vec![address])
-    }
+    if address.ip().is_unspecified() { Some(loopback(address.port())) } else { Some(vec![address]) }
 }
 
 fn loopback(port: u16) -> Vec<SocketAddr> {
@@ -160,10 +133,7 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
     }
     let pages = pages(evaluation);
     if pages.is_empty() {
-        return Err(missing(
-            "no <Location> has SetHandler server-status".into(),
-            evaluation,
-        ));
+        return Err(missing("no <Location> has SetHandler server-status".into(), evaluation));
     }
     let mut refusals = Vec::new();
     for page in &pages {
@@ -177,13 +147,7 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
             }
         }
     }
-    Err(missing(
-        refusals
-            .first()
-            .cloned()
-            .unwrap_or_else(|| "no address to ask".into()),
-        evaluation,
-    ))
+    Err(missing(refusals.first().cloned().unwrap_or_else(|| "no address to ask".into()), evaluation))
 }
 
 /// A refusal with what is likely behind it.
@@ -204,9 +168,7 @@ fn explained(page: &Page, why: &str) -> String {
 /// Asks for a page by its URL, without query. An error when it is not a status page.
 pub fn read(url: &str) -> Result<Found> {
     let status = fetch_status(url, ASK_TIMEOUT)?;
-    let slots = status
-        .scoreboard
-        .and_then(|scoreboard| i64::try_from(scoreboard.slots_count).ok());
+    let slots = status.scoreboard.and_then(|scoreboard| i64::try_from(scoreboard.slots_count).ok());
     Ok(Found {
         url: url.to_owned(),
         workers: slots.filter(|&slots| slots > 0),
@@ -218,10 +180,7 @@ pub fn read(url: &str) -> Result<Found> {
 fn missing(why: String, evaluation: &Evaluation) -> Box<Missing> {
     let mut lines = Vec::new();
     if !evaluation.has_module("status_module") {
-        let loaded = evaluation
-            .modules
-            .iter()
-            .find_map(|module| module.file.as_ref()?.parent());
+        let loaded = evaluation.modules.iter().find_map(|module| module.file.as_ref()?.parent());
         let directory = loaded.map_or_else(|| "modules".into(), |path| path.display().to_string());
         lines.push(format!("LoadModule status_module {directory}/mod_status.so"));
     }
@@ -254,11 +213,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let main_file = directory.path().join("httpd.conf");
         std::fs::write(&main_file, text).unwrap();
-        evaluate(Input {
-            main_file,
-            server_root: directory.path().into(),
-            ..Input::default()
-        })
+        evaluate(Input { main_file, server_root: directory.path().into(), ..Input::default() })
     }
 
     #[test]
@@ -268,18 +223,9 @@ mod tests {
                 "<Location /server-status>\nSetHandler server-status\n</Location>",
                 vec![("/server-status", None)],
             ),
-            (
-                "<Location \"/a b\">\nSetHandler \"Server-Status\"\n</Location>",
-                vec![("/a b", None)],
-            ),
-            (
-                "<LocationMatch ^/st-x/?$>\nSetHandler server-status\n</LocationMatch>",
-                vec![("/st-x", None)],
-            ),
-            (
-                "<LocationMatch /(a|b)>\nSetHandler server-status\n</LocationMatch>",
-                vec![],
-            ),
+            ("<Location \"/a b\">\nSetHandler \"Server-Status\"\n</Location>", vec![("/a b", None)]),
+            ("<LocationMatch ^/st-x/?$>\nSetHandler server-status\n</LocationMatch>", vec![("/st-x", None)]),
+            ("<LocationMatch /(a|b)>\nSetHandler server-status\n</LocationMatch>", vec![]),
             ("<Location /x>\nSetHandler server-info\n</Location>", vec![]),
             ("SetHandler server-status", vec![]),
             (
@@ -291,12 +237,7 @@ mod tests {
             let pages = pages(&evaluated(text));
             let found: Vec<_> = pages
                 .iter()
-                .map(|page| {
-                    (
-                        page.path.as_str(),
-                        page.host.as_ref().and_then(|host| host.name.as_deref()),
-                    )
-                })
+                .map(|page| (page.path.as_str(), page.host.as_ref().and_then(|host| host.name.as_deref())))
                 .collect();
             assert_eq!(found, expected, "{text}");
         }
@@ -306,27 +247,12 @@ mod tests {
     fn addresses_are_those_of_listen() {
         for (text, port, expected) in [
             ("Listen 8080", 8080, vec!["127.0.0.1:8080", "[::1]:8080"]),
-            (
-                "Listen *:80\nListen 10.0.0.1:81 http",
-                81,
-                vec!["10.0.0.1:81", "127.0.0.1:80", "[::1]:80"],
-            ),
-            (
-                "Listen 0.0.0.0:80\nListen [::]:80",
-                80,
-                vec!["127.0.0.1:80", "[::1]:80"],
-            ),
+            ("Listen *:80\nListen 10.0.0.1:81 http", 81, vec!["10.0.0.1:81", "127.0.0.1:80", "[::1]:80"]),
+            ("Listen 0.0.0.0:80\nListen [::]:80", 80, vec!["127.0.0.1:80", "[::1]:80"]),
             ("Listen [::1]:82", 82, vec!["[::1]:82"]),
-            (
-                "Listen 127.0.0.1:90",
-                91,
-                vec!["127.0.0.1:91", "[::1]:91", "127.0.0.1:90"],
-            ),
+            ("Listen 127.0.0.1:90", 91, vec!["127.0.0.1:91", "[::1]:91", "127.0.0.1:90"]),
         ] {
-            let found: Vec<_> = addresses(&evaluated(text), port)
-                .iter()
-                .map(SocketAddr::to_string)
-                .collect();
+            let found: Vec<_> = addresses(&evaluated(text), port).iter().map(SocketAddr::to_string).collect();
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -339,11 +265,7 @@ mod tests {
             none.how_to_enable
                 .contains("LoadModule status_module modules/mod_status.so\nExtendedStatus On\n<Location")
         );
-        let loaded = find(
-            &evaluated("LoadModule status_module /m/mod_status.so\nListen 1"),
-            1,
-        )
-        .unwrap_err();
+        let loaded = find(&evaluated("LoadModule status_module /m/mod_status.so\nListen 1"), 1).unwrap_err();
         assert_eq!(loaded.why, "no <Location> has SetHandler server-status");
         assert!(!loaded.how_to_enable.contains("LoadModule"));
         let closed = "LoadModule status_module m.so\nListen 127.0.0.1:1\n<Location /s>\nSetHandler server-status\n</Location>";

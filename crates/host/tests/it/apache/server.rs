@@ -36,22 +36,11 @@ pub struct Server {
 impl Server {
     /// A tree as Debian lays it out. `mpm_conf` is the content of mods-enabled/mpm.conf.
     pub fn debian(mpm: &str, mpm_conf: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let server = Self {
-            root: tempfile::tempdir().unwrap(),
-            port,
-        };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Self { root: tempfile::tempdir().unwrap(), port };
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         let root = server.root.path().display();
-        let user = if rustix::process::geteuid().is_root() {
-            "User www-data\nGroup www-data\n"
-        } else {
-            ""
-        };
+        let user = if rustix::process::geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" };
         let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
         let status =
             "<Location /server-status>\n    SetHandler server-status\n    Require local\n</Location>\n";
@@ -70,10 +59,7 @@ impl Server {
             ),
             ("mods-enabled/mpm.load", &load(&format!("mpm_{mpm}"))),
             ("mods-enabled/mpm.conf", mpm_conf),
-            (
-                "mods-enabled/core.load",
-                &(load("authz_core") + &load("authz_host")),
-            ),
+            ("mods-enabled/core.load", &(load("authz_core") + &load("authz_host"))),
             ("mods-enabled/status.load", &load("status")),
             ("mods-enabled/status.conf", status),
             ("conf-enabled/security.conf", "ServerTokens OS\n"),
@@ -98,20 +84,12 @@ impl Server {
     pub fn run(&self, arguments: &[&str]) -> std::process::Output {
         let mut command = Command::new(EXECUTABLE);
         command.arg("-f").arg(self.path("apache2.conf")).args(arguments);
-        command
-            .env("DB_PASSWORD", "s3cret")
-            .env("APACHE_RUN_DIR", "/run/x")
-            .output()
-            .unwrap()
+        command.env("DB_PASSWORD", "s3cret").env("APACHE_RUN_DIR", "/run/x").output().unwrap()
     }
 
     pub fn start(&self) {
         let output = self.run(&["-k", "start"]);
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.pid().is_none() || std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(
@@ -124,18 +102,11 @@ impl Server {
     }
 
     pub fn pid(&self) -> Option<u32> {
-        fs::read_to_string(self.path("run/apache2.pid"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        fs::read_to_string(self.path("run/apache2.pid")).ok()?.trim().parse().ok()
     }
 
     pub fn snapshot(&self) -> ServiceSnapshot {
-        by_name("apache")
-            .unwrap()
-            .snapshot(self.pid().unwrap(), self.port)
-            .unwrap()
+        by_name("apache").unwrap().snapshot(self.pid().unwrap(), self.port).unwrap()
     }
 
     /// Ends the server and waits for it; only a process that runs this very configuration.

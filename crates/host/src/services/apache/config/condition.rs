@@ -116,11 +116,7 @@ mod tests {
     #[test]
     fn modules_have_two_names() {
         for (module, path, expected) in [
-            (
-                "mpm_prefork_module",
-                "/usr/lib/apache2/modules/mod_mpm_prefork.so",
-                "prefork.c",
-            ),
+            ("mpm_prefork_module", "/usr/lib/apache2/modules/mod_mpm_prefork.so", "prefork.c"),
             ("ldap_module", "modules/mod_ldap.so", "util_ldap.c"),
             ("php_module", "modules/libphp8.2.so", "mod_php.c"),
             ("php7_module", "modules/libphp7.4.so", "mod_php7.c"),

@@ -149,9 +149,7 @@ impl Evaluation {
 
     /// Whether a module is there, by symbol or source name.
     pub fn has_module(&self, name: &str) -> bool {
-        self.modules
-            .iter()
-            .any(|module| module.symbol == name || module.source == name)
+        self.modules.iter().any(|module| module.symbol == name || module.source == name)
     }
 
     /// A path as directives give it: relative to ServerRoot.
@@ -238,10 +236,7 @@ impl Walker {
             return self.warn(format!("{} includes itself", path.display()));
         }
         if self.stack.len() >= DEPTH_MAX || self.out.files.len() >= FILES_MAX {
-            return self.warn(format!(
-                "{} was not read: too many or too deep includes",
-                path.display()
-            ));
+            return self.warn(format!("{} was not read: too many or too deep includes", path.display()));
         }
         let bytes = match self.read(path) {
             Ok(bytes) => bytes,
@@ -274,10 +269,7 @@ impl Walker {
             }
             let (text, unknown) = self.variables.resolve(&line.text);
             for name in unknown.iter().filter(|name| !name.contains(':')) {
-                self.warn(format!(
-                    "variable ${{{name}}} is not defined ({})",
-                    place(file, line.number_last)
-                ));
+                self.warn(format!("variable ${{{name}}} is not defined ({})", place(file, line.number_last)));
             }
             match statement(&text) {
                 Statement::Blank | Statement::Comment => {}
@@ -285,34 +277,19 @@ impl Walker {
                     self.directive(&name, &arguments, file, line.number_last)
                 }
                 Statement::Close { name } => self.close(&mut frames, &name, &place(file, line.number_last)),
-                Statement::Open {
-                    name,
-                    arguments,
-                    closed,
-                } => {
+                Statement::Open { name, arguments, closed } => {
                     if !closed {
-                        self.warn(format!(
-                            "<{name} has no closing > ({})",
-                            place(file, line.number_last)
-                        ));
+                        self.warn(format!("<{name} has no closing > ({})", place(file, line.number_last)));
                     }
                     match self.opens(&name, &arguments, &place(file, line.number_last)) {
-                        Some(scoped) => frames.push(Frame {
-                            name,
-                            line: line.number_last,
-                            scoped,
-                        }),
+                        Some(scoped) => frames.push(Frame { name, line: line.number_last, scoped }),
                         None => at = past(lines, at),
                     }
                 }
             }
         }
         while let Some(frame) = frames.pop() {
-            self.warn(format!(
-                "<{}> was not closed ({})",
-                frame.name,
-                place(file, frame.line)
-            ));
+            self.warn(format!("<{}> was not closed ({})", frame.name, place(file, frame.line)));
             self.leave(frame.scoped);
         }
     }
@@ -352,9 +329,7 @@ impl Walker {
                 }
             },
             "ifdirective" | "ifsection" => {
-                self.warn(format!(
-                    "<{name} {arguments}> is not evaluated; taken as true ({place})"
-                ));
+                self.warn(format!("<{name} {arguments}> is not evaluated; taken as true ({place})"));
                 return Some(false);
             }
             "macro" => {
@@ -365,11 +340,7 @@ impl Walker {
             }
             _ => {
                 self.sections += 1;
-                let section = Section {
-                    name: name.to_owned(),
-                    words: words(arguments),
-                    id: self.sections,
-                };
+                let section = Section { name: name.to_owned(), words: words(arguments), id: self.sections };
                 self.scope.push(section);
                 self.scope_shared = Arc::from(self.scope.as_slice());
                 return Some(true);
@@ -380,9 +351,7 @@ impl Walker {
 
     fn directive(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) {
         if self.out.directives.len() >= DIRECTIVES_MAX {
-            return self.warn(format!(
-                "more than {DIRECTIVES_MAX} directives: the rest was not read"
-            ));
+            return self.warn(format!("more than {DIRECTIVES_MAX} directives: the rest was not read"));
         }
         self.out.directives.push(Placed {
             name: name.to_owned(),
@@ -428,11 +397,7 @@ impl Walker {
             files: Vec::new(),
         });
         let mut expansion = include::expand(&pattern, optional);
-        for path in self
-            .overlay
-            .keys()
-            .filter(|path| !path.exists() && would_match(&pattern, path))
-        {
+        for path in self.overlay.keys().filter(|path| !path.exists() && would_match(&pattern, path)) {
             let at = expansion.files.partition_point(|file| real(file) < *path);
             expansion.files.insert(at, path.clone());
         }

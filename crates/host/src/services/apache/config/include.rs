@@ -30,10 +30,7 @@ pub struct Expansion {
 /// The files behind an absolute path or pattern.
 pub fn expand(pattern: &Path, optional: bool) -> Expansion {
     let mut expansion = Expansion::default();
-    let components: Vec<_> = pattern
-        .components()
-        .filter(|part| *part != Component::RootDir)
-        .collect();
+    let components: Vec<_> = pattern.components().filter(|part| *part != Component::RootDir).collect();
     if is_pattern(&pattern.to_string_lossy()) {
         walk(PathBuf::from("/"), &components, optional, &mut expansion);
     } else {
@@ -109,11 +106,7 @@ fn class(pattern: &[char], character: char) -> Option<usize> {
     let mut found = false;
     while at < end {
         let ranged = at + 2 < end && pattern[at + 1] == '-';
-        let (low, high) = if ranged {
-            (pattern[at], pattern[at + 2])
-        } else {
-            (pattern[at], pattern[at])
-        };
+        let (low, high) = if ranged { (pattern[at], pattern[at + 2]) } else { (pattern[at], pattern[at]) };
         found |= (low..=high).contains(&character);
         at += if ranged { 3 } else { 1 };
     }
@@ -133,22 +126,18 @@ fn walk(base: PathBuf, rest: &[Component<'_>], optional: bool, into: &mut Expans
         Ok(found) => found,
         Err(error) if optional && error.kind() == std::io::ErrorKind::NotFound => return,
         Err(error) => {
-            into.problems
-                .push(format!("cannot open directory {}: {error}", base.display()));
+            into.problems.push(format!("cannot open directory {}: {error}", base.display()));
             return;
         }
     };
     let fits = |path: &PathBuf| {
-        let fits = path
-            .file_name()
-            .is_some_and(|file| matches(&name, &file.to_string_lossy()));
+        let fits = path.file_name().is_some_and(|file| matches(&name, &file.to_string_lossy()));
         // Apache takes the type of the directory entry itself: a link to a directory is none.
         fits && (rest.is_empty() || fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()))
     };
     let found: Vec<_> = found.into_iter().filter(fits).collect();
     if found.is_empty() && !optional {
-        into.problems
-            .push(format!("nothing matches {name} in {}", base.display()));
+        into.problems.push(format!("nothing matches {name} in {}", base.display()));
     }
     for path in found {
         walk(path, rest, optional, into);
@@ -158,24 +147,15 @@ fn walk(base: PathBuf, rest: &[Component<'_>], optional: bool, into: &mut Expans
 /// Takes a file, or all files below a directory.
 fn take(path: &Path, optional: bool, depth: usize, into: &mut Expansion) {
     if into.files.len() >= FILES_MAX || depth > DEPTH_MAX {
-        if into
-            .problems
-            .last()
-            .is_none_or(|last| !last.starts_with("too many files"))
-        {
-            into.problems
-                .push(format!("too many files or directories at {}", path.display()));
+        if into.problems.last().is_none_or(|last| !last.starts_with("too many files")) {
+            into.problems.push(format!("too many files or directories at {}", path.display()));
         }
         return;
     }
     if path.is_dir() {
         match entries(path) {
-            Ok(found) => found
-                .iter()
-                .for_each(|entry| take(entry, optional, depth + 1, into)),
-            Err(error) => into
-                .problems
-                .push(format!("cannot open directory {}: {error}", path.display())),
+            Ok(found) => found.iter().for_each(|entry| take(entry, optional, depth + 1, into)),
+            Err(error) => into.problems.push(format!("cannot open directory {}: {error}", path.display())),
         }
     } else if !(optional && fs::metadata(path).is_err()) {
         into.files.push(path.to_path_buf());
@@ -195,10 +175,7 @@ fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// The path without links; of a file that is not there, in the directory without links.
 pub fn real(path: &Path) -> PathBuf {
     let in_directory = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
-    fs::canonicalize(path)
-        .ok()
-        .or_else(in_directory)
-        .unwrap_or_else(|| path.to_path_buf())
+    fs::canonicalize(path).ok().or_else(in_directory).unwrap_or_else(|| path.to_path_buf())
 }
 
 /// Whether an include would read a file that does not exist yet.
@@ -220,14 +197,10 @@ pub fn read(path: &Path) -> std::io::Result<Vec<u8>> {
         return Err(std::io::Error::other("not a regular file"));
     }
     if metadata.len() > FILE_BYTES_MAX {
-        return Err(std::io::Error::other(format!(
-            "longer than {FILE_BYTES_MAX} bytes"
-        )));
+        return Err(std::io::Error::other(format!("longer than {FILE_BYTES_MAX} bytes")));
     }
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(FILE_BYTES_MAX)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -282,12 +255,7 @@ mod tests {
             let expansion = expand(&at(pattern), optional);
             let expected: Vec<_> = expected.iter().map(|name| at(name)).collect();
             assert_eq!(expansion.files, expected, "{pattern}");
-            assert_eq!(
-                expansion.problems.len(),
-                problems,
-                "{pattern}: {:?}",
-                expansion.problems
-            );
+            assert_eq!(expansion.problems.len(), problems, "{pattern}: {:?}", expansion.problems);
         };
         check("d/*.conf", false, &["d/Z.conf", "d/a.conf", "d/b.conf"], 0);
         check("e", false, &["e/0", "e/f/1"], 0);

@@ -82,24 +82,13 @@ impl Document {
 
     /// The bytes of the file.
     pub fn render(&self) -> Vec<u8> {
-        self.lines
-            .iter()
-            .flat_map(|line| line.raw.iter().copied())
-            .collect()
+        self.lines.iter().flat_map(|line| line.raw.iter().copied()).collect()
     }
 
     /// The line end that most lines use: `\r\n` or `\n`.
     pub fn line_end(&self) -> &'static str {
-        let windows = self
-            .lines
-            .iter()
-            .filter(|line| line.raw.ends_with(b"\r\n"))
-            .count();
-        if windows * 2 > self.lines.len() {
-            "\r\n"
-        } else {
-            "\n"
-        }
+        let windows = self.lines.iter().filter(|line| line.raw.ends_with(b"\r\n")).count();
+        if windows * 2 > self.lines.len() { "\r\n" } else { "\n" }
     }
 
     /// Gives the directive that ends at physical line `number_last` new arguments. Indentation, the name as it is
@@ -113,14 +102,9 @@ impl Document {
         }
         let blank = |byte: &u8| byte.is_ascii_whitespace();
         let indentation = line.raw.iter().take_while(|byte| blank(byte)).count();
-        let name = line.raw[indentation..]
-            .iter()
-            .take_while(|byte| !blank(byte) && **byte != b'\\')
-            .count();
-        let gap = line.raw[indentation + name..]
-            .iter()
-            .take_while(|&&byte| byte == b' ' || byte == b'\t')
-            .count();
+        let name = line.raw[indentation..].iter().take_while(|byte| !blank(byte) && **byte != b'\\').count();
+        let gap =
+            line.raw[indentation + name..].iter().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
         let mut raw = line.raw[..indentation + name + gap].to_vec();
         if gap == 0 {
             raw.push(b' ');
@@ -165,32 +149,19 @@ pub fn statement(text: &str) -> Statement {
     let (name, rest) = next_word(text);
     if let Some(closing) = name.strip_prefix("</") {
         let name = closing.strip_suffix('>').unwrap_or(closing);
-        return Statement::Close {
-            name: name.to_owned(),
-        };
+        return Statement::Close { name: name.to_owned() };
     }
     if let Some(opening) = name.strip_prefix('<') {
         if let Some(name) = opening.strip_suffix('>').filter(|_| rest.is_empty()) {
-            return Statement::Open {
-                name: name.to_owned(),
-                arguments: String::new(),
-                closed: true,
-            };
+            return Statement::Open { name: name.to_owned(), arguments: String::new(), closed: true };
         }
         let (arguments, closed) = match rest.rfind('>') {
             Some(at) => (&rest[..at], true),
             None => (rest, false),
         };
-        return Statement::Open {
-            name: opening.to_owned(),
-            arguments: arguments.trim().to_owned(),
-            closed,
-        };
+        return Statement::Open { name: opening.to_owned(), arguments: arguments.trim().to_owned(), closed };
     }
-    Statement::Directive {
-        name,
-        arguments: rest.to_owned(),
-    }
+    Statement::Directive { name, arguments: rest.to_owned() }
 }
 
 /// The words of arguments: quotes and escapes resolved.
@@ -223,9 +194,7 @@ pub fn next_word(text: &str) -> (String, &str) {
 /// Where a word ends: at its quote, or at white space.
 fn word_end(body: &str, quote: Option<char>) -> usize {
     let Some(quote) = quote else {
-        return body
-            .find(|c: char| c.is_ascii_whitespace() || c == '\u{b}')
-            .unwrap_or(body.len());
+        return body.find(|c: char| c.is_ascii_whitespace() || c == '\u{b}').unwrap_or(body.len());
     };
     let mut characters = body.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
@@ -286,12 +255,7 @@ fn trimmed(text: &str) -> &str {
 fn line(raw: &mut Vec<u8>, joined: &mut Vec<u8>, number: u32, number_last: u32) -> Line {
     let text = trimmed(&String::from_utf8_lossy(joined)).to_owned();
     joined.clear();
-    Line {
-        raw: std::mem::take(raw),
-        text,
-        number,
-        number_last,
-    }
+    Line { raw: std::mem::take(raw), text, number, number_last }
 }
 
 #[cfg(test)]
@@ -301,11 +265,7 @@ mod tests {
 
     fn texts(input: &str) -> Vec<(u32, u32, String)> {
         let document = Document::parse(input.as_bytes());
-        document
-            .lines
-            .into_iter()
-            .map(|line| (line.number, line.number_last, line.text))
-            .collect()
+        document.lines.into_iter().map(|line| (line.number, line.number_last, line.text)).collect()
     }
 
     #[test]
@@ -322,10 +282,7 @@ mod tests {
             ("\\\nA\n", vec![(1, 2, "A")]),
             ("", vec![]),
         ] {
-            let expected: Vec<_> = expected
-                .into_iter()
-                .map(|(a, b, text)| (a, b, text.to_owned()))
-                .collect();
+            let expected: Vec<_> = expected.into_iter().map(|(a, b, text)| (a, b, text.to_owned())).collect();
             assert_eq!(texts(input), expected, "{input:?}");
         }
     }
@@ -359,18 +316,10 @@ mod tests {
             ("<Else>", open("Else", "", true)),
             ("<Location \"/a>b\" >", open("Location", "\"/a>b\"", true)),
             ("<Directory /x", open("Directory", "/x", false)),
-            (
-                "</IfModule>",
-                Statement::Close {
-                    name: "IfModule".into(),
-                },
-            ),
+            ("</IfModule>", Statement::Close { name: "IfModule".into() }),
             (
                 "Listen  80 https",
-                Statement::Directive {
-                    name: "Listen".into(),
-                    arguments: "80 https".into(),
-                },
+                Statement::Directive { name: "Listen".into(), arguments: "80 https".into() },
             ),
         ] {
             assert_eq!(statement(text), expected, "{text}");
@@ -380,12 +329,7 @@ mod tests {
     #[test]
     fn one_line_changes_and_the_rest_stays() {
         for (input, number, arguments, expected) in [
-            (
-                "a 1\n\tMaxClients  5\nb 2\n",
-                2,
-                "10",
-                "a 1\n\tMaxClients  10\nb 2\n",
-            ),
+            ("a 1\n\tMaxClients  5\nb 2\n", 2, "10", "a 1\n\tMaxClients  10\nb 2\n"),
             ("MaxClients \\\r\n  5\r\nb", 2, "10", "MaxClients 10\r\nb"),
             ("MaxClients\\\n 5\nb", 2, "10", "MaxClients 10\nb"),
             ("KeepAlive On", 1, "Off", "KeepAlive Off"),
@@ -401,18 +345,10 @@ mod tests {
 
     #[test]
     fn appending_keeps_the_line_ends_of_the_file() {
-        for (input, expected) in [
-            ("a 1", "a 1\nb 2\n"),
-            ("a 1\r\n", "a 1\r\nb 2\r\n"),
-            ("", "b 2\n"),
-        ] {
+        for (input, expected) in [("a 1", "a 1\nb 2\n"), ("a 1\r\n", "a 1\r\nb 2\r\n"), ("", "b 2\n")] {
             let mut document = Document::parse(input.as_bytes());
             document.append("b 2\n");
-            assert_eq!(
-                String::from_utf8(document.render()).unwrap(),
-                expected,
-                "{input:?}"
-            );
+            assert_eq!(String::from_utf8(document.render()).unwrap(), expected, "{input:?}");
         }
     }
 

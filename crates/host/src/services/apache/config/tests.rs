@@ -16,11 +16,7 @@ fn read(root: &Path, files: &[(&str, &str)], defines: &[&str]) -> Evaluation {
         server_root: root.into(),
         defines: defines.iter().map(|&define| define.to_owned()).collect(),
         version: Some([2, 4, 62]),
-        static_modules: vec![Module {
-            symbol: "core_module".into(),
-            source: "core.c".into(),
-            file: None,
-        }],
+        static_modules: vec![Module { symbol: "core_module".into(), source: "core.c".into(), file: None }],
         ..Input::default()
     })
 }
@@ -29,13 +25,7 @@ fn read(root: &Path, files: &[(&str, &str)], defines: &[&str]) -> Evaluation {
 fn check(files: &[(&str, &str)], defines: &[&str], timeout: Option<&str>, warnings: usize) {
     let root = tempfile::tempdir().unwrap();
     let evaluation = read(root.path(), files, defines);
-    assert_eq!(
-        evaluation
-            .global(&["Timeout"])
-            .map(|placed| placed.arguments.as_str()),
-        timeout,
-        "{files:?}"
-    );
+    assert_eq!(evaluation.global(&["Timeout"]).map(|placed| placed.arguments.as_str()), timeout, "{files:?}");
     assert_eq!(evaluation.warnings.len(), warnings, "{:?}", evaluation.warnings);
 }
 
@@ -46,18 +36,8 @@ fn one(text: &str, defines: &[&str], timeout: Option<&str>, warnings: usize) {
 #[test]
 fn the_last_directive_at_server_scope_wins() {
     one("Timeout 1\nTIMEOUT 2\n", &[], Some("2"), 0);
-    one(
-        "Timeout 1\n<VirtualHost *>\nTimeout 2\n</VirtualHost>\n",
-        &[],
-        Some("1"),
-        0,
-    );
-    one(
-        "<Directory />\n<If true>\nTimeout 2\n</If>\n</Directory>\nTimeout 3",
-        &[],
-        Some("3"),
-        0,
-    );
+    one("Timeout 1\n<VirtualHost *>\nTimeout 2\n</VirtualHost>\n", &[], Some("1"), 0);
+    one("<Directory />\n<If true>\nTimeout 2\n</If>\n</Directory>\nTimeout 3", &[], Some("3"), 0);
     one("# Timeout 1\n", &[], None, 0);
 }
 
@@ -72,31 +52,11 @@ fn conditions_are_decided_where_they_stand() {
         0,
     );
     one("<IfModule core.c>\nTimeout 1\n</IfModule>\n", &[], Some("1"), 0);
-    one(
-        "<IfModule x_module>\nTimeout 1\n</IfModule>\nLoadModule x_module m/mod_x.so\n",
-        &[],
-        None,
-        0,
-    );
-    one(
-        "LoadModule x_module m/mod_x.so\n<ifmodule mod_x.c>\nTimeout 1\n</ifmodule>\n",
-        &[],
-        Some("1"),
-        0,
-    );
-    one(
-        "<IfDefine A>\n<IfModule core.c>\n</IfModule>\nTimeout 1\n</IfDefine>\nTimeout 2",
-        &[],
-        Some("2"),
-        0,
-    );
+    one("<IfModule x_module>\nTimeout 1\n</IfModule>\nLoadModule x_module m/mod_x.so\n", &[], None, 0);
+    one("LoadModule x_module m/mod_x.so\n<ifmodule mod_x.c>\nTimeout 1\n</ifmodule>\n", &[], Some("1"), 0);
+    one("<IfDefine A>\n<IfModule core.c>\n</IfModule>\nTimeout 1\n</IfDefine>\nTimeout 2", &[], Some("2"), 0);
     one("<IfVersion ~ ^2>\nTimeout 1\n</IfVersion>\n", &[], Some("1"), 1);
-    one(
-        "<IfDirective Foo>\nTimeout 1\n</IfDirective>\n",
-        &[],
-        Some("1"),
-        1,
-    );
+    one("<IfDirective Foo>\nTimeout 1\n</IfDirective>\n", &[], Some("1"), 1);
 }
 
 #[test]
@@ -104,12 +64,7 @@ fn variables_have_the_value_of_their_moment() {
     one("Define T 1\nTimeout ${T}\nDefine T 2\n", &[], Some("1"), 0);
     one("Define A \"Timeout 5\"\n${A}\n", &[], Some("5"), 0);
     one("Timeout ${NONE}\n", &[], Some("${NONE}"), 1);
-    one(
-        "Define A 1\nUnDefine A\n<IfDefine A>\nTimeout 1\n</IfDefine>\n",
-        &[],
-        None,
-        0,
-    );
+    one("Define A 1\nUnDefine A\n<IfDefine A>\nTimeout 1\n</IfDefine>\n", &[], None, 0);
 }
 
 #[test]
@@ -119,28 +74,14 @@ fn what_apache_would_refuse_is_a_warning_and_the_rest_is_read() {
     one("<Directory />\n</VirtualHost>\nTimeout 1\n", &[], Some("1"), 1);
     one("Include none.conf\nTimeout 1\n", &[], Some("1"), 1);
     one("Include none/*.conf\nTimeout 1\n", &[], Some("1"), 1);
-    one(
-        "<Macro M $x>\nTimeout 5\n</Macro>\nTimeout 1\n",
-        &[],
-        Some("1"),
-        1,
-    );
+    one("<Macro M $x>\nTimeout 5\n</Macro>\nTimeout 1\n", &[], Some("1"), 1);
 }
 
 #[test]
 fn circles_and_depths_end() {
+    check(&[("httpd.conf", "Timeout 1\nInclude httpd.conf\nTimeout 2\n")], &[], Some("2"), 1);
     check(
-        &[("httpd.conf", "Timeout 1\nInclude httpd.conf\nTimeout 2\n")],
-        &[],
-        Some("2"),
-        1,
-    );
-    check(
-        &[
-            ("httpd.conf", "Include a\n"),
-            ("a", "Include b\nTimeout 1"),
-            ("b", "Include a\n"),
-        ],
+        &[("httpd.conf", "Include a\n"), ("a", "Include b\nTimeout 1"), ("b", "Include a\n")],
         &[],
         Some("1"),
         1,
@@ -149,14 +90,8 @@ fn circles_and_depths_end() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("d")).unwrap();
     std::os::unix::fs::symlink(root.path(), root.path().join("d/d")).unwrap();
-    let evaluation = read(
-        root.path(),
-        &[(
-            "httpd.conf",
-            "Define P ${P}/d/d\nInclude .${P}/httpd.conf\nTimeout 1\n",
-        )],
-        &[],
-    );
+    let evaluation =
+        read(root.path(), &[("httpd.conf", "Define P ${P}/d/d\nInclude .${P}/httpd.conf\nTimeout 1\n")], &[]);
     assert_eq!(evaluation.global(&["Timeout"]).unwrap().arguments, "1");
     assert!(evaluation.files.len() <= 64 && !evaluation.warnings.is_empty());
 }
@@ -170,10 +105,7 @@ fn a_red_hat_tree_is_read_in_its_order() {
     let main = main.replace("ROOT", &root.path().to_string_lossy());
     let files = [
         ("httpd.conf", main.as_str()),
-        (
-            "conf.modules.d/00-base.conf",
-            "LoadModule log_config_module modules/mod_log_config.so\n",
-        ),
+        ("conf.modules.d/00-base.conf", "LoadModule log_config_module modules/mod_log_config.so\n"),
         (
             "conf.modules.d/00-mpm.conf",
             "# LoadModule mpm_event_module x\nLoadModule mpm_prefork_module modules/mod_mpm_prefork.so\n",
@@ -186,18 +118,11 @@ fn a_red_hat_tree_is_read_in_its_order() {
     ];
     let evaluation = read(root.path(), &files, &[]);
     assert_eq!(evaluation.warnings, Vec::<String>::new());
-    let names: Vec<_> = evaluation
-        .modules
-        .iter()
-        .map(|module| module.symbol.as_str())
-        .collect();
+    let names: Vec<_> = evaluation.modules.iter().map(|module| module.symbol.as_str()).collect();
     assert_eq!(names, ["core_module", "log_config_module", "mpm_prefork_module"]);
     let workers = evaluation.global(&["MaxClients", "MaxRequestWorkers"]).unwrap();
     assert_eq!((workers.arguments.as_str(), workers.line), ("300", 3));
-    assert_eq!(
-        workers.place(),
-        format!("{}:3", root.path().join("conf.d/tune.conf").display())
-    );
+    assert_eq!(workers.place(), format!("{}:3", root.path().join("conf.d/tune.conf").display()));
     assert_eq!(evaluation.global(&["Timeout"]).unwrap().arguments, "5");
     assert_eq!(evaluation.path("logs/../run"), root.path().join("run"));
 }
@@ -207,17 +132,10 @@ fn an_overlay_is_read_instead_of_the_disk() {
     let root = tempfile::tempdir().unwrap();
     let real = root.path().canonicalize().unwrap();
     fs::create_dir(root.path().join("d")).unwrap();
-    fs::write(
-        root.path().join("httpd.conf"),
-        "Timeout 1\nIncludeOptional d/*.conf\n",
-    )
-    .unwrap();
+    fs::write(root.path().join("httpd.conf"), "Timeout 1\nIncludeOptional d/*.conf\n").unwrap();
     fs::write(root.path().join("d/a.conf"), "Timeout 2\n").unwrap();
     let with = |overlay: &[(&str, &str)]| {
-        let overlay = overlay
-            .iter()
-            .map(|(name, text)| (real.join(name), (*text).to_owned()))
-            .collect();
+        let overlay = overlay.iter().map(|(name, text)| (real.join(name), (*text).to_owned())).collect();
         let evaluation = evaluate(Input {
             main_file: root.path().join("httpd.conf"),
             server_root: root.path().into(),

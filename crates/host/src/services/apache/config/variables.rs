@@ -22,11 +22,7 @@ pub struct Variables {
 impl Variables {
     /// Starts with the names given as `-D NAME` and the environment of the process.
     pub fn new(names: impl IntoIterator<Item = String>, environment: BTreeMap<String, String>) -> Self {
-        Self {
-            names: names.into_iter().collect(),
-            environment,
-            ..Self::default()
-        }
+        Self { names: names.into_iter().collect(), environment, ..Self::default() }
     }
 
     /// `Define name [value]`.
@@ -96,10 +92,7 @@ mod tests {
 
     #[test]
     fn variables_resolve_once_from_defines_then_environment() {
-        let environment = [
-            ("LOG".to_owned(), "/env".to_owned()),
-            ("A".to_owned(), "${LOG}".to_owned()),
-        ];
+        let environment = [("LOG".to_owned(), "/env".to_owned()), ("A".to_owned(), "${LOG}".to_owned())];
         let mut variables = Variables::new(["CLI".to_owned()], environment.into());
         variables.define("Port", Some("80"));
         variables.define("Flag", None);
