@@ -28,7 +28,12 @@ fn ceiling(
 
 /// Little's law: workers = rate x time a request holds one.
 fn workers(facts: &Facts) -> Option<Ceiling> {
-    let max = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"));
+    // The scoreboard may have more slots than workers are allowed: those of processes that have ended.
+    let shown = facts.value("workers_limit");
+    let configured =
+        facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
+    let max =
+        facts.value("workers_when_full").or_else(|| shown.into_iter().chain(configured).reduce(f64::min));
     let binds = max.zip(facts.value("worker_time_mean_us")).map(|(max, time_us)| max * 1e6 / time_us);
     ceiling("apache workers", facts.value("workers_busy_mean"), max, binds, "mod_status")
 }

@@ -9,6 +9,7 @@ use webdyno_model::Result;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
+use webdyno_model::sample::Sample;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::Goal;
 
@@ -212,27 +213,26 @@ impl Builder<'_> {
         }
     }
 
-    /// In which share of its readings the scoreboard had neither an idle worker nor a slot for one more, and in which
-    /// share of the attempts the status page did not answer at all.
+    /// In which share of its readings the scoreboard had neither an idle worker nor leave to start one more, how many
+    /// workers there were then, and in which share of the attempts the status page did not answer at all.
+    ///
+    /// An open slot (`.`) is no leave: under worker and event the slots of a process that has ended stay open below
+    /// those of a later one, while as many processes run as the limit allows.
     fn scoreboard(&mut self) {
         let readings: Vec<_> = self.series.samples_of("apache_status").map(|timed| &timed.sample).collect();
-        let level =
-            |name: &str, sample: &webdyno_model::sample::Sample| sample.values.get(name).map(|value| value.0);
-        let full: Vec<f64> = readings
-            .iter()
-            .filter_map(|sample| {
-                let idle = level("apache.workers_idle_count", sample)?;
-                let open = level("apache.slots_open_count", sample)?;
-                Some(f64::from(u8::from(idle + open == 0.0)))
-            })
-            .collect();
+        let configured = self.service.and_then(|service| service.configured_number("MaxRequestWorkers"));
+        let looks: Vec<Look> = readings.iter().filter_map(|sample| Look::of(sample, configured)).collect();
+        let full: Vec<f64> = looks.iter().map(|look| f64::from(u8::from(look.full))).collect();
         // One reading is no share: a single look may be a coincidence.
         let full_fraction = (full.len() >= 2).then(|| crate::stats::mean(&full)).flatten();
+        let live: Vec<f64> = looks.iter().filter(|look| look.full).map(|look| look.live).collect();
         let unanswered =
             readings.iter().filter(|sample| sample.error.is_some() && sample.values.is_empty()).count();
-        let attempts = readings.len() as f64;
-        let unanswered = (!full.is_empty() && attempts > 0.0).then_some(unanswered as f64 / attempts);
+        let has_page = self.service.is_some_and(|service| service.status_url.is_some());
+        let unanswered =
+            (has_page && !readings.is_empty()).then(|| unanswered as f64 / readings.len() as f64);
         self.add_from("scoreboard_full_fraction", "fraction", full_fraction, "apache.workers_idle_count");
+        self.add_from("workers_when_full", "workers", crate::stats::mean(&live), "apache.slots_count");
         self.add_from("status_unanswered_fraction", "fraction", unanswered, "apache.status_wait_us");
     }
 
@@ -279,6 +279,24 @@ impl Builder<'_> {
         let inflation = inflation(measurement)?;
         self.add("response_time_inflation", "ratio", inflation, "load engine", &command);
         Ok(())
+    }
+}
+
+/// One look at the scoreboard.
+struct Look {
+    /// Workers that exist, busy or not.
+    live: f64,
+    /// None is idle, and no more may be started.
+    full: bool,
+}
+
+impl Look {
+    fn of(sample: &Sample, configured: Option<f64>) -> Option<Self> {
+        let level = |name: &str| sample.values.get(name).map(|value| value.0);
+        let (slots, open) = (level("apache.slots_count")?, level("apache.slots_open_count")?);
+        let live = slots - open;
+        let may_start = open > 0.0 && configured.is_none_or(|limit| live < limit);
+        Some(Self { live, full: level("apache.workers_idle_count")? == 0.0 && !may_start })
     }
 }
 
@@ -418,10 +436,11 @@ mod tests {
     #[test]
     fn a_full_scoreboard_is_told_apart_from_a_filling_one() {
         let reading = |t_s, idle, open| {
+            let slots = ("apache.slots_count", 150.0);
             sample(
                 t_s,
                 "apache_status",
-                &[("apache.workers_idle_count", idle), ("apache.slots_open_count", open)],
+                &[slots, ("apache.workers_idle_count", idle), ("apache.slots_open_count", open)],
             )
         };
         let facts = of(vec![
@@ -431,6 +450,22 @@ mod tests {
             reading(4.0, 0.0, 0.0),
         ]);
         assert_eq!(facts.value("scoreboard_full_fraction"), Some(0.75));
+    }
+
+    #[test]
+    fn open_slots_of_ended_processes_are_no_leave_to_start_more() {
+        // As the event MPM shows it: two processes of ten threads are allowed, and they hold slots 0 and 2.
+        let values = [
+            ("apache.slots_count", Number(30.0)),
+            ("apache.slots_open_count", Number(10.0)),
+            ("apache.workers_idle_count", Number(0.0)),
+        ];
+        let values = values.map(|(name, value)| (name.to_owned(), value));
+        let sample =
+            Sample { source: "apache_status".into(), duration_us: 1, values: values.into(), error: None };
+        assert!(Look::of(&sample, Some(20.0)).unwrap().full);
+        assert!(!Look::of(&sample, Some(30.0)).unwrap().full);
+        assert_eq!(Look::of(&sample, None).unwrap().live, 20.0);
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl ServiceSnapshot {
         Self { control: None, ..self.clone() }
     }
 
+    /// The number that the configuration gives a setting, or the program's default.
+    pub fn configured_number(&self, setting: &str) -> Option<f64> {
+        let found = self.settings.get(setting)?;
+        found.configured.as_ref().or(found.default.as_ref())?.number()
+    }
+
     /// The number in force for a setting: the running value where it is known, else the configured or default one.
     pub fn number(&self, setting: &str) -> Option<f64> {
         let found = self.settings.get(setting)?;

@@ -72,6 +72,10 @@ pub(crate) fn time_us(us: f64) -> String {
 
 /// A time given in seconds.
 pub(crate) fn time_s(seconds: f64) -> String {
+    // The beginning is a second like the others, not a number of microseconds.
+    if seconds == 0.0 {
+        return "0 s".into();
+    }
     time_us(seconds * 1e6)
 }
 

@@ -65,6 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: explains.map(|share| webdyno_model::number::significant(share, 3)),
         facts: facts.cite(&[
             "scoreboard_full_fraction",
+            "workers_when_full",
             "workers_limit",
             "workers_busy_mean",
             "service_processes_mean",
@@ -89,26 +90,25 @@ struct Proof {
 
 fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
     let full = facts.value("scoreboard_full_fraction").filter(|full| *full >= FULL_FRACTION_MIN)?;
-    let workers = facts.value("workers_limit")?;
+    let workers = facts.value("workers_when_full").or_else(|| facts.value("workers_limit"))?;
     let words =
         format!("all {} are busy in {:.0}% of the readings of its scoreboard", say(workers), full * 100.0);
     Some(Proof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
 }
 
-/// The view from outside, when the status page is missing or cannot answer: prefork has a process per worker, so a
-/// process count that stays at the limit says that no more can be started. It does not say that all are busy; the
-/// accept queue does.
+/// The view from outside, when the status page is missing or cannot answer: as many server processes as hold all the
+/// workers that are allowed, all the time, say that no more can be started. They do not say that all are busy; the
+/// accept queue does, and a status page that waits in it.
 fn process_proof(facts: &Facts) -> Option<Proof> {
-    if facts.value("scoreboard_full_fraction").is_some()
-        || facts.service.as_ref()?.mode.as_deref() != Some("prefork")
-    {
+    if facts.value("scoreboard_full_fraction").is_some() {
         return None;
     }
-    let workers = facts.setting("MaxRequestWorkers")?;
+    let workers = facts.service.as_ref()?.configured_number("MaxRequestWorkers")?;
     // The parent is a process too, and not a worker.
     let least = facts.value("service_processes_min")? - 1.0;
-    (least >= workers).then(|| Proof {
-        words: format!("all the {} processes that MaxRequestWorkers allows are running", say(workers)),
+    let threads = threads_per_process(facts);
+    (least * threads >= workers).then(|| Proof {
+        words: format!("all the {} workers that MaxRequestWorkers allows are running", say(workers)),
         confidence: 0.7,
         workers,
     })
@@ -295,6 +295,10 @@ mod tests {
         let mut event =
             facts(EXHAUSTED, &[("MaxRequestWorkers", 150), ("ServerLimit", 16), ("ThreadsPerChild", 25)]);
         event.service.as_mut().unwrap().mode = Some("event".into());
+        let seen = [("service_processes_min", 7.0), ("accept_queue_mean", 40.0), ("cpu_busy_fraction", 0.1)];
+        let mut outside = facts(&seen, &[]);
+        outside.service = event.service.clone();
+        assert_eq!(check(&outside).unwrap().confidence, 0.7);
         let remedy = &check(&event).unwrap().remedies[0];
         assert_eq!(remedy.to, Some(SettingValue::Integer(600)));
         assert_eq!(remedy.together_with[0].to, SettingValue::Integer(24));

@@ -42,9 +42,7 @@ impl Axis {
         let step = STEPS.into_iter().find(|step| max_s / step <= 9.0);
         let step = step.unwrap_or_else(|| round_up(max_s / 8.0, &[1.0, 2.0, 5.0, 10.0]));
         let count = (max_s / step).floor() as u32;
-        let label = |at: f64| {
-            if at == 0.0 { "0 s".to_owned() } else { crate::human::time_s(at) }
-        };
+        let label = |at: f64| crate::human::time_s(at);
         let ticks = (0..=count).map(|index| f64::from(index) * step).map(|at| (at, label(at))).collect();
         Self { from: 0.0, to: max_s, logarithmic: false, ticks }
     }

@@ -1,5 +1,7 @@
 //! The program as its users meet it: one binary with all end-to-end tests, and the checks on the source itself.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that cannot go on must say where
+
 mod apache;
 mod command_line;
 mod interrupted;
