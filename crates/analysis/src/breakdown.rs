@@ -34,6 +34,18 @@ pub fn accept_queue_wait_us(facts: &Facts) -> Option<f64> {
     (rate > 0.0).then(|| queue / rate * 1e6)
 }
 
+/// A queue below this share of the requests that are in the server costs no one anything: arrivals come in bursts,
+/// and a reading may meet one.
+const QUEUE_FRACTION_MIN: f64 = 0.05;
+
+/// The mean length of the accept queue, if it is one that requests notice; `None` when it is not, or not known.
+pub fn noticed_queue(facts: &Facts) -> Option<f64> {
+    let queue = facts.value("accept_queue_mean").filter(|queue| *queue >= 1.0)?;
+    let in_server =
+        facts.value("in_flight_mean").or(facts.value("workers_busy_mean").map(|busy| busy + queue));
+    in_server.is_none_or(|in_server| queue >= QUEUE_FRACTION_MIN * in_server).then_some(queue)
+}
+
 fn connect_per_request(facts: &Facts) -> Option<f64> {
     let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
     let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
@@ -61,6 +73,16 @@ mod tests {
         assert_eq!(parts.accept_queue, Some(400_000.0));
         assert_eq!((parts.worker, parts.connect, parts.client), (Some(195_000.0), Some(100.0), None));
         assert_eq!(parts.unexplained, Some(4_900.0));
+    }
+
+    #[test]
+    fn a_passing_burst_is_no_queue() {
+        for (queue, in_flight, noticed) in
+            [(0.5, 2.0, None), (3.0, 450.0, None), (30.0, 450.0, Some(30.0)), (2.0, 10.0, Some(2.0))]
+        {
+            let facts = facts(&[("accept_queue_mean", queue), ("in_flight_mean", in_flight)], &[]);
+            assert_eq!(noticed_queue(&facts), noticed, "{queue} of {in_flight}");
+        }
     }
 
     #[test]

@@ -337,8 +337,10 @@ fn by_hand(measurement: &Measurement) -> String {
         return String::new();
     };
     let mut command = String::from("webdyno run");
-    for request in workload.requests.iter().take(3) {
-        command.push_str(&format!(" '{}'", request.url));
+    let urls: std::collections::BTreeSet<&str> =
+        workload.requests.iter().map(|request| request.url.as_str()).collect();
+    for url in urls.iter().take(3) {
+        command.push_str(&format!(" '{url}'"));
     }
     command.push_str(&format!(" -c {}", workload.connections));
     if let webdyno_model::workload::Arrival::Open { rate_per_s, .. } = workload.arrival {

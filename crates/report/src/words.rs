@@ -114,7 +114,7 @@ pub(crate) fn limit_meaning(id: &str) -> String {
              ask for more with more connections (-c) or a higher rate (-r)."
         }
         "unknown" => {
-            "The rate stopped rising and no known cause was proved. The time table and the missing signals show \
+            "No known cause could be proved. The time table and the missing signals show \
              where to look next; a guess would be worse than none."
         }
         "cpu-saturated" => {

@@ -77,7 +77,7 @@ pub struct LoadView {
     pub begins_s: f64,
     /// Start of the measured part, seconds since the load began.
     pub measured_from_s: f64,
-    /// Every second of it.
+    /// Every whole second of it.
     pub intervals: Vec<IntervalReport>,
     /// Response times of the measured part: `(time in microseconds, share of requests not slower)`, rising.
     pub response_time_cumulative: Vec<(u64, f64)>,
@@ -183,10 +183,15 @@ fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
         round: verified.map(|round| round.round.n),
         begins_s: record.begins_us as f64 / 1e6,
         measured_from_s: measurement.measured_from_s,
-        intervals: record.intervals.iter().map(interval_report).collect::<Result<_>>()?,
+        intervals: whole_seconds(record).map(interval_report).collect::<Result<_>>()?,
         response_time_cumulative: response_times(&measurement)?.cumulative(),
         report: run_report(&measurement)?,
     })
+}
+
+/// The last interval is torn: the rate of a few milliseconds is no rate to plot.
+fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &webdyno_model::interval::Interval> {
+    record.intervals.iter().filter(|interval| interval.length_us >= 500_000)
 }
 
 fn series(recording: &Recording) -> Vec<Series> {

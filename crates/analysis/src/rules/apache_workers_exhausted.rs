@@ -20,7 +20,7 @@
 //! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
 use super::{memory_exhausted, say, say_us};
-use crate::breakdown::accept_queue_wait_us;
+use crate::breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::facts::Facts;
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -48,7 +48,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let proof = scoreboard_proof(facts).or_else(|| process_proof(facts))?;
-    let queue = facts.value("accept_queue_mean").filter(|queue| *queue >= 1.0)?;
+    let queue = noticed_queue(facts)?;
     let wait_us = accept_queue_wait_us(facts);
     let explains =
         wait_us.zip(facts.value("response_time_mean_us")).map(|(wait, response)| (wait / response).min(1.0));

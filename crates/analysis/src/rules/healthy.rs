@@ -20,7 +20,6 @@ pub const ID: &str = "healthy";
 
 const FAILED_FRACTION_MAX: f64 = 0.001;
 const CPU_FRACTION_MAX: f64 = 0.95;
-const QUEUE_MAX: f64 = 1.0;
 const FULL_FRACTION_MAX: f64 = 0.2;
 /// Answers that take this many times as long as the quickest tenth of their kind waited for something.
 const INFLATION_MAX: f64 = 2.0;
@@ -31,8 +30,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let below = |name: &str, max: f64| facts.value(name).is_none_or(|value| value <= max);
     let room = busy < CPU_FRACTION_MAX
         && below("failed_fraction", FAILED_FRACTION_MAX)
-        && below("accept_queue_mean", QUEUE_MAX)
-        && below("listen_overflows_per_s", 0.0)
+        && crate::breakdown::noticed_queue(facts).is_none()
         && below("pressure_memory_full_fraction", 0.01)
         && below("oom_kills", 0.0)
         && below("scoreboard_full_fraction", FULL_FRACTION_MAX)
@@ -49,7 +47,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "No limit was reached: the processors were {:.0}% busy, no connection waited to be accepted{}. The server did all that was asked of it.",
+            "No limit was reached: the processors were {:.0}% busy, hardly a connection waited to be accepted{}. The server did all that was asked of it.",
             busy * 100.0,
             if workers_seen { ", workers were free" } else { "" }
         ),

@@ -246,8 +246,8 @@ fn a_limit_that_is_not_known() {
       The rate stopped rising at 120/s and no rule explains it.
 
       (unknown; 90% sure)
-      The rate stopped rising and no known cause was proved. The time table and the
-      missing signals show where to look next; a guess would be worse than none.
+      No known cause could be proved. The time table and the missing signals show
+      where to look next; a guess would be worse than none.
 
     Under this load: 120 good answers a second, no request failed
       GET http://127.0.0.1:8080/
