@@ -1,7 +1,12 @@
 //! The verdict on a change: better, same, worse or inconclusive, from the interval and the noise floor.
 
+use crate::measurement::Measurement;
 use crate::stats::{Ratio, ratio_of_means};
+use crate::summary::run_report;
+use webdyno_model::Result;
+use webdyno_model::run::RunReport;
 use webdyno_model::tune::Verdict;
+use webdyno_model::workload::Arrival;
 
 /// The smallest change that is believed to be one: runs of the same thing on a quiet machine differ by this much.
 /// Six identical runs of the private Apache on the class of machine that this was built on stayed within it.
@@ -17,6 +22,54 @@ pub struct Comparison {
     pub ratio: Option<Ratio>,
     /// What it says.
     pub verdict: Verdict,
+}
+
+/// By this much more of the requests must fail for a change to be called worse, whatever the rate says.
+const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
+
+/// The verdict on a change from the measurements before and after it: the good rate decides; where requests arrive at
+/// a given rate, which no change can raise, the response time does. A change by which more requests fail, or by which
+/// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
+/// does not suffer.
+pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
+    let (run_before, run_after) = (run_report(before)?, run_report(after)?);
+    let rates = compare(&before.measured_rates(), &after.measured_rates());
+    let mut verdict = rates.verdict;
+    let open = matches!(after.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }));
+    if verdict == Verdict::Same && open {
+        // Times are better when they fall.
+        verdict = compare(&mean_times_us(after), &mean_times_us(before)).verdict;
+    }
+    if verdict == Verdict::Same && met(&run_after) > met(&run_before) {
+        verdict = Verdict::Better;
+    }
+    let fails_more = failed_fraction(&run_after) > failed_fraction(&run_before) + FAILED_FRACTION_TOLERANCE;
+    if verdict != Verdict::Worse && (fails_more || misses_more(&run_before, &run_after)) {
+        verdict = Verdict::Worse;
+    }
+    Ok(Comparison { ratio: rates.ratio, verdict })
+}
+
+fn mean_times_us(measurement: &Measurement) -> Vec<f64> {
+    let mean = |interval: &webdyno_model::interval::Interval| {
+        let times = interval.response_time.as_ref()?;
+        let count = interval.completed + interval.errors.timeout + interval.errors.connect_timeout;
+        (count > 0).then(|| times.sum_us / count as f64)
+    };
+    measurement.measured().filter(|interval| interval.length_us >= 900_000).filter_map(mean).collect()
+}
+
+fn met(run: &RunReport) -> usize {
+    run.objectives.iter().filter(|objective| objective.met).count()
+}
+
+fn failed_fraction(run: &RunReport) -> f64 {
+    let ended = run.requests.completed + run.requests.failed;
+    if ended == 0 { 0.0 } else { run.requests.failed as f64 / ended as f64 }
+}
+
+fn misses_more(before: &RunReport, after: &RunReport) -> bool {
+    before.objectives.iter().zip(&after.objectives).any(|(before, after)| before.met && !after.met)
 }
 
 /// Compares good answers per second, second by second, before and after a change.
@@ -55,6 +108,57 @@ fn total_loss(before: &[f64], after: &[f64]) -> Option<Comparison> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::histogram::TimeHistogram;
+    use webdyno_model::interval::Interval;
+    use webdyno_model::objective::Objective;
+    use webdyno_model::workload::{StatusSet, Stop, Workload};
+
+    fn measured(rate: u64, failed: u64, time_us: u64, arrival: Arrival) -> Measurement {
+        let second = |i: u64| {
+            let mut times = TimeHistogram::new();
+            let completed = rate + i % 2;
+            (0..completed).for_each(|_| times.record(time_us + i % 3));
+            let response_time = times.encode();
+            Interval { t_s: i as f64, length_us: 1_000_000, completed, failed, response_time, ..Interval::default() }
+        };
+        let workload = Workload {
+            requests: vec![],
+            arrival,
+            stop: Stop { duration_us: None, requests: None },
+            connections: 10,
+            threads: None,
+            timeout_us: 1_000_000,
+            keepalive: true,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 0,
+        };
+        Measurement {
+            intervals: (0..8).map(second).collect(),
+            workload: Some(workload),
+            objectives: vec![Objective::parse("max<100ms").unwrap()],
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn failures_and_objectives_count_as_the_rate_does() {
+        let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
+        let closed = Arrival::Closed;
+        for (before, after, verdict) in [
+            (measured(100, 0, 50_000, closed), measured(200, 0, 50_000, closed), Verdict::Better),
+            // Fast error pages are no gain.
+            (measured(100, 0, 50_000, closed), measured(200, 40, 50_000, closed), Verdict::Worse),
+            // An objective that was met is missed.
+            (measured(100, 0, 50_000, closed), measured(200, 0, 150_000, closed), Verdict::Worse),
+            // At a given rate the times decide.
+            (measured(100, 0, 90_000, open), measured(100, 0, 30_000, open), Verdict::Better),
+            (measured(100, 0, 30_000, open), measured(100, 0, 90_000, open), Verdict::Worse),
+            (measured(100, 0, 50_000, open), measured(100, 0, 50_000, open), Verdict::Same),
+        ] {
+            assert_eq!(judge(&before, &after).unwrap().verdict, verdict);
+        }
+    }
 
     #[test]
     fn verdicts() {

@@ -6,12 +6,13 @@ use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::rules::generator_saturated;
 use webdyno_analysis::stats::mean;
-use webdyno_analysis::verdict::{Comparison, compare};
-use webdyno_model::Result;
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_analysis::verdict::{Comparison, judge};
+use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::number::significant;
 use webdyno_model::tune::{Goal, Round, TuneState, Verdict};
+use webdyno_model::{ErrorKind, Result, UserError};
 
 /// More rounds than any server needs: a bound on everything.
 const ROUNDS_MAX: u32 = 20;
@@ -40,24 +41,30 @@ pub struct Ended {
     pub valid: bool,
 }
 
-/// Tunes until the goal is met or nothing helps. On an error the caller must drop the stand without keeping: then
-/// everything is put back.
+/// Tunes until the goal is met or nothing helps. On an error everything is put back before it is returned.
 pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
     let baseline = stand.measure(Purpose::Baseline)?;
-    let mut session =
-        Session { options, baseline_load: baseline.load, best: baseline, tried: vec![], n: 0, kept: false };
+    let mut session = Session {
+        options,
+        baseline_load: baseline.load,
+        best: baseline,
+        tried: vec![],
+        n: 0,
+        applied: false,
+        kept: false,
+        refused: None,
+        restart_refused: false,
+    };
     let why = loop {
         match session.round(stand) {
             Ok(Next::Again) => {}
             Ok(Next::Stop(why)) => break why,
-            Err(error) => {
-                // The session's report has to say what became of the server: nothing was kept. The error counts more
-                // than whether this could be written.
-                drop(session.record_end(stand, false, TuneState::Reverted));
-                return Err(error);
-            }
+            Err(error) => return Err(session.abandon(stand, error)),
         }
     };
+    if let Some(refusal) = session.refused.take().filter(|_| !session.kept && why == Why::NothingHelps) {
+        return Err(session.abandon(stand, refusal));
+    }
     session.end(stand, why)
 }
 
@@ -68,7 +75,14 @@ struct Session {
     best: Measured,
     tried: Vec<Vec<Wish>>,
     n: u32,
+    /// Whether anything was ever applied.
+    applied: bool,
+    /// Whether a change is in force that was verified.
     kept: bool,
+    /// Why a remedy could not be carried out; another one may be.
+    refused: Option<UserError>,
+    /// Whether a remedy was left out because it needs a restart.
+    restart_refused: bool,
 }
 
 enum Next {
@@ -84,32 +98,33 @@ enum Why {
     Planned,
     OutOfTime,
     Invalid,
+    Declined,
 }
 
 impl Session {
     fn round(&mut self, stand: &mut dyn Stand) -> Result<Next> {
         let diagnosis = diagnose(&self.best.measurement)?;
-        let rate = diagnosis.run.as_ref().and_then(|run| run.rate).unwrap_or(0.0);
-        let objectives_met =
-            diagnosis.run.as_ref().is_some_and(|run| run.objectives.iter().all(|result| result.met));
-        if diagnosis.bottleneck == generator_saturated::ID {
-            return Ok(Next::Stop(Why::Invalid));
-        }
-        if self.options.goal.met_by(rate) && objectives_met {
-            return Ok(Next::Stop(Why::GoalMet));
+        if let Some(why) = self.is_done(&diagnosis) {
+            return Ok(Next::Stop(why));
         }
         let policy = Policy { allow_restart: self.options.allow_restart || !self.options.apply };
         let choice = match choose(&diagnosis, &self.tried, policy) {
             Ok(choice) => choice,
             Err(Stop::NeedsRestart) => return Ok(Next::Stop(Why::NeedsRestart)),
+            Err(Stop::NoRemedy | Stop::AllTried) if self.restart_refused => {
+                return Ok(Next::Stop(Why::NeedsRestart));
+            }
             Err(Stop::NoRemedy | Stop::AllTried) => return Ok(Next::Stop(Why::NothingHelps)),
         };
         if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
             return Ok(Next::Stop(Why::OutOfTime));
         }
-        self.n += 1;
         self.tried.push(choice.remedy.wishes());
-        let plan = stand.prepare(&choice.remedy.wishes())?;
+        let plan = match stand.prepare(&choice.remedy.wishes()) {
+            Ok(plan) => plan,
+            Err(error) => return self.refuse(stand, error),
+        };
+        self.n += 1;
         let (finding, changes, diff) =
             (Box::new(choice.finding.clone()), plan.changes.clone(), plan.diff.clone());
         stand.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
@@ -118,7 +133,32 @@ impl Session {
             self.record_round(stand, planned, None)?;
             return Ok(Next::Stop(Why::Planned));
         }
-        self.change_and_verify(stand, &choice, &plan)?;
+        if plan.class == ApplyClass::Restart && !self.options.allow_restart {
+            self.restart_refused = true;
+            return Ok(Next::Again);
+        }
+        self.change_and_verify(stand, &choice, &plan)
+    }
+
+    fn is_done(&self, diagnosis: &Diagnosis) -> Option<Why> {
+        let run = diagnosis.run.as_ref();
+        let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
+        let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
+        if diagnosis.bottleneck == generator_saturated::ID {
+            Some(Why::Invalid)
+        } else {
+            (self.options.goal.met_by(rate) && objectives_met).then_some(Why::GoalMet)
+        }
+    }
+
+    /// A remedy that cannot be carried out is no end: nothing of it stayed, and another one may help. That somebody
+    /// interrupted it is one.
+    fn refuse(&mut self, stand: &mut dyn Stand, error: UserError) -> Result<Next> {
+        if error.kind == ErrorKind::Interrupted {
+            return Err(error);
+        }
+        stand.record(EventBody::Note { text: format!("not done: {}", error.message) })?;
+        self.refused = Some(error);
         Ok(Next::Again)
     }
 
@@ -128,8 +168,13 @@ impl Session {
         stand: &mut dyn Stand,
         choice: &Choice,
         plan: &RenderedPlan,
-    ) -> Result<()> {
-        let in_force = stand.apply(plan, self.options.allow_restart)?;
+    ) -> Result<Next> {
+        let in_force = match stand.apply(plan, self.options.allow_restart) {
+            Ok(Some(in_force)) => in_force,
+            Ok(None) => return Ok(Next::Stop(Why::Declined)),
+            Err(error) => return self.refuse(stand, error),
+        };
+        self.applied = true;
         let (after, comparison) = self.verify(stand)?;
         let kept = comparison.verdict == Verdict::Better;
         let round = self.verified(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
@@ -141,16 +186,25 @@ impl Session {
             self.kept = true;
             self.best = after;
         }
-        Ok(())
+        Ok(Next::Again)
+    }
+
+    /// Puts everything back after an error and says in the log what became of the server. What could not be put back
+    /// counts more than the error that came before.
+    fn abandon(&self, stand: &mut dyn Stand, error: UserError) -> UserError {
+        let reverted = if self.applied { stand.revert(0) } else { Ok(()) };
+        let state = if reverted.is_ok() { TuneState::Reverted } else { TuneState::Applied };
+        // Whether this can be written counts least.
+        drop(self.record_end(stand, false, state));
+        reverted.err().unwrap_or(error)
     }
 
     /// Measures what is in force now against the best so far; once more when the first look is not conclusive (a
-    /// server that had not settled, or noise).
+    /// server that had not settled, or noise) and there is time for it.
     fn verify(&self, stand: &mut dyn Stand) -> Result<(Measured, Comparison)> {
         let look = |stand: &mut dyn Stand| {
             let after = stand.measure(Purpose::Verify)?;
-            let comparison =
-                compare(&self.best.measurement.measured_rates(), &after.measurement.measured_rates());
+            let comparison = judge(&self.best.measurement, &after.measurement)?;
             Ok((after, comparison))
         };
         let first = look(stand)?;
@@ -231,6 +285,7 @@ impl Session {
 fn note(why: Why) -> Option<&'static str> {
     match why {
         Why::GoalMet | Why::NothingHelps | Why::Planned => None,
+        Why::Declined => Some("the change was declined; nothing of it was done"),
         Why::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),
         Why::OutOfTime => Some("the time budget is used up: --budget gives more"),
         Why::Invalid => Some("the load generator was the bottleneck: the figures are not the server's"),

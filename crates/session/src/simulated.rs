@@ -30,6 +30,7 @@ struct Model {
     cliff_workers: f64,
     fail_apply_at: Option<u32>,
     fail_measure_at: Option<u32>,
+    fail_revert: bool,
 }
 
 const PLENTY: Model = Model {
@@ -40,6 +41,7 @@ const PLENTY: Model = Model {
     cliff_workers: 1e9,
     fail_apply_at: None,
     fail_measure_at: None,
+    fail_revert: false,
 };
 
 /// The settings that are in force: what must never be worse than at the start, unless it was verified better.
@@ -249,7 +251,7 @@ impl Stand for SimulatedStand {
         Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into() })
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
         self.applies += 1;
         if self.model.fail_apply_at == Some(self.applies) {
             return Err(UserError::cannot_run("the reload failed"));
@@ -264,11 +266,14 @@ impl Stand for SimulatedStand {
                 other => panic!("unknown setting {other}"),
             }
         }
-        Ok(InForce { mark: self.before_marks.len() as u64, outage_us: None })
+        Ok(Some(InForce { mark: self.before_marks.len() as u64, outage_us: None }))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        self.now = self.before_marks[mark as usize - 1];
+        if self.model.fail_revert {
+            return Err(UserError::cannot_run("the reload failed while it was put back"));
+        }
+        self.now = self.before_marks[(mark as usize).max(1) - 1];
         Ok(())
     }
 
@@ -360,6 +365,17 @@ fn without_leave_nothing_is_restarted() {
 }
 
 #[test]
+fn a_remedy_that_cannot_be_carried_out_is_told() {
+    let (stand, ended) = run(Model { fail_apply_at: Some(1), ..PLENTY }, options(Goal::Max));
+    assert_eq!(stand.kept, None);
+    // Either another remedy helped, or the refusal is the error; in both cases it stands in the notes.
+    if let Err(error) = ended {
+        assert_eq!(error.message, "the reload failed");
+    }
+    assert!(Recording::of(stand.events).notes[0].contains("the reload failed"));
+}
+
+#[test]
 fn a_budget_that_is_used_up_ends_it() {
     let (stand, ended) = run(PLENTY, Options { budget_us: 0, ..options(Goal::Max) });
     assert_eq!((ended.unwrap().goal_met, stand.applies), (false, 0));
@@ -377,15 +393,21 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
             cpu_s_per_request: 0.0001 + pick(24, 20) as f64 / 10_000.0,
             cores: 1.0 + pick(32, 8) as f64,
             cliff_workers: if pick(40, 3) == 0 { 151.0 + pick(42, 300) as f64 } else { 1e9 },
-            fail_apply_at: (pick(50, 4) == 0).then_some(1),
+            fail_apply_at: (pick(50, 4) == 0).then_some(1 + pick(51, 2) as u32),
             fail_measure_at: (pick(52, 4) == 0).then_some(1 + pick(54, 3) as u32),
+            fail_revert: pick(57, 5) == 0,
         };
         let mut stand = SimulatedStand::new(model.clone(), seed);
         let original = stand.now;
         let rate_before = stand.rate();
         let ended = tune(&mut stand, options(Goal::Max));
         match ended {
-            Err(_) => assert_eq!(stand.kept, None, "seed {seed}: {model:?}"),
+            Err(error) if error.message.contains("put back") => {
+                // The agent tries again when it ends; until then the report must not claim that all is as it was.
+                let end = Recording::of(stand.events).tune_end.unwrap();
+                assert_eq!((end.state, stand.kept), (TuneState::Applied, None), "seed {seed}: {model:?}");
+            }
+            Err(_) => assert_eq!((stand.now, stand.kept), (original, None), "seed {seed}: {model:?}"),
             Ok(ended) if ended.state == TuneState::Applied => {
                 assert_eq!(stand.kept, Some(stand.now), "seed {seed}: {model:?}");
                 assert!(stand.rate() > rate_before, "seed {seed}: {model:?}");

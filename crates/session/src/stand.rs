@@ -30,9 +30,9 @@ pub trait Stand {
     fn measure(&mut self, purpose: Purpose) -> Result<Measured>;
     /// Renders wishes. Writes nothing on the server.
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan>;
-    /// Makes a plan take effect. When it fails, nothing of it stays.
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce>;
-    /// Puts everything back to the state before the change that answered this mark.
+    /// Makes a plan take effect. When it fails, nothing of it stays; `None` when the operator declined it.
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>>;
+    /// Puts everything back to the state before the change that answered this mark; 0 is the state at the start.
     fn revert(&mut self, mark: u64) -> Result<()>;
     /// All changes in force are verified: they stay.
     fn keep(&mut self) -> Result<()>;

@@ -81,6 +81,9 @@ pub(crate) fn tune_headline(tune: &TuneReport) -> String {
             "nothing to change was found, and nothing was changed".into()
         }
         TuneState::Planned => "there is a plan; nothing was changed".into(),
+        TuneState::Reverted if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max => {
+            "the goal is met as it is".into()
+        }
         TuneState::Reverted if tune.rounds.is_empty() => "nothing was changed".into(),
         TuneState::Reverted if tune.rounds.iter().all(did_not_help) => {
             "nothing helped: the server has its original configuration".into()
@@ -91,7 +94,9 @@ pub(crate) fn tune_headline(tune: &TuneReport) -> String {
 
 /// What a session that left nothing behind did, in a sentence.
 pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
-    if tune.rounds.is_empty() {
+    if tune.rounds.is_empty() && tune.goal_met && tune.goal != Goal::Max {
+        "The goal is met as it is: nothing had to be changed, and the server was not touched."
+    } else if tune.rounds.is_empty() {
         "Nothing was found that could be changed; the server was not touched."
     } else if tune.rounds.iter().all(did_not_help) {
         "Every change was measured, none helped, and all were put back: the server is as it was."

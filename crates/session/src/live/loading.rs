@@ -107,7 +107,8 @@ impl Session {
 
     /// Writes the samples that came in meanwhile.
     pub(super) fn take_samples(&mut self, server: Option<&Server>) -> Result<()> {
-        for (clock_us, sample) in server.map(Server::new_samples).into_iter().flatten() {
+        let new = server.map(Server::new_samples).transpose()?;
+        for (clock_us, sample) in new.into_iter().flatten() {
             let t_us = clock_us.saturating_sub(self.began_us);
             self.append_at(t_us, EventBody::Sample { sample })?;
         }
@@ -147,18 +148,21 @@ impl Session {
         latest.first().is_some_and(|now| *now > 0.0 && latest.iter().any(|count| count != now))
     }
 
-    fn rates(&self, load: u32) -> Vec<f64> {
+    fn whole_seconds(&self, load: u32) -> Vec<Interval> {
         let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
-        let whole = intervals.iter().filter(|interval| interval.length_us >= 900_000);
-        whole.map(|interval| interval.completed as f64 * 1e6 / interval.length_us as f64).collect()
+        intervals.iter().filter(|interval| interval.length_us >= 900_000).cloned().collect()
+    }
+
+    fn rates(&self, load: u32) -> Vec<f64> {
+        self.whole_seconds(load).iter().map(rate).collect()
     }
 
     fn measured_from_s(&self, load: u32, length: Length) -> f64 {
-        let rates = self.rates(load);
         match length {
             Length::Fixed { warmup_s: Some(warmup_s) } => warmup_s,
-            Length::Fixed { warmup_s: None } => detected_warmup(&rates) as f64,
+            Length::Fixed { warmup_s: None } => detected_warmup(&self.whole_seconds(load)) as f64,
             Length::Settled { measure_s, .. } => {
+                let rates = self.rates(load);
                 let cut = settled(&rates, measure_s as usize);
                 cut.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize)) as f64
             }
@@ -166,24 +170,46 @@ impl Session {
     }
 }
 
-/// Seconds to cut: the best truncation point, if what lies before it differs enough to matter.
-fn detected_warmup(rates: &[f64]) -> usize {
-    let cut = truncation(rates);
+/// Seconds to cut: the best truncation point, if before it the server was slower by enough to matter and nothing
+/// failed. What failed, or was faster, is no warm-up but a result.
+fn detected_warmup(intervals: &[Interval]) -> usize {
+    let rates: Vec<f64> = intervals.iter().map(rate).collect();
+    let cut = truncation(&rates);
     let mean = |part: &[f64]| webdyno_analysis::stats::mean(part);
-    match (mean(&rates[..cut]), mean(&rates[cut..])) {
-        (Some(head), Some(rest)) if rest > 0.0 && (head / rest - 1.0).abs() >= WARMUP_DIFFERENCE_MIN => cut,
-        _ => 0,
-    }
+    let slower = match (mean(&rates[..cut]), mean(&rates[cut..])) {
+        (Some(head), Some(rest)) => head <= rest * (1.0 - WARMUP_DIFFERENCE_MIN),
+        _ => false,
+    };
+    let failed = intervals[..cut].iter().any(|interval| interval.failed > 0);
+    if slower && !failed { cut } else { 0 }
+}
+
+fn rate(interval: &Interval) -> f64 {
+    interval.completed as f64 * 1e6 / interval.length_us as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn intervals(rates: &[u64], failed: u64) -> Vec<Interval> {
+        let second =
+            |completed: &u64| Interval { length_us: 1_000_000, completed: *completed, ..Interval::default() };
+        let mut all: Vec<Interval> = rates.iter().map(second).collect();
+        if let Some(first) = all.first_mut() {
+            first.failed = failed;
+        }
+        all
+    }
+
     #[test]
-    fn only_a_warm_up_that_matters_is_cut() {
-        assert_eq!(detected_warmup(&[100.0, 101.0, 99.0, 100.0, 102.0, 100.0]), 0);
-        assert_eq!(detected_warmup(&[10.0, 50.0, 100.0, 101.0, 99.0, 100.0, 102.0, 100.0]), 2);
+    fn only_a_slow_start_is_cut() {
+        assert_eq!(detected_warmup(&intervals(&[100, 101, 99, 100, 102, 100], 0)), 0);
+        let slow_start = [10, 50, 100, 101, 99, 100, 102, 100];
+        assert_eq!(detected_warmup(&intervals(&slow_start, 0)), 2);
+        // Failures are a result, and so are seconds that were faster than the rest.
+        assert_eq!(detected_warmup(&intervals(&slow_start, 5)), 0);
+        assert_eq!(detected_warmup(&intervals(&[300, 250, 100, 101, 99, 100, 102, 100], 0)), 0);
         assert_eq!(detected_warmup(&[]), 0);
     }
 }

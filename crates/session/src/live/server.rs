@@ -2,13 +2,13 @@
 
 use crate::stand::InForce;
 use std::path::Path;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use webdyno_host::agent::{AgentClient, ServerAddress};
-use webdyno_model::Result;
 use webdyno_model::change::RenderedPlan;
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::{Result, UserError};
 
 /// An agent at work. Dropping it without [`AgentClient::keep`] reverts every change.
 pub struct Server {
@@ -58,9 +58,21 @@ impl Server {
         std::iter::once(first).chain(service).collect()
     }
 
-    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds.
-    pub fn new_samples(&self) -> Vec<(u64, Sample)> {
-        self.samples.as_ref().map_or_else(Vec::new, |samples| samples.try_iter().collect())
+    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds. An error when
+    /// the agent is gone: a server that nobody watches any more must not be called healthy.
+    pub fn new_samples(&self) -> Result<Vec<(u64, Sample)>> {
+        let Some(samples) = &self.samples else { return Ok(vec![]) };
+        let mut new = vec![];
+        loop {
+            match samples.try_recv() {
+                Ok(sample) => new.push(sample),
+                Err(TryRecvError::Empty) => return Ok(new),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(UserError::cannot_run("the agent at the server ended unexpectedly")
+                        .hint("`webdyno rollback` on the server restores what may be changed"));
+                }
+            }
+        }
     }
 
     /// Makes a plan take effect and remembers the service as it is then.

@@ -9,7 +9,7 @@ use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
 /// Asks a person before a plan is carried out.
-pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> bool>;
+pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
 
 /// A real server on the dyno.
 pub struct LiveStand<'a> {
@@ -57,16 +57,16 @@ impl Stand for LiveStand<'_> {
         self.server.agent().prepare(wishes)
     }
 
-    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
         self.stop_if_interrupted()?;
         if let Some(confirm) = &mut self.confirm
-            && !confirm(plan)
+            && !confirm(plan)?
         {
-            return Err(UserError::interrupted());
+            return Ok(None);
         }
         let in_force = self.server.apply(plan, allow_restart)?;
         self.read_service()?;
-        Ok(in_force)
+        Ok(Some(in_force))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {

@@ -52,11 +52,13 @@ impl EventLog {
 
     /// Appends one event. An error (a full disk) must end the session: what is not written was not measured.
     pub fn append(&mut self, t_us: u64, body: EventBody) -> Result<()> {
+        // What is decided and done must be on disk before the next thing happens; readings may wait for their second.
+        let decides = !matches!(body, EventBody::Interval { .. } | EventBody::Sample { .. });
         let event = Event { v: VERSION, seq: self.seq, t_us, body };
         let written = serde_json::to_writer(&mut self.file, &event).map_err(std::io::Error::from);
         written.and_then(|()| self.file.write_all(b"\n")).map_err(|error| self.failed(&error))?;
         self.seq += 1;
-        if t_us.saturating_sub(self.flushed_at_us) >= FLUSH_EVERY_US {
+        if decides || t_us.saturating_sub(self.flushed_at_us) >= FLUSH_EVERY_US {
             self.flush()?;
             self.flushed_at_us = t_us;
         }

@@ -3,24 +3,29 @@
 use super::diagnose::{MeasuredLoad, introduce};
 use crate::cli::TuneArgs;
 use crate::{finish, interrupt, place, progress, terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
-use webdyno_model::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_model::change::RenderedPlan;
+use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Confirm, LiveStand, Session};
 use webdyno_session::rounds::{self, Options};
 
 /// Tunes. Gives the exit code.
 pub fn tune(arguments: &TuneArgs) -> Result<u8> {
+    if arguments.load.requests.is_some() {
+        return Err(UserError::usage("tune measures for a time, not a number of requests")
+            .hint("give -d TIME instead of -n; as in -d 10s"));
+    }
+    let directory = place::run_directory(&arguments.output, "tune");
     let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let mut server = load.connect()?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
-    let mut session = Session::begin(
-        &place::run_directory(&arguments.output, "tune"),
-        super::about("tune", Some(arguments.goal), &arguments.load.objectives),
-        interrupted,
-        progress::watcher(&arguments.output, pace),
-    )?;
+    let about = super::about("tune", Some(arguments.goal), &arguments.load.objectives);
+    let watcher = progress::watcher(&arguments.output, pace);
+    let mut session = Session::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = Options {
         goal: arguments.goal,
         apply: arguments.apply,
@@ -29,25 +34,39 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     };
     let result = introduce(&mut session, &server).and_then(|()| {
         let MeasuredLoad { prepared, workload, length, .. } = load;
-        let confirm = confirmation(arguments);
+        let confirm = confirmation(arguments, interrupted);
         let mut stand =
             LiveStand { session: &mut session, server: &mut server, prepared, workload, length, confirm };
         rounds::tune(&mut stand, options).map(|_| ())
     });
-    // Good bye before the report: what is not kept is put back now, and an error of that must be heard.
-    let parted = server.agent().bye();
-    let result = result.and(parted.map(|_| ()));
+    // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
+    // the error that counts most.
+    let result = server.agent().bye().and_then(|_| result);
     finish::finish(session, result, &arguments.output, false)
 }
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.
-fn confirmation(arguments: &TuneArgs) -> Option<Confirm> {
-    (arguments.apply && !arguments.yes && std::io::stdin().is_terminal()).then(|| Box::new(ask) as Confirm)
+fn confirmation(arguments: &TuneArgs, interrupted: Arc<AtomicBool>) -> Option<Confirm> {
+    let asks = arguments.apply && !arguments.yes && std::io::stdin().is_terminal();
+    asks.then(|| Box::new(move |plan: &RenderedPlan| ask(plan, &interrupted)) as Confirm)
 }
 
-fn ask(plan: &RenderedPlan) -> bool {
+fn ask(plan: &RenderedPlan, interrupted: &AtomicBool) -> Result<bool> {
     terminal::tell(&format!("\n{}\nThis takes effect by: {}.", plan.diff.trim_end(), plan.class.name()));
     let _ = write!(std::io::stderr(), "Carry it out? [y/N] ");
+    let stdin = std::io::stdin();
+    // Reading would sleep through Ctrl-C.
+    let tick = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    loop {
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        let ready = poll(&mut waiting, Some(&tick)).is_ok_and(|count| count > 0);
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(UserError::interrupted());
+        }
+        if ready {
+            break;
+        }
+    }
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    Ok(stdin.read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }
