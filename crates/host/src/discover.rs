@@ -15,6 +15,9 @@ use webdyno_model::{Result, UserError};
 /// Generations of processes that are climbed at most.
 const GENERATIONS_MAX: usize = 16;
 
+/// What helps who may not look into a process.
+pub const NEEDS_RIGHTS: &str = "run webdyno with sudo, or as the user that the service was started by";
+
 /// Who listens on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
@@ -26,14 +29,34 @@ pub struct Listener {
     pub main_pid: u32,
     /// How many processes hold the socket.
     pub pids_count: usize,
+    /// Name of the main process as the kernel keeps it: at most 15 bytes.
+    pub name: String,
     /// The file that the main process runs; `None` when we may not see it.
     pub executable: Option<String>,
     /// The arguments of the main process, the program's name first.
     pub arguments: Vec<String>,
 }
 
-/// Finds who listens on a port of this machine. An error when nobody does, and when we may not see who.
-pub fn listener(port: u16) -> Result<Listener> {
+/// The sockets of a port whose processes we may not see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// The port.
+    pub port: u16,
+    /// The users who opened them.
+    pub uids: BTreeSet<u32>,
+}
+
+/// Who listens on a port, as far as we may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A process.
+    Seen(Listener),
+    /// Somebody: only the user that a process runs as, and root, may look at its descriptors.
+    Hidden(Hidden),
+}
+
+/// Looks for who listens on a port of this machine. An error when nobody does.
+pub fn find(port: u16) -> Result<Found> {
     let sockets = listening_on(port)?;
     if sockets.is_empty() {
         return Err(UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
@@ -41,20 +64,38 @@ pub fn listener(port: u16) -> Result<Listener> {
     }
     let inodes = sockets.iter().map(|socket| socket.inode).collect();
     let parents = holders(&inodes);
-    let main_pid = main_process(&parents).map(climb).ok_or_else(|| {
-        UserError::cannot_run(format!("cannot see which process listens on port {port}"))
-            .hint(format!("run it with sudo; `sudo ss -ltnp 'sport = :{port}'` shows the process"))
-    })?;
+    let Some(main_pid) = main_process(&parents).map(climb) else {
+        let uids = sockets.iter().map(|socket| socket.uid).collect();
+        return Ok(Found::Hidden(Hidden { port, uids }));
+    };
     let main = procfs::process(main_pid)?;
     let addresses: BTreeSet<IpAddr> = sockets.iter().map(|socket| socket.address).collect();
-    Ok(Listener {
+    Ok(Found::Seen(Listener {
         port,
         addresses: addresses.into_iter().collect(),
         main_pid,
         pids_count: parents.len(),
+        name: main.name,
         executable: main.exe,
         arguments: main.argv,
-    })
+    }))
+}
+
+/// Finds who listens on a port of this machine. An error when nobody does, and when we may not see who.
+pub fn listener(port: u16) -> Result<Listener> {
+    match find(port)? {
+        Found::Seen(listener) => Ok(listener),
+        Found::Hidden(hidden) => Err(hidden.error()),
+    }
+}
+
+impl Hidden {
+    /// The error that says what cannot be seen, and how it can.
+    pub fn error(&self) -> UserError {
+        let port = self.port;
+        UserError::cannot_run(format!("cannot see which process listens on port {port}: permission denied"))
+            .hint(format!("{NEEDS_RIGHTS}; `sudo ss -ltnp 'sport = :{port}'` shows the process"))
+    }
 }
 
 /// The listening sockets on a port in this network namespace, of both families.

@@ -6,6 +6,7 @@
 //! observer's own threads would be what the run queue shows. A reading that takes longer than its turn skips the
 //! turns it missed.
 
+use crate::agent::clock_us;
 use crate::collectors::{self, Collector, Reading, Target};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -160,13 +161,6 @@ fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> S
         values,
         error: reading.error,
     }
-}
-
-/// CLOCK_MONOTONIC now, in microseconds: the clock that agents share with the tool.
-pub fn clock_us() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000).saturating_add(u64::try_from(now.tv_nsec / 1_000).unwrap_or(0))
 }
 
 #[cfg(test)]

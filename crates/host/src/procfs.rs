@@ -1,17 +1,24 @@
 //! Reading processes from `/proc`: what the collectors, the discovery and the services share.
 //!
-//! Facts: `proc_pid_stat(5)`, `proc_pid_status(5)`, `proc_pid_fd(5)`, `proc_pid_limits(5)` and the kernel's
-//! Documentation/filesystems/proc.rst. Processes end while one looks: every function says so as an error or leaves
-//! the process out, and none takes a missing value for zero.
+//! Facts: `proc_pid_stat(5)`, `proc_pid_status(5)`, `proc_pid_fd(5)`, `proc_pid_limits(5)`, `proc_pid_environ(5)` and
+//! the kernel's Documentation/filesystems/proc.rst and Documentation/scheduler/sched-stats.rst. Processes end while
+//! one looks: every function says so as an error or leaves the process out, and none takes a missing value for zero.
+//!
+//! Anyone may read stat, status, cmdline, cgroup, schedstat and the list of children; exe, environ, cwd, fd and ns only
+//! the process's own user and root.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
 
 /// The most that is read of any one file: a bound, far above what the kernel writes into those that we read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// What the kernel adds to the path of a file that has no name any more.
+const DELETED: &str = " (deleted)";
 
 /// The most processes of one tree that are looked at.
 pub const TREE_PROCESSES_MAX: usize = 20_000;
@@ -37,6 +44,13 @@ pub struct Stat {
     pub threads_count: u64,
     /// When it started, in clock ticks since boot. With the pid it names one process for ever.
     pub start_ticks: u64,
+}
+
+impl Stat {
+    /// Whether it has ended, and only waits for its parent to take note.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
 }
 
 /// A process as far as it could be read.
@@ -68,16 +82,14 @@ pub fn clock_ticks_per_s() -> u64 {
 /// Reads a process. An error when there is none with that pid.
 pub fn process(pid: u32) -> Result<Process> {
     let stat = stat(pid).map_err(|error| io_error("read", format!("/proc/{pid}/stat"), &error))?;
-    // An unreadable command line is that of a process that just ended: what stat said still holds.
-    let argv = read_bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
     Ok(Process {
         pid,
         ppid: stat.ppid,
         name: stat.name,
-        exe: exe.map(|path| path.to_string_lossy().into_owned()),
-        argv: parse_cmdline(&argv),
+        exe: link(pid, "exe").ok(),
+        // An unreadable command line is that of a process that just ended: what stat said still holds.
+        argv: arguments(pid).unwrap_or_default(),
         start_ticks: stat.start_ticks,
         cpu_ticks: stat.cpu_ticks,
         uid: parse_uid(&status),
@@ -89,6 +101,63 @@ pub fn stat(pid: u32) -> io::Result<Stat> {
     let text = read_text(format!("/proc/{pid}/stat"))?;
     parse_stat(&text)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not the format of proc_pid_stat(5)"))
+}
+
+/// Whether we may look into a process: its executable, environment, working directory and descriptors. Also true
+/// when it ended.
+pub fn may_inspect(pid: u32) -> bool {
+    let link = std::fs::read_link(format!("/proc/{pid}/exe"));
+    !link.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// Whether a process has another pid namespace than us, below ours: it has a pid in each (`NSpid`), and most likely
+/// files of its own.
+pub fn is_in_a_container(pid: u32) -> bool {
+    let depth = |pid: &str| Some(parse_depth(&read_text(format!("/proc/{pid}/status")).ok()?));
+    depth(&pid.to_string()) > depth("self")
+}
+
+/// The file that a process runs, and whether it was replaced or removed since. An error when we may not see it.
+pub fn executable(pid: u32) -> Result<(String, bool)> {
+    let path = link(pid, "exe")?;
+    Ok(match path.strip_suffix(DELETED) {
+        Some(path) => (path.to_owned(), true),
+        None => (path, false),
+    })
+}
+
+/// The arguments of a process, the program's name first. An error when it ended.
+pub fn arguments(pid: u32) -> Result<Vec<String>> {
+    let path = format!("/proc/{pid}/cmdline");
+    read_bytes(&path).map(|bytes| parse_strings(&bytes)).map_err(|error| io_error("read", path, &error))
+}
+
+/// The environment that a process was started with. An error when we may not see it.
+pub fn environment(pid: u32) -> Result<BTreeMap<String, String>> {
+    let path = format!("/proc/{pid}/environ");
+    let bytes = read_bytes(&path).map_err(|error| io_error("read", path, &error))?;
+    let pair = |text: &String| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Ok(parse_strings(&bytes).iter().filter_map(pair).collect())
+}
+
+/// The working directory of a process. An error when we may not see it.
+pub fn directory(pid: u32) -> Result<String> {
+    link(pid, "cwd")
+}
+
+/// When a process started, by the wall clock, from its start in clock ticks since boot: right to a second or so.
+pub fn started_at(start_ticks: u64) -> Option<SystemTime> {
+    let text = read_text("/proc/stat").ok()?;
+    let boot_s = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let since_boot_ms = start_ticks.saturating_mul(1000) / clock_ticks_per_s().max(1);
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(boot_s) + Duration::from_millis(since_boot_ms))
+}
+
+/// Where a link of a process points to.
+fn link(pid: u32, name: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{name}");
+    let found = std::fs::read_link(&path).map_err(|error| io_error("read", path, &error))?;
+    Ok(found.to_string_lossy().into_owned())
 }
 
 /// All process ids there are now, rising. Empty only when `/proc` is not mounted.
@@ -139,6 +208,17 @@ pub fn open_files_count(pid: u32) -> io::Result<u64> {
 /// The soft limit on the descriptors of a process; `Ok(None)` when it is unlimited or not told.
 pub fn open_files_limit(pid: u32) -> io::Result<Option<u64>> {
     Ok(parse_open_files_limit(&read_text(format!("/proc/{pid}/limits"))?))
+}
+
+/// The time that a process ran on processors, in nanoseconds, from the `schedstat` of each of its threads; those that
+/// ended before are not in it. `None` when it ended, or the kernel keeps no such times.
+pub fn run_time_ns(pid: u32, threads_count: u64) -> Option<u64> {
+    if threads_count == 1 {
+        return parse_schedstat(&read_text(format!("/proc/{pid}/schedstat")).ok()?);
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let of_task = |task: std::fs::DirEntry| parse_schedstat(&read_text(task.path().join("schedstat")).ok()?);
+    tasks.filter_map(of_task).fold(None, |sum: Option<u64>, ns| Some(sum.unwrap_or(0).saturating_add(ns)))
 }
 
 /// The network namespace of a process, as an opaque name to compare. An error when we may not look.
@@ -218,9 +298,9 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Splits `/proc/PID/cmdline`: arguments end in a zero byte. A process that wrote a title of its own over them
-/// (`nginx: master process`) gives that title, padding left out.
-fn parse_cmdline(bytes: &[u8]) -> Vec<String> {
+/// Splits `/proc/PID/cmdline` or `/proc/PID/environ`: strings end in a zero byte. A process that wrote a title of its
+/// own over them (`nginx: master process`) gives that title, padding left out.
+fn parse_strings(bytes: &[u8]) -> Vec<String> {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     let told = bytes.get(..end).unwrap_or_default();
     if told.is_empty() {
@@ -233,6 +313,19 @@ fn parse_cmdline(bytes: &[u8]) -> Vec<String> {
 fn parse_uid(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The first number of `/proc/PID/schedstat`: nanoseconds on a processor. Three zeros are written where nothing is
+/// counted (CONFIG_SCHED_INFO is off), and for what never ran.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    let numbers: Vec<u64> = text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
+    numbers.first().copied().filter(|_| numbers.iter().any(|number| *number > 0))
+}
+
+/// How many pids a process has by `/proc/PID/status`: one in each pid namespace from ours down to its own.
+fn parse_depth(status: &str) -> usize {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    pids.split_ascii_whitespace().count()
 }
 
 /// `socket:[1234]` gives 1234.
@@ -286,9 +379,19 @@ mod tests {
             (b"nginx: master process /usr/sbin/nginx\0\0\0\0", vec!["nginx: master process /usr/sbin/nginx"]),
             (b"", vec![]),
         ] {
-            assert_eq!(parse_cmdline(bytes), expected);
+            assert_eq!(parse_strings(bytes), expected);
+        }
+        for (text, expected) in [
+            ("2803811 42 7\n", Some(2_803_811)),
+            ("0 0 1\n", Some(0)),
+            ("0 0 0\n", None),
+            ("", None),
+            ("x 1", None),
+        ] {
+            assert_eq!(parse_schedstat(text), expected, "{text}");
         }
         assert_eq!(parse_uid("Name:\tx\nUid:\t33\t0\t33\t33\n"), Some(33));
+        assert_eq!([parse_depth("Pid:\t9\nNSpid:\t9\t1\n"), parse_depth("NSpid:\t9\n")], [2, 1]);
         assert_eq!(parse_socket_link("socket:[1583]"), Some(1583));
         assert_eq!(parse_socket_link("pipe:[1583]"), None);
         let limits =
@@ -350,10 +453,11 @@ mod tests {
         fn any_text_is_survived(cut in 0..STAT.len(), noise in "[0-9 ()a-z:-]{0,60}") {
             parse_stat(&format!("{}{noise}", &STAT[..cut]));
             parse_stat(&format!("1 (x) S {noise}"));
-            parse_cmdline(noise.as_bytes());
+            parse_strings(noise.as_bytes());
             parse_uid(&format!("Uid:{noise}"));
             parse_open_files_limit(&format!("Max open files{noise}"));
             parse_socket_link(&noise);
+            parse_schedstat(&noise);
         }
     }
 }

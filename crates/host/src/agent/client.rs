@@ -6,7 +6,8 @@ use crate::agent::address::ServerAddress;
 use crate::agent::framing::{read_message, write_message};
 use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::{BUILD, clock_us};
-use crate::change::process::{self, ProcessName, wait_until};
+use crate::limits;
+use crate::process::{self, ProcessName, wait_until};
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,25 +15,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webdyno_model::change::{RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::error::io_error;
 use webdyno_model::sample::{CollectorInfo, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
-
-/// How often the agent hears that the tool lives.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(3);
-
-/// The limit for questions that read.
-const READ_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// The limit for questions that change the server.
-const CHANGE_TIME_MAX: Duration = Duration::from_secs(120);
-
-/// The limit for starting a program: its own is 20 s, stopping it again 10 s.
-const LAUNCH_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How long the agent's process may take to end after good bye.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
@@ -99,6 +88,8 @@ struct HeardState {
     samples: Option<Sender<(u64, Sample)>>,
     clock_offset_us: i64,
     warnings: Vec<String>,
+    /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
+    last: Option<Instant>,
 }
 
 impl AgentClient {
@@ -141,6 +132,7 @@ impl AgentClient {
             _heartbeat: heartbeat,
         };
         client.greet(server)?;
+        client.shared.heard().last = Some(Instant::now());
         let heart = Arc::clone(&client.shared);
         std::thread::spawn(move || heart.beat(&stop));
         Ok(client)
@@ -150,8 +142,8 @@ impl AgentClient {
         for _ in 0..CLOCK_READINGS_COUNT {
             let question = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool() };
             let asked_us = clock_us();
-            let answer =
-                self.ask(question, READ_TIME_MAX).map_err(|error| match (server, error.hint.is_some()) {
+            let answer = self.ask(question, limits::HELLO_ANSWER).map_err(|error| {
+                match (server, error.hint.is_some()) {
                     (ServerAddress::Exec(command), _)
                         if self.has_ended() && error.message.contains("unexpectedly") =>
                     {
@@ -160,7 +152,8 @@ impl AgentClient {
                         ))
                     }
                     _ => error,
-                })?;
+                }
+            })?;
             let FromAgent::Hello { environment, collectors, clock_us: theirs_us, .. } = answer else {
                 return Err(unexpected(&answer));
             };
@@ -188,7 +181,7 @@ impl AgentClient {
 
     /// Which service listens on a port?
     pub fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        match self.ask(ToAgent::Discover { port }, READ_TIME_MAX)? {
+        match self.ask(ToAgent::Discover { port }, limits::READ_ANSWER)? {
             FromAgent::Discovered { snapshot } => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }
@@ -198,7 +191,7 @@ impl AgentClient {
     pub fn observe(&self, port: u16, client_pid: Option<u32>) -> Result<Receiver<(u64, Sample)>> {
         let (sender, samples) = channel();
         self.shared.heard().samples = Some(sender);
-        let done = self.done(ToAgent::Observe { port, client_pid }, READ_TIME_MAX);
+        let done = self.done(ToAgent::Observe { port, client_pid }, limits::READ_ANSWER);
         if done.is_err() {
             self.shared.heard().samples = None;
         }
@@ -207,14 +200,14 @@ impl AgentClient {
 
     /// No more samples.
     pub fn stop_observing(&self) -> Result<()> {
-        let done = self.done(ToAgent::StopObserving, READ_TIME_MAX);
+        let done = self.done(ToAgent::StopObserving, limits::READ_ANSWER);
         self.shared.heard().samples = None;
         done
     }
 
     /// Renders wishes for the service that was discovered last. Writes nothing.
     pub fn prepare(&self, wishes: &[Wish]) -> Result<RenderedPlan> {
-        match self.ask(ToAgent::Prepare { wishes: wishes.to_vec() }, READ_TIME_MAX)? {
+        match self.ask(ToAgent::Prepare { wishes: wishes.to_vec() }, limits::READ_ANSWER)? {
             FromAgent::Prepared { plan } => Ok(*plan),
             other => Err(unexpected(&other)),
         }
@@ -223,7 +216,7 @@ impl AgentClient {
     /// Applies a plan. On an error nothing of it stays.
     pub fn apply(&self, plan: &RenderedPlan, allow_restart: bool) -> Result<AppliedChange> {
         let question = ToAgent::Apply { plan: plan.clone(), allow_restart };
-        match self.ask(question, CHANGE_TIME_MAX)? {
+        match self.ask(question, limits::APPLY_ANSWER)? {
             FromAgent::Applied { mark, outage_us, snapshot } => {
                 Ok(AppliedChange { mark, outage_us, snapshot: *snapshot })
             }
@@ -233,12 +226,12 @@ impl AgentClient {
 
     /// Undoes applied plans from the last back to a mark (0: all).
     pub fn revert(&self, mark: u64) -> Result<RevertedChange> {
-        reverted(self.ask(ToAgent::Revert { mark }, CHANGE_TIME_MAX)?)
+        reverted(self.ask(ToAgent::Revert { mark }, limits::REVERT_ANSWER)?)
     }
 
     /// What is applied stays when the agent ends.
     pub fn keep(&self) -> Result<()> {
-        self.done(ToAgent::Keep, READ_TIME_MAX)
+        self.done(ToAgent::Keep, limits::READ_ANSWER)
     }
 
     /// Starts a program that does not outlive the session, and waits until it answers on its port.
@@ -250,12 +243,12 @@ impl AgentClient {
             ))
         })?;
         let question = ToAgent::Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
-        self.done(question, LAUNCH_TIME_MAX)
+        self.done(question, limits::LAUNCH_ANSWER)
     }
 
     /// Stops what was launched.
     pub fn dispose(&self) -> Result<RevertedChange> {
-        reverted(self.ask(ToAgent::Dispose, LAUNCH_TIME_MAX)?)
+        reverted(self.ask(ToAgent::Dispose, limits::DISPOSE_ANSWER)?)
     }
 
     /// What the agent wanted to be known since this was asked last.
@@ -271,7 +264,7 @@ impl AgentClient {
             return Ok(RevertedChange::default());
         }
         drop(said);
-        let answer = self.ask(ToAgent::Bye, CHANGE_TIME_MAX);
+        let answer = self.ask(ToAgent::Bye, limits::BYE_ANSWER);
         // Also when it did not answer: the closed stream is what the guardian acts on.
         self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
         wait_until(END_TIME_MAX, || self.has_ended());
@@ -287,6 +280,7 @@ impl AgentClient {
 
     fn ask(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let asked_at = Instant::now();
         let (sender, answer) = sync_channel(1);
         {
             let mut heard = self.shared.heard();
@@ -296,15 +290,17 @@ impl AgentClient {
             heard.waiting.insert(id, sender);
         }
         let asked = self.shared.send(id, question);
-        let answer =
-            asked.map_err(|_| RecvTimeoutError::Disconnected).and_then(|()| answer.recv_timeout(at_most));
+        let answer = asked
+            .map_err(|_| RecvTimeoutError::Disconnected)
+            .and_then(|()| self.shared.wait_for(&answer, at_most));
         self.shared.heard().waiting.remove(&id);
         match answer {
             Ok(FromAgent::Failed { error }) => Err(error),
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
             Err(RecvTimeoutError::Timeout) => {
-                Err(UserError::cannot_run(format!("the agent did not answer within {} s", at_most.as_secs()))
+                let waited_s = asked_at.elapsed().as_secs();
+                Err(UserError::cannot_run(format!("the agent did not answer within {waited_s} s"))
                     .hint("run `webdyno rollback` on the server"))
             }
         }
@@ -353,6 +349,7 @@ impl Shared {
     fn listen(&self, mut stdout: ChildStdout) {
         while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
             let mut heard = self.heard();
+            heard.last = heard.last.map(|_| Instant::now());
             match body {
                 FromAgent::Sample { clock_us, sample } => {
                     let ours_us = u64::try_from(signed(clock_us) - heard.clock_offset_us).unwrap_or(0);
@@ -379,8 +376,29 @@ impl Shared {
         heard.samples = None;
     }
 
+    /// Waits for an answer as long as the agent lives and may still be at it.
+    fn wait_for(
+        &self,
+        answer: &Receiver<FromAgent>,
+        at_most: Duration,
+    ) -> std::result::Result<FromAgent, RecvTimeoutError> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(limits::HEARTBEAT_EVERY)) {
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() && !self.is_silent() => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether the agent does not even answer heartbeats any more.
+    fn is_silent(&self) -> bool {
+        self.heard().last.is_some_and(|last| last.elapsed() > limits::AGENT_SILENCE)
+    }
+
     fn beat(&self, stop: &Receiver<()>) {
-        while stop.recv_timeout(HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
+        while stop.recv_timeout(limits::HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
             if self.send(0, ToAgent::Heartbeat).is_err() {
                 return;
             }
@@ -422,4 +440,23 @@ fn this_tool() -> Option<Tool> {
 /// Clocks count from the last boot: they fit for 292,000 years.
 fn signed(clock_us: u64) -> i64 {
     i64::try_from(clock_us).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that is at work for long is waited for; one that does not even answer heartbeats is not.
+    #[test]
+    fn a_silent_agent_is_given_up_long_before_the_limit() {
+        let long_ago = Instant::now().checked_sub(limits::AGENT_SILENCE + Duration::from_secs(1));
+        let heard = HeardState { last: Some(long_ago.unwrap()), ..HeardState::default() };
+        let shared = Shared { stdin: Mutex::new(None), heard: Mutex::new(heard) };
+        let (sender, answer) = sync_channel(1);
+        assert_eq!(shared.wait_for(&answer, limits::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
+        sender.send(FromAgent::Done).unwrap();
+        assert_eq!(shared.wait_for(&answer, limits::APPLY_ANSWER), Ok(FromAgent::Done));
+        shared.heard().last = Some(Instant::now());
+        assert!(!shared.is_silent());
+    }
 }

@@ -2,8 +2,9 @@
 
 use crate::change::programs::{Programs, ThisMachine};
 use crate::collectors::{self, Target};
+use crate::discover::{self, Found};
 use crate::observer::Observer;
-use crate::{discover, machine, services};
+use crate::{machine, outside, services};
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
 use webdyno_model::environment::Environment;
@@ -41,11 +42,14 @@ impl Host for ThisMachine {
     }
 
     fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        let listener = discover::listener(port)?;
-        let executable = listener.executable.as_deref().unwrap_or_default();
-        match services::recognise(executable, &listener.arguments) {
+        let listener = match discover::find(port)? {
+            Found::Seen(listener) => listener,
+            Found::Hidden(hidden) => return Ok(outside::snapshot(&hidden)),
+        };
+        let program = listener.executable.unwrap_or(listener.name);
+        match services::recognise(&program, &listener.arguments) {
             Some(service) => service.snapshot(listener.main_pid, port),
-            None => Ok(services::snapshot_unknown(listener.main_pid, port, listener.executable)),
+            None => Ok(services::snapshot_unknown(listener.main_pid, port, Some(program))),
         }
     }
 

@@ -3,7 +3,7 @@
 //! The tool sends [`ToAgent`] with a rising id; the agent answers each with one [`FromAgent`] that carries the id.
 //! Samples and warnings come unasked, with id 0.
 
-use crate::change::process::ProcessName;
+use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use webdyno_model::UserError;
 use webdyno_model::change::{RenderedPlan, Wish};

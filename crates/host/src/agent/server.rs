@@ -12,6 +12,7 @@ use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
 use crate::change::StateDir;
 use crate::change::programs::ThisMachine;
+use crate::limits;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -19,9 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 use webdyno_model::{Result, UserError};
-
-/// Without a message for this long the tool counts as gone.
-pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// How many questions may wait.
 const QUESTIONS_COUNT_MAX: usize = 64;
@@ -49,7 +47,7 @@ impl Options {
         Ok(Self {
             state: StateDir::of_environment()?,
             host: Arc::new(ThisMachine),
-            silence_max: SILENCE_MAX,
+            silence_max: limits::SILENCE,
             build: BUILD.to_owned(),
             detach: true,
         })

@@ -3,7 +3,7 @@
 
 use crate::agent::framing::write_message;
 use crate::agent::protocol::{Framed, FromAgent};
-use crate::change::process::wait_until;
+use crate::process::wait_until;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;

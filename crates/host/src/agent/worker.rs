@@ -8,24 +8,18 @@ use crate::agent::voice::Voice;
 use crate::change::apply::Changer;
 use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
-use crate::change::process::{self, ProcessName};
 use crate::change::programs::Programs;
 use crate::collectors::Target;
+use crate::process::{self, ProcessName};
+use crate::{limits, outside};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 use webdyno_model::change::Wish;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
-
-/// How often the guardian tries to put everything back.
-const ATTEMPTS_MAX: u32 = 3;
-
-/// The pause between two attempts.
-const ATTEMPT_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the worker gets to do.
 #[derive(Debug)]
@@ -121,10 +115,10 @@ impl Worker {
                     });
                 }
                 Err(error) if !self.changer.has_session() => return Err(error),
-                Err(error) if attempt >= ATTEMPTS_MAX => return Err(error),
+                Err(error) if attempt >= limits::PUT_BACK_ATTEMPTS_COUNT => return Err(error),
                 Err(_) => attempt += 1,
             }
-            std::thread::sleep(ATTEMPT_PAUSE);
+            std::thread::sleep(limits::PUT_BACK_PAUSE);
         }
     }
 
@@ -203,6 +197,9 @@ impl Worker {
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<FromAgent> {
         let snapshot = self.discovered()?;
+        if snapshot.pid == outside::NO_PID {
+            return Err(outside::refusal(snapshot));
+        }
         let service = self.host.service(&snapshot.service).ok_or_else(|| {
             let name = snapshot.executable.as_deref().unwrap_or(&snapshot.service);
             UserError::cannot_run(format!(
@@ -263,7 +260,8 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 fn target(port: u16, client_pid: Option<u32>, snapshot: Option<&ServiceSnapshot>) -> Target {
     Target {
         port: Some(port),
-        service_pid: snapshot.map(|snapshot| snapshot.pid),
+        // Of a service that may not be looked into, no process is known.
+        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
         status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
         client_pid,
     }

@@ -1,6 +1,6 @@
 //! What is done to a server, each with all that its undo needs.
 
-use crate::change::process::ProcessName;
+use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use webdyno_model::change::ApplyClass;

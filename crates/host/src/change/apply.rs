@@ -11,11 +11,12 @@ use crate::change::history::{ClosedBy, Record, served};
 use crate::change::journal::{Journal, Owner};
 use crate::change::launch::{self, Running};
 use crate::change::lock::Lock;
-use crate::change::process::wait_until;
 use crate::change::programs::Programs;
 use crate::change::rollback;
 use crate::change::state::StateDir;
 use crate::change::undo::{Report, Scope, Tools, stop_launched, undo};
+use crate::limits;
+use crate::process::wait_until;
 use crate::services::Service;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,9 +27,6 @@ use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
-
-/// How long a program may take to show its new values: an Apache generation needs a second or two.
-const READ_BACK_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The most texts that are remembered to show what changed since.
 const REMEMBERED_COUNT_MAX: usize = 100;
@@ -77,7 +75,7 @@ impl Changer {
 
     /// With given seams.
     pub fn with(tools: Tools, owner: Owner) -> Self {
-        Self { tools, owner, session: None, planned: BTreeMap::new(), read_back_max: READ_BACK_TIME_MAX }
+        Self { tools, owner, session: None, planned: BTreeMap::new(), read_back_max: limits::READ_BACK }
     }
 
     /// Says whose session it is; before the first change.
@@ -159,7 +157,11 @@ impl Changer {
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let snapshot = read_back(plan, service, activation.control.pid, served.port, self.read_back_max)?;
+        let snapshot = read_back(plan, service, activation.control.pid, served.port, self.read_back_max);
+        let snapshot = snapshot.map_err(|error| match activation.unsettled {
+            Some(why) => error.hint(why),
+            None => error,
+        })?;
         Ok((activation.outage_us, snapshot))
     }
 

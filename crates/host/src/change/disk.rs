@@ -1,11 +1,11 @@
 //! The seam to the disk: every write of this crate passes through [`Disk`], so that tests can fill it up, or end the
 //! program between any two acts.
 //!
-//! Facts: open(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
+//! Facts: open(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
 use crate::change::action::{OldFile, in_base64};
-use rustix::fs::{AtFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -35,7 +35,10 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
     /// Writes at an offset and brings it to the disk.
     fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts a file off after a failed append.
+    /// Makes sure that there is room for so many bytes from an offset on; the file stays as long as it is. File systems
+    /// that cannot promise that do nothing.
+    fn reserve(&self, file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()>;
+    /// Cuts a file off after a failed append; room that was reserved behind it is given back.
     fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()>;
 }
 
@@ -103,6 +106,13 @@ impl Disk for RealDisk {
     fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         file.write_all_at(bytes, offset_bytes)?;
         file.sync_all()
+    }
+
+    fn reserve(&self, file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset_bytes, length_bytes) {
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()> {

@@ -7,7 +7,7 @@
 
 use crate::change::action::{Action, Launched, Served};
 use crate::change::disk::sha256_hex;
-use crate::change::process::{self, ProcessName};
+use crate::process::{self, ProcessName};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

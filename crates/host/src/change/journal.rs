@@ -1,12 +1,15 @@
 //! The journal of a session: the file that holds the undo of everything before it is done.
 //!
 //! Each record is appended and brought to the disk before the caller goes on (fsync(2)), and the directory once, when
-//! the file is created. A record that could not be written whole is cut off again, so that the next one fits.
+//! the file is created. A record that could not be written whole is cut off again, so that the next one fits. With each
+//! intent room is reserved for the records of its completion and of its undo (fallocate(2)): a disk that fills up
+//! between them must not keep a session from its end.
 
+use crate::change::action::Action;
 use crate::change::disk::Disk;
 use crate::change::history::{self, Damage, Header, History, Record};
-use crate::change::process::{self, ProcessName};
-use crate::change::state::StateDir;
+use crate::change::state::{StateDir, state_error};
+use crate::process::{self, ProcessName};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,6 +23,9 @@ const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 
 /// How many settled journals are kept to look at.
 const SETTLED_COUNT_MAX: usize = 50;
+
+/// Room for one record without a text of its own, and its line around it.
+const RECORD_BYTES_MAX: u64 = 512;
 
 /// An open journal: its file, and what it says.
 pub struct Journal {
@@ -61,7 +67,7 @@ impl Journal {
             what: owner.what.clone(),
         };
         let path = state.journal(&header.id);
-        let told = |error: io::Error| io_error("write the journal", path.display(), &error);
+        let told = |error: io::Error| state_error("write the journal", &path, &error);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -89,7 +95,9 @@ impl Journal {
         let told = |error: io::Error| io_error("open the journal", path.display(), &error);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(told)?;
         let (history, next_sequence, whole_bytes) = parse(path, &read_bounded(path, &file)?)?;
-        disk.truncate(&file, whole_bytes).map_err(told)?;
+        if file.metadata().map_err(told)?.len() != whole_bytes {
+            disk.truncate(&file, whole_bytes).map_err(told)?;
+        }
         let (path, disk) = (path.to_owned(), Arc::clone(disk));
         Ok(Self { path, file, whole_bytes, next_sequence, broken: false, disk, history })
     }
@@ -97,20 +105,46 @@ impl Journal {
     /// Writes a record to the disk, then takes it in. When it fails nothing was recorded, and the caller must not go on
     /// with what it announces.
     pub fn append(&mut self, record: Record) -> Result<()> {
-        let told = |error: io::Error| io_error("write the journal", self.path.display(), &error);
+        let path = self.path.clone();
+        let told = |error: io::Error| state_error("write the journal", &path, &error);
         if self.broken {
             return Err(told(io::Error::other("an earlier write failed")));
         }
         let line = history::encode(self.next_sequence, &record).map_err(|error| told(error.into()))?;
-        if let Err(error) = self.disk.append(&self.file, self.whole_bytes, &line) {
-            let cut = self.disk.truncate(&self.file, self.whole_bytes);
-            let told = told(error).hint("make it writable: without its undo on disk nothing is changed");
-            self.broken = cut.is_err();
+        if let Err(error) = self.write(&record, &line) {
+            let told = told(error);
+            let hint = told.hint.clone().unwrap_or_else(|| "make it writable".to_owned());
+            let told = told.hint(format!("{hint}; without its undo on disk nothing is changed"));
             return Err(told);
         }
         self.whole_bytes += line.len() as u64;
         self.next_sequence += 1;
         self.remember(record)
+    }
+
+    /// Writes a line; when that fails it is cut off again.
+    fn write(&mut self, record: &Record, line: &[u8]) -> io::Result<()> {
+        let length_bytes = line.len() as u64;
+        match record {
+            Record::Intent { action, .. } => self.reserve(length_bytes + room_for(action))?,
+            Record::Header(_) => self.reserve(length_bytes)?,
+            // It has its room.
+            _ => {}
+        }
+        let written = self.disk.append(&self.file, self.whole_bytes, line);
+        if written.is_err() {
+            self.broken = self.disk.truncate(&self.file, self.whole_bytes).is_err();
+            // The cut gave back what was reserved; as it was free a moment ago, it is likely to be free still.
+            let _ = self.reserve(0);
+        }
+        written
+    }
+
+    /// Reserves room behind the last record: so many bytes, what outstanding actions will need, and the end.
+    fn reserve(&self, length_bytes: u64) -> io::Result<()> {
+        let outstanding = self.history.outstanding(1).map(|entry| room_for(&entry.action));
+        let room_bytes = outstanding.fold(length_bytes + 2 * RECORD_BYTES_MAX, u64::saturating_add);
+        self.disk.reserve(&self.file, self.whole_bytes, room_bytes)
     }
 
     /// Like [`Journal::append`], for what has happened already: it is taken in also when it could not be written.
@@ -144,6 +178,19 @@ impl Journal {
         let name = self.path.file_stem().map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_default()
     }
+}
+
+/// Room for the records that follow on an intent: what it led to, its completion and its undo. Those of an activation
+/// hold the service's control.
+fn room_for(action: &Action) -> u64 {
+    let text_bytes = match action {
+        Action::WriteFile(write) => write.path.len(),
+        Action::Activate(activate) => {
+            serde_json::to_vec(&activate.served.control).map_or(0, |control| control.len())
+        }
+        Action::Launch(_) => 0,
+    };
+    3 * RECORD_BYTES_MAX + 2 * text_bytes as u64
 }
 
 /// Reads what a journal says, without changing it. Errors as in [`Journal::open`].

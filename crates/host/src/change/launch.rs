@@ -6,8 +6,8 @@
 
 use crate::change::action::{Launch, Launched};
 use crate::change::history::Header;
-use crate::change::process::{self, ProcessName, wait_until};
-use crate::procfs;
+use crate::process::{self, ProcessName, wait_until};
+use crate::{limits, procfs};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -17,12 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
-
-/// How long a program may take until it answers.
-const START_TIME_MAX: Duration = Duration::from_secs(20);
-
-/// How long a program may take to end by itself.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much of a program's complaints is kept.
 const COMPLAINT_BYTES_MAX: usize = 4096;
@@ -107,7 +101,7 @@ pub fn wait_until_ready(
         if known.is_some_and(|launched| launched.process.is_alive()) && answers(launch.port) {
             return Ok(());
         }
-        if start.elapsed() > START_TIME_MAX || known.is_some_and(|launched| !launched.process.is_alive()) {
+        if start.elapsed() > limits::LAUNCH || known.is_some_and(|launched| !launched.process.is_alive()) {
             return Err(running.not_ready(launch, known.is_some()));
         }
         std::thread::sleep(LOOK_EVERY);
@@ -130,7 +124,7 @@ pub fn stop(
     let mut stopped = false;
     for program in &programs {
         stopped |= program.process.is_alive();
-        process::stop(program.process, program.group, STOP_PATIENCE)?;
+        process::stop(program.process, program.group, limits::STOP_PATIENCE)?;
     }
     if let Some(mut running) = running {
         stopped |= running.end();
@@ -224,7 +218,7 @@ impl Running {
         }
         if let Some(name) = ProcessName::of(self.child.id()) {
             // It leads the group that it was started with, so nothing of others is in it.
-            let _ = process::stop(name, name.led_group(), STOP_PATIENCE);
+            let _ = process::stop(name, name.led_group(), limits::STOP_PATIENCE);
         }
         let _ = self.child.try_wait();
         true

@@ -1,7 +1,7 @@
 //! One tuner per server: a lock on a file of the state directory (flock(2)), which the kernel drops with its holder.
 
-use crate::change::process::{ProcessName, wait_until};
 use crate::change::state::{StateDir, private_directory};
+use crate::process::{ProcessName, wait_until};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};

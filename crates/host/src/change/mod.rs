@@ -13,7 +13,6 @@ pub mod history;
 pub mod journal;
 pub mod launch;
 pub mod lock;
-pub mod process;
 pub mod programs;
 pub mod rollback;
 pub mod state;

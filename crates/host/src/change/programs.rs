@@ -1,7 +1,7 @@
 //! The seam to the services: what changing and undoing need to know of them. Tests bring a pretended service.
 
-use crate::change::process::ProcessName;
 use crate::discover;
+use crate::process::ProcessName;
 use crate::services::{self, Service};
 use webdyno_model::service::Control;
 
@@ -15,7 +15,7 @@ pub trait Programs: Send + Sync {
 
     /// Whether the main process still runs.
     fn is_alive(&self, control: &Control) -> bool {
-        ProcessName { pid: control.pid, start_ticks: control.start_ticks }.is_alive()
+        ProcessName::from(control).is_alive()
     }
 }
 

@@ -8,18 +8,16 @@ use crate::change::disk::{Disk, RealDisk};
 use crate::change::history::{ClosedBy, History, Record};
 use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
-use crate::change::process::stop;
 use crate::change::programs::ThisMachine;
 use crate::change::state::StateDir;
 use crate::change::undo::{Scope, Tools, undo};
+use crate::limits;
+use crate::process::stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_model::{Result, UserError};
-
-/// How long a guardian may take to finish what the tool's end made it begin: 15 s of silence, then its reverting.
-const GUARDIAN_TIME_MAX: Duration = Duration::from_secs(40);
 
 /// How long a session whose tool still lives is waited for: it may just be ending.
 const ENDING_TIME_MAX: Duration = Duration::from_secs(5);
@@ -186,7 +184,7 @@ fn take_over(state: &StateDir) -> Result<Lock> {
         // The tool lives: its session goes on, and ends in good order.
         return Err(lock::held_by(holder.as_ref()));
     }
-    if let Some(lock) = Lock::wait(state, WHAT, GUARDIAN_TIME_MAX.saturating_sub(ENDING_TIME_MAX))? {
+    if let Some(lock) = Lock::wait(state, WHAT, limits::GUARDIAN)? {
         return Ok(lock);
     }
     if let Some(header) =

@@ -95,13 +95,24 @@ impl StateDir {
     }
 }
 
+/// An error of the disk under the state directory, with the hint that helps there.
+pub fn state_error(action: &str, path: &Path, error: &io::Error) -> UserError {
+    let told = io_error(action, path.display(), error);
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            told.hint("free space there, or set WEBDYNO_STATE to a directory on another disk")
+        }
+        _ => told,
+    }
+}
+
 /// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
 pub fn private_directory(path: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|error| io_error("create the directory", path.display(), &error))
+        .map_err(|error| state_error("create the directory", path, &error))
 }
 
 /// Decides the directory from environment variables; empty ones count as not set.

@@ -357,7 +357,8 @@ impl Undo<'_> {
             ApplyClass::Restart => "restarted",
             _ => "reloaded",
         };
-        self.report.lines.push(format!("{how} {service} (pid {})", pid(&activated)));
+        let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        self.report.lines.push(format!("{how} {service} (pid {}){unsettled}", pid(&activated)));
         Ok(Some(activated))
     }
 

@@ -60,8 +60,10 @@ pub struct ServerStatus {
 /// How many slots of the scoreboard are in which state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scoreboard {
-    /// All slots: the effective MaxRequestWorkers.
+    /// All slots: at least the effective MaxRequestWorkers, see [`Scoreboard::limit_count`].
     pub slots_count: u64,
+    /// Those up to the last one that is open.
+    pub until_open_count: u64,
     /// `.`: no worker there.
     pub open_count: u64,
     /// `_`: waits for a connection.
@@ -96,6 +98,9 @@ impl Scoreboard {
                 continue;
             };
             *count += 1;
+            if state == '.' {
+                board.until_open_count = board.slots_count;
+            }
         }
         board
     }
@@ -115,6 +120,17 @@ impl Scoreboard {
             'I' => &mut self.cleanup_count,
             _ => return None,
         })
+    }
+
+    /// The effective MaxRequestWorkers, if that which the files give is known.
+    ///
+    /// mod_status shows that many slots, and behind them those that are in use, which there are after a reload with a
+    /// lower limit: of workers that finish, of new ones that came while the old ones held their places, and under
+    /// prefork of workers that have ended (AH00167, "long lost child came home"), as nobody cleans up behind the limit.
+    /// Open slots are never shown there. So the board of a lower limit has none behind it; else all slots count.
+    pub fn limit_count(&self, configured_count: Option<u64>) -> u64 {
+        let fits = |configured: &u64| (self.until_open_count.max(1)..=self.slots_count).contains(configured);
+        configured_count.filter(fits).unwrap_or(self.slots_count)
     }
 
     /// Workers that have a connection or a request: `R W K D C L`.

@@ -43,6 +43,8 @@ pub struct ListenSocket {
     pub queue_max_count: Option<u32>,
     /// Its inode.
     pub inode: u64,
+    /// The user who opened it.
+    pub uid: u32,
 }
 
 /// The listening sockets in a file in the format of `/proc/net/tcp` or `/proc/net/tcp6`.
@@ -80,6 +82,7 @@ fn parse_line(line: &str) -> Option<(u8, ListenSocket)> {
         queue_count: u32::from_str_radix(queue, 16).ok()?,
         queue_max_count: None,
         inode: fields.get(9)?.parse().ok()?,
+        uid: fields.get(7)?.parse().ok()?,
     };
     Some((u8::from_str_radix(fields.get(3)?, 16).ok()?, socket))
 }

@@ -188,7 +188,7 @@ impl Collector for WorkerMemory {
         let Some(main_pid) = target.service_pid else {
             return Reading::failed("no service was found: no processes to read");
         };
-        let live = |pid: u32| procfs::stat(pid).ok().filter(|stat| !matches!(stat.state, 'Z' | 'X'));
+        let live = |pid: u32| procfs::stat(pid).ok().filter(|stat| !stat.has_ended());
         let tree = procfs::tree_of(main_pid).into_iter().filter_map(live);
         let alive: BTreeMap<u32, u64> = tree.map(|stat| (stat.pid, stat.start_ticks)).collect();
         if !alive.contains_key(&main_pid) {

@@ -18,7 +18,15 @@ pub trait Service: Sync {
     fn recognises(&self, executable: &str, arguments: &[String]) -> bool;
 
     /// Reads version, mode, settings, status page and control of the service whose main process is `pid`. Reads only.
+    /// Of a process that we may not look into, what anyone may read: without its control, and with a warning.
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot>;
+
+    /// Whether a process, which we may not look into, is to listen on a port by what anyone may read of it; `None` when
+    /// that does not tell. Reads only.
+    fn listens_on(&self, pid: u32, port: u16) -> Option<bool> {
+        let _ = (pid, port);
+        None
+    }
 
     /// Renders wishes to file contents and a diff. Settings that are right already are left out. Writes nothing.
     fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan>;
@@ -49,6 +57,8 @@ pub struct Activation {
     pub control: Control,
     /// How long no connection was answered; `None` when none was missed.
     pub outage_us: Option<u64>,
+    /// What was still on its way to the new state when waiting for it ended; `None` when all is as it should be.
+    pub unsettled: Option<String>,
 }
 
 /// The service of a snapshot whose program webdyno does not know.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use webdyno_host::agent::framing::{read_message, write_message};
 use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
-use webdyno_host::change::process::{ProcessName, wait_until};
 use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
+use webdyno_host::process::{ProcessName, wait_until};
 use webdyno_model::Result;
 use webdyno_model::change::{RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
@@ -58,13 +58,13 @@ impl Session {
         (session, *plan)
     }
 
-    fn send(&mut self, body: ToAgent) -> u64 {
+    pub fn send(&mut self, body: ToAgent) -> u64 {
         self.next_id += 1;
         write_message(self.to.as_mut().unwrap(), &Framed { id: self.next_id, body }).unwrap();
         self.next_id
     }
 
-    fn hear(&mut self) -> Option<Framed<FromAgent>> {
+    pub fn hear(&mut self) -> Option<Framed<FromAgent>> {
         read_message(self.from.as_mut().unwrap()).unwrap()
     }
 

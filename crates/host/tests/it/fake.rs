@@ -157,6 +157,10 @@ impl Disk for FatefulDisk {
         self.0.act(|| RealDisk.append(file, offset, bytes), partly)
     }
 
+    fn reserve(&self, file: &File, offset: u64, length: u64) -> io::Result<()> {
+        self.0.act(|| RealDisk.reserve(file, offset, length), |_| ())
+    }
+
     fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
         self.0.act(|| RealDisk.truncate(file, length), |_| ())
     }
@@ -384,7 +388,7 @@ impl Service for FakeServer {
             }
         })?;
         let outage_us = (class == ApplyClass::Restart).then_some(1000);
-        Ok(Activation { control: self.control(), outage_us })
+        Ok(Activation { control: self.control(), outage_us, unsettled: None })
     }
 
     fn start(&self, control: &Control, _: u16) -> Result<Activation> {
@@ -392,7 +396,7 @@ impl Service for FakeServer {
             self.set_alive(Some(control.pid + 1));
             self.take_over();
         })?;
-        Ok(Activation { control: self.control(), outage_us: None })
+        Ok(Activation { control: self.control(), outage_us: None, unsettled: None })
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

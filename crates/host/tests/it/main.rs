@@ -5,3 +5,6 @@ mod agent_apache;
 mod apache;
 mod change;
 mod fake;
+mod full_disk;
+mod generations;
+mod outsider;

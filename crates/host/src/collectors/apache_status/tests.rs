@@ -196,6 +196,27 @@ fn no_status_page_is_no_values() {
     assert_eq!(reading, Reading::failed("no status page"));
 }
 
+/// Boards of real servers: 8 workers after there were 12, on prefork with ghosts, on event with a process that took
+/// the third place while the second was held.
+#[test]
+fn the_limit_is_told_from_what_stands_behind_it() {
+    for (slots, configured, expected) in [
+        ("........", Some(8), 8),
+        ("......W_CGGC", Some(8), 8),
+        ("...._.W.LLLL", Some(8), 8),
+        ("___W....____", Some(8), 8),
+        // A file that was changed and not reloaded, in both directions.
+        ("____W.......", Some(8), 12),
+        ("____W...", Some(12), 8),
+        // A full board does not tell: the file is believed.
+        ("WWWWWWWWWWWW", Some(8), 8),
+        ("____W...", None, 8),
+        ("____", Some(0), 4),
+    ] {
+        assert_eq!(Scoreboard::parse(slots).limit_count(configured), expected, "{slots} {configured:?}");
+    }
+}
+
 proptest! {
     // Whatever a server answers: an error or a status whose parts add up, never a panic.
     #[test]

@@ -80,5 +80,6 @@ fn listen_socket(answer: &InetResponse) -> ListenSocket {
         queue_count: answer.header.recv_queue,
         queue_max_count: Some(answer.header.send_queue),
         inode: u64::from(answer.header.inode),
+        uid: answer.header.uid,
     }
 }

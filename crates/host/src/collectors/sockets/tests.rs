@@ -22,7 +22,7 @@ const TCP6: &str = "\
 
 fn socket(address: &str, port: u16, queue: u32, limit: Option<u32>) -> ListenSocket {
     let address = address.parse().unwrap();
-    ListenSocket { address, port, queue_count: queue, queue_max_count: limit, inode: 1 }
+    ListenSocket { address, port, queue_count: queue, queue_max_count: limit, inode: 1, uid: 0 }
 }
 
 // The kernel prints addresses in the machine's order: these texts are from a little-endian one.

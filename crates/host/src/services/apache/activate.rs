@@ -2,37 +2,27 @@
 //!
 //! https://httpd.apache.org/docs/2.4/stopping.html: USR1 reloads and lets running requests finish; TERM stops.
 //! ParentServerConfigGeneration of the status page rises by one at each reload: the proof that it happened. A
-//! configuration that passes `-t` may still end the parent at a reload (AH00019, AH00020), so it is watched.
+//! configuration that passes `-t` may still end the parent at a reload (AH00019, AH00020), so it is watched. Workers of
+//! the old generation that finish their requests keep their places in the scoreboard, whose length is then larger than
+//! the setting: they are waited for, a bounded time.
 
 use super::control::Apache;
 use super::probe::Probe;
-use super::process;
+use super::snapshot;
 use super::start::{PAUSE, found, launch, unit_command};
-use super::status::{self, addresses};
+use super::status::{self, near};
+use crate::limits;
+use crate::process::{ProcessName, wait_looking_every};
 use crate::services::Activation;
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
-/// How long a reload may take until it shows.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Without a status page: how long to wait for new children. When all are busy there is none until one has finished,
-/// so their absence is no failure.
-const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long the parent is watched after a reload showed: it may end while it sets up its modules.
-const WATCH: Duration = Duration::from_millis(300);
-
-/// How long a stop may take.
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Makes the configuration on disk take effect.
 pub fn activate(control: &Control, class: ApplyClass, port: u16) -> Result<Activation> {
     match class {
-        ApplyClass::Live => Ok(Activation { control: control.clone(), outage_us: None }),
+        ApplyClass::Live => Ok(Activation { control: control.clone(), outage_us: None, unsettled: None }),
         ApplyClass::Reload => reload(control, port),
         ApplyClass::Restart => restart(control, port),
         ApplyClass::Manual => Err(UserError::cannot_run(
@@ -45,29 +35,38 @@ pub fn activate(control: &Control, class: ApplyClass, port: u16) -> Result<Activ
 fn reload(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
     let page = status::find(&apache.evaluation, port).ok();
-    let children = process::children(control.pid);
-    let near: Vec<_> =
-        addresses(&apache.evaluation, port).into_iter().filter(|address| address.port() == port).collect();
-    let probe = Probe::start(&near);
+    let old = ProcessName::from(control).children();
+    let probe = Probe::start(&near(&apache.evaluation, port));
     match &control.unit {
         Some(unit) => unit_command(&["reload", unit])?,
-        None => process::signal(control.pid, control.start_ticks, Signal::USR1)?,
+        None => signal(control, Signal::USR1)?,
     }
-    let before = page.as_ref().and_then(|page| Some((page.url.as_str(), page.generation?)));
-    match before {
-        Some((url, generation)) => wait_for_generation(control, url, generation, &children)?,
-        None => wait_for_children(control, &children)?,
+    match page.as_ref().and_then(|page| Some((page.url.as_str(), page.generation?))) {
+        Some((url, generation)) => wait_for_generation(control, url, generation, &old)?,
+        None => wait_for_children(control, &old)?,
     }
-    let watched = Instant::now() + WATCH;
-    while Instant::now() < watched {
-        alive(control)?;
-        std::thread::sleep(PAUSE);
+    watch(control)?;
+    let unsettled = match page.filter(|page| page.board.is_some()) {
+        Some(page) => settle(&apache, &page.url, &old)?,
+        None => None,
+    };
+    Ok(Activation { control: control.clone(), outage_us: probe.outage_us(), unsettled })
+}
+
+/// Sends a signal to the main process, and to no other one.
+fn signal(control: &Control, signal: Signal) -> Result<()> {
+    if ProcessName::from(control).signal(signal)? {
+        return Ok(());
     }
-    Ok(Activation { control: control.clone(), outage_us: probe.outage_us() })
+    Err(UserError::cannot_run(format!(
+        "process {} is not the Apache that was found: it ended, or another one has its id",
+        control.pid
+    ))
+    .hint("run the command again: webdyno looks for the server anew"))
 }
 
 fn alive(control: &Control) -> Result<()> {
-    if process::lives(control.pid, control.start_ticks) {
+    if ProcessName::from(control).is_alive() {
         return Ok(());
     }
     Err(UserError::cannot_run(format!(
@@ -77,50 +76,75 @@ fn alive(control: &Control) -> Result<()> {
     .hint("its error log says why; webdyno rollback restores the configuration and starts it again"))
 }
 
-/// Waits until the status page shows another generation. When the page falls silent, because all workers are held,
-/// new children must do as a proof.
-fn wait_for_generation(control: &Control, url: &str, before: u64, children: &[(u32, u64)]) -> Result<()> {
-    let deadline = Instant::now() + RELOAD_TIMEOUT;
-    let mut answered = false;
-    loop {
-        alive(control)?;
-        let generation = status::read(url).ok().and_then(|page| page.generation);
-        answered |= generation.is_some();
-        if generation.is_some_and(|generation| generation > before) {
-            return Ok(());
-        }
-        if Instant::now() >= deadline && !answered {
-            return wait_for_children(control, children);
-        }
-        if Instant::now() >= deadline {
-            return Err(UserError::cannot_run(format!(
-                "apache did not show within {} s that it reloaded: generation {before} on {url}",
-                RELOAD_TIMEOUT.as_secs()
-            ))
-            .hint("its error log says what it did"));
-        }
-        std::thread::sleep(PAUSE);
+/// Watches the main process for a moment: it may end while it sets up its modules.
+fn watch(control: &Control) -> Result<()> {
+    wait_looking_every(PAUSE, limits::WATCH, || alive(control).is_err());
+    alive(control)
+}
+
+/// Waits until the status page shows another generation. When the page is silent in the end, because all workers are
+/// held, new children must do as a proof.
+fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[ProcessName]) -> Result<()> {
+    let mut shown = None;
+    let risen = wait_looking_every(PAUSE, limits::RELOAD, || {
+        // Workers of the old generation may answer for a moment.
+        shown = status::read(url).ok().and_then(|page| page.generation);
+        shown.is_some_and(|generation| generation > before) || alive(control).is_err()
+    });
+    alive(control)?;
+    match shown {
+        _ if risen => Ok(()),
+        None => wait_for_children(control, old),
+        Some(shown) => Err(UserError::cannot_run(format!(
+            "apache did not show within {} s that it reloaded: generation {shown} on {url}",
+            limits::RELOAD.as_secs()
+        ))
+        .hint("its error log says what it did")),
     }
 }
 
 /// Waits for a child that was not there before, and a moment more.
-fn wait_for_children(control: &Control, before: &[(u32, u64)]) -> Result<()> {
-    let deadline = Instant::now() + CHILDREN_TIMEOUT;
-    while Instant::now() < deadline {
-        alive(control)?;
-        if process::children(control.pid).iter().any(|child| !before.contains(child)) {
-            return Ok(());
+fn wait_for_children(control: &Control, old: &[ProcessName]) -> Result<()> {
+    let is_new = |child: &ProcessName| !old.contains(child);
+    wait_looking_every(PAUSE, limits::CHILDREN, || {
+        alive(control).is_err() || ProcessName::from(control).children().iter().any(is_new)
+    });
+    alive(control)
+}
+
+/// Waits until the status page shows as many workers as the files give, or the old generation is gone: then it shows
+/// what Apache makes of them, be it clipped. Gone is what the parent has taken note of, as that empties its place in
+/// the scoreboard. Says what the page shows when neither came in time.
+fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<String>> {
+    let configured = snapshot::workers_on_disk(&apache.evaluation, &apache.compiled);
+    let mut shown = None;
+    let settled = wait_looking_every(PAUSE * 5, limits::SETTLE, || {
+        if old.iter().all(|worker| !worker.exists()) || alive(&apache.control).is_err() {
+            return true;
         }
-        std::thread::sleep(PAUSE);
+        shown = status::read(url).ok().and_then(|page| page.slots());
+        shown.is_some() && shown == configured
+    });
+    alive(&apache.control)?;
+    if settled {
+        return Ok(None);
     }
-    Ok(())
+    let left_count = old.iter().filter(|worker| worker.exists()).count();
+    let shown = match (shown, configured) {
+        (Some(shown), Some(configured)) => {
+            format!("the status page shows {shown} slots where the configuration gives {configured}")
+        }
+        _ => "the status page does not answer".to_owned(),
+    };
+    Ok(Some(format!(
+        "{left_count} process(es) of its old generation still finish their requests after {} s, and {shown}",
+        limits::SETTLE.as_secs()
+    )))
 }
 
 fn restart(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
-    let near: Vec<_> =
-        addresses(&apache.evaluation, port).into_iter().filter(|address| address.port() == port).collect();
-    let probe = Probe::start(&near);
+    let probe = Probe::start(&near(&apache.evaluation, port));
     match &control.unit {
         Some(unit) => unit_command(&["restart", unit])?,
         None => {
@@ -131,23 +155,19 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
         }
     }
     let control = found(control, &apache.evaluation, port)?;
-    Ok(Activation { control, outage_us: probe.outage_us() })
+    Ok(Activation { control, outage_us: probe.outage_us(), unsettled: None })
 }
 
 /// Stops with TERM and waits. It is never killed: a worker in the middle of a write would leave half of it.
 fn stop(control: &Control) -> Result<()> {
-    process::signal(control.pid, control.start_ticks, Signal::TERM)?;
-    let deadline = Instant::now() + STOP_TIMEOUT;
-    while process::lives(control.pid, control.start_ticks) {
-        if Instant::now() >= deadline {
-            return Err(UserError::cannot_run(format!(
-                "apache (process {}) did not stop within {} s, and webdyno does not kill it",
-                control.pid,
-                STOP_TIMEOUT.as_secs()
-            ))
-            .hint("look for requests that hang; the configuration on disk takes effect at its next start"));
-        }
-        std::thread::sleep(PAUSE);
+    signal(control, Signal::TERM)?;
+    if wait_looking_every(PAUSE, limits::STOP, || !ProcessName::from(control).is_alive()) {
+        return Ok(());
     }
-    Ok(())
+    Err(UserError::cannot_run(format!(
+        "apache (process {}) did not stop within {} s, and webdyno does not kill it",
+        control.pid,
+        limits::STOP.as_secs()
+    ))
+    .hint("look for requests that hang; the configuration on disk takes effect at its next start"))
 }

@@ -5,8 +5,8 @@
 
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
-use super::process;
-use super::program::{self, ASK_TIMEOUT, Compiled, Invocation};
+use super::program::{self, Compiled, Invocation};
+use crate::{limits, procfs};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::service::Control;
@@ -129,16 +129,16 @@ impl Apache {
             UserError::cannot_run(format!("process {pid} does not run"))
                 .hint("look for the server with: pgrep -a 'apache2|httpd'")
         };
-        let stat = process::stat(pid).ok_or_else(gone)?;
-        let (executable, replaced) = process::executable(pid)?;
-        let arguments = process::arguments(pid)?;
-        let environment = process::environment(pid)?;
+        let stat = procfs::stat(pid).map_err(|_| gone())?;
+        let (executable, replaced) = procfs::executable(pid)?;
+        let arguments = procfs::arguments(pid)?;
+        let environment = procfs::environment(pid)?;
         let unit = unit(pid);
         let control = Control {
             pid,
             start_ticks: stat.start_ticks,
             supervised: unit.is_none() && supervised(pid, stat.ppid, Options::parse(&arguments).foreground),
-            directory: process::directory(pid)?,
+            directory: procfs::directory(pid)?,
             pid_file: None,
             executable,
             arguments,
@@ -214,7 +214,7 @@ pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = program::run(&invocation(control, arguments), ASK_TIMEOUT)?;
+    let tested = program::run(&invocation(control, arguments), limits::ASK)?;
     if tested.success {
         return Ok(());
     }
@@ -248,10 +248,21 @@ fn unit(pid: u32) -> Option<String> {
     if !Path::new("/run/systemd/system").is_dir() {
         return None;
     }
-    let unit = process::unit_of(&process::cgroup(pid)?)?;
+    let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
     let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = program::run(&asked, ASK_TIMEOUT).ok()?;
+    let finished = program::run(&asked, limits::ASK).ok()?;
     (finished.stdout.trim() == pid.to_string()).then_some(unit)
+}
+
+/// The unit that a control group belongs to: the last element of its path, when that is a service.
+fn unit_of(cgroup: &str) -> Option<String> {
+    let named = |line: &str| {
+        let mut fields = line.splitn(3, ':');
+        let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        (id == "0" || controllers == "name=systemd").then(|| path.to_owned())
+    };
+    let last = |path: String| path.rsplit('/').next().map(str::to_owned);
+    cgroup.lines().filter_map(named).filter_map(last).find(|name| name.ends_with(".service"))
 }
 
 /// A systemctl command.
@@ -266,7 +277,7 @@ pub fn systemctl(arguments: &[&str]) -> Invocation<'static> {
 
 /// Whether something else would start the process again, or end with it.
 fn supervised(pid: u32, parent: u32, foreground: bool) -> bool {
-    let name = process::stat(parent).map(|stat| stat.name).unwrap_or_default();
+    let name = procfs::stat(parent).map(|stat| stat.name).unwrap_or_default();
     is_supervised(pid, parent, &name, foreground)
 }
 
@@ -323,6 +334,20 @@ mod tests {
                 expected,
                 "{pid} {parent} {name} {foreground}"
             );
+        }
+    }
+
+    #[test]
+    fn the_unit_is_the_innermost_service() {
+        for (cgroup, expected) in [
+            ("0::/system.slice/apache2.service\n", Some("apache2.service")),
+            ("9:pids:/x\n1:name=systemd:/system.slice/httpd.service\n", Some("httpd.service")),
+            ("0::/user.slice/user-1000.slice/session-2.scope\n", None),
+            ("0::/user.slice/user@1000.service/app.slice/x.scope", None),
+            ("4:memory:/system.slice/apache2.service\n0::/\n", None),
+            ("", None),
+        ] {
+            assert_eq!(unit_of(cgroup).as_deref(), expected, "{cgroup}");
         }
     }
 

@@ -10,10 +10,10 @@ mod control;
 mod diff;
 mod edit;
 mod limits;
+mod outside;
 mod place;
 mod prepare;
 mod probe;
-mod process;
 mod program;
 mod settings;
 mod snapshot;
@@ -48,7 +48,14 @@ impl Service for Apache {
     }
 
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
-        snapshot::snapshot(pid, port)
+        match crate::procfs::may_inspect(pid) {
+            true => snapshot::snapshot(pid, port),
+            false => outside::snapshot(pid, port),
+        }
+    }
+
+    fn listens_on(&self, pid: u32, port: u16) -> Option<bool> {
+        outside::listens_on(pid, port)
     }
 
     fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
@@ -69,7 +76,9 @@ impl Service for Apache {
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
         let page = snapshot.status_url.as_deref().and_then(|url| status::read(url).ok());
-        let workers = page.and_then(|page| page.workers).map(SettingValue::Integer);
+        let mpm = snapshot.mode.as_deref().and_then(settings::Mpm::parse);
+        let configured = mpm.and_then(|mpm| snapshot::effective_workers(&snapshot.settings, mpm));
+        let workers = page.and_then(|page| page.workers(configured)).map(SettingValue::Integer);
         workers.map(|workers| ("MaxRequestWorkers".to_owned(), workers)).into_iter().collect()
     }
 }

@@ -3,9 +3,11 @@
 //! How a change takes effect: https://httpd.apache.org/docs/2.4/stopping.html and the `*_check_config` functions of
 //! the MPMs, which keep ServerLimit and ThreadLimit of the first start through every graceful restart.
 
+use super::config::include::real;
 use super::control::Apache;
 use super::edit::{self, Edit, Edited};
 use super::limits::Limits;
+use super::outside::refusal;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{limits, mpm, settings};
@@ -24,10 +26,7 @@ struct Wanted {
 
 /// Renders wishes for the service of a snapshot.
 pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
-    let control = snapshot.control.clone().ok_or_else(|| {
-        UserError::cannot_run("the snapshot does not say how Apache is controlled")
-            .hint("discover the service again")
-    })?;
+    let control = snapshot.control.clone().ok_or_else(|| refusal(snapshot))?;
     let apache = Apache::of_control(control)?;
     let mpm = mpm(&apache)?;
     let mut now = settings(&apache.evaluation, mpm, None);
@@ -67,17 +66,10 @@ impl Wanted {
             setting: self.setting.name.into(),
             from: self.from.clone(),
             to: self.to.clone(),
-            file: place.map(|place| real(place.file())).unwrap_or_default(),
+            file: place.map(|place| real(place.file()).to_string_lossy().into_owned()).unwrap_or_default(),
             class,
         }
     }
-}
-
-/// The path as the plan's files name it.
-fn real(path: &std::path::Path) -> String {
-    let in_directory = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    let real = path.canonicalize().ok().or_else(in_directory).unwrap_or_else(|| path.to_path_buf());
-    real.to_string_lossy().into_owned()
 }
 
 /// Checks names and values. The last wish for a setting counts.

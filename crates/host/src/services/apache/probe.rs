@@ -3,6 +3,7 @@
 //! Any answer in HTTP counts, whatever its status: Apache answers plain text on a TLS port with 400. HTTP/1.0 (RFC
 //! 1945), so that the server closes the connection.
 
+use crate::limits;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +14,20 @@ use std::time::{Duration, Instant};
 /// Pause between questions.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long an answer may take before the question counts as missed.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Whether anything answers in HTTP at one of the addresses.
 pub fn answers(addresses: &[SocketAddr]) -> bool {
-    addresses.iter().any(|&address| ask(address, ANSWER_TIMEOUT))
+    addresses.iter().any(|&address| ask(address, limits::LOOK))
 }
 
 /// Asks `HEAD /` once. True when the answer begins as HTTP does.
 fn ask(address: SocketAddr, timeout: Duration) -> bool {
     let answer = || -> std::io::Result<bool> {
+        let deadline = Instant::now() + timeout;
         let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-        stream.set_read_timeout(Some(timeout))?;
-        stream.set_write_timeout(Some(timeout))?;
+        // Never zero, which would mean no limit at all.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left))?;
+        stream.set_write_timeout(Some(left))?;
         stream.write_all(b"HEAD / HTTP/1.0\r\nHost: localhost\r\nUser-Agent: webdyno\r\n\r\n")?;
         let mut head = [0; 5];
         stream.read_exact(&mut head)?;
@@ -86,7 +87,7 @@ struct Watch {
 impl Watch {
     fn look(&self) {
         let sent_us = self.now_us();
-        let answered = ask(self.address, ANSWER_TIMEOUT);
+        let answered = ask(self.address, limits::LOOK);
         let seen = Seen { sent_us, done_us: self.now_us(), answered };
         self.gap.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
     }
@@ -105,7 +106,7 @@ pub struct Probe {
 impl Probe {
     /// Starts asking the first of the addresses that answers now; measures nothing when none does.
     pub fn start(addresses: &[SocketAddr]) -> Self {
-        let address = addresses.iter().copied().find(|&address| ask(address, ANSWER_TIMEOUT));
+        let address = addresses.iter().copied().find(|&address| ask(address, limits::LOOK));
         let Some(address) = address else {
             return Self { watch: None, thread: None };
         };

@@ -3,6 +3,7 @@
 //! Facts: https://httpd.apache.org/docs/2.4/programs/httpd.html. `-V` prints its compiled defaults even when the
 //! configuration cannot be read.
 
+use crate::limits;
 use crate::services::apache::config::Module;
 use crate::services::apache::config::condition::static_symbol;
 use rustix::fs::MemfdFlags;
@@ -14,9 +15,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
-
-/// How long a question to a program may take.
-pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most bytes of output that are kept.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -77,7 +75,7 @@ pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
 }
 
 /// The command with its arguments, environment and directory, its input closed.
-fn command(invocation: &Invocation<'_>) -> Command {
+pub fn command(invocation: &Invocation<'_>) -> Command {
     let mut command = Command::new(invocation.executable);
     command.args(&invocation.arguments).stdin(Stdio::null());
     if let Some(environment) = invocation.environment {
@@ -122,7 +120,7 @@ pub fn compiled(invocation: &Invocation<'_>) -> Result<Compiled> {
     let asked = |option: &str| {
         let mut asked = invocation.clone();
         asked.arguments.push(option.to_owned());
-        run(&asked, ASK_TIMEOUT)
+        run(&asked, limits::ASK)
     };
     let mut compiled = parse_defaults(&asked("-V")?.stdout);
     compiled.modules = parse_modules(&asked("-l")?.stdout);
@@ -207,12 +205,12 @@ mod tests {
             environment: None,
             directory: None,
         };
-        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), ASK_TIMEOUT).unwrap();
+        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), limits::ASK).unwrap();
         assert_eq!((echoed.success, echoed.stdout.as_str()), (true, "$HOME; x\n"));
-        assert!(!run(&invoke("/bin/false", &[]), ASK_TIMEOUT).unwrap().success);
+        assert!(!run(&invoke("/bin/false", &[]), limits::ASK).unwrap().success);
         let slow = run(&invoke("/bin/sleep", &["20"]), Duration::from_millis(50)).unwrap_err();
         assert!(slow.message.contains("did not end"), "{slow}");
-        let none = run(&invoke("/no/such/program", &[]), ASK_TIMEOUT).unwrap_err();
+        let none = run(&invoke("/no/such/program", &[]), limits::ASK).unwrap_err();
         assert_eq!(none.message, "cannot run /no/such/program: no such file or directory");
     }
 }

@@ -4,12 +4,16 @@ use super::config::Evaluation;
 use super::control::Apache;
 use super::limits::Limits;
 use super::place::overrides;
-use super::process;
+use super::program::Compiled;
 use super::settings::{Mpm, SETTINGS};
 use super::status::{self, Found};
+use crate::collectors::apache_status::Scoreboard;
+use crate::process::ProcessName;
+use crate::procfs;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use webdyno_model::sample::Missing;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -22,51 +26,77 @@ const CLOCK_SLACK: Duration = Duration::from_secs(2);
 /// Most warnings of a snapshot.
 const WARNINGS_MAX: usize = 40;
 
+/// What files, status page and processes tell.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Settings by name.
+    pub settings: BTreeMap<String, SettingInForce>,
+    /// The status page, when there is one.
+    pub page: Option<Found>,
+    /// Why there is none.
+    pub missing: Vec<Missing>,
+    /// What is odd, in words.
+    pub warnings: Vec<String>,
+}
+
 /// Reads the Apache whose main process is `pid`, as it serves `port`.
 pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     let apache = Apache::of_process(pid)?;
     let mpm = mpm(&apache)?;
-    let mut warnings = apache.warnings.clone();
-    warnings.extend(apache.evaluation.warnings.iter().cloned());
-    let (page, missing) = match status::find(&apache.evaluation, port) {
-        Ok(page) => (Some(page), Vec::new()),
-        Err(missing) => (None, vec![*missing]),
-    };
-    let settings = settings(&apache.evaluation, mpm, page.as_ref());
-    let effective = match limits(&settings, mpm) {
-        Some(limits) => {
-            let (effective, why) = limits.effective();
-            warnings.extend(why);
-            Some(effective)
-        }
-        None => None,
-    };
-    warnings.extend(differs(effective, page.as_ref()));
-    warnings.extend(overridden(&apache.evaluation, port));
-    warnings.extend(changed_since(&apache));
+    let mut reading = read(&apache.evaluation, mpm, ProcessName::from(&apache.control), port);
+    let mut warnings = apache.warnings;
+    warnings.extend(apache.evaluation.warnings);
+    warnings.append(&mut reading.warnings);
     warnings.truncate(WARNINGS_MAX);
     Ok(ServiceSnapshot {
         service: super::NAME.into(),
         pid: apache.control.pid,
         executable: Some(apache.control.executable.clone()),
-        version: apache.compiled.version.clone(),
+        version: apache.compiled.version,
         port,
         mode: Some(mpm.name().into()),
         config_file: Some(apache.main_file.to_string_lossy().into_owned()),
-        status_url: page.map(|page| page.url),
-        settings,
-        missing,
+        status_url: reading.page.map(|page| page.url),
+        settings: reading.settings,
+        missing: reading.missing,
         warnings,
         control: Some(apache.control),
     })
 }
 
-/// The MPM: the module that is loaded, or the one that is compiled in.
+/// Reads what the files give and what runs.
+pub fn read(evaluation: &Evaluation, mpm: Mpm, main: ProcessName, port: u16) -> Reading {
+    let children_before = procfs::children_of(main.pid).len();
+    let (page, missing) = match status::find(evaluation, port) {
+        Ok(page) => (Some(page), Vec::new()),
+        Err(missing) => (None, vec![*missing]),
+    };
+    let settings = settings(evaluation, mpm, page.as_ref());
+    let mut warnings = Vec::new();
+    let effective = limits(&settings, mpm).map(|limits| {
+        let (effective, why) = limits.effective();
+        warnings.extend(why);
+        effective
+    });
+    warnings.extend(differs(effective, page.as_ref()));
+    let children = children_before.max(procfs::children_of(main.pid).len());
+    let board = page.as_ref().and_then(|page| page.board).filter(|_| mpm == Mpm::Prefork);
+    warnings.extend(board.and_then(|board| ghosts(board, effective?, children as u64)));
+    warnings.extend(overridden(evaluation, port));
+    warnings.extend(changed_since(evaluation, main));
+    Reading { settings, page, missing, warnings }
+}
+
+/// The MPM: the module that is loaded, or the one that is compiled in; `None` when neither is told.
+pub fn mpm_of(evaluation: &Evaluation, compiled: &Compiled) -> Option<Mpm> {
+    let all = [Mpm::Prefork, Mpm::Worker, Mpm::Event];
+    let loaded = all.into_iter().find(|mpm| evaluation.has_module(mpm.module()));
+    loaded.or_else(|| compiled.mpm.as_deref().and_then(Mpm::parse))
+}
+
+/// The MPM; an error when it is not told.
 pub fn mpm(apache: &Apache) -> Result<Mpm> {
-    let loaded = [Mpm::Prefork, Mpm::Worker, Mpm::Event]
-        .into_iter()
-        .find(|mpm| apache.evaluation.has_module(mpm.module()));
-    loaded.or_else(|| apache.compiled.mpm.as_deref().and_then(Mpm::parse)).ok_or_else(|| {
+    mpm_of(&apache.evaluation, &apache.compiled).ok_or_else(|| {
         UserError::cannot_run(format!(
             "cannot tell which MPM {} uses: neither its configuration nor -V names one",
             apache.control.executable
@@ -98,8 +128,9 @@ pub fn settings(evaluation: &Evaluation, mpm: Mpm, page: Option<&Found>) -> BTre
             },
         );
     }
+    let running = page.and_then(|page| page.workers(effective_workers(&settings, mpm)));
     if let Some(workers) = settings.get_mut("MaxRequestWorkers") {
-        workers.running = page.and_then(|page| page.workers).map(SettingValue::Integer);
+        workers.running = running.map(SettingValue::Integer);
     }
     settings
 }
@@ -127,13 +158,38 @@ pub fn limits(settings: &BTreeMap<String, SettingInForce>, mpm: Mpm) -> Option<L
     })
 }
 
+/// The workers that the files give: MaxRequestWorkers within the limits beside it.
+pub fn effective_workers(settings: &BTreeMap<String, SettingInForce>, mpm: Mpm) -> Option<i64> {
+    limits(settings, mpm).map(|limits| limits.effective().0)
+}
+
+/// The same of a configuration.
+pub fn workers_on_disk(evaluation: &Evaluation, compiled: &Compiled) -> Option<i64> {
+    let mpm = mpm_of(evaluation, compiled)?;
+    effective_workers(&settings(evaluation, mpm, None), mpm)
+}
+
 /// Says when another number of workers runs than the files would give.
 fn differs(effective: Option<i64>, page: Option<&Found>) -> Option<String> {
-    let (effective, running) = (effective?, page?.workers?);
-    (effective != running).then(|| {
+    let running = page?.workers(effective)?;
+    let effective = effective.filter(|effective| *effective != running)?;
+    Some(format!(
+        "Apache runs with {running} workers and its configuration would give {effective}: it was changed after \
+         the last reload, or ServerLimit was raised without a restart"
+    ))
+}
+
+/// Says how many places within the limit are lost to workers that have ended. Prefork does not clean up behind a limit
+/// that a reload has lowered (AH00167), and takes what stands there for workers when the limit rises again.
+fn ghosts(board: Scoreboard, effective: i64, children_count: u64) -> Option<String> {
+    let used_count = board.slots_count.saturating_sub(board.open_count);
+    // As few as it can be: those behind the limit do no harm.
+    let behind_count = board.slots_count.saturating_sub(u64::try_from(effective).ok()?);
+    let lost_count = used_count.saturating_sub(children_count).saturating_sub(behind_count);
+    (lost_count > 0).then(|| {
         format!(
-            "Apache runs with {running} workers and its configuration would give {effective}: it was changed after \
-             the last reload, or ServerLimit was raised without a restart"
+            "{lost_count} of {effective} workers cannot start: their places in the scoreboard are left over from workers \
+             that ended after a reload had lowered MaxRequestWorkers, and only a restart frees them"
         )
     })
 }
@@ -142,16 +198,15 @@ fn differs(effective: Option<i64>, page: Option<&Found>) -> Option<String> {
 ///
 /// When that was is not shown anywhere. A reload replaces all children in time, so it was no later than the start of
 /// the oldest one; while an old generation finishes, this may warn of a change that is in force already.
-fn changed_since(apache: &Apache) -> Option<String> {
-    let oldest = process::children(apache.control.pid).into_iter().map(|(_, start_ticks)| start_ticks).min();
-    let read_at = process::started_at(oldest.unwrap_or(apache.control.start_ticks))? + CLOCK_SLACK;
+fn changed_since(evaluation: &Evaluation, main: ProcessName) -> Option<String> {
+    let oldest = main.children().into_iter().map(|child| child.start_ticks).min();
+    let read_at = procfs::started_at(oldest.unwrap_or(main.start_ticks))? + CLOCK_SLACK;
     let is_newer = |path: &&PathBuf| {
         let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified());
         changed.is_ok_and(|changed| changed > read_at)
     };
-    let modules = apache.evaluation.modules.iter().filter_map(|module| module.file.as_ref());
-    let newer: Vec<_> =
-        apache.evaluation.files.iter().chain(modules).filter(is_newer).take(NAMES_MAX).collect();
+    let modules = evaluation.modules.iter().filter_map(|module| module.file.as_ref());
+    let newer: Vec<_> = evaluation.files.iter().chain(modules).filter(is_newer).take(NAMES_MAX).collect();
     let names: Vec<_> = newer.iter().map(|path| path.to_string_lossy()).collect();
     (!names.is_empty()).then(|| {
         format!(
@@ -177,20 +232,23 @@ mod tests {
     use super::super::config::{Input, evaluate};
     use super::*;
 
-    fn read(text: &str, mpm: Mpm, workers: Option<i64>) -> BTreeMap<String, SettingInForce> {
+    fn page(slots: &str) -> Found {
+        Found { url: String::new(), board: Some(Scoreboard::parse(slots)), generation: None }
+    }
+
+    fn read(text: &str, mpm: Mpm, slots: &str) -> BTreeMap<String, SettingInForce> {
         let root = tempfile::tempdir().unwrap();
         let main_file = root.path().join("httpd.conf");
         std::fs::write(&main_file, text).unwrap();
         let evaluation = evaluate(Input { main_file, server_root: root.path().into(), ..Input::default() });
-        let page = Found { url: String::new(), workers, generation: None };
-        settings(&evaluation, mpm, Some(&page))
+        settings(&evaluation, mpm, Some(&page(slots)))
     }
 
     #[test]
     fn the_last_value_at_server_scope_is_configured() {
         let text = "MaxClients 5\nKeepAlive Off\n<IfModule core.c>\nTimeout 1\n</IfModule>\nMaxRequestWorkers 7\n\
                     <VirtualHost *:80>\nKeepAlive On\n</VirtualHost>\nLogLevel warn ssl:info\n";
-        let settings = read(text, Mpm::Prefork, Some(6));
+        let settings = read(text, Mpm::Prefork, "_W....");
         let workers = &settings["MaxRequestWorkers"];
         assert_eq!(workers.configured, Some(SettingValue::Integer(7)));
         assert_eq!(workers.running, Some(SettingValue::Integer(6)));
@@ -206,14 +264,27 @@ mod tests {
     }
 
     #[test]
+    fn places_of_workers_that_ended_are_told() {
+        for (slots, effective, children_count, expected) in [
+            ("_____RRWLLLL", 12, 8, Some("4 of 12 workers cannot start")),
+            ("......W_CGGC", 8, 2, None),
+            ("....WW_L", 8, 4, None),
+            // A program beside the workers, such as that of piped logs, hides one.
+            ("_____RRWLLLL", 12, 9, Some("3 of 12 workers cannot start")),
+        ] {
+            let told = ghosts(Scoreboard::parse(slots), effective, children_count);
+            assert_eq!(told.as_ref().and_then(|told| told.split(':').next()), expected, "{slots}");
+        }
+    }
+
+    #[test]
     fn limits_come_from_files_and_defaults() {
-        let limits = |text: &str, mpm| limits(&read(text, mpm, None), mpm).unwrap();
+        let limits = |text: &str, mpm| limits(&read(text, mpm, ""), mpm).unwrap();
         assert_eq!(limits("MaxRequestWorkers 500", Mpm::Prefork).effective().0, 256);
         assert_eq!(limits("MaxRequestWorkers 500\nThreadsPerChild 50", Mpm::Event).effective().0, 500);
         assert_eq!(limits("", Mpm::Event).effective().0, 400);
-        let found = |workers| Found { url: String::new(), workers, generation: None };
-        assert!(differs(Some(400), Some(&found(Some(150)))).unwrap().contains("runs with 150 workers"));
-        assert_eq!(differs(Some(400), Some(&found(Some(400)))), None);
-        assert_eq!(differs(Some(400), Some(&found(None))), None);
+        assert!(differs(Some(8), Some(&page("_W..."))).unwrap().contains("runs with 5 workers"));
+        assert_eq!(differs(Some(5), Some(&page("_W..."))), None);
+        assert_eq!(differs(Some(5), Some(&Found { board: None, ..page("") })), None);
     }
 }

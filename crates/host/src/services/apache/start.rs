@@ -3,28 +3,17 @@
 use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, said, systemctl};
 use super::probe::answers;
-use super::process;
 use super::program::{self, Invocation};
-use super::status::addresses;
-use crate::procfs;
+use super::status::near;
+use crate::process::{ProcessName, wait_looking_every};
 use crate::services::Activation;
+use crate::{limits, procfs};
 use rustix::process::Signal;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 use webdyno_model::error::io_error;
 use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
-
-/// How long a start may take until the port answers.
-pub const START_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// How long systemctl may take: units may give a program 90 s to stop and to start.
-pub const UNIT_TIMEOUT: Duration = Duration::from_secs(200);
-
-/// How long workers of a dead parent may take to end.
-const ORPHANS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between looks.
 pub const PAUSE: Duration = Duration::from_millis(10);
@@ -34,7 +23,7 @@ pub const PAUSE: Duration = Duration::from_millis(10);
 /// Workers that outlived a killed parent still hold the port: they are ended first. An error when the process lives
 /// still, when the program refuses to start (with its own words), or when nothing answers in time.
 pub fn start(control: &Control, port: u16) -> Result<Activation> {
-    if process::lives(control.pid, control.start_ticks) {
+    if ProcessName::from(control).is_alive() {
         return Err(UserError::cannot_run(format!(
             "process {} still runs, so it is not started again",
             control.pid
@@ -46,39 +35,32 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
     }
     launch(control)?;
     let control = found(control, &apache.evaluation, port)?;
-    Ok(Activation { control, outage_us: None })
+    Ok(Activation { control, outage_us: None, unsettled: None })
 }
 
 /// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
 fn end_orphans(control: &Control) -> Result<()> {
-    let deadline = Instant::now() + ORPHANS_TIMEOUT;
-    loop {
-        let left: Vec<(u32, u64)> =
+    let mut in_the_way = None;
+    wait_looking_every(PAUSE * 5, limits::ORPHANS, || {
+        let left: Vec<ProcessName> =
             procfs::pids().into_iter().filter_map(|pid| orphan(control, pid)).collect();
-        let first = left.first().map(|&(pid, _)| pid).or_else(|| zombie(control));
-        let Some(first) = first else { return Ok(()) };
-        if Instant::now() >= deadline {
-            let of = control.pid;
-            return Err(UserError::cannot_run(format!(
-                "process {first}, left by apache {of}, does not go away"
-            ))
-            .hint(format!(
-                "look at it with: ps -fp {first}; apache does not start while its pid file names it"
-            )));
-        }
-        for (pid, start_ticks) in left {
+        in_the_way = left.first().map(|worker| worker.pid).or_else(|| zombie(control));
+        for worker in left {
             // It may have ended by itself.
-            let _ = process::signal(pid, start_ticks, Signal::TERM);
+            let _ = worker.signal(Signal::TERM);
         }
-        std::thread::sleep(PAUSE * 5);
-    }
+        in_the_way.is_none()
+    });
+    let Some(first) = in_the_way else { return Ok(()) };
+    let of = control.pid;
+    Err(UserError::cannot_run(format!("process {first}, left by apache {of}, does not go away"))
+        .hint(format!("look at it with: ps -fp {first}; apache does not start while its pid file names it")))
 }
 
 /// The old main process when it ended, nobody has waited for it yet, and its pid file still names it: Apache takes it
 /// for a server that runs, and starts no other. Process 1 takes such processes away, in a while.
 fn zombie(control: &Control) -> Option<u32> {
-    let exists = process::stat(control.pid).is_some_and(|stat| stat.start_ticks == control.start_ticks);
-    (exists && named(control) == Some(control.pid)).then_some(control.pid)
+    (ProcessName::from(control).exists() && named(control) == Some(control.pid)).then_some(control.pid)
 }
 
 /// The process that the pid file names.
@@ -88,11 +70,15 @@ fn named(control: &Control) -> Option<u32> {
 
 /// The name of a process if it is a worker of a main process that is gone: the same program, in the group that its
 /// parent led when it made itself a daemon, and the parent is another one now.
-fn orphan(control: &Control, pid: u32) -> Option<(u32, u64)> {
-    let stat = process::stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
+fn orphan(control: &Control, pid: u32) -> Option<ProcessName> {
+    let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
     let is_left = pid != control.pid && stat.group == control.pid && stat.start_ticks >= control.start_ticks;
-    let is_same = process::executable(pid).is_ok_and(|(path, _)| path == control.executable);
-    (is_left && is_same).then_some((pid, stat.start_ticks))
+    (is_left && runs(pid, &control.executable)).then_some(ProcessName { pid, start_ticks: stat.start_ticks })
+}
+
+/// Whether a process runs this file, replaced or not.
+fn runs(pid: u32, executable: &str) -> bool {
+    procfs::executable(pid).is_ok_and(|(path, _)| path == executable)
 }
 
 /// Runs the command that starts the service. Does not wait until it answers.
@@ -104,7 +90,7 @@ pub fn launch(control: &Control) -> Result<()> {
     if Options::parse(&control.arguments).foreground {
         return detached(&invocation);
     }
-    let started = program::run(&invocation, START_TIMEOUT)?;
+    let started = program::run(&invocation, limits::START)?;
     // Its exit code is 0 as well when it found another server and started none.
     if started.success && !started.stdout.contains("already running") {
         return Ok(());
@@ -118,7 +104,7 @@ pub fn launch(control: &Control) -> Result<()> {
 
 /// Runs systemctl; the error carries its words.
 pub fn unit_command(arguments: &[&str]) -> Result<()> {
-    let finished = program::run(&systemctl(arguments), UNIT_TIMEOUT)?;
+    let finished = program::run(&systemctl(arguments), limits::UNIT)?;
     if finished.success {
         return Ok(());
     }
@@ -147,14 +133,8 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 /// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
 fn detached(invocation: &Invocation<'_>) -> Result<()> {
     use std::os::unix::process::CommandExt;
-    let mut command = Command::new(invocation.executable);
-    command.args(&invocation.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(environment) = invocation.environment {
-        command.env_clear().envs(environment);
-    }
-    if let Some(directory) = invocation.directory.filter(|directory| Path::new(directory).is_dir()) {
-        command.current_dir(directory);
-    }
+    let mut command = program::command(invocation);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command.process_group(0);
     command.spawn().map_err(|error| io_error("start", invocation.executable, &error))?;
     Ok(())
@@ -162,22 +142,19 @@ fn detached(invocation: &Invocation<'_>) -> Result<()> {
 
 /// Waits until the port answers and the main process is known; gives the control of what runs now.
 pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Control> {
-    let addresses: Vec<SocketAddr> =
-        addresses(evaluation, port).into_iter().filter(|address| address.port() == port).collect();
-    let deadline = Instant::now() + START_TIMEOUT;
-    loop {
-        if let Some(control) = main_process(old).filter(|_| answers(&addresses)) {
-            return Ok(control);
-        }
-        if Instant::now() >= deadline {
-            return Err(UserError::cannot_run(format!(
-                "apache was started and port {port} does not answer after {} s",
-                START_TIMEOUT.as_secs()
-            ))
-            .hint("its error log says why"));
-        }
-        std::thread::sleep(PAUSE);
-    }
+    let near = near(evaluation, port);
+    let mut control = None;
+    wait_looking_every(PAUSE, limits::START, || {
+        control = main_process(old).filter(|_| answers(&near));
+        control.is_some()
+    });
+    control.ok_or_else(|| {
+        UserError::cannot_run(format!(
+            "apache was started and port {port} does not answer after {} s",
+            limits::START.as_secs()
+        ))
+        .hint("its error log says why")
+    })
 }
 
 /// The process that took the place of an old one: by pid file, else by executable and arguments.
@@ -188,14 +165,13 @@ fn main_process(old: &Control) -> Option<Control> {
 
 /// The control of a process if it is such a successor and not a child of one.
 fn successor(old: &Control, pid: u32) -> Option<Control> {
-    let stat = process::stat(pid).filter(|stat| stat.state != 'Z')?;
-    let is_same = |pid: u32| process::executable(pid).is_ok_and(|(path, _)| path == old.executable);
+    let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
     // Also its workers that are still ending.
     let is_old = (pid, stat.start_ticks) == (old.pid, old.start_ticks) || orphan(old, pid).is_some();
-    if is_old || !is_same(pid) || is_same(stat.ppid) {
+    if is_old || !runs(pid, &old.executable) || runs(stat.ppid, &old.executable) {
         return None;
     }
-    let arguments = process::arguments(pid).ok()?;
+    let arguments = procfs::arguments(pid).ok()?;
     let (now, before) = (Options::parse(&arguments), Options::parse(&old.arguments));
     (now == before).then(|| Control { pid, start_ticks: stat.start_ticks, arguments, ..old.clone() })
 }
@@ -223,7 +199,7 @@ mod tests {
         let pid = std::process::id();
         let control = Control {
             pid,
-            start_ticks: process::stat(pid).unwrap().start_ticks,
+            start_ticks: procfs::stat(pid).unwrap().start_ticks,
             executable: "/usr/sbin/apache2".into(),
             arguments: vec!["apache2".into()],
             environment: Default::default(),

@@ -4,14 +4,12 @@
 //! query `?auto` gives the machine-readable form, whose `Scoreboard` line has one character per possible worker.
 
 use super::config::{Evaluation, Placed, Section};
-use crate::collectors::apache_status::fetch_status;
+use crate::collectors::apache_status::{Scoreboard, fetch_status};
+use crate::limits;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::Instant;
 use webdyno_model::Result;
 use webdyno_model::sample::Missing;
-
-/// How long the page may take: when all workers are busy it waits for one of them.
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most addresses and pages that are tried.
 const TRIES_MAX: usize = 16;
@@ -41,10 +39,23 @@ pub struct VirtualHost {
 pub struct Found {
     /// `http://127.0.0.1:80/server-status`.
     pub url: String,
-    /// The characters of its scoreboard: the effective MaxRequestWorkers.
-    pub workers: Option<i64>,
+    /// Its scoreboard; `None` when it shows none.
+    pub board: Option<Scoreboard>,
     /// ParentServerConfigGeneration: rises by one at each reload.
     pub generation: Option<u64>,
+}
+
+impl Found {
+    /// The effective MaxRequestWorkers, where `configured` is what the files give.
+    pub fn workers(&self, configured: Option<i64>) -> Option<i64> {
+        let configured = configured.and_then(|workers| u64::try_from(workers).ok());
+        i64::try_from(self.board?.limit_count(configured)).ok()
+    }
+
+    /// All slots of the scoreboard: also those behind the limit.
+    pub fn slots(&self) -> Option<i64> {
+        self.workers(None)
+    }
 }
 
 /// All pages that the configuration has, those of the whole server first.
@@ -112,6 +123,21 @@ pub fn addresses(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
     addresses
 }
 
+/// Whether a directive says that Apache listens on this port.
+pub fn listens(evaluation: &Evaluation, port: u16) -> bool {
+    let is_on = |placed: &Placed| {
+        let words = placed.words();
+        words.first().and_then(|word| word.rsplit(':').next()).is_some_and(|text| text.parse() == Ok(port))
+    };
+    evaluation.all(&["Listen"]).any(is_on)
+}
+
+/// The addresses on which Apache listens with this port.
+pub fn near(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
+    let of_port = addresses(evaluation, port).into_iter().filter(|address| address.port() == port);
+    of_port.take(limits::LOOK_ADDRESSES_COUNT_MAX).collect()
+}
+
 /// `80`, `1.2.3.4:80`, `[::1]:80`, `*:80`. A host name is not looked up.
 fn listen(text: &str) -> Option<Vec<SocketAddr>> {
     if let Ok(port) = text.trim_start_matches("*:").parse() {
@@ -135,16 +161,17 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
     if pages.is_empty() {
         return Err(missing("no <Location> has SetHandler server-status".into(), evaluation));
     }
+    let begun = Instant::now();
+    let addresses = addresses(evaluation, port);
+    let places = pages.iter().flat_map(|page| addresses.iter().map(move |address| (page, address)));
     let mut refusals = Vec::new();
-    for page in &pages {
-        for address in addresses(evaluation, port) {
-            match read(&format!("http://{address}{}", page.path)) {
-                Ok(found) => return Ok(found),
-                Err(why) => refusals.push(explained(page, &why.message)),
-            }
-            if refusals.len() >= TRIES_MAX {
-                break;
-            }
+    for (page, address) in places.take(TRIES_MAX) {
+        match read(&format!("http://{address}{}", page.path)) {
+            Ok(found) => return Ok(found),
+            Err(why) => refusals.push(explained(page, &why.message)),
+        }
+        if begun.elapsed() >= limits::PAGE_TRIES {
+            break;
         }
     }
     Err(missing(refusals.first().cloned().unwrap_or_else(|| "no address to ask".into()), evaluation))
@@ -167,13 +194,9 @@ fn explained(page: &Page, why: &str) -> String {
 
 /// Asks for a page by its URL, without query. An error when it is not a status page.
 pub fn read(url: &str) -> Result<Found> {
-    let status = fetch_status(url, ASK_TIMEOUT)?;
-    let slots = status.scoreboard.and_then(|scoreboard| i64::try_from(scoreboard.slots_count).ok());
-    Ok(Found {
-        url: url.to_owned(),
-        workers: slots.filter(|&slots| slots > 0),
-        generation: status.config_generation,
-    })
+    let status = fetch_status(url, limits::PAGE)?;
+    let board = status.scoreboard.filter(|board| board.slots_count > 0);
+    Ok(Found { url: url.to_owned(), board, generation: status.config_generation })
 }
 
 /// The entry for a snapshot: why there is no page, and the lines that make one.

@@ -1,12 +1,17 @@
 //! Naming a process for ever, and ending one: pid and start time, checked before every signal.
 //!
 //! Facts: proc_pid_stat(5) (start time in clock ticks since boot), `/proc/sys/kernel/random/boot_id` (random(4)),
-//! pid_namespaces(7), kill(2), setpgid(2).
+//! pid_namespaces(7), kill(2), setpgid(2), pidfd_open(2).
 
-use crate::procfs;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use crate::{limits, procfs};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+use webdyno_model::error::io_error;
+use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
 /// How often a process is looked at while it is waited for.
@@ -21,12 +26,18 @@ pub struct ProcessName {
     pub start_ticks: u64,
 }
 
+impl From<&Control> for ProcessName {
+    /// The main process of a service.
+    fn from(control: &Control) -> Self {
+        Self { pid: control.pid, start_ticks: control.start_ticks }
+    }
+}
+
 impl ProcessName {
     /// The process that has this pid now; `None` when there is none, or it has ended and only waits to be reaped.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = procfs::stat(pid).ok()?;
-        let ended = matches!(stat.state, 'Z' | 'X' | 'x');
-        (!ended).then_some(Self { pid, start_ticks: stat.start_ticks })
+        (!stat.has_ended()).then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
     /// This process.
@@ -49,27 +60,44 @@ impl ProcessName {
         Self::of(self.pid) == Some(self)
     }
 
+    /// Whether it runs, or has ended and its parent has not taken note of it yet.
+    pub fn exists(self) -> bool {
+        procfs::stat(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks)
+    }
+
     /// Waits until it has ended, at most that long. True when it has.
     pub fn wait_for_end(self, at_most: Duration) -> bool {
         wait_until(at_most, || !self.is_alive())
     }
 
-    /// Sends a signal if it still is this process. A process that is gone is no error.
-    pub fn signal(self, signal: Signal) -> Result<()> {
-        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw).filter(|_| self.is_alive())
-        else {
-            return Ok(());
+    /// Sends a signal if it still is this process: false when it is gone. An error when we may not.
+    pub fn signal(self, signal: Signal) -> Result<bool> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(false);
         };
-        match kill_process(pid, signal) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(UserError::cannot_run(format!("cannot end process {}: {error}", self.pid))
-                .hint("run it with sudo")),
+        // With the descriptor open the id cannot go to another process between the check and the signal.
+        let sent = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) if self.is_alive() => pidfd_send_signal(process, signal),
+            Ok(_) | Err(Errno::SRCH) => Err(Errno::SRCH),
+            // Kernels before 5.3 have no process descriptors.
+            Err(_) if self.is_alive() => kill_process(pid, signal),
+            Err(_) => Err(Errno::SRCH),
+        };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(io_error("signal", format!("process {}", self.pid), &error.into())),
         }
     }
 
     /// Its process group if it leads one: only then is the group its own.
     pub fn led_group(self) -> Option<u32> {
         (group_of(self.pid)? == self.pid && self.is_alive()).then_some(self.pid)
+    }
+
+    /// Its living children.
+    pub fn children(self) -> Vec<Self> {
+        procfs::children_of(self.pid).into_iter().filter_map(Self::of).collect()
     }
 }
 
@@ -92,7 +120,7 @@ pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Re
     let members = || own_group.map(|group| members_of(group, main)).unwrap_or_default();
     let gone = || !main.is_alive() && members().is_empty();
     match main.is_alive() {
-        true => main.signal(Signal::TERM)?,
+        true => drop(main.signal(Signal::TERM)?),
         // It left children behind that nobody else will end.
         false => signal_group(own_group.filter(|_| !members().is_empty()), Signal::TERM),
     }
@@ -101,7 +129,7 @@ pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Re
     }
     main.signal(Signal::KILL)?;
     signal_group(own_group.filter(|_| !members().is_empty()), Signal::KILL);
-    if wait_until(Duration::from_secs(5), gone) {
+    if wait_until(limits::KILL, gone) {
         return Ok(());
     }
     Err(UserError::cannot_run(format!("process {} does not end, not even by SIGKILL", main.pid))
@@ -129,16 +157,18 @@ fn members_of(group: u32, leader: ProcessName) -> Vec<u32> {
     procfs::pids().into_iter().filter(in_group).collect()
 }
 
-/// The process group of a process: the third field behind the name in `/proc/PID/stat`. Not by getpgid(2), whose 0 for
-/// kernel threads is no group.
+/// The process group of a process. Not by getpgid(2), whose 0 for kernel threads is no group.
 fn group_of(pid: u32) -> Option<u32> {
-    let stat = procfs::read_text(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split_ascii_whitespace().nth(2)?.parse().ok().filter(|group| *group != 0)
+    procfs::stat(pid).ok().map(|stat| stat.group).filter(|group| *group != 0)
 }
 
 /// Asks until it is true or the time is up; the last answer.
-pub fn wait_until(at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+pub fn wait_until(at_most: Duration, is_true: impl FnMut() -> bool) -> bool {
+    wait_looking_every(LOOK_EVERY, at_most, is_true)
+}
+
+/// [`wait_until`] with a given pause between looks.
+pub fn wait_looking_every(pause: Duration, at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
         if is_true() {
@@ -147,7 +177,7 @@ pub fn wait_until(at_most: Duration, mut is_true: impl FnMut() -> bool) -> bool 
         if start.elapsed() >= at_most {
             return false;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(pause);
     }
 }
 
@@ -163,7 +193,19 @@ mod tests {
         assert!(this.is_alive());
         let earlier = ProcessName { start_ticks: this.start_ticks - 1, ..this };
         assert!(!earlier.is_alive(), "the same pid with another start is another process");
-        earlier.signal(Signal::KILL).unwrap();
+        assert!(!earlier.signal(Signal::KILL).unwrap());
+    }
+
+    #[test]
+    fn a_signal_reaches_only_the_process_that_was_meant() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let ours = ProcessName::of(child.id()).unwrap();
+        let other = ProcessName { start_ticks: ours.start_ticks + 1, ..ours };
+        let reached = other.signal(Signal::TERM);
+        let spared = ours.is_alive() && ProcessName::this().unwrap().children().contains(&ours);
+        assert_eq!(ours.signal(Signal::TERM), Ok(true));
+        child.wait().unwrap();
+        assert_eq!((reached, spared, ours.signal(Signal::TERM)), (Ok(false), true, Ok(false)));
     }
 
     #[test]

@@ -1,0 +1,146 @@
+//! The agent of a user without rights on the server's processes: it reads what anyone may read, observes, changes
+//! nothing, and says what helps.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::agent::Session;
+use crate::apache::server::{Server, apache_is_installed};
+use std::collections::BTreeMap;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
+use webdyno_host::agent::{BUILD, Options};
+use webdyno_host::change::StateDir;
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_model::change::Wish;
+use webdyno_model::number::Number;
+use webdyno_model::sample::Sample;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+
+/// The environment variable that makes the test below the user without rights: `PORT|PID`, pid 0 when none is to be
+/// seen.
+const OUTSIDER: &str = "WEBDYNO_TEST_OUTSIDER";
+
+const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
+
+/// As a test: root, with an Apache whose files anyone may read, and one whose files nobody else may. With
+/// [`OUTSIDER`]: nobody.
+#[test]
+fn a_user_without_rights_sees_what_anyone_may_see() {
+    if let Ok(order) = std::env::var(OUTSIDER) {
+        let (port, pid) = order.split_once('|').unwrap();
+        return outsider(port.parse().unwrap(), pid.parse().unwrap());
+    }
+    if !apache_is_installed() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let server = Server::debian("prefork", PREFORK);
+    server.start();
+    as_nobody(server.port, server.pid().unwrap());
+    std::fs::set_permissions(server.path(""), Permissions::from_mode(0o700)).unwrap();
+    as_nobody(server.port, 0);
+    assert_eq!(server.snapshot().number("MaxRequestWorkers"), Some(5.0), "it serves as before");
+}
+
+/// Runs this test as nobody. Its program comes as a descriptor: nobody may not go where it lies.
+fn as_nobody(port: u16, pid: u32) {
+    let setpriv = "exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/0 \
+        --exact outsider::a_user_without_rights_sees_what_anyone_may_see --nocapture";
+    let output = Command::new("sh")
+        .args(["-c", setpriv])
+        .env(OUTSIDER, format!("{port}|{pid}"))
+        .stdin(Stdio::from(File::open(std::env::current_exe().unwrap()).unwrap()))
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let told =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+fn outsider(port: u16, pid: u32) {
+    assert!(!rustix::process::geteuid().is_root());
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        state: StateDir::at(folder.path()),
+        host: Arc::new(ThisMachine),
+        silence_max: Duration::from_secs(60),
+        build: BUILD.to_owned(),
+        detach: false,
+    };
+    let mut session = Session::with(options);
+    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None });
+    let answer = session.ask(ToAgent::Discover { port });
+    let FromAgent::Discovered { snapshot } = answer else { panic!("{answer:?}") };
+    assert_eq!((snapshot.pid, snapshot.port, &snapshot.control), (pid, port, &None), "{snapshot:?}");
+    match pid {
+        0 => is_unknown(&snapshot),
+        _ => is_apache(&snapshot),
+    }
+    let wish =
+        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
+    let answer = session.ask(ToAgent::Prepare { wishes: vec![wish] });
+    let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
+    assert!(error.message.contains("permission denied"), "{error}");
+    assert!(error.hint.clone().unwrap().contains("sudo"), "{error:?}");
+    let samples = observed(&mut session, port);
+    let known = |source: &str, name: &str| samples[source].values.contains_key(name);
+    assert!(known("cpu", "cpu.idle_s") && known("sockets", "sockets.accept_queue_count"), "{samples:?}");
+    assert!(known("memory", "memory.available_bytes"), "{samples:?}");
+    assert!(known("process", "process.foreign_cpu_s"), "{samples:?}");
+    for name in ["process.cpu_s", "process.count"] {
+        assert_eq!(known("process", name), pid != 0, "{name} {samples:?}");
+    }
+    if pid != 0 {
+        assert_eq!(samples["apache_status"].values["apache.slots_count"], Number(5.0));
+        assert!(samples["worker_memory"].error.as_ref().unwrap().contains("run as root"));
+    }
+    session.ended().unwrap();
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was written");
+}
+
+fn is_apache(snapshot: &ServiceSnapshot) {
+    assert_eq!(snapshot.service, "apache");
+    assert_eq!(snapshot.executable.as_deref(), Some("/usr/sbin/apache2"));
+    assert!(snapshot.version.as_ref().unwrap().starts_with("2.4"));
+    assert_eq!(snapshot.mode.as_deref(), Some("prefork"));
+    let workers = &snapshot.settings["MaxRequestWorkers"];
+    assert_eq!(workers.configured, Some(SettingValue::Integer(5)));
+    assert_eq!(workers.running, Some(SettingValue::Integer(5)));
+    assert!(snapshot.status_url.is_some());
+    let [control] = &snapshot.missing[..] else { panic!("{:?}", snapshot.missing) };
+    assert!(control.why.contains("permission denied") && control.how_to_enable.contains("sudo"));
+    let [rights, inferred] = &snapshot.warnings[..] else { panic!("{:?}", snapshot.warnings) };
+    assert!(rights.contains("none can be changed; run webdyno with sudo"), "{rights}");
+    assert!(inferred.contains("was told from its configuration"), "{inferred}");
+}
+
+fn is_unknown(snapshot: &ServiceSnapshot) {
+    assert_eq!(snapshot.service, "unknown");
+    let [warning] = &snapshot.warnings[..] else { panic!("{:?}", snapshot.warnings) };
+    assert!(warning.contains("cannot see which process listens") && warning.contains("sudo"), "{warning}");
+}
+
+/// One sample of each collector.
+fn observed(session: &mut Session, port: u16) -> BTreeMap<String, Sample> {
+    session.send(ToAgent::Observe { port, client_pid: None });
+    let mut samples = BTreeMap::new();
+    while samples.len() < 7 {
+        match session.hear() {
+            Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => {
+                samples.insert(sample.source.clone(), sample);
+            }
+            Some(Framed { body: FromAgent::Done, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    samples
+}
