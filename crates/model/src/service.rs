@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct ServiceSnapshot {
     /// `apache`, or `unknown` with the name of the executable in `executable`.
     pub service: String,
-    /// The process whose end would end the service.
+    /// The process whose end would end the service; 0 when it cannot be seen without rights.
     pub pid: u32,
     /// Its executable.
     pub executable: Option<String>,

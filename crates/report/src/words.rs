@@ -45,7 +45,8 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
             "this machine has no free local port towards the server",
             "a new connection for every request: each closed one holds its port for 60 s. It is a limit of this \
              machine, not of the server",
-            "use kept connections, a lower rate, or more addresses with --source-ip",
+            "use kept connections (without --no-keepalive) or a lower rate; `sysctl net.ipv4.ip_local_port_range` shows how \
+             many ports there are",
         ),
         "no_descriptors" => (
             "this process may open no more files",
@@ -55,7 +56,7 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         "tls" => (
             "the encrypted connection could not be set up",
             "a certificate that is not trusted or names another host, or no common TLS version",
-            "see with `openssl s_client -connect HOST:443`; give the authority with --cacert",
+            "see with `openssl s_client -connect HOST:443`; an http:// address of the same server needs no certificate",
         ),
         _ => return None,
     };
@@ -88,7 +89,7 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
         "h2_reset" => (
             "the server gave up a request on a connection that it kept (HTTP/2 stream reset)",
             "a limit of the server on streams, or an application that failed",
-            "read the server's error log; try fewer streams with --streams",
+            "read the server's error log; try fewer requests at once with -c",
         ),
         "status" => (
             "the server answered with an error status",

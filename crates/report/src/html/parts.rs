@@ -313,12 +313,7 @@ pub(super) fn server(m: &mut Markup, view: &View) {
 }
 
 fn service_and_settings(m: &mut Markup, service: &ServiceSnapshot) {
-    let version = service.version.as_deref().unwrap_or("version unknown");
-    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    m.leaf(
-        "p",
-        &format!("{} {version}{mode}, port {}, process {}", service.service, service.port, service.pid),
-    );
+    m.leaf("p", &say::service(service));
     if service.settings.is_empty() {
         return;
     }

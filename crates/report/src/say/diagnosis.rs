@@ -18,6 +18,17 @@ pub(crate) fn fact_value(fact: &Fact) -> String {
     quantity(fact.value, &fact.unit)
 }
 
+/// `apache 2.4.71, prefork, port 80, process 123`.
+pub(crate) fn service(service: &webdyno_model::service::ServiceSnapshot) -> String {
+    let version = service.version.as_deref().unwrap_or("version unknown");
+    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
+    let process = match service.pid {
+        0 => "its process cannot be seen without root".to_owned(),
+        pid => format!("process {pid}"),
+    };
+    format!("{} {version}{mode}, port {}, {process}", service.service, service.port)
+}
+
 /// A fact's window.
 pub(crate) fn fact_window(fact: &Fact) -> String {
     if fact.from_s == fact.to_s {

@@ -4,6 +4,7 @@ mod diagnosis;
 mod tune;
 
 use crate::human::{count, number, percent, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
+pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };

@@ -187,12 +187,7 @@ fn server(page: &mut Page, view: &View) {
         return;
     };
     page.heading("The server");
-    let version = service.version.as_deref().unwrap_or("version unknown");
-    let mode = service.mode.as_deref().map(|mode| format!(", {mode}")).unwrap_or_default();
-    page.para(&format!(
-        "{} {version}{mode}, port {}, process {}",
-        service.service, service.port, service.pid
-    ));
+    page.para(&say::service(service));
     if let Some(machine) = &view.server {
         page.para(&say::machine(machine));
     }
