@@ -41,8 +41,22 @@ fn workers(facts: &Facts) -> Option<Ceiling> {
 /// Utilisation law: CPU seconds per request are constant over load.
 fn cpu(facts: &Facts) -> Option<Ceiling> {
     let (cores, busy) = (facts.value("cores")?, facts.value("cpu_busy_fraction")?);
-    let binds = facts.value("rate").filter(|_| busy > 0.0).map(|rate| rate / busy);
-    ceiling("processor cores", Some(busy * cores), Some(cores), binds, "/proc/stat")
+    ceiling("processor cores", Some(busy * cores), Some(cores), rate_at_cpu(facts, 1.0), "/proc/stat")
+}
+
+/// The rate at which this share of the processors would be busy. Where it is known who uses them, only the service's
+/// and the generator's time grows with the rate; what everybody else uses stays as it is.
+pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy > 0.01)?;
+    let ended_per_s = facts.ended_per_s()?;
+    let own = || {
+        let client = facts.value("client_cpu_cores").unwrap_or(0.0);
+        let own = (facts.value("service_cpu_cores")? + client) / facts.value("cores")?;
+        (own > 0.01).then_some(own)
+    };
+    let own = own().map_or(busy, |own| own.min(busy));
+    let room = (share - (busy - own)).max(0.0);
+    Some(ended_per_s * room / own)
 }
 
 /// How many workers memory holds: what is available, plus what the workers have, over what one more costs.
@@ -88,6 +102,19 @@ mod tests {
             binds,
             [("apache workers", Some(750.0)), ("processor cores", Some(1500.0)), ("accept queue", None)]
         );
+    }
+
+    #[test]
+    fn what_others_use_is_not_charged_to_the_requests() {
+        let seen = [("cpu_busy_fraction", 0.5), ("cores", 2.0), ("rate", 90.0), ("ended_per_s", 100.0)];
+        let known = [("service_cpu_cores", 0.3), ("client_cpu_cores", 0.1)];
+        for (values, at_full, at_most) in
+            [(seen.to_vec(), 200.0, 190.0), ([&seen[..], &known[..]].concat(), 350.0, 325.0)]
+        {
+            let facts = facts(&values, &[]);
+            let rates = [1.0, 0.95].map(|share| rate_at_cpu(&facts, share).unwrap().round());
+            assert_eq!(rates, [at_full, at_most]);
+        }
     }
 
     #[test]

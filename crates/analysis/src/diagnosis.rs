@@ -8,7 +8,6 @@ use crate::rules;
 use crate::summary::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Finding, NextLimit, SCHEMA};
-use webdyno_model::sample::Missing;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
 pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
@@ -25,12 +24,15 @@ pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
         next_limit,
         ceilings,
         time_breakdown_us: breakdown(&facts),
-        missing: missing(measurement),
+        missing: crate::missing::missing(measurement),
         findings,
         run,
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }
+
+/// What was not seen to the end is believed no more than this.
+const CONFIDENCE_MAX_STOPPED: f64 = 0.5;
 
 /// All findings, the answer first: a run that cannot be believed, then what is proven best, then what explains most;
 /// the order of the rules decides between equals.
@@ -46,6 +48,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     }
     if found.is_empty() {
         found.extend(rules::unknown::check(facts));
+    }
+    let of_server = found.iter_mut().filter(|finding| finding.id != rules::generator_saturated::ID);
+    for finding in of_server.filter(|_| facts.readings_stopped) {
+        finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
     let weight = |finding: &Finding| match finding.explains_fraction {
         _ if finding.id == rules::generator_saturated::ID => f64::INFINITY,
@@ -72,25 +78,6 @@ fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
     lowest.map(|(id, rate)| NextLimit { id: id.into(), rate: Some(rate) })
 }
 
-/// Signals that were not there: what the service could not give, and collectors that never gave a value.
-fn missing(measurement: &Measurement) -> Vec<Missing> {
-    let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
-    for collector in &measurement.collectors {
-        let readings: Vec<_> =
-            measurement.samples.iter().filter(|timed| timed.sample.source == collector.name).collect();
-        let silent = !readings.is_empty() && readings.iter().all(|timed| timed.sample.values.is_empty());
-        let named =
-            all.iter().any(|missing| collector.name.contains("status") && missing.signal.contains("status"));
-        if let Some(why) =
-            readings.iter().find_map(|timed| timed.sample.error.clone()).filter(|_| silent && !named)
-        {
-            let how_to_enable = "see the message; some signals need root".to_owned();
-            all.push(Missing { signal: collector.name.clone(), why, how_to_enable });
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +102,46 @@ mod tests {
         facts.generator_fault = Some("it was slow".into());
         let ids: Vec<_> = findings(&facts).into_iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["generator-saturated", "apache-workers-exhausted"]);
+    }
+
+    #[test]
+    fn what_was_not_seen_to_the_end_is_half_believed() {
+        let mut facts = facts(&EXHAUSTED, &[]);
+        (facts.generator_fault, facts.readings_stopped) = (Some("it was slow".into()), true);
+        let all: Vec<_> = findings(&facts).into_iter().map(|finding| finding.confidence).collect();
+        assert_eq!(all, [0.95, 0.5]);
+    }
+
+    #[test]
+    fn thrashing_comes_before_the_workers_that_wait_for_memory() {
+        let thrashing = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        let all = findings(&facts(&[&EXHAUSTED[..], &thrashing[..]].concat(), &[]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "memory-exhausted"));
+    }
+
+    #[test]
+    fn a_kill_somewhere_on_the_machine_hides_no_limit() {
+        let all = findings(&facts(&[&EXHAUSTED[..], &[("oom_kills", 1.0)][..]].concat(), &[]));
+        assert_eq!(all[0].id, "apache-workers-exhausted");
+    }
+
+    #[test]
+    fn kept_connections_starve_the_status_page_and_the_processes_still_tell() {
+        let seen = [
+            ("processes_at_limit_fraction", 0.9),
+            ("status_unanswered_fraction", 1.0),
+            ("accept_queue_mean", 300.0),
+            ("accept_queue_max", 511.0),
+            ("accept_queue_limit", 511.0),
+            ("listen_overflows", 50.0),
+            ("listen_overflows_per_s", 5.0),
+            ("in_flight_mean", 450.0),
+            ("cpu_busy_fraction", 0.3),
+            ("rate", 750.0),
+            ("connections_opened_per_s", 0.0),
+        ];
+        let all = findings(&facts(&seen, &[("MaxRequestWorkers", 150)]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "apache-workers-exhausted"));
     }
 
     #[test]

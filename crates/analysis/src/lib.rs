@@ -9,6 +9,7 @@ pub mod diagnosis;
 pub mod facts;
 pub mod generator;
 pub mod measurement;
+mod missing;
 pub mod planner;
 pub mod rules;
 pub mod series;

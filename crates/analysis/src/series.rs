@@ -51,8 +51,7 @@ impl<'a> SeriesSet<'a> {
 
     /// The readings of a level within the window.
     pub fn levels(&self, name: &str) -> Vec<f64> {
-        let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
-        self.all(name).iter().filter(|(time, _)| within(*time)).map(|(_, value)| *value).collect()
+        self.all(name).iter().filter(|(time, _)| self.within(*time)).map(|(_, value)| *value).collect()
     }
 
     /// The mean of a level over the window.
@@ -78,12 +77,41 @@ impl<'a> SeriesSet<'a> {
     /// By how much a counter rose, and over how many seconds: between the last reading at or before the start of the
     /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown.
     pub fn rise(&self, name: &str) -> Option<(f64, f64)> {
+        let (first, last) = self.span(name)?;
+        let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
+        (seconds > 0.0 && rise >= 0.0).then_some((rise, seconds))
+    }
+
+    /// The two readings `(time, value)` between which [`SeriesSet::rise`] is taken.
+    pub fn span(&self, name: &str) -> Option<((f64, f64), (f64, f64))> {
         let readings = self.all(name);
         let last = readings.iter().rev().find(|(time, _)| *time <= self.to_s + 0.0005)?;
         let before = readings.iter().rev().find(|(time, _)| *time <= self.from_s + 0.0005);
         let first = before.or_else(|| readings.iter().find(|(time, _)| *time >= self.from_s))?;
-        let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
-        (seconds > 0.0 && rise >= 0.0).then_some((rise, seconds))
+        Some((*first, *last))
+    }
+
+    /// The times of the first and the last reading of a level within the window.
+    pub fn extent(&self, name: &str) -> Option<(f64, f64)> {
+        let times = || self.all(name).iter().map(|(time, _)| *time).filter(|time| self.within(*time));
+        Some((times().next()?, times().next_back()?))
+    }
+
+    /// The time of the latest reading up to the end of the window.
+    pub fn latest_at(&self, name: &str) -> Option<f64> {
+        self.all(name).iter().rev().map(|(time, _)| *time).find(|time| *time <= self.to_s + 0.0005)
+    }
+
+    /// The reading of a level nearest to a time, if it is at most `distance_s` away.
+    pub fn nearest(&self, name: &str, time_s: f64, distance_s: f64) -> Option<f64> {
+        let distance = |time: f64| (time - time_s).abs();
+        let nearest = self.all(name).iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)))?;
+        (distance(nearest.0) <= distance_s + 0.0005).then_some(nearest.1)
+    }
+
+    /// Half a millisecond of tolerance: times went through decimal text.
+    fn within(&self, time_s: f64) -> bool {
+        time_s >= self.from_s - 0.0005 && time_s <= self.to_s + 0.0005
     }
 
     /// A counter's rise per second.
@@ -93,8 +121,7 @@ impl<'a> SeriesSet<'a> {
 
     /// The readings of one collector in the window.
     pub fn samples_of(&self, source: &'a str) -> impl Iterator<Item = &'a TimedSample> + '_ {
-        let within = |time: f64| time >= self.from_s - 0.0005 && time <= self.to_s + 0.0005;
-        self.samples.iter().filter(move |timed| timed.sample.source == source && within(timed.t_s))
+        self.samples.iter().filter(move |timed| timed.sample.source == source && self.within(timed.t_s))
     }
 }
 
@@ -129,6 +156,7 @@ mod tests {
         let set_back = measurement(&[(1.9, 10.0), (4.9, 4.0)]);
         assert_eq!(SeriesSet::of(&set_back).rise("x.total"), None);
         assert_eq!(SeriesSet::of(&all).rise("y"), None);
+        assert_eq!(SeriesSet::of(&all).span("x.total"), Some(((1.5, 10.0), (4.5, 40.0))));
     }
 
     #[test]
@@ -142,5 +170,13 @@ mod tests {
         );
         assert_eq!(series.latest("x.total"), Some(3.0));
         assert_eq!(series.mean("absent"), None);
+        assert_eq!((series.extent("x.total"), series.latest_at("x.total")), (Some((2.0, 5.0)), Some(5.0)));
+    }
+
+    #[test]
+    fn the_nearest_reading_is_near() {
+        let all = measurement(&[(1.0, 7.0), (2.0, 1.0), (5.0, 3.0)]);
+        let near = |time_s| SeriesSet::of(&all).nearest("x.total", time_s, 1.0);
+        assert_eq!((near(1.9), near(1.2), near(6.0), near(3.5)), (Some(1.0), Some(7.0), Some(3.0), None));
     }
 }

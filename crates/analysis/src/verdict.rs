@@ -119,7 +119,14 @@ mod tests {
             let completed = rate + i % 2;
             (0..completed).for_each(|_| times.record(time_us + i % 3));
             let response_time = times.encode();
-            Interval { t_s: i as f64, length_us: 1_000_000, completed, failed, response_time, ..Interval::default() }
+            Interval {
+                t_s: i as f64,
+                length_us: 1_000_000,
+                completed,
+                failed,
+                response_time,
+                ..Interval::default()
+            }
         };
         let workload = Workload {
             requests: vec![],

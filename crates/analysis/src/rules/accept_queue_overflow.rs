@@ -7,7 +7,9 @@
 //!
 //! ## How it is recognised
 //! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. When all
-//! workers are busy all the time, the queue overflows because nobody empties it: that is `apache-workers-exhausted`.
+//! workers are busy all the time, the queue overflows because nobody empties it: that is `apache-workers-exhausted`,
+//! and the overflow its effect, whatever else speaks against more workers (users who gave up leave their dead
+//! connections in the queue). So nothing is said here while the limit of workers is reached.
 //!
 //! ## What to do
 //! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
@@ -33,7 +35,7 @@ const OVERFLOWS_PER_S_MIN: f64 = 0.1;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value("listen_overflows")?;
-    if apache_workers_exhausted::check(facts).is_some() {
+    if apache_workers_exhausted::is_limit_reached(facts) {
         return None;
     }
     // A queue that never came near its limit did not overflow: the counter is the whole machine's, another port's.
@@ -152,6 +154,13 @@ mod tests {
             ("accept_queue_mean", 500.0),
             ("cpu_busy_fraction", 0.2),
         ];
-        assert!(check(&facts(&[&OVERFLOW[..], &exhausted[..]].concat(), &[])).is_none());
+        let of = |values: &[(&str, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
+        assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
+        // The rule of the workers is silent here: the processors are busy, or the queue is not noticed.
+        let limit = [("processes_at_limit_fraction", 0.6)];
+        for silent in [[("cpu_busy_fraction", 0.99)], [("accept_queue_mean", 0.1)]] {
+            assert!(of(&[&OVERFLOW[..], &limit[..], &silent[..]].concat()).is_none());
+            assert!(of(&[&OVERFLOW[..], &silent[..]].concat()).is_some());
+        }
     }
 }

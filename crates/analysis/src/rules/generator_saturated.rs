@@ -4,13 +4,21 @@
 //! The busiest engine thread used more than 70% of a core, or the generator itself added more than a tenth of the
 //! response time, or Little's law does not hold between the requests in flight and rate times response time.
 //!
+//! Or requests arrive at a rate of their own (`-r`) and wait in the generator, because all its connections (`-c`) are
+//! in use, less than 95% of the rate is answered, and the server could do more: it has idle workers, no queue, and
+//! processors to spare. The figures are those of so many connections and stay valid; only the rate that was asked for
+//! was never offered. A slow server makes requests wait in the generator too: without the view of idle workers and an
+//! empty queue nothing is said.
+//!
 //! ## What to do
 //! Discard the run. Use more engine threads (`-t`), another machine for the generator, or a lower rate. On one
-//! machine generator and server take the cores from each other: the server looks slower than it is.
+//! machine generator and server take the cores from each other: the server looks slower than it is. Where all
+//! connections were in use, allow more of them (`-c`).
 //!
 //! ## By hand
 //! `top -H` on the generator's machine while the load runs: a thread near 100% is a generator that measures itself.
 
+use crate::breakdown::noticed_queue;
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -18,32 +26,81 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 /// Stable id.
 pub const ID: &str = "generator-saturated";
 
-/// Fires when the run's own verdict says that its figures cannot be believed.
+/// The share of the offered rate below which it was not reached.
+const OFFERED_FRACTION_MIN: f64 = 0.95;
+/// Above this share of busy processors the server may have no room, idle workers or not.
+const CPU_FRACTION_MAX: f64 = 0.90;
+/// The scoreboard may be full in this share of its readings: workers are free most of the time.
+const FULL_FRACTION_MAX: f64 = 0.2;
+
+/// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
+/// from a server that had room.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let why = facts.generator_fault.as_ref()?;
-    Some(Finding {
+    if let Some(why) = &facts.generator_fault {
+        let summary =
+            format!("The load generator limits, so these figures say nothing about the server: {why}.");
+        let advice = "more threads (-t), another machine for the generator, or a lower load";
+        return Some(finding(facts, summary, 0.95, ("threads or hosts", advice)));
+    }
+    let cap = too_few_connections(facts)?;
+    let summary = format!(
+        "The load generator limits: all {} connections of the generator were in use, while the server had idle workers and no queue: raise -c.",
+        super::say(cap)
+    );
+    Some(finding(
+        facts,
+        summary,
+        0.9,
+        ("connections", "more connections (-c) than are in use at the rate asked for"),
+    ))
+}
+
+/// The number of connections, when they and not the server kept the offered rate from being reached.
+fn too_few_connections(facts: &Facts) -> Option<f64> {
+    let cap = facts.value("connections_cap")?;
+    let missed = facts.value("rate")? < OFFERED_FRACTION_MIN * facts.value("offered_rate")?;
+    let waits_here = facts.value("waiting_in_generator_mean")? > 0.0;
+    let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let idle = at_least("workers_idle_mean", 1.0) || at_least("workers_startable_mean", 1.0);
+    let at_most = |name: &str, max: f64| facts.value(name).is_some_and(|value| value <= max);
+    let room = at_most("cpu_busy_fraction", CPU_FRACTION_MAX)
+        && at_most("scoreboard_full_fraction", FULL_FRACTION_MAX)
+        && facts.value("accept_queue_mean").is_some()
+        && noticed_queue(facts).is_none()
+        && !super::memory_exhausted::is_proven(facts);
+    (missed && waits_here && idle && room).then_some(cap)
+}
+
+fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&str, &str)) -> Finding {
+    Finding {
         id: ID.into(),
-        summary: format!("The load generator limits, so these figures say nothing about the server: {why}."),
-        confidence: 0.95,
+        summary,
+        confidence,
         explains_fraction: None,
         facts: facts.cite(&[
             "client_cpu_fraction_max_thread",
             "client_delay_mean_us",
+            "client_delay_p90_us",
             "response_time_mean_us",
             "rate",
+            "offered_rate",
+            "connections_cap",
+            "waiting_in_generator_mean",
+            "workers_idle_mean",
+            "accept_queue_mean",
         ]),
         remedies: vec![Remedy {
             service: "generator".into(),
-            setting: "threads or hosts".into(),
+            setting: setting.into(),
             from: None,
             to: None,
             class: ApplyClass::Manual,
             risk: "none for the server".into(),
-            why: "more threads (-t), another machine for the generator, or a lower load".into(),
+            why: why.into(),
             predicted: None,
             together_with: vec![],
         }],
-    })
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +116,36 @@ mod tests {
         let finding = check(&facts).unwrap();
         assert!(finding.summary.contains("90% of a core"));
         assert!(finding.remedies[0].wishes().is_empty());
+    }
+
+    #[test]
+    fn too_few_connections_are_named_only_when_the_server_has_room() {
+        let own_cap = [
+            ("offered_rate", 1000.0),
+            ("connections_cap", 50.0),
+            ("waiting_in_generator_mean", 900.0),
+            ("in_flight_mean", 50.0),
+            ("rate", 250.0),
+            ("workers_idle_mean", 90.0),
+            ("scoreboard_full_fraction", 0.0),
+            ("accept_queue_mean", 0.0),
+            ("cpu_busy_fraction", 0.2),
+        ];
+        let with = |changed: &str, to: f64| {
+            let values = own_cap.map(|(name, value)| (name, if name == changed { to } else { value }));
+            let all = crate::diagnosis::findings(&facts(&values, &[]));
+            (all[0].id == ID, all[0].summary.contains("all 50 connections of the generator were in use"))
+        };
+        assert_eq!(with("rate", 250.0), (true, true));
+        for (changed, to) in [
+            ("rate", 990.0),
+            ("waiting_in_generator_mean", 0.0),
+            ("workers_idle_mean", 0.0),
+            ("scoreboard_full_fraction", 1.0),
+            ("accept_queue_mean", 30.0),
+            ("cpu_busy_fraction", 0.99),
+        ] {
+            assert_eq!(with(changed, to), (false, false), "{changed}");
+        }
     }
 }

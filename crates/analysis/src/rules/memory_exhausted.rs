@@ -5,8 +5,11 @@
 //! kernel ends processes instead.
 //!
 //! ## How it is recognised
-//! All processes stall on memory at times (pressure stall information, `full`) while pages are swapped in, or the
-//! kernel killed processes for want of memory. The control group's limit counts before the machine's.
+//! All processes stall on memory at times (pressure stall information, `full`) while pages are swapped in, or, where
+//! nothing is swapped, while pages of files are read again that had just been given up. Or the kernel killed processes
+//! for want of memory: the control group's counter says whether they were the service's. The machine's counter alone
+//! may mean any container on it: then the finding is half sure only, unless the number of the service's processes fell.
+//! The control group's limit counts before the machine's.
 //!
 //! ## What to do
 //! Lower `MaxRequestWorkers` to what fits: (available memory + what the workers hold now, swapped parts too - a
@@ -30,35 +33,31 @@ const FULL_FRACTION_MIN: f64 = 0.02;
 /// Memory kept for the kernel, the page cache and everything else.
 const RESERVE_FRACTION: f64 = 0.10;
 
+/// Without swap the stall must be longer, and so many pages a second be read again: files are read at any time.
+const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
+const REFAULTS_PER_S_MIN: f64 = 100.0;
+
 /// Fires on thrashing, or when processes were killed.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    let evidence = evidence(facts)?;
     let full = stalled_fraction(facts);
-    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
-    let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
-    let killed = facts.value("oom_kills").unwrap_or(0.0);
-    let thrashes = full.is_some_and(|full| full >= FULL_FRACTION_MIN) && swapped_in >= 1.0;
-    if !thrashes && killed < 1.0 {
-        return None;
-    }
-    let what = if killed >= 1.0 {
-        format!("the kernel killed {} process{}", say(killed), if killed == 1.0 { "" } else { "es" })
-    } else {
-        format!("{} pages a second travel to and from swap", say(swapped))
-    };
     let stalled = full.map_or(String::new(), |full| {
         format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
     });
     Some(Finding {
         id: ID.into(),
-        summary: format!("The server needs more memory than there is: {what}{stalled}."),
-        confidence: 0.9,
+        summary: format!("The server needs more memory than there is: {}{stalled}.", evidence.words),
+        confidence: evidence.confidence,
         explains_fraction: full.map(|full| webdyno_model::number::significant(full.min(1.0), 3)),
         facts: facts.cite(&[
             "pressure_memory_full_fraction",
             "pressure_group_memory_full_fraction",
             "swapped_in_pages_per_s",
             "swapped_out_pages_per_s",
+            "refaults_per_s",
+            "group_oom_kills",
             "oom_kills",
+            "service_processes_fell_max",
             "memory_limit_bytes",
             "memory_available_min_bytes",
             "worker_memory_sum_bytes",
@@ -71,14 +70,67 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Whether memory is proven to be short, so that whatever waits may be waiting for it.
+pub(crate) fn is_proven(facts: &Facts) -> bool {
+    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
+}
+
+struct Evidence {
+    words: String,
+    confidence: f64,
+}
+
+const CONFIDENCE: f64 = 0.9;
+const CONFIDENCE_ELSEWHERE: f64 = 0.5;
+
+fn evidence(facts: &Facts) -> Option<Evidence> {
+    let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
+    let processes = |killed: f64| format!("{} process{}", say(killed), if killed == 1.0 { "" } else { "es" });
+    let of_group = facts.value("group_oom_kills");
+    if let Some(killed) = of_group.filter(|killed| *killed >= 1.0) {
+        return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
+    }
+    // Where the group's own counter was read and stands still, the kernel killed elsewhere.
+    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && of_group.is_none());
+    let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
+    if let Some(killed) = of_machine.filter(|_| fell) {
+        return Some(proven(format!(
+            "the kernel killed {}, while some of the service's ended",
+            processes(killed)
+        )));
+    }
+    thrashing(facts).map(proven).or_else(|| {
+        of_machine.map(|killed| Evidence {
+            words: format!(
+                "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
+                processes(killed)
+            ),
+            confidence: CONFIDENCE_ELSEWHERE,
+        })
+    })
+}
+
+/// In words what pages travel, if everything stalls for them.
+fn thrashing(facts: &Facts) -> Option<String> {
+    let full = stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
+    if swapped_in >= 1.0 {
+        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
+        return Some(format!("{} pages a second travel to and from swap", say(swapped)));
+    }
+    let refaults = facts.value("refaults_per_s").filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
+    (full >= FULL_FRACTION_MIN_NO_SWAP)
+        .then(|| format!("{} pages a second are read again that had just been given up", say(refaults)))
+}
+
 fn stalled_fraction(facts: &Facts) -> Option<f64> {
     let machine = facts.value("pressure_memory_full_fraction");
     let group = facts.value("pressure_group_memory_full_fraction");
     machine.into_iter().chain(group).reduce(f64::max)
 }
 
-/// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more. `None` when it
-/// cannot be told.
+/// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
+/// processes of so many workers each. `None` when it cannot be told.
 pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
     let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
     let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
@@ -92,12 +144,12 @@ pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
     // A worker that is swapped out is larger than the part of it that is in memory.
     let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
     let each = workers.map_or(each, |count| each + swapped / count);
-    (usable > 0.0).then(|| usable / each)
+    (usable > 0.0).then(|| (usable / each).floor() * facts.threads_per_process())
 }
 
 fn remedy(facts: &Facts) -> Option<Remedy> {
     let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
-    let fits = workers_that_fit(facts)?.floor();
+    let fits = workers_that_fit(facts)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
     }
@@ -109,7 +161,8 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
         class: ApplyClass::Reload,
         risk: "fewer requests at once: the others wait in the accept queue".into(),
         why: format!(
-            "a worker costs {} of its own, so {} of them fit beside a reserve of a tenth",
+            "a {} costs {} of its own, so {} workers fit beside a reserve of a tenth",
+            if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
             facts.value("worker_private_mean_bytes").map_or("an unknown amount".into(), say_bytes),
             say(fits)
         ),
@@ -144,10 +197,48 @@ mod tests {
     }
 
     #[test]
+    fn threads_share_the_memory_of_their_process() {
+        let settings = [("MaxRequestWorkers", 8_000), ("ThreadsPerChild", 25)];
+        let mut event = facts(&THRASHING, &settings);
+        event.service.as_mut().unwrap().mode = Some("event".into());
+        // 266 whole processes, as above, of 25 threads each.
+        assert_eq!(workers_that_fit(&event), Some(6650.0));
+        assert_eq!(check(&event).unwrap().remedies[0].to, Some(SettingValue::Integer(6650)));
+    }
+
+    #[test]
     fn kills_count_without_pressure_information() {
-        let finding = check(&facts(&[("oom_kills", 2.0)], &[])).unwrap();
-        assert!(finding.summary.contains("killed 2 processes"));
-        assert!(finding.remedies.is_empty());
+        // (the group's counter, the machine's, how many processes fell, confidence)
+        for (group, machine, fell, confidence) in [
+            (Some(2.0), 2.0, 0.0, Some(0.9)),
+            (Some(0.0), 2.0, 5.0, None),
+            (None, 2.0, 0.0, Some(0.5)),
+            (None, 2.0, 1.0, Some(0.9)),
+            (None, 0.0, 9.0, None),
+        ] {
+            let mut values = vec![("oom_kills", machine), ("service_processes_fell_max", fell)];
+            values.extend(group.map(|kills| ("group_oom_kills", kills)));
+            let finding = check(&facts(&values, &[]));
+            let seen = finding.as_ref().map(|finding| finding.confidence);
+            assert_eq!(seen, confidence, "{group:?} {machine} {fell}");
+            assert!(finding.is_none_or(|finding| {
+                finding.summary.contains("killed 2 processes")
+                    && finding.summary.contains("another service") == (confidence == Some(0.5))
+                    && finding.remedies.is_empty()
+            }));
+        }
+    }
+
+    #[test]
+    fn without_swap_pages_of_files_tell() {
+        for (full, refaults, fires) in [(0.3, 5000.0, true), (0.03, 5000.0, false), (0.3, 20.0, false)] {
+            let values = [
+                ("pressure_memory_full_fraction", full),
+                ("refaults_per_s", refaults),
+                ("swapped_in_pages_per_s", 0.0),
+            ];
+            assert_eq!(check(&facts(&values, &[])).is_some(), fires, "{full} {refaults}");
+        }
     }
 
     #[test]

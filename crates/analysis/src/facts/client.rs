@@ -1,0 +1,190 @@
+//! Facts of the load engine: what was asked of the server, and what came back.
+
+use super::{Builder, by_hand};
+use crate::measurement::Measurement;
+use crate::stats;
+use webdyno_model::Result;
+use webdyno_model::diagnosis::Fact;
+use webdyno_model::number::significant;
+use webdyno_model::run::RunReport;
+use webdyno_model::workload::{Arrival, Workload};
+
+impl Builder<'_> {
+    pub(super) fn client(&mut self, measurement: &Measurement, run: &RunReport) -> Result<()> {
+        let queueing = queueing(measurement)?;
+        let ended = (run.requests.completed + run.requests.failed) as f64;
+        let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
+        let facts = [
+            ("rate", "requests/s", run.rate),
+            ("ended_per_s", "requests/s", per_s(ended)),
+            ("rate_ci95_fraction", "fraction", relative_ci95(&measurement.measured_rates())),
+            ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
+            ("response_time_mean_us", "us", run.response_time_us.mean),
+            ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
+            ("response_time_inflation", "ratio", queueing.map(|queueing| queueing.ratio)),
+            ("response_time_excess_us", "us", queueing.map(|queueing| queueing.excess_us)),
+            ("service_time_mean_us", "us", run.service_time_us.mean),
+            ("connect_time_mean_us", "us", run.connect_time_us.mean),
+            ("connect_time_max_us", "us", run.connect_time_us.max.map(|us| us as f64)),
+            ("client_delay_mean_us", "us", run.client_delay_us.mean),
+            ("client_delay_p90_us", "us", run.client_delay_us.p90.map(|us| us as f64)),
+            ("connections_opened_per_s", "connections/s", per_s(run.connections.opened as f64)),
+            ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
+            ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
+        ];
+        for (name, unit, value) in facts.into_iter().chain(asked(measurement)) {
+            self.add_client(measurement, name, unit, value);
+        }
+        Ok(())
+    }
+
+    fn add_client(&mut self, measurement: &Measurement, name: &str, unit: &str, value: Option<f64>) {
+        let (from_s, to_s) = self.series.window();
+        let Some(value) = value else { return };
+        self.add(Fact {
+            name: name.into(),
+            value: significant(value, 6),
+            unit: unit.into(),
+            from_s: significant(from_s, 6),
+            to_s: significant(to_s, 6),
+            source: "load engine".into(),
+            reproduce: by_hand::load(measurement),
+        });
+    }
+}
+
+type Row = (&'static str, &'static str, Option<f64>);
+
+/// What the load asked for. In open arrival requests that are due wait in the generator while all its connections are
+/// in use; the engine counts them as in flight, without bound. They are told apart here, so that what is in flight is
+/// what the server could have: never more than one request per connection.
+fn asked(measurement: &Measurement) -> Vec<Row> {
+    let sums = measurement.measured().fold((0u64, 0u64, 0u64), |sums, interval| {
+        (sums.0 + interval.length_us, sums.1 + interval.in_flight_us, sums.2 + interval.started)
+    });
+    let (length_us, in_flight_us, started) = sums;
+    let per_length = |count: u64| (length_us > 0).then(|| count as f64 / length_us as f64);
+    let seen = per_length(in_flight_us);
+    let open = measurement.workload.as_ref().filter(|workload| workload.arrival != Arrival::Closed);
+    let Some((workload, offered)) = open.map(|open| (open, offered_rate(open, per_length(started)))) else {
+        return vec![("in_flight_mean", "requests", seen)];
+    };
+    let cap = f64::from(workload.connections);
+    vec![
+        ("in_flight_mean", "requests", seen.map(|seen| seen.min(cap))),
+        ("waiting_in_generator_mean", "requests", seen.map(|seen| (seen - cap).max(0.0))),
+        ("offered_rate", "requests/s", offered),
+        ("connections_cap", "connections", Some(cap)),
+    ]
+}
+
+/// Requests per second that were due. With exponential gaps chance makes them more or fewer than was asked for.
+fn offered_rate(workload: &Workload, started_per_us: Option<f64>) -> Option<f64> {
+    match workload.arrival {
+        Arrival::Open { poisson: true, rate_per_s } => {
+            started_per_us.map(|rate| rate * 1e6).filter(|rate| *rate > 0.0).or(Some(rate_per_s))
+        }
+        Arrival::Open { rate_per_s, .. } => Some(rate_per_s),
+        Arrival::Closed => None,
+    }
+}
+
+/// Half the width of the 95% interval of a mean rate, as a share of it.
+fn relative_ci95(rates: &[f64]) -> Option<f64> {
+    let series = stats::describe(rates).filter(|series| series.mean > 0.0)?;
+    let error = (series.variance / series.effective).sqrt();
+    Some(stats::t_95(series.effective - 1.0) * error / series.mean)
+}
+
+/// How much longer answers took than they can.
+#[derive(Clone, Copy)]
+struct Queueing {
+    /// The mean response time as a multiple of the fast tenth of each request's own answers: about one to two where
+    /// nothing queues, more where requests wait for something.
+    ratio: f64,
+    /// The difference of the two: a multiple of next to nothing is next to nothing.
+    excess_us: f64,
+}
+
+/// Requests are told apart by name, so that a mix of quick and slow pages is not taken for queueing.
+fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
+    let named = crate::summary::named_times(measurement)?;
+    let mut groups: Vec<_> = named.into_values().map(|(_, _, times)| times).collect();
+    if groups.is_empty() {
+        groups.push(crate::summary::response_times(measurement)?);
+    }
+    let (mut all, mut quickest, mut count) = (0.0, 0.0, 0.0);
+    for times in &groups {
+        if let (Some(mean), Some(quick)) = (times.mean_us(), times.quantile_us(0.1)) {
+            all += mean * times.count() as f64;
+            quickest += quick as f64 * times.count() as f64;
+            count += times.count() as f64;
+        }
+    }
+    let queueing = Queueing { ratio: all / quickest, excess_us: (all - quickest) / count };
+    Ok((quickest > 0.0).then_some(queueing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Facts, facts};
+    use crate::summary::run_report;
+    use webdyno_model::histogram::TimeHistogram;
+    use webdyno_model::interval::Interval;
+    use webdyno_model::workload::{StatusSet, Stop};
+
+    fn workload(arrival: Arrival, connections: u32) -> Workload {
+        Workload {
+            requests: vec![],
+            arrival,
+            stop: Stop { duration_us: None, requests: None },
+            connections,
+            threads: None,
+            timeout_us: 1,
+            keepalive: false,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 0,
+        }
+    }
+
+    fn of(arrival: Arrival, interval: Interval) -> Facts {
+        let intervals = vec![Interval { length_us: 1_000_000, ..interval }];
+        let workload = Some(workload(arrival, 200));
+        let measurement = Measurement { workload, intervals, measured_to_s: 1.0, ..Measurement::default() };
+        facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn what_waits_in_the_generator_is_not_at_the_server() {
+        let interval = Interval { in_flight_us: 1_851_000_000, started: 290, ..Interval::default() };
+        let open = |poisson| of(Arrival::Open { rate_per_s: 300.0, poisson }, interval.clone());
+        let even = open(false);
+        assert_eq!(even.value("in_flight_mean"), Some(200.0));
+        assert_eq!(even.value("waiting_in_generator_mean"), Some(1651.0));
+        assert_eq!((even.value("offered_rate"), even.value("connections_cap")), (Some(300.0), Some(200.0)));
+        assert_eq!(open(true).value("offered_rate"), Some(290.0));
+        assert_eq!(of(Arrival::Closed, interval).value("offered_rate"), None);
+    }
+
+    #[test]
+    fn failures_end_too_and_excess_is_a_time() {
+        let mut times = TimeHistogram::new();
+        [100, 100, 100, 100, 600].iter().for_each(|us| times.record(*us));
+        let interval =
+            Interval { completed: 5, failed: 15, response_time: times.encode(), ..Interval::default() };
+        let facts = of(Arrival::Closed, interval);
+        assert_eq!((facts.value("rate"), facts.value("ended_per_s")), (Some(5.0), Some(20.0)));
+        assert_eq!(facts.value("response_time_inflation"), Some(2.0));
+        assert_eq!(facts.value("response_time_excess_us"), Some(100.0));
+    }
+
+    #[test]
+    fn the_interval_of_the_rate_is_students() {
+        // Mean 10, standard error 0.632 with five values: t is 2.776.
+        let spread = relative_ci95(&[8.0, 12.0, 9.0, 11.0, 10.0]).unwrap();
+        assert!((spread - 2.776 * 0.0707).abs() < 0.001, "{spread}");
+        assert_eq!((relative_ci95(&[5.0]), relative_ci95(&[0.0, 0.0])), (None, None));
+    }
+}

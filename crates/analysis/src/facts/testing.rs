@@ -1,0 +1,59 @@
+//! Facts by hand, for the tests of rules.
+
+use super::{Facts, facts as facts_of};
+use crate::measurement::{Measurement, TimedSample};
+use webdyno_model::diagnosis::Fact;
+use webdyno_model::number::Number;
+use webdyno_model::sample::Sample;
+use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
+
+/// Facts with these values; the service is Apache prefork with these settings.
+pub fn facts(values: &[(&str, f64)], settings: &[(&str, i64)]) -> Facts {
+    let mut facts = Facts { loaded: true, service: Some(apache(settings)), ..Facts::default() };
+    for (name, value) in values {
+        facts.insert(Fact {
+            name: (*name).into(),
+            value: *value,
+            unit: "x".into(),
+            from_s: 0.0,
+            to_s: 10.0,
+            source: "test".into(),
+            reproduce: "true".into(),
+        });
+    }
+    facts
+}
+
+/// Apache prefork with these settings.
+pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
+    let setting = |(name, value): &(&str, i64)| {
+        let configured = Some(SettingValue::Integer(*value));
+        ((*name).to_owned(), SettingInForce { configured, ..SettingInForce::default() })
+    };
+    ServiceSnapshot {
+        service: "apache".into(),
+        pid: 1,
+        executable: None,
+        version: None,
+        port: 80,
+        mode: Some("prefork".into()),
+        config_file: None,
+        status_url: None,
+        settings: settings.iter().map(setting).collect(),
+        missing: vec![],
+        warnings: vec![],
+        control: None,
+    }
+}
+
+/// A reading of one collector.
+pub fn sample(t_s: f64, source: &str, values: &[(&str, f64)]) -> TimedSample {
+    let values = values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
+    TimedSample { t_s, sample: Sample { source: source.into(), duration_us: 1, values, error: None } }
+}
+
+/// The facts of these readings, in a window of ten seconds.
+pub fn of(samples: Vec<TimedSample>, service: Option<ServiceSnapshot>) -> Facts {
+    let measurement = Measurement { samples, service, measured_to_s: 10.0, ..Measurement::default() };
+    facts_of(&measurement, None).unwrap()
+}

@@ -1,0 +1,134 @@
+//! Signals that were not there: what the service could not give, and collectors that never spoke or fell silent.
+
+use crate::measurement::{Measurement, TimedSample};
+use crate::rules::say;
+use std::collections::BTreeSet;
+use webdyno_model::sample::{Missing, Sample};
+
+/// The slowest collector reads this often: so long must a window be before silence in it says anything, and so often
+/// does a collector read of which there are not two readings to tell.
+const CADENCE_S_MAX: f64 = 5.0;
+/// A collector that is late by this many of its own cadences has stopped,
+const LATE_CADENCES: f64 = 3.0;
+/// if that is more than a reading can take: two seconds, and the way of its result.
+const LATE_S_MIN: f64 = 3.0;
+
+/// All signals that were missing.
+pub(crate) fn missing(measurement: &Measurement) -> Vec<Missing> {
+    let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
+    for collector in &measurement.collectors {
+        let named =
+            all.iter().any(|missing| collector.name.contains("status") && missing.signal.contains("status"));
+        if let Some((why, how)) = silence(measurement, &collector.name).filter(|_| !named) {
+            all.push(Missing { signal: collector.name.clone(), why, how_to_enable: how.into() });
+        }
+    }
+    all
+}
+
+/// Whether every collector fell silent before the end: then it was the agent that died, or the way to it. The quickest
+/// collector tells, since those that read rarely are not late for long.
+pub(crate) fn all_stopped(measurement: &Measurement) -> bool {
+    let names: BTreeSet<&str> =
+        measurement.samples.iter().map(|timed| timed.sample.source.as_str()).collect();
+    let quickest = names.into_iter().map(|name| cadence_s(&times(measurement, name))).reduce(f64::min);
+    let last = measurement.samples.iter().map(ended_s).reduce(f64::max);
+    quickest.zip(last).is_some_and(|(cadence_s, last)| is_late(measurement, cadence_s, last))
+}
+
+/// Why a collector's signals are missing, and what helps; `None` when it spoke to the end.
+fn silence(measurement: &Measurement, name: &str) -> Option<(String, &'static str)> {
+    const MESSAGE: &str = "see the message; some signals need root";
+    const AGAIN: &str = "measure again; if it stays so, see whether the agent on the server runs to the end";
+    let times = times(measurement, name);
+    let Some(last) = times.last() else {
+        let why = "no reading of it came".to_owned();
+        return (measurement.measured_to_s >= CADENCE_S_MAX).then_some((why, AGAIN));
+    };
+    let empty = readings(measurement, name).all(|sample| sample.values.is_empty());
+    let error = readings(measurement, name).find_map(|sample| sample.error.clone()).filter(|_| empty);
+    let stopped = is_late(measurement, cadence_s(&times), *last).then(|| {
+        let (last, end) = (say(*last), say(measurement.measured_to_s));
+        format!("its last reading ended at second {last}, the measured part at second {end}")
+    });
+    error.map(|error| (error, MESSAGE)).or(stopped.map(|why| (why, AGAIN)))
+}
+
+fn readings<'a>(measurement: &'a Measurement, name: &'a str) -> impl Iterator<Item = &'a Sample> {
+    measurement.samples.iter().map(|timed| &timed.sample).filter(move |sample| sample.source == name)
+}
+
+/// The times at which a collector's readings ended, in order: a status page may take two seconds to fail.
+fn times(measurement: &Measurement, name: &str) -> Vec<f64> {
+    let own = measurement.samples.iter().filter(|timed| timed.sample.source == name);
+    let mut times: Vec<f64> = own.map(ended_s).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn ended_s(timed: &TimedSample) -> f64 {
+    timed.t_s + timed.sample.duration_us as f64 / 1e6
+}
+
+/// Seconds between readings: the widest gap of those that there are, since some slow down under load.
+fn cadence_s(times: &[f64]) -> f64 {
+    let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.into_iter().reduce(f64::max).unwrap_or(CADENCE_S_MAX)
+}
+
+fn is_late(measurement: &Measurement, cadence_s: f64, last_s: f64) -> bool {
+    // Half a millisecond of tolerance: times went through decimal text.
+    measurement.measured_to_s - last_s >= (LATE_CADENCES * cadence_s).max(LATE_S_MIN) - 0.0005
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::sample;
+    use webdyno_model::sample::CollectorInfo;
+
+    /// A measurement of this length, with the readings of collectors at these times; `lost` never spoke.
+    fn measurement(to_s: f64, times: &[(&str, &[f64])]) -> Measurement {
+        let samples =
+            times.iter().flat_map(|(name, times)| times.iter().map(|t_s| sample(*t_s, name, &[("x", 1.0)])));
+        let collector = |name: &str| CollectorInfo { name: name.into(), metrics: vec![] };
+        Measurement {
+            samples: samples.collect(),
+            collectors: times.iter().map(|(name, _)| collector(name)).collect(),
+            measured_to_s: to_s,
+            ..Measurement::default()
+        }
+    }
+
+    const EVERY_SECOND: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+
+    #[test]
+    fn silent_and_stopped_collectors_are_missing() {
+        for (to_s, times, word) in [
+            (10.0, EVERY_SECOND, None),
+            (10.0, &[], Some("no reading")),
+            (2.0, &[], None),
+            (10.0, &EVERY_SECOND[..4], Some("second 3")),
+            (10.0, &EVERY_SECOND[..8], Some("second 7")),
+            (10.0, &EVERY_SECOND[..9], None),
+            // Read every five seconds: the next reading is not due for long.
+            (12.0, &[0.0, 5.0], None),
+            (25.0, &[0.0, 5.0], Some("second 5")),
+            // Slowed down by the load.
+            (10.0, &[0.0, 1.0, 2.0, 5.0], None),
+        ] {
+            let all = missing(&measurement(to_s, &[("cpu", times)]));
+            assert_eq!(all.len(), usize::from(word.is_some()), "{to_s} {times:?}: {all:?}");
+            assert!(word.is_none_or(|word| all[0].why.contains(word)), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn only_all_of_them_say_that_the_agent_died() {
+        let early = &EVERY_SECOND[..4];
+        assert!(all_stopped(&measurement(10.0, &[("cpu", early), ("sockets", early), ("lost", &[])])));
+        assert!(all_stopped(&measurement(10.0, &[("cpu", early), ("worker_memory", &[-2.0, 3.0])])));
+        assert!(!all_stopped(&measurement(10.0, &[("cpu", early), ("sockets", EVERY_SECOND)])));
+        assert!(!all_stopped(&measurement(10.0, &[])));
+    }
+}
