@@ -35,6 +35,7 @@ impl Control {
             EndReason::Requests => 2,
             EndReason::Enough => 3,
             EndReason::Interrupted => 4,
+            EndReason::Hopeless => 5,
         };
         let shared = &self.shared;
         // It was stopped before if this fails; waking again does no harm.
@@ -53,6 +54,7 @@ impl Control {
             2 => Some(EndReason::Requests),
             3 => Some(EndReason::Enough),
             4 => Some(EndReason::Interrupted),
+            5 => Some(EndReason::Hopeless),
             _ => None,
         }
     }

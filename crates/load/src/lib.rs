@@ -19,6 +19,7 @@ mod engine;
 mod epoll;
 mod failure;
 mod head;
+mod hope;
 mod merge;
 mod pacer;
 mod prepare;

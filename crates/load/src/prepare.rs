@@ -226,7 +226,9 @@ fn parse_url(text: &str) -> Result<Url> {
     }
     if !url.username().is_empty() || url.password().is_some() {
         let told = UserError::usage("a URL with credentials in it would end up in logs");
-        return Err(told.hint("give them with --auth NAME:PASSWORD"));
+        return Err(told.hint(
+            "leave them out of the URL and give them as a header: -H \"Authorization: Basic $(printf NAME:PASSWORD | base64)\"",
+        ));
     }
     match url.host() {
         Some(_) => Ok(url),

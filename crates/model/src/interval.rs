@@ -198,4 +198,6 @@ pub enum EndReason {
     Enough,
     /// The user interrupted it.
     Interrupted,
+    /// For a long time no connection came about, and requests that were still to be sent would have failed too.
+    Hopeless,
 }

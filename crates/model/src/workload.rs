@@ -156,26 +156,110 @@ impl Workload {
     }
 }
 
-/// Whether a header or parameter of this name usually carries a secret.
+/// Marks that give a secret away wherever they stand in a name.
+const SECRET_MARKS: [&str; 14] = [
+    "authorization",
+    "cookie",
+    "credential",
+    "csrf",
+    "passcode",
+    "passphrase",
+    "passwd",
+    "password",
+    "secret",
+    "sessid",
+    "session",
+    "signature",
+    "token",
+    "xsrf",
+];
+
+/// Words that mean a secret when they stand alone, and something else inside of longer ones: `key` is one, `monkey`
+/// is none.
+const SECRET_WORDS: [&str; 24] = [
+    "accesskey",
+    "apikey",
+    "auth",
+    "authkey",
+    "bearer",
+    "hmac",
+    "jwt",
+    "key",
+    "keys",
+    "nonce",
+    "oauth",
+    "otp",
+    "pass",
+    "passkey",
+    "pin",
+    "privatekey",
+    "pswd",
+    "psw",
+    "pwd",
+    "saml",
+    "sas",
+    "sid",
+    "sig",
+    "userpass",
+];
+
+/// Whether a header or parameter of this name usually carries a secret. Rather one too many than one too few.
 pub fn is_secret_name(name: &str) -> bool {
-    const MARKS: [&str; 10] = [
-        "authorization",
-        "cookie",
-        "token",
-        "password",
-        "passwd",
-        "secret",
-        "session",
-        "api-key",
-        "apikey",
-        "api_key",
-    ];
-    let name = name.to_ascii_lowercase();
-    MARKS.iter().any(|mark| name.contains(mark))
+    let name = percent_decoded(name);
+    let lower = name.to_ascii_lowercase();
+    SECRET_MARKS.iter().any(|mark| lower.contains(mark))
+        || words(&name).iter().any(|word| SECRET_WORDS.contains(&word.as_str()))
 }
 
-/// A URL or path with the values of secret query parameters and credentials replaced.
+/// The words of a name in lower case: it is split where no letter or digit stands, and in `camelCase`.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let letters: Vec<char> = name.chars().collect();
+    for (index, &letter) in letters.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| letters[before]);
+        let after = letters.get(index + 1);
+        // `apiKey` is split before the K, `AWSKey` too: the last capital of a row begins the next word.
+        let begins = letter.is_ascii_uppercase()
+            && before.is_some_and(|before| {
+                !before.is_ascii_uppercase() || after.is_some_and(char::is_ascii_lowercase)
+            });
+        if begins || !letter.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(letter.to_ascii_lowercase());
+        }
+    }
+    words
+}
+
+/// `user%5Bpwd%5D` is `user[pwd]` to the server (RFC 3986, section 2.1). What is not valid stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while let Some(&byte) = bytes.get(index) {
+        let digits = text.get(index + 1..index + 3).filter(|_| byte == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(value) => {
+                decoded.push(value);
+                index += 3;
+            }
+            None => {
+                decoded.push(byte);
+                index += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// A URL or path with the values of secret query parameters replaced, and without its fragment, which no server gets.
+/// Credentials before the host are refused before anything is recorded.
 pub fn redact_query(url: &str) -> String {
+    let url = url.split('#').next().unwrap_or(url);
     let Some((path, query)) = url.split_once('?') else {
         return url.to_owned();
     };
@@ -200,6 +284,38 @@ mod tests {
         }
         for text in ["", "abc", "399-200", "99", "600", "200-", "200,,300"] {
             assert_eq!(StatusSet::parse(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+    }
+
+    fn check_names(names: &str, secret: bool) {
+        for name in names.split_whitespace() {
+            assert_eq!(is_secret_name(name), secret, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_secrets_are_told_from_harmless_ones() {
+        check_names("Authorization Proxy-Authorization Cookie X-Api-Key apikey api_key apiKey key KEY", true);
+        check_names("AWSAccessKeyId X-Amz-Signature X-Amz-Credential X-Amz-Security-Token sig hmac", true);
+        check_names("pwd userPwd pass user_pass passwd auth X-Auth-User jwt private.key credentials", true);
+        check_names("X-CSRF-Token csrfmiddlewaretoken _xsrf PHPSESSID JSESSIONID sid session-id", true);
+        check_names("client_secret access_token oauth_nonce user%5Bpwd%5D user[pass] %70wd", true);
+        check_names("author Authority monkey turnkey keyword keywords keyboard signal design", false);
+        check_names("passenger bypass compass passive Accept page Host side inside spin", false);
+        check_names("Content-Type User-Agent q 100% %zz % é%e %é", false);
+        assert!(!is_secret_name(""));
+    }
+
+    #[test]
+    fn only_the_values_of_secrets_are_replaced() {
+        for (url, written) in [
+            ("http://h/a?key=x&page=2", "http://h/a?key=[redacted]&page=2"),
+            ("/a?keyword=x&user%5Bpwd%5D=y", "/a?keyword=x&user%5Bpwd%5D=[redacted]"),
+            ("http://h/a?x=1#access_token=y", "http://h/a?x=1"),
+            ("http://h/a#access_token=y", "http://h/a"),
+            ("http://h/a?sig", "http://h/a?sig"),
+        ] {
+            assert_eq!(redact_query(url), written);
         }
     }
 
