@@ -5,8 +5,9 @@
 //! MaxRequestWorkers 150, MaxConnectionsPerChild 0). The application waits about 200 ms, as pages that wait for a
 //! database do, and uses hardly any CPU. This module writes files only; starting is the agent's, so that it is journaled.
 
+use std::fs::DirEntry;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
@@ -29,6 +30,11 @@ pub struct PrivateApache {
     pub pid_file: PathBuf,
 }
 
+/// Begins the name of a ServerRoot outside of the run directory; the id of the tool's process ends it.
+const TEMPORARY: &str = "webdyno-quickstart-";
+/// Where in the ServerRoot Apache writes its process id.
+const PID_FILE: &str = "run/apache2.pid";
+
 const MODULES: [&str; 6] = ["mpm_prefork", "authz_core", "status", "dir", "mime", "lua"];
 const MODULE_DIRECTORIES: [&str; 4] = [
     "/usr/lib/apache2/modules",
@@ -40,11 +46,22 @@ const PROGRAMS: [&str; 2] = ["apache2", "httpd"];
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
 
 impl PrivateApache {
-    /// Writes the files of a private Apache below `run_directory`, for a port that is free at this moment.
+    /// Writes the files of a private Apache below `run_directory`, for a port that is free at this moment. On an error
+    /// none of them stays.
     pub fn create(run_directory: &Path) -> Result<Self> {
         let program = find_program(&search_path())?;
         let modules = find_modules()?;
+        remove_abandoned(&std::env::temp_dir());
+        Self::create_in(run_directory, &program, &modules)
+    }
+
+    fn create_in(run_directory: &Path, program: &Path, modules: &Path) -> Result<Self> {
         let (root, temporary) = choose_root(run_directory)?;
+        let written = Self::write_files(program, modules, root.clone(), temporary);
+        written.inspect_err(|_| discard(&root))
+    }
+
+    fn write_files(program: &Path, modules: &Path, root: PathBuf, temporary: bool) -> Result<Self> {
         let mut apache = Self {
             port: 0,
             command: vec![
@@ -54,14 +71,14 @@ impl PrivateApache {
                 "-k".into(),
                 "start".into(),
             ],
-            pid_file: root.join("run/apache2.pid"),
+            pid_file: root.join(PID_FILE),
             root,
             temporary,
         };
         for directory in ["mods-enabled", "conf-enabled", "run", "log", "htdocs"] {
             create_directory(&apache.root.join(directory))?;
         }
-        write(&apache.root.join("mods-enabled/modules.load"), &load_lines(&modules))?;
+        write(&apache.root.join("mods-enabled/modules.load"), &load_lines(modules))?;
         write(&apache.root.join("mods-enabled/mpm_prefork.conf"), MPM_CONF)?;
         write(&apache.root.join("mods-enabled/status.conf"), STATUS_CONF)?;
         write(&apache.root.join("app.lua"), APPLICATION)?;
@@ -125,16 +142,48 @@ fn find_modules() -> Result<PathBuf> {
 /// The ServerRoot: in the run directory, unless Apache's unprivileged workers could not reach it there (as root they
 /// run as another user, and a home directory is closed to it).
 fn choose_root(run_directory: &Path) -> Result<(PathBuf, bool)> {
-    let inside = run_directory.join("apache");
-    create_directory(&inside)?;
-    let inside = inside.canonicalize().map_err(|error| io_error("resolve", inside.display(), &error))?;
+    std::fs::create_dir_all(run_directory)
+        .map_err(|error| io_error("create", run_directory.display(), &error))?;
+    let inside = create_root(&run_directory.join("apache"))?;
     if !running_as_root() || inside.ancestors().all(reachable_by_others) {
         return Ok((inside, false));
     }
-    let outside = std::env::temp_dir().join(format!("webdyno-quickstart-{}", std::process::id()));
-    std::fs::create_dir(&outside).map_err(|error| io_error("create", outside.display(), &error))?;
-    open_to_others(&outside)?;
-    Ok((outside, true))
+    discard(&inside);
+    let outside = std::env::temp_dir().join(format!("{TEMPORARY}{}", std::process::id()));
+    Ok((create_root(&outside)?, true))
+}
+
+/// Creates a directory that was not there, and gives its path without links. On an error it does not stay.
+fn create_root(path: &Path) -> Result<PathBuf> {
+    std::fs::create_dir(path).map_err(|error| io_error("create", path.display(), &error))?;
+    let resolved = path.canonicalize().map_err(|error| io_error("resolve", path.display(), &error));
+    resolved.and_then(|root| open_to_others(&root).map(|()| root)).inspect_err(|_| discard(path))
+}
+
+/// Removes a ServerRoot that is of no use. That it could not be removed matters less than why that is so.
+fn discard(root: &Path) {
+    drop(std::fs::remove_dir_all(root));
+}
+
+/// Removes the ServerRoots of quickstarts that were killed, when their process and their Apache are gone.
+fn remove_abandoned(folder: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    let abandoned = |entry: &DirEntry| {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)?.parse::<u32>().ok());
+        // Of the entry itself: a link is not followed.
+        let ours = entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user);
+        let apache = std::fs::read_to_string(entry.path().join(PID_FILE)).ok();
+        let apache = apache.and_then(|text| text.trim().parse::<u32>().ok());
+        ours && pid.is_some_and(|pid| !exists(pid)) && !apache.is_some_and(exists)
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(abandoned).for_each(|entry| discard(&entry.path()));
+}
+
+/// Whether there is a process of this id, of whoever it is.
+fn exists(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 fn running_as_root() -> bool {
@@ -269,14 +318,73 @@ mod tests {
 
     #[test]
     fn a_closed_directory_is_avoided_as_root() {
-        if !running_as_root() {
-            return;
-        }
         let place = tempfile::tempdir_in("/tmp").unwrap();
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
         let (root, temporary) = choose_root(place.path()).unwrap();
         std::fs::remove_dir(&root).unwrap();
-        assert!(temporary && root.starts_with(std::env::temp_dir()));
+        assert_eq!(temporary, running_as_root(), "only workers that are somebody else are locked out");
+        assert_eq!(temporary, !root.starts_with(place.path().canonicalize().unwrap()));
+        assert!(!place.path().join("apache").exists(), "an empty directory stays in the run directory");
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_leave_no_half_root() {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        open_to_others(place.path()).unwrap();
+        // So long that the root fits into the longest path of Linux (PATH_MAX, 4,096 bytes) and its files do not.
+        let mut run_directory = place.path().canonicalize().unwrap();
+        while let Some(left) =
+            4070_usize.checked_sub(run_directory.as_os_str().len() + 1).filter(|left| *left > 0)
+        {
+            run_directory.push("r".repeat(left.min(200)));
+        }
+        let error = PrivateApache::create_in(&run_directory, Path::new("/apache2"), Path::new("/modules"));
+        assert!(error.unwrap_err().message.contains("mods-enabled"));
+        assert!(run_directory.exists() && !run_directory.join("apache").exists());
+    }
+
+    #[test]
+    fn what_is_there_already_is_neither_taken_nor_removed() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("apache")).unwrap();
+        std::fs::write(place.path().join("apache/notes"), "of somebody else").unwrap();
+        let error = choose_root(place.path()).unwrap_err();
+        assert!(error.message.contains("apache"), "{error}");
+        assert!(place.path().join("apache/notes").exists());
+    }
+
+    #[test]
+    fn only_abandoned_roots_of_our_own_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let dead = ended_process();
+        let root = |pid: u32| folder.path().join(format!("{TEMPORARY}{pid}"));
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join("file"), "").unwrap();
+        let keep = [
+            root(std::process::id()),
+            folder.path().join("webdyno-quickstart-notes"),
+            folder.path().join("x"),
+        ];
+        keep.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        std::fs::create_dir_all(root(dead).join("run")).unwrap();
+        let serving = std::process::id().to_string();
+        std::fs::write(root(dead).join(PID_FILE), &serving).unwrap();
+        remove_abandoned(folder.path());
+        assert!(root(dead).exists(), "its Apache still runs");
+        std::fs::write(root(dead).join(PID_FILE), dead.to_string()).unwrap();
+        remove_abandoned(folder.path());
+        assert!(!root(dead).exists());
+        std::os::unix::fs::symlink(elsewhere.path(), root(dead)).unwrap();
+        remove_abandoned(folder.path());
+        assert!(elsewhere.path().join("file").exists() && root(dead).exists(), "a link is left alone");
+        assert!(keep.iter().all(|path| path.exists()));
+    }
+
+    /// The id of a process that has ended and was reaped.
+    fn ended_process() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
     }
 
     #[test]

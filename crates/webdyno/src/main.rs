@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod finish;
 mod interrupt;
+mod output;
 mod place;
 mod progress;
 mod target;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<u8> {
+    command.output().map_or(Ok(()), output::check)?;
     match command {
         Command::Quickstart(arguments) => commands::quickstart::quickstart(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),

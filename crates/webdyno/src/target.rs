@@ -1,6 +1,6 @@
 //! From URLs to the listener on the server's host: which port is under load, and does it belong to that server?
 
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use url::Url;
 use webdyno_model::{Result, UserError};
 
@@ -35,16 +35,21 @@ pub fn require_local(urls: &[String]) -> Result<()> {
         let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         // An address that does not resolve is told by the engine, in better words.
-        let Ok(mut addresses) = (bare.as_str(), 0u16).to_socket_addrs() else {
+        let Ok(addresses) = (bare.as_str(), 0u16).to_socket_addrs() else {
             continue;
         };
-        // Only an address of this machine can be bound.
-        if !addresses.all(|address| TcpListener::bind(address).is_ok()) {
+        if !is_this_machine(addresses) {
             return Err(UserError::usage(format!("{host} is not this machine, and --server is `local`"))
                 .hint("`webdyno run` loads any server; to observe or change one, run webdyno on its host"));
         }
     }
     Ok(())
+}
+
+/// Only an address of this machine can be bound. One is enough: a name may have one more in a protocol that is switched
+/// off here, as `::1` for localhost where there is no IPv6.
+fn is_this_machine(mut addresses: impl Iterator<Item = SocketAddr>) -> bool {
+    addresses.any(|address| TcpListener::bind(address).is_ok())
 }
 
 #[cfg(test)]
@@ -57,6 +62,20 @@ mod tests {
         assert_eq!(of(&["http://h/a", "http://h:80/b"]), Ok(80));
         for wrong in [&["http://h/", "http://h:81/"][..], &["h"], &[]] {
             assert_eq!(of(wrong).unwrap_err().exit_code(), 2, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn one_address_of_this_machine_is_enough() {
+        for (addresses, local) in [
+            // TEST-NET-1 and -3 (RFC 5737) are nobody's addresses; they stand for what is switched off.
+            (&["192.0.2.1:0", "127.0.0.1:0"][..], true),
+            (&["127.0.0.1:0", "192.0.2.1:0"], true),
+            (&["192.0.2.1:0", "203.0.113.1:0"], false),
+            (&[], false),
+        ] {
+            let parsed = addresses.iter().map(|address| address.parse().unwrap());
+            assert_eq!(is_this_machine(parsed), local, "{addresses:?}");
         }
     }
 

@@ -8,3 +8,4 @@ mod fake;
 mod full_disk;
 mod generations;
 mod outsider;
+mod skip;

@@ -6,6 +6,7 @@
 
 use crate::agent::Session;
 use crate::apache::server::{Server, apache_is_installed};
+use crate::skip::skip;
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -39,8 +40,7 @@ fn a_user_without_rights_sees_what_anyone_may_see() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can become another user");
-        return;
+        return skip("only root can become another user");
     }
     let server = Server::debian("prefork", PREFORK);
     server.start();

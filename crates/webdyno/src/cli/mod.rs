@@ -44,6 +44,19 @@ pub enum Command {
     Agent(AgentArgs),
 }
 
+impl Command {
+    /// Where its results go, of a command that begins a session.
+    pub fn output(&self) -> Option<&OutputArgs> {
+        match self {
+            Self::Quickstart(arguments) => Some(&arguments.output),
+            Self::Run(arguments) => Some(&arguments.output),
+            Self::Diagnose(arguments) => Some(&arguments.output),
+            Self::Tune(arguments) => Some(&arguments.output),
+            Self::Report(_) | Self::Rollback(_) | Self::Explain(_) | Self::Agent(_) => None,
+        }
+    }
+}
+
 /// Where results go.
 #[derive(Debug, Args)]
 pub struct OutputArgs {

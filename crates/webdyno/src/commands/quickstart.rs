@@ -3,18 +3,25 @@
 use super::diagnose::introduce;
 use crate::cli::QuickstartArgs;
 use crate::{finish, interrupt, place, progress, terminal};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_host::agent::ServerAddress;
 use webdyno_lab::quickstart::{PrivateApache, USERS};
-use webdyno_model::Result;
+use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Length, LiveStand, Server, Session};
 use webdyno_session::rounds::{self, Options};
+use webdyno_session::stand::{InForce, Measured, Stand};
 
 /// Seconds measured before and after each change.
 const MEASURE_S: u32 = 10;
-/// Seconds after which a load ends, settled or not: the whole has to be over within 90.
+/// Seconds after which a load ends, settled or not.
 const LOAD_S_MAX: u32 = 34;
+/// Every load has ended by then, counted from the start of the session: the whole has to be over within 90 s, also on
+/// a slow machine, and after the last load there is a change to put back, an Apache to stop and a report to write.
+const DEADLINE_US: u64 = 78_000_000;
 /// No round begins after this time.
 const BUDGET_US: u64 = 45_000_000;
 /// Somebody else may take the free port before Apache does.
@@ -35,7 +42,7 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
 fn with_private_apache(session: &mut Session, directory: &Path, arguments: &QuickstartArgs) -> Result<()> {
     let mut apache = PrivateApache::create(directory)?;
     let result = Server::connect(&ServerAddress::Local, &super::own_executable()?).and_then(|mut server| {
-        let result = launch(&mut server, &mut apache).and_then(|()| {
+        let result = launch(session, &mut server, &mut apache).and_then(|()| {
             if !arguments.output.quiet {
                 terminal::tell(&format!(
                     "A private Apache listens on 127.0.0.1:{} with the values of a fresh installation; {USERS} virtual users come to it.",
@@ -51,10 +58,14 @@ fn with_private_apache(session: &mut Session, directory: &Path, arguments: &Quic
     result.and(removed)
 }
 
-fn launch(server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
+fn launch(session: &Session, server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
     let mut tried = 1;
     while let Err(error) = server.agent().launch(&apache.command, &apache.pid_file, apache.port) {
-        if tried >= PORTS_TRIED_MAX {
+        if session.is_interrupted() {
+            return Err(UserError::interrupted());
+        }
+        // Whatever else keeps Apache from starting will do so on every port.
+        if tried >= PORTS_TRIED_MAX || !port_was_taken(&error, apache.port) {
             return Err(error);
         }
         tried += 1;
@@ -62,6 +73,20 @@ fn launch(server: &mut Server, apache: &mut PrivateApache) -> Result<()> {
     }
     server.discover(apache.port)?;
     server.observe(apache.port)
+}
+
+/// Whether a launch failed because somebody else has the port: as the agent or Apache (AH00072, "could not bind") say
+/// it, or because it cannot be bound now that the launch was undone.
+fn port_was_taken(error: &UserError, port: u16) -> bool {
+    let told = [Some(&error.message), error.hint.as_ref()];
+    let says = |text: &str| {
+        ["AH00072", "ddress already in use", "is taken by another program"]
+            .iter()
+            .any(|mark| text.contains(mark))
+    };
+    told.into_iter().flatten().any(|text| says(text))
+        || TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
 }
 
 fn tune(
@@ -73,10 +98,51 @@ fn tune(
     introduce(session, server)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
-    let length = Length::Settled { measure_s: MEASURE_S, at_most_s: LOAD_S_MAX };
-    let mut stand = LiveStand { session, server, prepared, workload, length, confirm: None };
+    let length = length_at(session.elapsed_us());
+    let stand = LiveStand { session, server, prepared, workload, length, confirm: None };
     let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
-    rounds::tune(&mut stand, options).map(|_| ())
+    rounds::tune(&mut InTime(stand), options).map(|_| ())
+}
+
+/// The length of a load that begins so long after the start: what is left until the deadline bounds it.
+fn length_at(elapsed_us: u64) -> Length {
+    let left_s = DEADLINE_US.saturating_sub(elapsed_us) / 1_000_000;
+    let at_most_s = u32::try_from(left_s).unwrap_or(LOAD_S_MAX).clamp(1, LOAD_S_MAX);
+    Length::Settled { measure_s: MEASURE_S, at_most_s }
+}
+
+/// A live stand whose loads all end by the deadline.
+struct InTime<'a>(LiveStand<'a>);
+
+impl Stand for InTime<'_> {
+    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+        self.0.length = length_at(self.0.elapsed_us());
+        self.0.measure(purpose)
+    }
+
+    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
+        self.0.prepare(wishes)
+    }
+
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
+        self.0.apply(plan, allow_restart)
+    }
+
+    fn revert(&mut self, mark: u64) -> Result<()> {
+        self.0.revert(mark)
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        self.0.keep()
+    }
+
+    fn record(&mut self, body: EventBody) -> Result<()> {
+        self.0.record(body)
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.0.elapsed_us()
+    }
 }
 
 /// Users without think time and without kept connections: each holds one worker at a time, and only while it is
@@ -100,5 +166,37 @@ fn workload(apache: &PrivateApache) -> Workload {
         ok_status: StatusSet::default(),
         expect: vec![],
         seed: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_taken_port_is_a_reason_to_try_another_one() {
+        let held = TcpListener::bind("127.0.0.1:0").unwrap();
+        let held_port = held.local_addr().unwrap().port();
+        let free_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let told = |hint: &str| UserError::cannot_run("`apache2` did not start").hint(hint);
+        let bind =
+            "it says: (98)Address already in use: AH00072: make_sock: could not bind to address 127.0.0.1:81";
+        for (error, port, again) in [
+            (told(bind), free_port, true),
+            (UserError::cannot_run("port 81 is taken by another program"), free_port, true),
+            (told("it says: Invalid command 'LuaScope'"), free_port, false),
+            (UserError::cannot_run("`apache2` does not answer on port 81"), free_port, false),
+            (UserError::cannot_run("`apache2` does not answer on port 81"), held_port, true),
+        ] {
+            assert_eq!(port_was_taken(&error, port), again, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn every_load_ends_by_the_deadline() {
+        for (elapsed_s, at_most_s) in [(0, 34), (44, 34), (45, 33), (70, 8), (77, 1), (78, 1), (500, 1)] {
+            let length = Length::Settled { measure_s: MEASURE_S, at_most_s };
+            assert_eq!(length_at(elapsed_s * 1_000_000), length, "{elapsed_s}");
+        }
     }
 }

@@ -3,8 +3,13 @@
 use crate::cli::RunArgs;
 use crate::{finish, interrupt, place, progress};
 use webdyno_model::Result;
-use webdyno_model::event::Purpose;
+use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::interval::EndReason;
 use webdyno_session::live::{Length, Session};
+
+/// What is noted of a load that was given up.
+const GIVEN_UP: &str = "the load was given up: for half a minute no connection to the server came about, so the other \
+     requests were not sent";
 
 /// Runs the load. Gives the exit code.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
@@ -24,5 +29,15 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
     let warmup_s = arguments.load.warmup.map(|us| us as f64 / 1e6).or(nothing_cut);
     let loaded = session.load(&prepared, &workload, Purpose::Run, Length::Fixed { warmup_s }, None);
-    finish::finish(session, loaded.map(|_| ()), &arguments.output, false)
+    let result = loaded.and_then(|load| note_the_end(&mut session, load));
+    finish::finish(session, result, &arguments.output, false)
+}
+
+/// A load that ended before all its requests were sent says why.
+fn note_the_end(session: &mut Session, load: u32) -> Result<()> {
+    let ended = session.recording().load(load).and_then(|record| record.end.as_ref());
+    if !ended.is_some_and(|(end, _)| end.reason == EndReason::Hopeless) {
+        return Ok(());
+    }
+    session.append(EventBody::Note { text: GIVEN_UP.into() })
 }

@@ -1,6 +1,6 @@
 //! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
 
-use crate::support::{Apache, Place, Server, is_alive, run, snapshot, turn, wait_until};
+use crate::support::{Apache, Place, Server, can_mount, is_alive, run, skip, snapshot, turn, wait_until};
 use std::time::Duration;
 
 /// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
@@ -42,7 +42,7 @@ fn a_plan_is_a_diff_and_changes_nothing() {
     );
     assert!(ended.stdout.contains("--apply"), "{}", ended.stdout);
     assert_eq!(apache.configuration(), before);
-    assert_eq!(apache.workers_in_force(), 20);
+    assert!(apache.has_limit(20), "{}", apache.scoreboard());
 }
 
 #[test]
@@ -68,19 +68,79 @@ fn tuning_by_reload_is_proven_kept_and_rolled_back() {
     assert_eq!(round["changes"][0]["class"], "reload");
     assert!(json["improvement"]["ci95"][0].as_f64().unwrap() > 1.5, "{json:#}");
     assert_eq!(apache.pid(), pid, "a reload must not replace the parent");
-    assert!(apache.workers_in_force() >= 60, "{}", apache.workers_in_force());
+    assert!(apache.scoreboard().len() >= 60, "{}", apache.scoreboard());
     let report = run(place.webdyno().args(["report", "tuned", "--json", "-"])).with_code(0).json();
     assert_eq!(report, json);
     let undone = run(place.webdyno().arg("rollback")).with_code(0);
     assert!(undone.stdout.contains("zzz-webdyno.conf"), "{}", undone.stdout);
     assert_eq!(apache.configuration(), before);
-    // Workers of the old generation may show for a moment.
-    assert!(
-        wait_until(Duration::from_secs(10), || apache.workers_in_force() == 20),
-        "{}",
-        apache.workers_in_force()
-    );
+    assert!(apache.has_limit(20), "{}", apache.scoreboard());
     assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
+    // The same again: what is left of the old generation in the scoreboard must not be taken for workers.
+    let plan = run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(["--json", "-"]))
+        .with_code(0)
+        .json();
+    let change = &plan["rounds"][0]["changes"][0];
+    assert_eq!((change["from"].as_i64(), change["class"].as_str()), (Some(20), Some("reload")), "{plan:#}");
+}
+
+/// With kept connections the status page starves behind them: the view from outside must do.
+#[test]
+fn kept_connections_hide_nothing() {
+    let _turn = turn();
+    let place = Place::new();
+    for (name, apache) in [
+        ("prefork", Apache::start(&place.path("prefork"), 20)),
+        ("event", Apache::start_event(&place.path("event"), 20)),
+    ] {
+        for extra in [&[][..], &["--no-keepalive"]] {
+            let load = ["-c", "60", "-d", "6s", "-q", "--json", "-"];
+            let json = run(place.webdyno().args(["diagnose", &apache.url()]).args(load).args(extra))
+                .with_code(0)
+                .json();
+            assert_eq!(json["bottleneck"], "apache-workers-exhausted", "{name} {extra:?}: {json:#}");
+        }
+    }
+}
+
+#[test]
+fn threads_are_tuned_in_whole_processes() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start_event(&place.path("server"), 20);
+    let before = apache.configuration();
+    let arguments = ["--apply", "--goal", "200 req/s", "--json", "-"];
+    let json =
+        run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(0).json();
+    assert_eq!(
+        (json["state"].as_str(), json["goal_met"].as_bool()),
+        (Some("applied"), Some(true)),
+        "{json:#}"
+    );
+    let change = &json["rounds"][0]["changes"][0];
+    assert_eq!(
+        (change["setting"].as_str(), change["class"].as_str()),
+        (Some("MaxRequestWorkers"), Some("reload"))
+    );
+    assert_eq!(change["to"].as_i64().unwrap() % 10, 0);
+    run(place.webdyno().arg("rollback")).with_code(0);
+    assert_eq!(apache.configuration(), before);
+}
+
+/// At a rate that the server cannot keep, the plan is for that rate, not for what piled up in the generator.
+#[test]
+fn an_overload_at_a_given_rate_is_planned_for_that_rate() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let load = ["-r", "150", "-c", "200", "--no-keepalive", "-d", "8s", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(["tune", &apache.url()]).args(load)).with_code(0).json();
+    let round = &json["rounds"][0];
+    assert_eq!(round["finding"], "apache-workers-exhausted", "{json:#}");
+    // 150/s x 0.2 s = 30 workers, plus headroom.
+    let to = round["changes"][0]["to"].as_i64().unwrap();
+    assert!((35..=60).contains(&to), "{json:#}");
+    assert!(round["predicted"]["rate"].as_f64().unwrap() <= 151.0, "{json:#}");
 }
 
 #[test]
@@ -109,11 +169,10 @@ fn a_restart_needs_leave() {
 fn files_that_may_not_be_written_are_told_and_nothing_stays() {
     let _turn = turn();
     let place = Place::new();
-    let apache = Apache::start(&place.path("server"), 20);
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped (1): a read-only mount needs root");
-        return;
+    if !can_mount() {
+        return skip("a read-only directory cannot be mounted here");
     }
+    let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();
     // Read-only for the program alone, in a mount namespace of its own: root may write everywhere else.
     let script = format!(
@@ -130,7 +189,7 @@ fn files_that_may_not_be_written_are_told_and_nothing_stays() {
         .current_dir(place.path(""));
     run(&mut command).with_code(1).told("the file system is read-only", "hint:");
     assert_eq!(apache.configuration(), before);
-    assert_eq!(apache.workers_in_force(), 20);
+    assert!(apache.has_limit(20), "{}", apache.scoreboard());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Wrong input of every kind: one clear line, a hint, the right exit code, nothing left behind.
 
-use crate::support::{Place, Server, run};
+use crate::support::{Place, Server, can_mount, run, skip};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -46,17 +46,52 @@ fn places_that_cannot_be_written_are_told() {
     let ended = run(place.webdyno().args(["run", &server.url(), "-n", "1", "--out"]).arg(&below));
     ended.with_code(1).told("cannot create the run directory", "file/run");
     let taken = place.path("taken");
-    run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken)).with_code(0);
+    run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken))
+        .with_code_in(&[0, 3]);
     let again = run(place.webdyno().args(["run", &server.url(), "-n", "1", "-q", "--out"]).arg(&taken));
     again.with_code(2).told("holds a recording already", "--out");
 }
 
 #[test]
+fn results_that_could_not_be_written_are_told_before_anything_starts() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    for command in ["run", "diagnose", "tune", "quickstart"] {
+        let mut webdyno = place.webdyno();
+        webdyno.args([command, "--json", "missing/result.json"]);
+        if command != "quickstart" {
+            webdyno.args([&server.url(), "-d", "60s"]);
+        }
+        run(&mut webdyno).with_code(1).told("missing/result.json", "hint:");
+    }
+    assert!(!place.path("webdyno-runs").exists(), "it began although the results could not be written");
+    // In the run directory, which is not there yet, they can.
+    let inside = ["-n", "1", "-q", "--out", "r", "--json", "r/result.json"];
+    run(place.webdyno().args(["run", &server.url()]).args(inside)).with_code_in(&[0, 3]);
+    assert!(place.path("r/result.json").exists());
+}
+
+/// The kernel maps each thread's stack, and refuses it here after a few; the rest must not wait for the missing ones.
+#[test]
+fn threads_that_the_system_refuses_are_told() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let script = format!(
+        "ulimit -v 3000000 && exec {} run {} -c 64 -t 64 -n 1000 -q",
+        assert_cmd::cargo::cargo_bin("webdyno").display(),
+        server.url()
+    );
+    let mut command = assert_cmd::Command::new("sh");
+    command.args(["-c", &script]).env("RUST_MIN_STACK", "268435456").current_dir(place.path(""));
+    command.env("WEBDYNO_STATE", place.path("state")).timeout(std::time::Duration::from_secs(30));
+    run(&mut command).with_code(1).told("of 64: ", "with -t");
+}
+
+#[test]
 fn a_full_disk_ends_a_run_with_its_name() {
     let place = Place::new();
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped (1): a full disk needs root, to mount a small one");
-        return;
+    if !can_mount() {
+        return skip("a small disk cannot be mounted here");
     }
     let server = Server::answering(OK);
     let disk = place.path("disk");

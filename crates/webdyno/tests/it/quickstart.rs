@@ -6,7 +6,9 @@ use crate::support::{Place, run, turn};
 fn the_main_job_finds_lifts_and_proves() {
     let _turn = turn();
     let place = Place::new();
+    let began = std::time::Instant::now();
     let ended = run(place.webdyno().args(["quickstart", "--out", "q", "--json", "q.json"])).with_code(0);
+    assert!(began.elapsed().as_secs() < 90, "it is promised to be over within 90 s: {:?}", began.elapsed());
     let json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(place.path("q.json")).unwrap()).unwrap();
     assert_eq!(json["schema"], "webdyno/tune/v1");

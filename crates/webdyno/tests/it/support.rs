@@ -14,6 +14,27 @@ pub fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
+/// which scripts/test tells and counts them.
+pub fn skip(why: &str) {
+    let thread = std::thread::current();
+    let line = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
+    eprint!("skipped: {line}");
+    if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
+        // One write each, so that lines of tests that run at the same time stay whole.
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
+    }
+}
+
+/// Whether something can be mounted here, in a mount namespace of its own: it takes root, and in a container more than
+/// that.
+pub fn can_mount() -> bool {
+    let mount =
+        ["--mount", "--propagation", "private", "mount", "-t", "tmpfs", "-o", "size=4k", "none", "/tmp"];
+    run(Command::new("unshare").args(mount)).code == 0
+}
+
 /// A place of a test's own: run directories and journals.
 pub struct Place {
     folder: tempfile::TempDir,
@@ -162,21 +183,41 @@ pub struct Apache {
 impl Apache {
     /// Starts a prefork Apache in `folder` with so many workers at most.
     pub fn start(folder: &Path, max_request_workers: u32) -> Self {
-        let mut files = webdyno_lab::quickstart::PrivateApache::create(folder).unwrap();
-        let mpm_conf = files.root.join("mods-enabled/mpm_prefork.conf");
-        let text = std::fs::read_to_string(&mpm_conf).unwrap();
-        let text = text.replace(
-            "MaxRequestWorkers       150",
-            &format!("MaxRequestWorkers       {max_request_workers}"),
+        let apache = Self::files(folder);
+        let text = std::fs::read_to_string(&apache.mpm_conf).unwrap();
+        let workers = format!("MaxRequestWorkers       {max_request_workers}");
+        std::fs::write(&apache.mpm_conf, text.replace("MaxRequestWorkers       150", &workers)).unwrap();
+        apache.started()
+    }
+
+    /// Starts an event Apache with processes of ten threads.
+    pub fn start_event(folder: &Path, max_request_workers: u32) -> Self {
+        let apache = Self::files(folder);
+        let load = apache.files.root.join("mods-enabled/modules.load");
+        let text = std::fs::read_to_string(&load).unwrap().replace("mpm_prefork", "mpm_event");
+        std::fs::write(&load, text).unwrap();
+        let conf = format!(
+            "StartServers 1\nThreadsPerChild 10\nMinSpareThreads 5\nMaxSpareThreads 20\n\
+             ServerLimit 16\nMaxRequestWorkers {max_request_workers}\n"
         );
-        std::fs::write(&mpm_conf, text).unwrap();
+        std::fs::write(&apache.mpm_conf, conf).unwrap();
+        apache.started()
+    }
+
+    fn files(folder: &Path) -> Self {
+        let files = webdyno_lab::quickstart::PrivateApache::create(folder).unwrap();
+        let mpm_conf = files.root.join("mods-enabled/mpm_prefork.conf");
+        Self { files, mpm_conf }
+    }
+
+    fn started(mut self) -> Self {
         for _ in 0..5 {
-            let status =
-                std::process::Command::new(&files.command[0]).args(&files.command[1..]).status().unwrap();
-            if status.success() && answers_within(files.port, Duration::from_secs(10)) {
-                return Self { files, mpm_conf };
+            let command = &self.files.command;
+            let status = std::process::Command::new(&command[0]).args(&command[1..]).status().unwrap();
+            if status.success() && answers_within(self.files.port, Duration::from_secs(10)) {
+                return self;
             }
-            files.take_free_port().unwrap();
+            self.files.take_free_port().unwrap();
         }
         panic!("the private Apache does not start");
     }
@@ -196,14 +237,21 @@ impl Apache {
         snapshot(&self.files.root)
     }
 
-    /// The length of the scoreboard: the MaxRequestWorkers that is in force. Slots above a lowered limit keep the `G` of
-    /// their last worker for ever (prefork does not look there again), so they do not count.
-    pub fn workers_in_force(&self) -> usize {
+    /// Whether so many workers may be the limit that is in force: the scoreboard is as long, or behind the limit it has
+    /// only places that are taken (prefork never clears those above a lowered limit).
+    pub fn has_limit(&self, workers: usize) -> bool {
+        let board = self.scoreboard();
+        let until_open = board.rfind('.').map_or(1, |last| last + 1);
+        (until_open..=board.len()).contains(&workers)
+    }
+
+    /// The scoreboard of the status page.
+    pub fn scoreboard(&self) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.files.port)).unwrap();
         stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().trim_end_matches('G').len()
+        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().to_owned()
     }
 }
 

@@ -173,6 +173,43 @@ fn analysis_does_no_input_or_output_and_reads_no_clock() {
     assert_none(&complaints);
 }
 
+/// Flags of other programs that are named in hints and commands.
+const FOREIGN_FLAGS: &[&str] = &["--ppid", "--property", "--value"];
+
+/// A hint that names a flag which does not exist is worse than none.
+#[test]
+fn hints_name_only_flags_that_exist() {
+    let help = |command: &str| {
+        let program = assert_cmd::cargo::cargo_bin("webdyno");
+        let output = std::process::Command::new(program).args([command, "--help"]).output().unwrap();
+        assert!(output.status.success(), "{command}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let helps: String = ["run", "diagnose", "tune", "quickstart", "report", "rollback"].map(help).concat();
+    let known: BTreeSet<&str> = flags(&helps).chain(FOREIGN_FLAGS.iter().copied()).collect();
+    let mut complaints = vec![];
+    for path in rust_files().iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")) {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let unknown = lines.flat_map(flags).filter(|flag| !known.contains(flag));
+        complaints.extend(unknown.map(|flag| format!("{}: there is no {flag}", shown(path))));
+    }
+    assert_none(&complaints);
+}
+
+/// The long flags in a text: `--` and a name, not inside of a word.
+fn flags(text: &str) -> impl Iterator<Item = &str> {
+    let starts = text.match_indices("--").map(|(at, _)| at);
+    starts.filter_map(|at| {
+        let inside = text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '-');
+        let name =
+            text[at + 2..].find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(text.len() - at - 2);
+        let begins = text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase());
+        (!inside && begins).then(|| text[at..at + 2 + name].trim_end_matches('-'))
+    })
+}
+
 #[test]
 fn nothing_is_unfinished() {
     // Put together here, so that this file does not find itself.

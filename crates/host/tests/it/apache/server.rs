@@ -1,5 +1,6 @@
 //! A private Apache in a directory of its own, laid out as Debian does it.
 
+use crate::skip::skip;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +21,7 @@ pub fn apache_is_installed() -> bool {
         "{EXECUTABLE} is missing: apt-get install apache2-bin"
     );
     if !installed {
-        eprintln!("SKIPPED: {EXECUTABLE} is missing; install apache2-bin");
+        skip(&format!("{EXECUTABLE} is missing; install apache2-bin"));
     }
     installed
 }

@@ -1,0 +1,29 @@
+//! Tests that cannot run here say so where it is seen: the test harness hides what passing tests print.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
+/// which scripts/test tells and counts them.
+pub fn skip(why: &str) {
+    let thread = std::thread::current();
+    let line = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
+    eprint!("skipped: {line}");
+    if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
+        // One write each, so that lines of tests that run at the same time stay whole.
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
+    }
+}
+
+/// Whether something can be mounted here, in a mount namespace of its own: it takes root, and in a container more than
+/// that.
+pub fn can_mount() -> bool {
+    let mount =
+        ["--mount", "--propagation", "private", "mount", "-t", "tmpfs", "-o", "size=4k", "none", "/tmp"];
+    let tried = Command::new("unshare").args(mount).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
