@@ -41,7 +41,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
-    let result = server.agent().bye().and_then(|_| result);
+    let result = server.agent().bye().and(result);
     finish::finish(session, result, &arguments.output, false)
 }
 
