@@ -9,7 +9,8 @@ use webdyno_model::tune::Verdict;
 use webdyno_model::workload::Arrival;
 
 /// The smallest change that is believed to be one: runs of the same thing on a quiet machine differ by this much.
-/// Six identical runs of the private Apache on the class of machine that this was built on stayed within it.
+/// The gains of ten quickstarts on two otherwise idle cores lay within 0.6% of each other (3.027 to 3.043 times); the
+/// floor leaves room for machines that are less quiet.
 pub const NOISE_FLOOR: f64 = 0.03;
 
 /// An interval wider than this on either side of the ratio cannot tell `same` from a change worth having.
