@@ -1,5 +1,6 @@
 //! The input of every analysis: one load with what was read of the server meanwhile, on one time axis.
 
+use webdyno_model::brake::Brake;
 use webdyno_model::environment::Environment;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
@@ -30,6 +31,8 @@ pub struct Measurement {
     pub measured_to_s: f64,
     /// How the load ended; `None` while it runs or when it was cut off.
     pub end: Option<LoadEnd>,
+    /// Why the load was stopped before it did harm.
+    pub brake: Option<Brake>,
     /// Readings of the server, in order of time.
     pub samples: Vec<TimedSample>,
     /// What the readings mean.

@@ -36,6 +36,7 @@ impl Control {
             EndReason::Enough => 3,
             EndReason::Interrupted => 4,
             EndReason::Hopeless => 5,
+            EndReason::Braked => 6,
         };
         let shared = &self.shared;
         // It was stopped before if this fails; waking again does no harm.
@@ -55,6 +56,7 @@ impl Control {
             3 => Some(EndReason::Enough),
             4 => Some(EndReason::Interrupted),
             5 => Some(EndReason::Hopeless),
+            6 => Some(EndReason::Braked),
             _ => None,
         }
     }

@@ -68,6 +68,46 @@ pub struct RenderedPlan {
     pub class: ApplyClass,
     /// Unified diff of all files.
     pub diff: String,
+    /// Files that belong to a configuration management: then the plan is for people to take over, and never written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed: Vec<Managed>,
+}
+
+/// A file that something else writes and would write again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Managed {
+    /// The file.
+    pub path: String,
+    /// `Puppet`.
+    pub by: String,
+    /// How that is known, in words.
+    pub why: String,
+}
+
+/// What the operator allows, and by what the site is known to be well.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ApplyOptions {
+    /// Whether a restart is allowed.
+    #[serde(default)]
+    pub allow_restart: bool,
+    /// Whether a reload may put changes of others in force that wait for one.
+    #[serde(default)]
+    pub yes_reload: bool,
+    /// Whether others use the site now: then nothing may be done that would drop their connections needlessly.
+    #[serde(default)]
+    pub live_traffic: bool,
+    /// Requests whose answers must stay as they were; empty for the root of the site.
+    #[serde(default)]
+    pub probes: Vec<SiteProbe>,
+}
+
+/// A request that shows whether a site answers as before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteProbe {
+    /// The value of the `Host` header.
+    pub host: String,
+    /// Path and query.
+    pub target: String,
 }
 
 /// The new content of one file.

@@ -3,6 +3,7 @@
 //! One JSON object a line: `{"v":1,"seq":,"t_us":,"kind":,...}`. Readers skip kinds that they do not know, so new
 //! kinds and new optional fields may be added within a version.
 
+use crate::brake::Brake;
 use crate::change::Change;
 use crate::diagnosis::Finding;
 use crate::environment::Environment;
@@ -129,6 +130,13 @@ pub enum EventBody {
         /// What became of the server.
         state: TuneState,
     },
+    /// A load was stopped because it began to do harm; its end follows.
+    Brake {
+        /// Which load.
+        load: u32,
+        /// Why.
+        brake: Brake,
+    },
     /// Something a reader of the session should know.
     Note {
         /// One line.
@@ -159,7 +167,7 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 13] = [
+    pub const KINDS: [&str; 14] = [
         "session_start",
         "server",
         "service",
@@ -171,6 +179,7 @@ impl EventBody {
         "planned",
         "round_end",
         "tune_end",
+        "brake",
         "note",
         "session_end",
     ];

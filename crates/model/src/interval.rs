@@ -200,4 +200,6 @@ pub enum EndReason {
     Interrupted,
     /// For a long time no connection came about, and requests that were still to be sent would have failed too.
     Hopeless,
+    /// It began to do harm: see [`crate::brake`].
+    Braked,
 }

@@ -66,6 +66,8 @@ pub struct LoadRecord {
     pub intervals: Vec<Interval>,
     /// How it ended, and where its measured part begins; `None` when it was cut off.
     pub end: Option<(LoadEnd, f64)>,
+    /// Why it was stopped before it did harm.
+    pub brake: Option<webdyno_model::brake::Brake>,
 }
 
 /// One round of tuning.
@@ -130,6 +132,7 @@ impl Recording {
                     workload,
                     intervals: vec![],
                     end: None,
+                    brake: None,
                 });
             }
             EventBody::Interval { load, interval } => {
@@ -151,6 +154,11 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
+            EventBody::Brake { load, brake } => {
+                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+                    record.brake = Some(brake);
+                }
+            }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
@@ -169,6 +177,7 @@ impl Recording {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
             end,
+            brake: record.brake.clone(),
             ..self.window(record.begins_us, measured_from_s, lasted_s)
         }
     }
@@ -197,6 +206,7 @@ impl Recording {
             measured_from_s: from_s,
             measured_to_s: to_s,
             end: None,
+            brake: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             collectors: self.collectors.clone(),
             service: service.map(|(_, snapshot)| snapshot.clone()),

@@ -248,7 +248,7 @@ impl Stand for SimulatedStand {
         let changes: Vec<_> = wishes.iter().map(change).collect();
         let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
         let file = FileEdit { path: "/etc/apache2/x.conf".into(), before_sha256: None, after: String::new() };
-        Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into() })
+        Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into(), managed: vec![] })
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::brake::Brake;
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::error::io_error;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -88,6 +89,7 @@ struct HeardState {
     samples: Option<Sender<(u64, Sample)>>,
     clock_offset_us: i64,
     warnings: Vec<String>,
+    brake: Option<Brake>,
     /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
     last: Option<Instant>,
 }
@@ -214,8 +216,8 @@ impl AgentClient {
     }
 
     /// Applies a plan. On an error nothing of it stays.
-    pub fn apply(&self, plan: &RenderedPlan, allow_restart: bool) -> Result<AppliedChange> {
-        let question = ToAgent::Apply { plan: plan.clone(), allow_restart };
+    pub fn apply(&self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<AppliedChange> {
+        let question = ToAgent::Apply { plan: plan.clone(), options: options.clone() };
         match self.ask(question, limits::APPLY_ANSWER)? {
             FromAgent::Applied { mark, outage_us, snapshot } => {
                 Ok(AppliedChange { mark, outage_us, snapshot: *snapshot })
@@ -224,9 +226,9 @@ impl AgentClient {
         }
     }
 
-    /// Undoes applied plans from the last back to a mark (0: all).
-    pub fn revert(&self, mark: u64) -> Result<RevertedChange> {
-        reverted(self.ask(ToAgent::Revert { mark }, limits::REVERT_ANSWER)?)
+    /// Undoes applied plans from the last back to a mark (0: all). With live traffic nothing is restarted for it.
+    pub fn revert(&self, mark: u64, live_traffic: bool) -> Result<RevertedChange> {
+        reverted(self.ask(ToAgent::Revert { mark, live_traffic }, limits::REVERT_ANSWER)?)
     }
 
     /// What is applied stays when the agent ends.
@@ -249,6 +251,11 @@ impl AgentClient {
     /// Stops what was launched.
     pub fn dispose(&self) -> Result<RevertedChange> {
         reverted(self.ask(ToAgent::Dispose, limits::DISPOSE_ANSWER)?)
+    }
+
+    /// Why the load must end at once, if the agent said so since this was asked last.
+    pub fn brake(&self) -> Option<Brake> {
+        self.shared.heard().brake.take()
     }
 
     /// What the agent wanted to be known since this was asked last.
@@ -362,6 +369,8 @@ impl Shared {
                     heard.warnings.push(text)
                 }
                 FromAgent::Warning { .. } => {}
+                // The first one tells the cause; what follows may be its consequence.
+                FromAgent::Brake { brake } => drop(heard.brake.get_or_insert(brake)),
                 answer => {
                     // Nobody waits for the answers to heartbeats, nor for those that came too late.
                     if let Some(waiting) = heard.waiting.remove(&id) {
@@ -422,9 +431,10 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Prepared { .. } => "prepared",
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",
-        FromAgent::Sample { .. } | FromAgent::Warning { .. } | FromAgent::Failed { .. } => {
-            "something unasked"
-        }
+        FromAgent::Sample { .. }
+        | FromAgent::Warning { .. }
+        | FromAgent::Brake { .. }
+        | FromAgent::Failed { .. } => "something unasked",
     };
     UserError::cannot_run(format!("the agent answered `{kind}` to another question"))
 }

@@ -6,7 +6,8 @@
 use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use webdyno_model::UserError;
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::brake::Brake;
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -78,13 +79,16 @@ pub enum ToAgent {
     Apply {
         /// As it was prepared; refused when a file changed since.
         plan: RenderedPlan,
-        /// Whether a restart is allowed.
-        allow_restart: bool,
+        /// What the operator allows.
+        options: ApplyOptions,
     },
     /// Undo the applied plans from the last back to the `mark` that was answered when it was applied (0: all).
     Revert {
         /// From an `Applied` answer.
         mark: u64,
+        /// Whether others use the site: then nothing is restarted for it.
+        #[serde(default)]
+        live_traffic: bool,
     },
     /// All applied changes are verified: they stay when the agent ends. Can still be rolled back later.
     Keep,
@@ -138,6 +142,11 @@ pub enum FromAgent {
     Warning {
         /// One line.
         text: String,
+    },
+    /// The load does harm and must end at once, unasked.
+    Brake {
+        /// Why.
+        brake: Brake,
     },
     /// The rendered plan.
     Prepared {

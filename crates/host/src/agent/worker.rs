@@ -137,9 +137,9 @@ impl Worker {
                 Ok(FromAgent::Done)
             }
             ToAgent::Prepare { wishes } => self.prepare(&wishes),
-            ToAgent::Apply { plan, allow_restart } => {
+            ToAgent::Apply { plan, options } => {
                 let snapshot = self.discovered()?.clone();
-                let applied = self.changer.apply(&plan, &snapshot, allow_restart);
+                let applied = self.changer.apply(&plan, &snapshot, &options);
                 if applied.is_err() {
                     self.look_again();
                 }
@@ -148,8 +148,8 @@ impl Worker {
                 let snapshot = Box::new(applied.snapshot);
                 Ok(FromAgent::Applied { mark: applied.mark, outage_us: applied.outage_us, snapshot })
             }
-            ToAgent::Revert { mark } => {
-                let reverted = self.changer.revert(mark);
+            ToAgent::Revert { mark, live_traffic } => {
+                let reverted = self.changer.revert(mark, live_traffic);
                 self.look_again();
                 reverted.map(|done| FromAgent::Reverted { actions: done.lines, outage_us: done.outage_us })
             }

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
@@ -108,9 +108,9 @@ impl Changer {
         &mut self,
         plan: &RenderedPlan,
         snapshot: &ServiceSnapshot,
-        allow_restart: bool,
+        options: &ApplyOptions,
     ) -> Result<Applied> {
-        check_class(plan, allow_restart)?;
+        check_class(plan, options.allow_restart)?;
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
         let service = programs.service(&served.service).ok_or_else(|| {
@@ -211,8 +211,10 @@ impl Changer {
         }
     }
 
-    /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on.
-    pub fn revert(&mut self, mark: u64) -> Result<Reverted> {
+    /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on. With live traffic nothing
+    /// is restarted for it.
+    pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<Reverted> {
+        let _ = live_traffic;
         let report = self.undo(mark, false);
         told(report)
     }

@@ -5,7 +5,8 @@
 pub mod apache;
 
 use std::collections::BTreeMap;
-use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use std::path::{Path, PathBuf};
+use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -46,6 +47,26 @@ pub trait Service: Sync {
             .hint(format!("start it by hand; port {port} must answer")))
     }
 
+    /// What a reload would put in force although it is not ours: configuration, modules, certificates that are newer than
+    /// what runs, an executable that was replaced. `own` are files and directories that this session wrote. Reads only.
+    fn pending_changes(&self, control: &Control, port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        let _ = (control, port, own);
+        Ok(vec![])
+    }
+
+    /// Renders a private copy of the service as it would be with these files: ports, pid file and logs of its own in
+    /// `folder`. `None` where that is not possible for this program. Writes nothing.
+    fn shadow(
+        &self,
+        control: &Control,
+        edits: &[FileEdit],
+        port: u16,
+        folder: &Path,
+    ) -> Result<Option<Shadow>> {
+        let _ = (control, edits, port, folder);
+        Ok(None)
+    }
+
     /// The values that the running program shows.
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue>;
 }
@@ -59,6 +80,30 @@ pub struct Activation {
     pub outage_us: Option<u64>,
     /// What was still on its way to the new state when waiting for it ended; `None` when all is as it should be.
     pub unsettled: Option<String>,
+}
+
+/// Something that waits for the next reload, and is not ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingChange {
+    /// The file.
+    pub path: PathBuf,
+    /// What about it, in words: `changed 12 minutes after Apache read its configuration`.
+    pub why: String,
+}
+
+/// A private copy of a service, rendered and not yet started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadow {
+    /// Absolute path and content of each file to be written.
+    pub files: Vec<(PathBuf, String)>,
+    /// Starts it; absolute path first.
+    pub command: Vec<String>,
+    /// The environment to start it in.
+    pub environment: BTreeMap<String, String>,
+    /// It writes its pid here.
+    pub pid_file: PathBuf,
+    /// Where it stands for the port of the original.
+    pub port: u16,
 }
 
 /// The service of a snapshot whose program webdyno does not know.
@@ -106,7 +151,6 @@ pub fn snapshot_unknown(pid: u32, port: u16, executable: Option<String>) -> Serv
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn no_service_is_missing_from_the_list() {

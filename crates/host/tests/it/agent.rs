@@ -17,7 +17,7 @@ use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
 use webdyno_host::process::{ProcessName, wait_until};
 use webdyno_model::Result;
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
 
 fn options(server: &FakeServer, silence_max: Duration) -> Options {
@@ -76,7 +76,10 @@ impl Session {
     }
 
     fn apply(&mut self, plan: RenderedPlan) {
-        let answer = self.ask(ToAgent::Apply { plan, allow_restart: false });
+        let answer = self.ask(ToAgent::Apply {
+            plan,
+            options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+        });
         assert!(matches!(answer, FromAgent::Applied { mark: 1, .. }), "{answer:?}");
     }
 
@@ -142,7 +145,10 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(30)] }) else {
         panic!()
     };
-    let answer = session.ask(ToAgent::Apply { plan: *plan, allow_restart: false });
+    let answer = session.ask(ToAgent::Apply {
+        plan: *plan,
+        options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+    });
     assert!(matches!(answer, FromAgent::Applied { .. }), "{answer:?}");
     assert!(server.running().contains("Workers 30"));
     session.ended().unwrap();
@@ -158,7 +164,10 @@ fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
     server.slow = Duration::from_millis(900);
     let original = server.picture();
     let (mut session, plan) = Session::greeted(&server, Duration::from_millis(400));
-    let apply = session.send(ToAgent::Apply { plan, allow_restart: false });
+    let apply = session.send(ToAgent::Apply {
+        plan,
+        options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+    });
     let start = Instant::now();
     let mut beats = vec![];
     while start.elapsed() < Duration::from_millis(1400) {
@@ -183,7 +192,10 @@ fn an_end_during_an_apply_reverts_after_it() {
         server.slow = Duration::from_millis(200);
         let original = server.picture();
         let (mut session, plan) = Session::greeted(&server, LONG);
-        session.send(ToAgent::Apply { plan, allow_restart: false });
+        session.send(ToAgent::Apply {
+            plan,
+            options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+        });
         if bye {
             session.send(ToAgent::Bye);
             assert!(matches!(session.hear().unwrap().body, FromAgent::Applied { .. }));
@@ -259,7 +271,10 @@ fn a_second_tuner_hears_who_is_at_work() {
     let (mut first, plan) = Session::greeted(&server, LONG);
     first.apply(plan);
     let (mut second, plan) = Session::greeted(&server, LONG);
-    let FromAgent::Failed { error } = second.ask(ToAgent::Apply { plan, allow_restart: false }) else {
+    let FromAgent::Failed { error } = second.ask(ToAgent::Apply {
+        plan,
+        options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+    }) else {
         panic!()
     };
     let pid = std::process::id();
@@ -299,10 +314,10 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     assert!(clock_us.abs_diff(webdyno_host::agent::clock_us()) < 60_000_000);
     assert!(client.prepare(&[wish(20)]).unwrap_err().message.contains("no service was discovered yet"));
     assert_eq!(client.discover(PORT).unwrap().service, "fake");
-    let applied = client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    let applied = client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
     assert_eq!(applied.snapshot.number("Workers"), Some(20.0));
-    let again = client.apply(&client.prepare(&[wish(30)]).unwrap(), false).unwrap();
-    assert_eq!(client.revert(again.mark).unwrap().actions.len(), 2);
+    let again = client.apply(&client.prepare(&[wish(30)]).unwrap(), &ApplyOptions::default()).unwrap();
+    assert_eq!(client.revert(again.mark, false).unwrap().actions.len(), 2);
     assert!(server.running().contains("Workers 20"));
     assert_eq!(client.bye().unwrap().actions.len(), 2);
     assert_eq!(server.picture(), original);
@@ -310,7 +325,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
 
     let client = self::client(&server);
     client.discover(PORT).unwrap();
-    client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
     let journal = pending(&server.state()).unwrap().remove(0);
     assert!(journal.tool_is_alive && journal.guardian_is_alive && !journal.kept, "{journal:?}");
     let pid: u32 = journal.id.rsplit('-').next().unwrap().parse().unwrap();
@@ -345,7 +360,7 @@ fn a_terminated_agent_reverts_first() {
     let original = server.picture();
     let client = client(&server);
     client.discover(PORT).unwrap();
-    client.apply(&client.prepare(&[wish(20)]).unwrap(), false).unwrap();
+    client.apply(&client.prepare(&[wish(20)]).unwrap(), &ApplyOptions::default()).unwrap();
     let id = pending(&server.state()).unwrap().remove(0).id;
     let agent = ProcessName::of(id.rsplit('-').next().unwrap().parse().unwrap()).unwrap();
     agent.signal(rustix::process::Signal::INT).unwrap();

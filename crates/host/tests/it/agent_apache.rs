@@ -18,7 +18,7 @@ use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::undo::Tools;
 use webdyno_host::change::{Changer, StateDir};
 use webdyno_host::process::{ProcessName, wait_until};
-use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
@@ -86,21 +86,30 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
     let mut session = greeted(&server, state.path());
     let reload = plan(&mut session, &[("MaxRequestWorkers", 12)]);
     assert_eq!(reload.class, ApplyClass::Reload);
-    let answer = session.ask(ToAgent::Apply { plan: reload, allow_restart: false });
+    let answer = session.ask(ToAgent::Apply {
+        plan: reload,
+        options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+    });
     assert!(matches!(answer, FromAgent::Applied { .. }), "{answer:?}");
     assert_eq!(workers(&server), Some(12.0));
 
     let restart = plan(&mut session, &[("MaxRequestWorkers", 40), ("ServerLimit", 40)]);
     assert_eq!(restart.class, ApplyClass::Restart);
-    let answer = session.ask(ToAgent::Apply { plan: restart.clone(), allow_restart: false });
+    let answer = session.ask(ToAgent::Apply {
+        plan: restart.clone(),
+        options: ApplyOptions { allow_restart: false, ..ApplyOptions::default() },
+    });
     assert!(
         matches!(&answer, FromAgent::Failed { error } if error.message.contains("needs a restart")),
         "{answer:?}"
     );
-    let answer = session.ask(ToAgent::Apply { plan: restart, allow_restart: true });
+    let answer = session.ask(ToAgent::Apply {
+        plan: restart,
+        options: ApplyOptions { allow_restart: true, ..ApplyOptions::default() },
+    });
     let FromAgent::Applied { mark, .. } = answer else { panic!("{answer:?}") };
     assert_eq!(workers(&server), Some(40.0));
-    let answer = session.ask(ToAgent::Revert { mark });
+    let answer = session.ask(ToAgent::Revert { mark, live_traffic: false });
     assert!(matches!(answer, FromAgent::Reverted { .. }), "{answer:?}");
     assert_eq!(workers(&server), Some(12.0));
 
@@ -126,7 +135,7 @@ fn a_rollback_after_everything_was_killed_brings_the_service_back() {
     let wish =
         Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
     let plan = tools.programs.service("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
-    changer.apply(&plan, &snapshot, false).unwrap();
+    changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
     drop(changer);
     let main = ProcessName::of(server.pid().unwrap()).unwrap();
     webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();

@@ -18,7 +18,7 @@ use webdyno_host::change::journal::Owner;
 use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::{Changer, notice, pending};
 use webdyno_host::process::ProcessName;
-use webdyno_model::change::{ApplyClass, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -26,14 +26,26 @@ use webdyno_model::{Result, UserError};
 fn session(server: &FakeServer, keep: bool) -> Result<()> {
     let mut changer = server.changer();
     let first = [("a.conf", "Workers 20\n"), ("b.conf", "KeepAlive Off\n"), ("new.conf", "Extra 1\n")];
-    changer.apply(&server.plan(&first, ApplyClass::Reload), &server.snapshot_now(), false)?;
+    changer.apply(
+        &server.plan(&first, ApplyClass::Reload),
+        &server.snapshot_now(),
+        &ApplyOptions::default(),
+    )?;
     if keep {
         changer.keep()?;
     }
     let second = [("a.conf", "Workers 30\n")];
-    let applied = changer.apply(&server.plan(&second, ApplyClass::Restart), &server.snapshot_now(), true)?;
-    changer.revert(applied.mark)?;
-    changer.apply(&server.plan(&second, ApplyClass::Reload), &server.snapshot_now(), false)?;
+    let applied = changer.apply(
+        &server.plan(&second, ApplyClass::Restart),
+        &server.snapshot_now(),
+        &ApplyOptions { allow_restart: true, ..ApplyOptions::default() },
+    )?;
+    changer.revert(applied.mark, false)?;
+    changer.apply(
+        &server.plan(&second, ApplyClass::Reload),
+        &server.snapshot_now(),
+        &ApplyOptions::default(),
+    )?;
     changer.end(ClosedBy::Tool)?;
     Ok(())
 }
@@ -182,7 +194,13 @@ fn an_apply_that_fails_is_undone_before_the_error_is_told() {
         let pid = server.control().pid;
         server.obeys = obeys;
         let mut changer = server.changer();
-        let error = changer.apply(&server.plan(edits, class), &server.snapshot_now(), true).unwrap_err();
+        let error = changer
+            .apply(
+                &server.plan(edits, class),
+                &server.snapshot_now(),
+                &ApplyOptions { allow_restart: true, ..ApplyOptions::default() },
+            )
+            .unwrap_err();
         assert!(error.message.contains(message), "{error}");
         assert_eq!(server.picture(), original, "{message}");
         assert_eq!(server.control().pid != pid, starts, "{message}");
@@ -192,7 +210,7 @@ fn an_apply_that_fails_is_undone_before_the_error_is_told() {
             server.changer()
         };
         let plan = server.plan(&[("a.conf", "Workers 11\n")], ApplyClass::Reload);
-        changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
         assert!(server.running().contains("Workers 11"));
         changer.end(ClosedBy::Tool).unwrap();
         assert_eq!(server.picture(), original, "{message}");
@@ -222,7 +240,7 @@ fn what_may_not_be_applied_is_refused_and_nothing_is_written() {
     let mut changer = server.changer();
     let snapshot = server.snapshot_now();
     let refused = |changer: &mut Changer, plan: &RenderedPlan, message: &str, hint: &str| {
-        let error: UserError = changer.apply(plan, &snapshot, false).unwrap_err();
+        let error: UserError = changer.apply(plan, &snapshot, &ApplyOptions::default()).unwrap_err();
         assert!(error.message.contains(message), "{error}");
         assert!(error.hint.clone().unwrap_or_default().contains(hint), "{error:?}");
     };
@@ -245,7 +263,9 @@ fn what_may_not_be_applied_is_refused_and_nothing_is_written() {
 /// A session that ended without undoing, as after a SIGKILL of tool and agent.
 fn killed_session(server: &FakeServer, edits: &[(&str, &str)]) {
     let mut changer = server.changer();
-    changer.apply(&server.plan(edits, ApplyClass::Reload), &server.snapshot_now(), false).unwrap();
+    changer
+        .apply(&server.plan(edits, ApplyClass::Reload), &server.snapshot_now(), &ApplyOptions::default())
+        .unwrap();
 }
 
 #[test]
@@ -284,7 +304,7 @@ fn the_operators_version_is_what_is_reached() {
     let mut changer = server.changer();
     let apply = |changer: &mut Changer, text: &str| {
         let plan = server.plan(&[("a.conf", text)], ApplyClass::Reload);
-        changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
     };
     apply(&mut changer, "Workers 20\n");
     std::fs::write(server.conf("a.conf"), "Workers 20\n# theirs\n").unwrap();
@@ -302,7 +322,7 @@ fn kept_changes_stay_and_can_be_rolled_back_later_newest_first() {
     for workers in ["Workers 20\n", "Workers 30\n"] {
         let mut changer = server.changer();
         let plan = server.plan(&[("a.conf", workers)], ApplyClass::Reload);
-        changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
         changer.keep().unwrap();
         assert_eq!(changer.end(ClosedBy::Tool).unwrap().lines, Vec::<String>::new());
     }
@@ -324,7 +344,7 @@ fn a_session_that_waits_for_its_rollback_is_told_and_blocks_the_next_one() {
         "{told}"
     );
     let plan = server.plan(&[("a.conf", "Workers 40\n")], ApplyClass::Reload);
-    let error = server.changer().apply(&plan, &server.snapshot_now(), false).unwrap_err();
+    let error = server.changer().apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err();
     assert!(error.message.contains("was interrupted and is not undone yet"), "{error}");
     rolled_back(folder.path(), &original, "after the refusal");
     assert_eq!(notice(&server.state()), None);
@@ -371,7 +391,7 @@ fn a_rollback_never_works_beside_a_session() {
         let mut changer = server.changer();
         changer.set_owner(Owner { tool, what: "webdyno tune".into() });
         let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
-        changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
         changer
     };
     let mut orphan = apply(&server, None);
@@ -425,7 +445,11 @@ fn a_launched_program_never_outlives_its_session() {
         let process = ProcessName::of(pid).unwrap();
         let snapshot = ServiceSnapshot { port, ..server.snapshot_now() };
         changer
-            .apply(&server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload), &snapshot, false)
+            .apply(
+                &server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload),
+                &snapshot,
+                &ApplyOptions::default(),
+            )
             .unwrap();
         match end {
             "dispose" => drop(changer.dispose().unwrap()),
@@ -470,21 +494,21 @@ proptest! {
         }
         let mut changer = server.changer();
         let nothing = server.plan(&[("a.conf", "Workers 11\n")], ApplyClass::Reload);
-        changer.apply(&nothing, &server.snapshot_now(), false).unwrap();
+        changer.apply(&nothing, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
         let between = server.picture();
         let edits: Vec<(&str, &str)> =
             names.iter().zip(&files).map(|(name, (_, _, new, _))| (name.as_str(), new.as_str())).collect();
         let mut plan = server.plan(&edits, ApplyClass::Reload);
         plan.changes.clear();
-        let applied = changer.apply(&plan, &server.snapshot_now(), false).unwrap();
+        let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
         for (name, (_, _, new, _)) in names.iter().zip(&files) {
             prop_assert_eq!(&std::fs::read_to_string(server.conf(name)).unwrap(), new);
         }
         if mark {
-            changer.revert(applied.mark).unwrap();
+            changer.revert(applied.mark, false).unwrap();
             prop_assert_eq!(server.picture(), between);
         }
-        changer.revert(0).unwrap();
+        changer.revert(0, false).unwrap();
         prop_assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), FILES[0].1);
         for (name, (old, _, _, exists)) in names.iter().zip(&files) {
             let now = std::fs::read_to_string(server.conf(name)).ok();

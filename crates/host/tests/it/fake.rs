@@ -313,6 +313,7 @@ impl FakeServer {
             files: edits.iter().map(file).collect(),
             class,
             diff: String::new(),
+            managed: vec![],
         }
     }
 

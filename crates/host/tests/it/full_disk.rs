@@ -15,7 +15,7 @@ use webdyno_host::change::history::ClosedBy;
 use webdyno_host::change::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
 use webdyno_host::services::Service;
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, ApplyOptions};
 
 /// The environment variable that makes the test below the one that mounts small disks: `FOLDER|state` or `FOLDER|etc`.
 const MOUNTER: &str = "WEBDYNO_TEST_SMALL_DISK";
@@ -93,7 +93,7 @@ fn apply_with_space(folder: &Path, place: &Path, free_pages: u64, shift_bytes: u
     let edits = [("a.conf", workers.as_str()), ("b.conf", longer.as_str()), ("new.conf", "Extra 1\n")];
     let mut changer = server.changer();
     let plan = server.plan(&edits, ApplyClass::Reload);
-    let applied = changer.apply(&plan, &server.snapshot_now(), false);
+    let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default());
     if let Err(error) = &applied {
         let hint = error.hint.clone().unwrap_or_default();
         let context = format!("{free_pages} pages free in {}: {error}; {hint}", place.display());

@@ -15,7 +15,7 @@ use webdyno_host::change::programs::ThisMachine;
 use webdyno_host::change::{Changer, StateDir};
 use webdyno_host::process::wait_until;
 use webdyno_host::services::by_name;
-use webdyno_model::change::Wish;
+use webdyno_model::change::{ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 12\n    MinSpareServers 1\n    MaxSpareServers 12\n    \
@@ -53,7 +53,7 @@ fn a_reload_waits_for_the_old_generation() {
         drop(held);
     });
     let begun = Instant::now();
-    let lines = changer.revert(0).unwrap().lines;
+    let lines = changer.revert(0, false).unwrap().lines;
     assert!(begun.elapsed() >= Duration::from_secs(1), "it waited for the workers that were held");
     assert!(!lines.concat().contains("old generation"), "{lines:?}");
     release.join().unwrap();
@@ -76,7 +76,7 @@ fn a_reload_says_when_the_old_generation_stays() {
     }
     let Stand { server, mut changer, .. } = stand();
     let held = hold(&server);
-    let lines = changer.revert(0).unwrap().lines;
+    let lines = changer.revert(0, false).unwrap().lines;
     let line = lines.iter().find(|line| line.starts_with("reloaded apache (pid ")).unwrap();
     let told =
         format!("; {} process(es) of its old generation still finish their requests after 10 s", held.len());
@@ -90,7 +90,7 @@ fn apply(server: &Server, changer: &mut Changer, to: i64) {
         Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(to) };
     let snapshot = server.snapshot();
     let plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
-    changer.apply(&plan, &snapshot, false).unwrap();
+    changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
 }
 
 /// Holds workers until what it gives is dropped: at least one behind the limit of 8, and not all within it, or no

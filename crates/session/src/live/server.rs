@@ -4,7 +4,7 @@ use crate::stand::InForce;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use webdyno_host::agent::{AgentClient, ServerAddress};
-use webdyno_model::change::RenderedPlan;
+use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::ServiceSnapshot;
@@ -76,15 +76,15 @@ impl Server {
     }
 
     /// Makes a plan take effect and remembers the service as it is then.
-    pub fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<InForce> {
-        let applied = self.agent.apply(plan, allow_restart)?;
+    pub fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<InForce> {
+        let applied = self.agent.apply(plan, options)?;
         self.snapshot = Some(applied.snapshot);
         Ok(InForce { mark: applied.mark, outage_us: applied.outage_us })
     }
 
     /// Puts back what was applied since the mark, and reads the service again.
-    pub fn revert(&mut self, mark: u64) -> Result<()> {
-        self.agent.revert(mark)?;
+    pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<()> {
+        self.agent.revert(mark, live_traffic)?;
         if let Some(port) = self.snapshot.as_ref().map(|snapshot| snapshot.port) {
             self.discover(port)?;
         }

@@ -3,7 +3,7 @@
 use super::{Length, Server, Session};
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_load::Prepared;
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
@@ -23,6 +23,8 @@ pub struct LiveStand<'a> {
     pub workload: Workload,
     /// How long each measurement takes.
     pub length: Length,
+    /// What the operator allows beside a restart, and by what the site is known to be well.
+    pub options: ApplyOptions,
     /// Asked before each change, where somebody is there to ask.
     pub confirm: Option<Confirm>,
 }
@@ -64,13 +66,14 @@ impl Stand for LiveStand<'_> {
         {
             return Ok(None);
         }
-        let in_force = self.server.apply(plan, allow_restart)?;
+        let options = ApplyOptions { allow_restart, ..self.options.clone() };
+        let in_force = self.server.apply(plan, &options)?;
         self.read_service()?;
         Ok(Some(in_force))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        self.server.revert(mark)?;
+        self.server.revert(mark, self.options.live_traffic)?;
         self.read_service()
     }
 

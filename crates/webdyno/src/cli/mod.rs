@@ -146,6 +146,9 @@ pub struct TuneArgs {
     /// Permit changes that need a restart of the service
     #[arg(long)]
     pub allow_restart: bool,
+    /// Reload also when that puts changes of others in force that wait for a reload
+    #[arg(long)]
+    pub yes_reload: bool,
     /// Begin no round after this time
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_us)]
     pub budget: u64,

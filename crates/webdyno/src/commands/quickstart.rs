@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_host::agent::ServerAddress;
 use webdyno_lab::quickstart::{PrivateApache, USERS};
-use webdyno_model::change::{RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
@@ -99,7 +99,15 @@ fn tune(
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
     let length = length_at(session.elapsed_us());
-    let stand = LiveStand { session, server, prepared, workload, length, confirm: None };
+    let stand = LiveStand {
+        session,
+        server,
+        prepared,
+        workload,
+        length,
+        options: ApplyOptions::default(),
+        confirm: None,
+    };
     let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
     rounds::tune(&mut InTime(stand), options).map(|_| ())
 }

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use webdyno_model::change::RenderedPlan;
+use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Confirm, LiveStand, Session};
 use webdyno_session::rounds::{self, Options};
@@ -34,9 +34,17 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     };
     let result = introduce(&mut session, &server).and_then(|()| {
         let MeasuredLoad { prepared, workload, length, .. } = load;
+        let allowed = ApplyOptions { yes_reload: arguments.yes_reload, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
-        let mut stand =
-            LiveStand { session: &mut session, server: &mut server, prepared, workload, length, confirm };
+        let mut stand = LiveStand {
+            session: &mut session,
+            server: &mut server,
+            prepared,
+            workload,
+            length,
+            options: allowed,
+            confirm,
+        };
         rounds::tune(&mut stand, options).map(|_| ())
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is

@@ -55,7 +55,7 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
     let whole = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
     let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(RenderedPlan { changes, files, class: whole, diff })
+    Ok(RenderedPlan { changes, files, class: whole, diff, managed: vec![] })
 }
 
 impl Wanted {
