@@ -5,18 +5,17 @@
 //! any step fails, everything of this apply is undone before the error is told.
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
-use crate::change::disk::RealDisk;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{ClosedBy, Record, served};
 use crate::change::journal::{Journal, Owner};
-use crate::change::launch::{self, Running};
 use crate::change::lock::Lock;
 use crate::change::programs::Programs;
 use crate::change::rollback;
 use crate::change::state::StateDir;
-use crate::change::undo::{Report, Scope, Tools, stop_launched, undo};
+use crate::change::tools::Tools;
+use crate::change::undo::{Report, RunningPrograms, Scope, stop_launched, undo};
+use crate::change::world::World;
 use crate::limits;
-use crate::process::wait_until;
 use crate::services::Service;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,14 +62,14 @@ pub struct Changer {
 
 struct Session {
     journal: Journal,
-    running: BTreeMap<u64, Running>,
+    running: RunningPrograms,
     _lock: Lock,
 }
 
 impl Changer {
     /// For this machine.
     pub fn new(state: StateDir, programs: Arc<dyn Programs>, owner: Owner) -> Self {
-        Self::with(Tools { state, disk: Arc::new(RealDisk), programs }, owner)
+        Self::with(Tools::with_programs(state, programs), owner)
     }
 
     /// With given seams.
@@ -157,7 +156,8 @@ impl Changer {
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let snapshot = read_back(plan, service, activation.control.pid, served.port, self.read_back_max);
+        let wait = (self.tools.world.as_ref(), self.read_back_max);
+        let snapshot = read_back(plan, service, activation.control.pid, served.port, wait);
         let snapshot = snapshot.map_err(|error| match activation.unsettled {
             Some(why) => error.hint(why),
             None => error,
@@ -187,7 +187,7 @@ impl Changer {
     fn write(&mut self, edit: &FileEdit, served: &Served) -> Result<()> {
         let before = self.check_file(edit)?;
         let path = Path::new(&edit.path);
-        let new = file::with_content(path, before.as_ref(), &edit.after)?;
+        let new = file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
         let expected = before.as_ref().map(|file| file.sha256.clone());
         if expected.as_ref() == Some(&new.sha256) {
             return Ok(());
@@ -229,7 +229,7 @@ impl Changer {
     /// Starts a program that must not outlive the session, and waits until it answers on its port.
     pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
         let launch = Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
-        launch::check(&launch)?;
+        self.tools.world.check_launch(&launch)?;
         self.begin()?;
         let n = self.intend(Action::Launch(launch.clone()))?;
         let started = self.start(n, &launch);
@@ -243,13 +243,11 @@ impl Changer {
     }
 
     fn start(&mut self, n: u64, launch: &Launch) -> Result<()> {
-        let running = launch::start(launch)?;
+        let running = self.tools.world.launch(launch)?;
         let Some(session) = &mut self.session else { return Ok(()) };
         let running = session.running.entry(n).or_insert(running);
         let journal = &mut session.journal;
-        launch::wait_until_ready(launch, running, &mut |launched| {
-            journal.append(Record::Launched { n, launched })
-        })?;
+        running.wait_until_ready(launch, &mut |launched| journal.append(Record::Launched { n, launched }))?;
         journal.append(Record::Completed { n, control: None })
     }
 
@@ -323,10 +321,10 @@ impl Changer {
         if self.session.is_some() {
             return Ok(());
         }
-        self.tools.state.create()?;
-        let lock = Lock::take(&self.tools.state, &self.owner.what)?;
-        rollback::refuse_when_pending(&self.tools.state)?;
-        let journal = Journal::create(&self.tools.state, &self.owner, &self.tools.disk)?;
+        self.tools.state.create(self.tools.disk.as_ref())?;
+        let lock = Lock::take(&self.tools, &self.owner.what)?;
+        rollback::refuse_when_pending(&self.tools)?;
+        let journal = Journal::create(&self.tools, &self.owner)?;
         self.session = Some(Session { journal, running: BTreeMap::new(), _lock: lock });
         Ok(())
     }
@@ -390,11 +388,11 @@ fn read_back(
     service: &dyn Service,
     pid: u32,
     port: u16,
-    at_most: Duration,
+    (world, at_most): (&dyn World, Duration),
 ) -> Result<ServiceSnapshot> {
     let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
         Err(UserError::cannot_run("the service was not read"));
-    wait_until(at_most, || {
+    world.wait_until(at_most, &mut || {
         seen = service.snapshot(pid, port).map(|snapshot| {
             let difference = difference(plan, &service.running_values(&snapshot));
             (snapshot, difference)

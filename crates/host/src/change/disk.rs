@@ -1,17 +1,18 @@
-//! The seam to the disk: every write of this crate passes through [`Disk`], so that tests can fill it up, or end the
-//! program between any two acts.
+//! The seam to the disk: every read and write of changing and undoing passes through [`Disk`], so that tests can fill
+//! it up, pretend one, or end the program between any two acts.
 //!
-//! Facts: open(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
+//! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
 use crate::change::action::{OldFile, in_base64};
-use rustix::fs::{AtFlags, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The largest configuration file that is changed.
@@ -33,13 +34,58 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Brings the entries of a directory to the disk.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
-    /// Writes at an offset and brings it to the disk.
-    fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// What is at a path, symbolic links not followed; `None` when nothing is.
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
+    /// The names in a directory, in no order; `None` when there is no such directory.
+    fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>>;
+    /// User and group that a new file in a directory is to have: those of the directory where files can be given away.
+    fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)>;
+    /// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
+    fn private_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates an empty file that must not exist yet, readable by its owner only.
+    fn create_private(&self, path: &Path) -> io::Result<()>;
+    /// The first bytes of a file, at most so many.
+    fn read_start(&self, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// Writes into an existing file at an offset and brings it to the disk.
+    fn append(&self, path: &Path, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes sure that there is room for so many bytes from an offset on; the file stays as long as it is. File systems
     /// that cannot promise that do nothing.
-    fn reserve(&self, file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()>;
+    fn reserve(&self, path: &Path, offset_bytes: u64, length_bytes: u64) -> io::Result<()>;
     /// Cuts a file off after a failed append; room that was reserved behind it is given back.
-    fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()>;
+    fn truncate(&self, path: &Path, length_bytes: u64) -> io::Result<()>;
+
+    /// Takes the lock on a file, which is created if need be; `None` when somebody has it. It ends with the process.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>>;
+}
+
+/// A file whose lock is held as long as this lives.
+pub trait LockedFile: Send {
+    /// Gives the file another content, for whoever wants to know who holds the lock.
+    fn write(&mut self, content: &[u8]) -> io::Result<()>;
+}
+
+/// What was seen at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// What it is.
+    pub kind: Kind,
+    /// How many names it has.
+    pub links_count: u64,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    SymbolicLink,
+    /// A device, a socket, a pipe.
+    Other,
 }
 
 /// The machine's own file systems.
@@ -103,21 +149,95 @@ impl Disk for RealDisk {
         File::open(path)?.sync_all()
     }
 
-    fn append(&self, file: &File, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let kind = match found.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_symlink() => Kind::SymbolicLink,
+            _ => Kind::Other,
+        };
+        Ok(Some(Seen { kind, links_count: found.nlink() }))
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {
+        match std::fs::read_dir(folder) {
+            Ok(entries) => Ok(Some(entries.flatten().map(|entry| entry.file_name()).collect())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)> {
+        let found = std::fs::metadata(folder)?;
+        // Only root can give files away; anybody else owns what he creates.
+        Ok(match rustix::process::geteuid() {
+            root if root.is_root() => (found.uid(), found.gid()),
+            user => (user.as_raw(), rustix::process::getegid().as_raw()),
+        })
+    }
+
+    fn private_directory(&self, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    fn create_private(&self, path: &Path) -> io::Result<()> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(|_| ())
+    }
+
+    fn read_start(&self, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![];
+        File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn append(&self, path: &Path, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = writable(path)?;
         file.write_all_at(bytes, offset_bytes)?;
         file.sync_all()
     }
 
-    fn reserve(&self, file: &File, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
-        match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset_bytes, length_bytes) {
+    fn reserve(&self, path: &Path, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
+        let reserved =
+            rustix::fs::fallocate(writable(path)?, FallocateFlags::KEEP_SIZE, offset_bytes, length_bytes);
+        match reserved {
             Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             other => Ok(other?),
         }
     }
 
-    fn truncate(&self, file: &File, length_bytes: u64) -> io::Result<()> {
-        file.set_len(length_bytes)
+    fn truncate(&self, path: &Path, length_bytes: u64) -> io::Result<()> {
+        writable(path)?.set_len(length_bytes)
     }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(Flock(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// flock(2): the kernel drops it with its holder.
+struct Flock(File);
+
+impl LockedFile for Flock {
+    fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.write_all_at(content, 0)
+    }
+}
+
+/// An existing file, to be written to.
+fn writable(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(path)
 }
 
 /// SHA-256 in hexadecimal digits.

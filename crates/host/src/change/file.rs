@@ -4,10 +4,9 @@
 //! carries the session's id in its name, so that a rollback finds what a killed session left behind.
 
 use crate::change::action::OldFile;
-use crate::change::disk::{Disk, sha256_hex};
+use crate::change::disk::{Disk, Kind, sha256_hex};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use webdyno_model::change::FileEdit;
 use webdyno_model::error::io_error;
@@ -33,7 +32,7 @@ pub fn check(disk: &dyn Disk, edit: &FileEdit, planned: Option<&str>) -> Result<
     if !path.is_absolute() || !path.components().all(plain) || path.file_name().is_none() {
         return Err(UserError::cannot_run(format!("`{}` is not the absolute path of a file", edit.path)));
     }
-    refuse_links(path)?;
+    refuse_links(disk, path)?;
     let found = disk.read(path).map_err(|error| io_error("read", path.display(), &error))?;
     let found_sha256 = found.as_ref().map(|file| file.sha256.as_str());
     if found_sha256 == edit.before_sha256.as_deref() {
@@ -52,21 +51,18 @@ pub fn check(disk: &dyn Disk, edit: &FileEdit, planned: Option<&str>) -> Result<
 }
 
 /// A symbolic link would be replaced by a file, and a second hard link would keep the old content.
-fn refuse_links(path: &Path) -> Result<()> {
-    let found = match std::fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(io_error("read", path.display(), &error)),
-    };
-    if found.is_symlink() {
+fn refuse_links(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let seen = disk.look(path).map_err(|error| io_error("read", path.display(), &error))?;
+    let Some(seen) = seen else { return Ok(()) };
+    if seen.kind == Kind::SymbolicLink {
         return Err(UserError::cannot_run(format!(
             "{} has become a symbolic link since the plan was made",
             path.display()
         ))
         .hint("make the plan again"));
     }
-    if found.is_file() && found.nlink() > 1 {
-        let links = found.nlink();
+    if seen.kind == Kind::File && seen.links_count > 1 {
+        let links = seen.links_count;
         return Err(UserError::cannot_run(format!(
             "{} has {links} hard links, and replacing it would part them",
             path.display()
@@ -78,18 +74,14 @@ fn refuse_links(path: &Path) -> Result<()> {
 
 /// The new file of an edit: the mode, owner and attributes of the old one; for a new file those of its directory's
 /// owner, readable by all, as configuration is.
-pub fn with_content(path: &Path, old: Option<&OldFile>, content: &str) -> Result<OldFile> {
+pub fn with_content(disk: &dyn Disk, path: &Path, old: Option<&OldFile>, content: &str) -> Result<OldFile> {
     let (content, sha256) = (content.as_bytes().to_vec(), sha256_hex(content.as_bytes()));
     if let Some(old) = old {
         return Ok(OldFile { content, sha256, modified: None, ..old.clone() });
     }
     let folder = folder_of(path);
-    let found = std::fs::metadata(folder).map_err(|error| io_error("write to", folder.display(), &error))?;
-    // Only root can give files away; anybody else owns what he creates.
-    let (uid, gid) = match rustix::process::geteuid() {
-        root if root.is_root() => (found.uid(), found.gid()),
-        user => (user.as_raw(), rustix::process::getegid().as_raw()),
-    };
+    let owner = disk.owner_of_new(folder);
+    let (uid, gid) = owner.map_err(|error| io_error("write to", folder.display(), &error))?;
     Ok(OldFile { content, sha256, mode: 0o644, uid, gid, modified: None, attributes: BTreeMap::new() })
 }
 
@@ -131,16 +123,10 @@ pub fn temporary(path: &Path, id: &str, n: u64) -> PathBuf {
 pub fn remove_temporaries(disk: &dyn Disk, folder: &Path, id: &str) -> io::Result<u32> {
     let prefix = temporary_prefix(id);
     let mut removed_count = 0;
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(&prefix) && name.ends_with(".tmp") {
-            disk.remove(&entry.path())?;
+    for name in disk.list(folder)?.into_iter().flatten() {
+        let text = name.to_string_lossy();
+        if text.starts_with(&prefix) && text.ends_with(".tmp") {
+            disk.remove(&folder.join(&name))?;
             removed_count += 1;
         }
     }
@@ -213,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, "operator\n").unwrap();
-        let new = with_content(&path, None, "ours\n").unwrap();
+        let new = with_content(&RealDisk, &path, None, "ours\n").unwrap();
         let temporary = temporary(&path, "id", 1);
         let replaced = replace(&RealDisk, &path, &new, Some(&sha256_hex(b"planned\n")), &temporary).unwrap();
         assert_eq!(replaced, Replaced::Changed);

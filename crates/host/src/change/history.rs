@@ -7,7 +7,8 @@
 
 use crate::change::action::{Action, Launched, Served};
 use crate::change::disk::sha256_hex;
-use crate::process::{self, ProcessName};
+use crate::change::world::World;
+use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -299,24 +300,26 @@ impl History {
     }
 
     /// Whether the guardian is still there.
-    pub fn guardian_is_alive(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| same_boot(header) && header.agent.is_alive())
+    pub fn guardian_is_alive(&self, world: &dyn World) -> bool {
+        let alive = |header: &Header| same_boot(header, world) && world.is_running(header.agent);
+        self.header.as_ref().is_some_and(alive)
     }
 
     /// Whether the tool is still there.
-    pub fn tool_is_alive(&self) -> bool {
-        let alive = |header: &Header| same_boot(header) && header.tool.is_some_and(ProcessName::is_alive);
+    pub fn tool_is_alive(&self, world: &dyn World) -> bool {
+        let running = |tool: ProcessName| world.is_running(tool);
+        let alive = |header: &Header| same_boot(header, world) && header.tool.is_some_and(running);
         self.header.as_ref().is_some_and(alive)
     }
 
     /// Whether the machine has not been booted since. Unknown counts as the same: then start times decide.
-    pub fn is_same_boot(&self) -> bool {
-        self.header.as_ref().is_some_and(same_boot)
+    pub fn is_same_boot(&self, world: &dyn World) -> bool {
+        self.header.as_ref().is_some_and(|header| same_boot(header, world))
     }
 }
 
-fn same_boot(header: &Header) -> bool {
-    match (&header.boot_id, process::boot_id()) {
+fn same_boot(header: &Header, world: &dyn World) -> bool {
+    match (&header.boot_id, world.boot_id()) {
         (Some(then), Some(now)) => *then == now,
         _ => true,
     }

@@ -8,11 +8,10 @@
 use crate::change::action::Action;
 use crate::change::disk::Disk;
 use crate::change::history::{self, Damage, Header, History, Record};
-use crate::change::state::{StateDir, state_error};
-use crate::process::{self, ProcessName};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use crate::change::state::state_error;
+use crate::change::tools::Tools;
+use crate::process::ProcessName;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use webdyno_model::error::io_error;
@@ -30,7 +29,6 @@ const RECORD_BYTES_MAX: u64 = 512;
 /// An open journal: its file, and what it says.
 pub struct Journal {
     path: PathBuf,
-    file: File,
     whole_bytes: u64,
     next_sequence: u64,
     /// A failed write could not be cut off again: nothing more can be written.
@@ -50,35 +48,30 @@ pub struct Owner {
 
 impl Journal {
     /// Begins the journal of a new session. The caller holds the lock, so that no other one begins at the same time.
-    pub fn create(state: &StateDir, owner: &Owner, disk: &Arc<dyn Disk>) -> Result<Self> {
-        let all = read_all(state)?;
+    pub fn create(tools: &Tools, owner: &Owner) -> Result<Self> {
+        let Tools { state, disk, world, .. } = tools;
+        let all = read_all(tools)?;
         prune(&all, disk.as_ref());
         let newest =
             all.iter().filter_map(|(_, read)| read.as_ref().ok()?.header.as_ref().map(|header| header.order));
-        let now = jiff::Timestamp::now();
-        let agent = ProcessName::this()?;
+        let now = jiff::Timestamp::from_microsecond(world.now_us()).unwrap_or_default();
+        let agent = world.this_process()?;
         let header = Header {
             id: format!("{}-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"), agent.pid),
             order: newest.max().unwrap_or(0) + 1,
             started_at_us: u64::try_from(now.as_microsecond()).unwrap_or(0),
-            boot_id: process::boot_id(),
+            boot_id: world.boot_id(),
             tool: owner.tool,
             agent,
             what: owner.what.clone(),
         };
         let path = state.journal(&header.id);
         let told = |error: io::Error| state_error("write the journal", &path, &error);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(told)?;
+        disk.create_private(&path).map_err(told)?;
         let disk = Arc::clone(disk);
         let history = History::default();
         let mut journal =
-            Self { path: path.clone(), file, whole_bytes: 0, next_sequence: 0, broken: false, disk, history };
+            Self { path: path.clone(), whole_bytes: 0, next_sequence: 0, broken: false, disk, history };
         let begun = journal.append(Record::Header(header));
         if let Err(error) = begun.and_then(|()| journal.disk.sync_directory(&state.journals()).map_err(told))
         {
@@ -93,13 +86,13 @@ impl Journal {
     /// was written by a newer version.
     pub fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
         let told = |error: io::Error| io_error("open the journal", path.display(), &error);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(told)?;
-        let (history, next_sequence, whole_bytes) = parse(path, &read_bounded(path, &file)?)?;
-        if file.metadata().map_err(told)?.len() != whole_bytes {
-            disk.truncate(&file, whole_bytes).map_err(told)?;
+        let bytes = read_bounded(path, disk.as_ref())?;
+        let (history, next_sequence, whole_bytes) = parse(path, &bytes)?;
+        if bytes.len() as u64 != whole_bytes {
+            disk.truncate(path, whole_bytes).map_err(told)?;
         }
         let (path, disk) = (path.to_owned(), Arc::clone(disk));
-        Ok(Self { path, file, whole_bytes, next_sequence, broken: false, disk, history })
+        Ok(Self { path, whole_bytes, next_sequence, broken: false, disk, history })
     }
 
     /// Writes a record to the disk, then takes it in. When it fails nothing was recorded, and the caller must not go on
@@ -131,9 +124,9 @@ impl Journal {
             // It has its room.
             _ => {}
         }
-        let written = self.disk.append(&self.file, self.whole_bytes, line);
+        let written = self.disk.append(&self.path, self.whole_bytes, line);
         if written.is_err() {
-            self.broken = self.disk.truncate(&self.file, self.whole_bytes).is_err();
+            self.broken = self.disk.truncate(&self.path, self.whole_bytes).is_err();
             // The cut gave back what was reserved; as it was free a moment ago, it is likely to be free still.
             let _ = self.reserve(0);
         }
@@ -144,7 +137,7 @@ impl Journal {
     fn reserve(&self, length_bytes: u64) -> io::Result<()> {
         let outstanding = self.history.outstanding(1).map(|entry| room_for(&entry.action));
         let room_bytes = outstanding.fold(length_bytes + 2 * RECORD_BYTES_MAX, u64::saturating_add);
-        self.disk.reserve(&self.file, self.whole_bytes, room_bytes)
+        self.disk.reserve(&self.path, self.whole_bytes, room_bytes)
     }
 
     /// Like [`Journal::append`], for what has happened already: it is taken in also when it could not be written.
@@ -194,24 +187,23 @@ fn room_for(action: &Action) -> u64 {
 }
 
 /// Reads what a journal says, without changing it. Errors as in [`Journal::open`].
-pub fn read(path: &Path) -> Result<History> {
-    let file = File::open(path).map_err(|error| io_error("open the journal", path.display(), &error))?;
-    parse(path, &read_bounded(path, &file)?).map(|(history, _, _)| history)
+pub fn read(path: &Path, disk: &dyn Disk) -> Result<History> {
+    parse(path, &read_bounded(path, disk)?).map(|(history, _, _)| history)
 }
 
 /// Reads all journals, the oldest first; each with what it says, or why it cannot be read.
-pub fn read_all(state: &StateDir) -> Result<Vec<(PathBuf, Result<History>)>> {
-    let mut all: Vec<_> =
-        state.journal_files()?.into_iter().map(|path| (path.clone(), read(&path))).collect();
+pub fn read_all(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
+    let disk = tools.disk.as_ref();
+    let files = tools.state.journal_files(disk)?;
+    let mut all: Vec<_> = files.into_iter().map(|path| (path.clone(), read(&path, disk))).collect();
     let order = |read: &Result<History>| read.as_ref().ok()?.header.as_ref().map(|header| header.order);
     all.sort_by_key(|(path, read)| (order(read), path.clone()));
     Ok(all)
 }
 
-fn read_bounded(path: &Path, file: &File) -> Result<Vec<u8>> {
-    let mut bytes = vec![];
-    let read = file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|error| io_error("read the journal", path.display(), &error))?;
+fn read_bounded(path: &Path, disk: &dyn Disk) -> Result<Vec<u8>> {
+    let read = disk.read_start(path, JOURNAL_BYTES_MAX + 1);
+    let bytes = read.map_err(|error| io_error("read the journal", path.display(), &error))?;
     if bytes.len() as u64 > JOURNAL_BYTES_MAX {
         return Err(UserError::cannot_run(format!("the journal {} is larger than 256 MiB", path.display()))
             .hint("it cannot be one of ours: move it away"));
@@ -256,6 +248,7 @@ mod tests {
     use super::*;
     use crate::change::disk::RealDisk;
     use crate::change::history::ClosedBy;
+    use crate::change::state::StateDir;
     use std::os::unix::fs::MetadataExt;
 
     fn owner() -> Owner {
@@ -270,8 +263,8 @@ mod tests {
     fn a_journal_is_private_and_goes_on_after_a_torn_record() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::at(folder.path().join("state"));
-        state.create().unwrap();
-        let mut journal = Journal::create(&state, &owner(), &disk()).unwrap();
+        state.create(&RealDisk).unwrap();
+        let mut journal = Journal::create(&Tools::of_this_machine(state.clone()), &owner()).unwrap();
         journal.append(Record::Kept { through: 0 }).unwrap();
         let path = journal.path().to_owned();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -282,8 +275,8 @@ mod tests {
         std::fs::write(&path, torn).unwrap();
         let mut journal = Journal::open(&path, &disk()).unwrap();
         journal.append(Record::Closed { by: ClosedBy::Rollback }).unwrap();
-        assert_eq!(read(&path).unwrap(), *journal.history());
-        assert_eq!(read(&path).unwrap().closed, Some(ClosedBy::Rollback));
+        assert_eq!(read(&path, &RealDisk).unwrap(), *journal.history());
+        assert_eq!(read(&path, &RealDisk).unwrap().closed, Some(ClosedBy::Rollback));
     }
 
     #[test]
@@ -305,16 +298,17 @@ mod tests {
     fn journals_are_ordered_even_when_the_clock_goes_back_and_old_settled_ones_go() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::at(folder.path());
-        state.create().unwrap();
+        let tools = Tools::of_this_machine(state.clone());
+        state.create(&RealDisk).unwrap();
         for _ in 0..SETTLED_COUNT_MAX + 5 {
-            let mut journal = Journal::create(&state, &owner(), &disk()).unwrap();
+            let mut journal = Journal::create(&tools, &owner()).unwrap();
             journal.append(Record::Closed { by: ClosedBy::Tool }).unwrap();
             // As if the clock had been set back before the next one.
             let renamed = state
                 .journal(&format!("2000-{:05}", 99_999 - journal.history().header.as_ref().unwrap().order));
             std::fs::rename(journal.path(), renamed).unwrap();
         }
-        let orders: Vec<_> = read_all(&state)
+        let orders: Vec<_> = read_all(&tools)
             .unwrap()
             .into_iter()
             .map(|(_, read)| read.unwrap().header.unwrap().order)

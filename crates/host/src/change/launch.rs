@@ -3,9 +3,12 @@
 //! A daemon leaves its first process, leads a session of its own and writes a pid file (daemon(7)). When the session is
 //! killed before it read that file, the program is known by its pid file or by its exact arguments, and in both cases
 //! by having started after the session did.
+//!
+//! These are the real processes behind the seam [`crate::change::world::World`].
 
 use crate::change::action::{Launch, Launched};
 use crate::change::history::Header;
+use crate::change::world;
 use crate::process::{self, ProcessName, wait_until};
 use crate::{limits, procfs};
 use std::io::Read;
@@ -57,7 +60,7 @@ pub fn check(launch: &Launch) -> Result<()> {
     Ok(())
 }
 
-/// Starts the process. What it will become is found by [`wait_until_ready`].
+/// Starts the process. What it will become is found by [`world::Running::wait_until_ready`].
 pub fn start(launch: &Launch) -> Result<Running> {
     let (program, arguments) =
         launch.command.split_first().ok_or_else(|| UserError::cannot_run("no command"))?;
@@ -78,8 +81,7 @@ pub fn start(launch: &Launch) -> Result<Running> {
     Ok(Running { child, complaints })
 }
 
-/// Waits until the program has written its pid file and answers; `found` hears of its process as soon as it is known.
-pub fn wait_until_ready(
+fn wait_until_ready(
     launch: &Launch,
     running: &mut Running,
     found: &mut dyn FnMut(Launched) -> Result<()>,
@@ -110,12 +112,7 @@ pub fn wait_until_ready(
 
 /// Stops a launched program and everything that it started; one that has ended already is no error.
 /// `Ok(false)` when there was nothing to stop.
-pub fn stop(
-    launch: &Launch,
-    launched: Option<Launched>,
-    header: &Header,
-    running: Option<Running>,
-) -> Result<bool> {
+pub fn stop(launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
     let mut programs: Vec<Launched> = launched.into_iter().collect();
     // A restart gave it another pid since: what was launched is the program, not its first process.
     programs.extend(
@@ -125,9 +122,6 @@ pub fn stop(
     for program in &programs {
         stopped |= program.process.is_alive();
         process::stop(program.process, program.group, limits::STOP_PATIENCE)?;
-    }
-    if let Some(mut running) = running {
-        stopped |= running.end();
     }
     Ok(stopped)
 }
@@ -209,8 +203,17 @@ impl Running {
         let text = String::from_utf8_lossy(&kept).trim().to_owned();
         (!text.is_empty()).then_some(text)
     }
+}
 
-    /// Ends and reaps the first process. Whether it still ran.
+impl world::Running for Running {
+    fn wait_until_ready(
+        &mut self,
+        launch: &Launch,
+        found: &mut dyn FnMut(Launched) -> Result<()>,
+    ) -> Result<()> {
+        wait_until_ready(launch, self, found)
+    }
+
     fn end(&mut self) -> bool {
         let ended = || !matches!(self.child.try_wait(), Ok(None));
         if wait_until(Duration::from_millis(100), ended) {
@@ -228,6 +231,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::world::Running as _;
     use std::net::TcpListener;
 
     fn header() -> Header {
@@ -264,26 +268,25 @@ mod tests {
         .unwrap();
         let found = found.unwrap();
         assert_eq!(found.group, Some(found.process.pid));
-        assert!(stop(&launch, Some(found), &header(), Some(running)).unwrap());
+        assert!(stop(&launch, Some(found), &header()).unwrap());
+        running.end();
         assert!(!found.process.is_alive());
-        assert!(
-            !stop(&launch, Some(found), &header(), None).unwrap(),
-            "the second time there is nothing to stop"
-        );
+        assert!(!stop(&launch, Some(found), &header()).unwrap(), "the second time there is nothing to stop");
     }
 
     #[test]
     fn a_program_of_which_only_the_command_is_known_is_found_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let launch = launch(folder.path(), "while :; do sleep 0.1; done", 1);
-        let running = start(&launch).unwrap();
+        let mut running = start(&launch).unwrap();
         let name = ProcessName::of(running.child.id()).unwrap();
         assert!(wait_until(Duration::from_secs(5), || !search(&launch, &header()).is_empty()));
         let found: Vec<_> = search(&launch, &header()).into_iter().map(|launched| launched.process).collect();
         assert_eq!(found, [name]);
         let younger = Header { agent: ProcessName { start_ticks: u64::MAX, ..header().agent }, ..header() };
         assert_eq!(search(&launch, &younger), [], "what ran before the session is not its own");
-        assert!(stop(&launch, None, &header(), Some(running)).unwrap());
+        assert!(stop(&launch, None, &header()).unwrap());
+        running.end();
         assert!(!name.is_alive());
     }
 

@@ -4,6 +4,9 @@
 //! journal and reaches the disk, then the act happens. A session may therefore end at any instant, and its journal
 //! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
 //! what we wrote, and leaves alone what somebody else changed since.
+//!
+//! Everything reaches the world through the seams in [`tools::Tools`]; only [`disk::RealDisk`], [`programs::ThisMachine`]
+//! and [`launch`] touch the machine itself.
 
 pub mod action;
 pub mod apply;
@@ -16,11 +19,14 @@ pub mod lock;
 pub mod programs;
 pub mod rollback;
 pub mod state;
+pub mod tools;
 pub mod undo;
+pub mod world;
 
 pub use apply::{Applied, Changer, Reverted};
 pub use rollback::{PendingJournal, notice, pending, rollback_all};
 pub use state::StateDir;
+pub use tools::Tools;
 
 #[cfg(test)]
 mod tidy_tests {

@@ -4,18 +4,16 @@
 //! given time to finish; a journal that cannot be read is left alone, and told after all the others are done.
 
 use crate::change::action::Action;
-use crate::change::disk::{Disk, RealDisk};
 use crate::change::history::{ClosedBy, History, Record};
 use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
-use crate::change::programs::ThisMachine;
 use crate::change::state::StateDir;
-use crate::change::undo::{Scope, Tools, undo};
+use crate::change::tools::Tools;
+use crate::change::undo::{Scope, undo};
+use crate::change::world::World;
 use crate::limits;
-use crate::process::stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use webdyno_model::{Result, UserError};
 
@@ -46,14 +44,19 @@ pub struct PendingJournal {
 
 /// All journals with something left to undo, the oldest first. An error when one cannot be read.
 pub fn pending(state: &StateDir) -> Result<Vec<PendingJournal>> {
+    pending_with(&Tools::of_this_machine(state.clone()))
+}
+
+/// [`pending`] with given seams.
+pub fn pending_with(tools: &Tools) -> Result<Vec<PendingJournal>> {
     let mut found = vec![];
-    for (path, read) in journal::read_all(state)? {
-        found.extend(pending_in(path, &read?));
+    for (path, read) in journal::read_all(tools)? {
+        found.extend(pending_in(path, &read?, tools.world.as_ref()));
     }
     Ok(found)
 }
 
-fn pending_in(path: PathBuf, history: &History) -> Option<PendingJournal> {
+fn pending_in(path: PathBuf, history: &History, world: &dyn World) -> Option<PendingJournal> {
     let header = history.header.as_ref()?;
     (!history.is_settled()).then(|| PendingJournal {
         id: header.id.clone(),
@@ -61,8 +64,8 @@ fn pending_in(path: PathBuf, history: &History) -> Option<PendingJournal> {
         what: header.what.clone(),
         started_at_us: header.started_at_us,
         kept: !history.has_unkept(),
-        tool_is_alive: history.tool_is_alive(),
-        guardian_is_alive: history.guardian_is_alive(),
+        tool_is_alive: history.tool_is_alive(world),
+        guardian_is_alive: history.guardian_is_alive(world),
     })
 }
 
@@ -70,20 +73,20 @@ fn pending_in(path: PathBuf, history: &History) -> Option<PendingJournal> {
 /// thing that was done; none when nothing is pending. Conflicts and journals that cannot be read are an error, after
 /// everything else is done.
 pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
-    rollback_with(&Tools { state: state.clone(), disk: Arc::new(RealDisk), programs: Arc::new(ThisMachine) })
+    rollback_with(&Tools::of_this_machine(state.clone()))
 }
 
 /// [`rollback_all`] with given seams.
 pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     let is_done = |history: &History| history.is_settled() && !has_untold_conflicts(history);
-    if journal::read_all(&tools.state)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
+    if journal::read_all(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
         return Ok(vec![]);
     }
-    let _lock = take_over(&tools.state)?;
+    let _lock = take_over(tools)?;
     let mut lines = vec![];
     let mut problems = vec![];
     // Read again: a guardian may have finished while the lock was waited for.
-    for (path, read) in journal::read_all(&tools.state)?.into_iter().rev() {
+    for (path, read) in journal::read_all(tools)?.into_iter().rev() {
         match read {
             Ok(history) if is_done(&history) => {}
             Ok(history) if history.is_settled() => problems.push(tell_conflicts(&path, &history, tools)),
@@ -169,36 +172,38 @@ fn joined(first: &UserError, more: &[UserError], lines: &[String]) -> UserError 
 }
 
 /// Takes the lock; from a guardian that does not finish it is taken over.
-fn take_over(state: &StateDir) -> Result<Lock> {
-    if let Some(lock) = Lock::wait(state, WHAT, ENDING_TIME_MAX)? {
+fn take_over(tools: &Tools) -> Result<Lock> {
+    if let Some(lock) = Lock::wait(tools, WHAT, ENDING_TIME_MAX)? {
         return Ok(lock);
     }
-    let holder = lock::holder(state);
-    let orphan = |state: &StateDir| {
-        let all = journal::read_all(state).ok()?;
+    let holder = lock::holder(tools);
+    let world = tools.world.as_ref();
+    let orphan = || {
+        let all = journal::read_all(tools).ok()?;
         let histories = all.into_iter().filter_map(|(_, read)| read.ok());
-        let mut alive = histories.filter(|history| history.closed.is_none() && history.guardian_is_alive());
-        alive.find(|history| !history.tool_is_alive()).and_then(|history| history.header)
+        let mut alive =
+            histories.filter(|history| history.closed.is_none() && history.guardian_is_alive(world));
+        alive.find(|history| !history.tool_is_alive(world)).and_then(|history| history.header)
     };
-    if orphan(state).is_none() {
+    if orphan().is_none() {
         // The tool lives: its session goes on, and ends in good order.
         return Err(lock::held_by(holder.as_ref()));
     }
-    if let Some(lock) = Lock::wait(state, WHAT, limits::GUARDIAN)? {
+    if let Some(lock) = Lock::wait(tools, WHAT, limits::GUARDIAN)? {
         return Ok(lock);
     }
     if let Some(header) =
-        orphan(state).filter(|header| holder.is_some_and(|holder| holder.process == header.agent))
+        orphan().filter(|header| holder.is_some_and(|holder| holder.process == header.agent))
     {
-        stop(header.agent, None, Duration::from_secs(2))?;
+        world.end_process(header.agent, None, Duration::from_secs(2))?;
     }
-    Lock::wait(state, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(state).as_ref()))
+    Lock::wait(tools, WHAT, ENDING_TIME_MAX)?.ok_or_else(|| lock::held_by(lock::holder(tools).as_ref()))
 }
 
 /// Refuses to begin a session while one that is dead waits for its rollback. The caller holds the lock, so whoever
 /// has not closed his journal will not do it any more.
-pub(crate) fn refuse_when_pending(state: &StateDir) -> Result<()> {
-    for (_, read) in journal::read_all(state)? {
+pub(crate) fn refuse_when_pending(tools: &Tools) -> Result<()> {
+    for (_, read) in journal::read_all(tools)? {
         let history = read?;
         if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept()) {
             return Err(UserError::cannot_run(format!(
@@ -214,7 +219,13 @@ pub(crate) fn refuse_when_pending(state: &StateDir) -> Result<()> {
 /// One line for the user of the next command: that a rollback is pending, or, once, that the guardian put everything
 /// back. `None` when there is nothing to tell.
 pub fn notice(state: &StateDir) -> Option<String> {
-    let all = journal::read_all(state).ok()?;
+    notice_with(&Tools::of_this_machine(state.clone()))
+}
+
+/// [`notice`] with given seams.
+pub fn notice_with(tools: &Tools) -> Option<String> {
+    let all = journal::read_all(tools).ok()?;
+    let world = tools.world.as_ref();
     for (path, read) in &all {
         let Ok(history) = read else {
             return Some(format!(
@@ -223,7 +234,7 @@ pub fn notice(state: &StateDir) -> Option<String> {
             ));
         };
         if let Some(header) =
-            history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive())
+            history.header.as_ref().filter(|_| history.has_unkept() && !history.guardian_is_alive(world))
         {
             return Some(format!(
                 "a rollback is pending: the session {} (`{}`) was interrupted; run `webdyno rollback`",
@@ -233,14 +244,13 @@ pub fn notice(state: &StateDir) -> Option<String> {
     }
     let untold = |history: &History| history.closed == Some(ClosedBy::Guardian) && !history.told;
     let (path, _) = all.iter().find(|(_, read)| read.as_ref().is_ok_and(untold))?;
-    tell(state, path)
+    tell(tools, path)
 }
 
 /// Tells of a guardian's work, and remembers that it was told; not while a session is at work on the journals.
-fn tell(state: &StateDir, path: &Path) -> Option<String> {
-    let _lock = Lock::try_take(state, "webdyno").ok()??;
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let mut journal = Journal::open(path, &disk).ok()?;
+fn tell(tools: &Tools, path: &Path) -> Option<String> {
+    let _lock = Lock::try_take(tools, "webdyno").ok()??;
+    let mut journal = Journal::open(path, &tools.disk).ok()?;
     journal.append(Record::Told).ok()?;
     let told = format!("the session {} was interrupted; its guardian put everything back", journal.id());
     Some(match conflicts_of(journal.history()) {

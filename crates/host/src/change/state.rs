@@ -3,8 +3,8 @@
 //! `WEBDYNO_STATE`, else `/var/lib/webdyno` as root (Filesystem Hierarchy Standard 3.0, 5.8), else
 //! `$XDG_STATE_HOME/webdyno` (XDG Base Directory Specification 0.8), whose default is `~/.local/state`.
 
+use crate::change::disk::Disk;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
@@ -68,21 +68,17 @@ impl StateDir {
     }
 
     /// Creates the directories, readable by their owner only.
-    pub fn create(&self) -> Result<()> {
-        private_directory(&self.journals())
+    pub fn create(&self, disk: &dyn Disk) -> Result<()> {
+        private_directory(disk, &self.journals())
     }
 
     /// The files of all journals, the oldest first (their names begin with the time). Empty when there is no state.
-    pub fn journal_files(&self) -> Result<Vec<PathBuf>> {
+    pub fn journal_files(&self, disk: &dyn Disk) -> Result<Vec<PathBuf>> {
         let folder = self.journals();
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-            Err(error) => return Err(io_error("read", folder.display(), &error)),
-        };
+        let listed = disk.list(&folder).map_err(|error| io_error("read", folder.display(), &error))?;
         let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "jsonl");
         let mut files: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(is_journal).collect();
+            listed.into_iter().flatten().map(|name| folder.join(name)).filter(is_journal).collect();
         files.sort();
         if files.len() > JOURNALS_MAX {
             return Err(UserError::cannot_run(format!(
@@ -107,12 +103,8 @@ pub fn state_error(action: &str, path: &Path, error: &io::Error) -> UserError {
 }
 
 /// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
-pub fn private_directory(path: &Path) -> Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| state_error("create the directory", path, &error))
+pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
+    disk.private_directory(path).map_err(|error| state_error("create the directory", path, &error))
 }
 
 /// Decides the directory from environment variables; empty ones count as not set.

@@ -5,13 +5,12 @@
 //! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
 
 use crate::change::action::{Action, Launch, OldFile, WriteFile};
-use crate::change::disk::Disk;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
-use crate::change::launch::{self, Running};
-use crate::change::programs::Programs;
-use crate::change::state::{StateDir, private_directory};
+use crate::change::state::private_directory;
+use crate::change::tools::Tools;
+use crate::change::world::Running;
 use crate::services::Activation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,16 +19,8 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
-/// What changing and undoing work with.
-#[derive(Clone)]
-pub struct Tools {
-    /// Where journals and saved copies are.
-    pub state: StateDir,
-    /// The seam to the disk.
-    pub disk: Arc<dyn Disk>,
-    /// The seam to the services.
-    pub programs: Arc<dyn Programs>,
-}
+/// The programs that were started here, by the number of their intent.
+pub type RunningPrograms = BTreeMap<u64, Box<dyn Running>>;
 
 /// What is to be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +64,7 @@ struct Touched {
 }
 
 /// Undoes what is outstanding in a journal, from an action on.
-pub fn undo(
-    journal: &mut Journal,
-    tools: &Tools,
-    scope: Scope,
-    running: &mut BTreeMap<u64, Running>,
-) -> Report {
+pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut RunningPrograms) -> Report {
     let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
     undo.files();
     undo.temporaries();
@@ -90,7 +76,7 @@ pub fn undo(
 }
 
 /// Stops what was launched, and forgets its files: nobody uses them any more.
-pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut BTreeMap<u64, Running>) -> Report {
+pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
     let scope = Scope { from_n: 1, launched: true, later: false };
     let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
     undo.launched(running);
@@ -111,6 +97,10 @@ type Chain = Vec<(u64, WriteFile)>;
 impl Undo<'_> {
     fn outstanding(&self) -> Vec<Entry> {
         self.journal.history().outstanding(self.scope.from_n).cloned().collect()
+    }
+
+    fn is_same_boot(&self) -> bool {
+        self.journal.history().is_same_boot(self.tools.world.as_ref())
     }
 
     fn touched(&mut self, write: &WriteFile) -> &mut Touched {
@@ -235,8 +225,8 @@ impl Undo<'_> {
         let saved = self.tools.state.saved_copy(&self.journal.id(), n, path);
         let told = |error: std::io::Error| io_error("keep the original as", saved.display(), &error);
         let folder = file::folder_of(&saved);
-        private_directory(folder)?;
         let disk = self.tools.disk.as_ref();
+        private_directory(disk, folder)?;
         disk.remove(&saved).and_then(|()| disk.create(&saved, before)).map_err(told)?;
         disk.sync_directory(folder).map_err(told)?;
         Ok(saved)
@@ -329,13 +319,14 @@ impl Undo<'_> {
         let Some(control) = self.journal.history().controls.get(&(service.to_owned(), port)).cloned() else {
             return Ok(None);
         };
-        let running = match programs.is_alive(&control) && self.journal.history().is_same_boot() {
+        let same_boot = self.is_same_boot();
+        let running = match programs.is_alive(&control) && same_boot {
             true => Some(control.clone()),
             false => programs.on_port(service, port).filter(|found| found.executable == control.executable),
         };
         let pid = |activation: &Activation| activation.control.pid;
         let Some(running) = running else {
-            if !ours || !self.journal.history().is_same_boot() {
+            if !ours || !same_boot {
                 self.report.lines.push(format!("{service} does not run, and was left so"));
                 return Ok(None);
             }
@@ -362,7 +353,7 @@ impl Undo<'_> {
         Ok(Some(activated))
     }
 
-    fn launched(&mut self, running: &mut BTreeMap<u64, Running>) {
+    fn launched(&mut self, running: &mut RunningPrograms) {
         let Some(header) = self.journal.history().header.clone() else { return };
         for entry in self.outstanding().into_iter().rev() {
             let Action::Launch(launch) = &entry.action else { continue };
@@ -378,10 +369,15 @@ impl Undo<'_> {
         entry: &Entry,
         launch: &Launch,
         header: &Header,
-        running: Option<Running>,
+        running: Option<Box<dyn Running>>,
     ) -> Result<()> {
         // After a boot nothing of it runs, and its pids are others' by now.
-        if self.journal.history().is_same_boot() && launch::stop(launch, entry.launched, header, running)? {
+        let mut stopped = false;
+        if self.is_same_boot() {
+            stopped = self.tools.world.stop_launched(launch, entry.launched, header)?;
+            stopped |= running.is_some_and(|mut running| running.end());
+        }
+        if stopped {
             let program = launch.command.first().map_or("a program", String::as_str);
             self.report.lines.push(format!("stopped {program}, which was started for this session"));
         }

@@ -11,12 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
-use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::programs::{Programs, ThisMachine};
+use webdyno_host::change::programs::ThisMachine;
 use webdyno_host::change::rollback::rollback_with;
-use webdyno_host::change::undo::Tools;
-use webdyno_host::change::{Changer, StateDir};
+use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::process::{ProcessName, wait_until};
 use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
@@ -127,9 +125,7 @@ fn a_rollback_after_everything_was_killed_brings_the_service_back() {
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let (folder, original) = (tempfile::tempdir().unwrap(), files(&server.path("")));
-    let programs: Arc<dyn Programs> = Arc::new(ThisMachine);
-    let state = StateDir::at(folder.path());
-    let tools = Tools { state, disk: Arc::new(RealDisk), programs };
+    let tools = Tools::of_this_machine(StateDir::at(folder.path()));
     let mut changer = Changer::with(tools.clone(), Owner { tool: None, what: "webdyno tune".into() });
     let snapshot = server.snapshot();
     let wish =

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -16,13 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use webdyno_host::agent::host::{Host, Watch};
-use webdyno_host::change::StateDir;
 use webdyno_host::change::action::OldFile;
 use webdyno_host::change::apply::Changer;
-use webdyno_host::change::disk::{Disk, RealDisk, sha256_hex};
+use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, sha256_hex};
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::programs::Programs;
-use webdyno_host::change::undo::Tools;
+use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
 use webdyno_host::services::{Activation, Service};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
@@ -148,21 +148,50 @@ impl Disk for FatefulDisk {
         self.0.act(|| RealDisk.sync_directory(path), |_| ())
     }
 
-    fn append(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+        RealDisk.look(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {
+        RealDisk.list(folder)
+    }
+
+    fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)> {
+        RealDisk.owner_of_new(folder)
+    }
+
+    fn private_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.private_directory(path)
+    }
+
+    fn create_private(&self, path: &Path) -> io::Result<()> {
+        self.0.act(|| RealDisk.create_private(path), |_| RealDisk.create_private(path).unwrap())
+    }
+
+    fn read_start(&self, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+        RealDisk.read_start(path, bytes_max)
+    }
+
+    fn append(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let partly = |count: Option<usize>| {
             self.0.0.length_bytes.store(bytes.len() as u64, Ordering::SeqCst);
             let count = count.unwrap_or(bytes.len() / 2).min(bytes.len());
+            let file = File::options().write(true).open(path).unwrap();
             file.write_all_at(&bytes[..count], offset).unwrap();
         };
-        self.0.act(|| RealDisk.append(file, offset, bytes), partly)
+        self.0.act(|| RealDisk.append(path, offset, bytes), partly)
     }
 
-    fn reserve(&self, file: &File, offset: u64, length: u64) -> io::Result<()> {
-        self.0.act(|| RealDisk.reserve(file, offset, length), |_| ())
+    fn reserve(&self, path: &Path, offset: u64, length: u64) -> io::Result<()> {
+        self.0.act(|| RealDisk.reserve(path, offset, length), |_| ())
     }
 
-    fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
-        self.0.act(|| RealDisk.truncate(file, length), |_| ())
+    fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
+        self.0.act(|| RealDisk.truncate(path, length), |_| ())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+        RealDisk.lock(path)
     }
 }
 
@@ -215,7 +244,7 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        Tools { state: self.state(), disk, programs: Arc::new(self.clone()) }
+        Tools { disk, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
     }
 
     pub fn changer(&self) -> Changer {

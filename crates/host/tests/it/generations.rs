@@ -46,7 +46,7 @@ fn a_reload_waits_for_the_old_generation() {
     if !apache_is_installed() {
         return;
     }
-    let Stand { server, mut changer, .. } = stand();
+    let Stand { server, mut changer, _state } = stand();
     let held = hold(&server);
     let release = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(1500));
@@ -74,7 +74,7 @@ fn a_reload_says_when_the_old_generation_stays() {
     if !apache_is_installed() {
         return;
     }
-    let Stand { server, mut changer, .. } = stand();
+    let Stand { server, mut changer, _state } = stand();
     let held = hold(&server);
     let lines = changer.revert(0, false).unwrap().lines;
     let line = lines.iter().find(|line| line.starts_with("reloaded apache (pid ")).unwrap();

@@ -1,0 +1,32 @@
+//! What changing and undoing work with: the state directory and the seams to disk, services, processes and clocks.
+
+use crate::change::disk::{Disk, RealDisk};
+use crate::change::programs::{Programs, ThisMachine};
+use crate::change::state::StateDir;
+use crate::change::world::World;
+use std::sync::Arc;
+
+/// The state directory and the seams. Nothing in [`crate::change`] reaches a disk or a process but through these.
+#[derive(Clone)]
+pub struct Tools {
+    /// Where journals and saved copies are.
+    pub state: StateDir,
+    /// The seam to the disk.
+    pub disk: Arc<dyn Disk>,
+    /// The seam to the services.
+    pub programs: Arc<dyn Programs>,
+    /// The seam to processes and clocks.
+    pub world: Arc<dyn World>,
+}
+
+impl Tools {
+    /// This machine's own, with its services.
+    pub fn of_this_machine(state: StateDir) -> Self {
+        Self::with_programs(state, Arc::new(ThisMachine))
+    }
+
+    /// This machine's own, with given services.
+    pub fn with_programs(state: StateDir, programs: Arc<dyn Programs>) -> Self {
+        Self { state, disk: Arc::new(RealDisk), programs, world: Arc::new(ThisMachine) }
+    }
+}
