@@ -1,7 +1,8 @@
-//! The machine: what [`Environment`] says about where a measurement was made.
+//! The machine: what [`Environment`] says about where a measurement was made, and who is at work there.
 //!
 //! Facts: os-release(5), uname(2), `/proc/cpuinfo` and `/proc/meminfo` (proc_cpuinfo(5), proc_meminfo(5)), and the
-//! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them.
+//! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them,
+//! passwd(5), and `SUDO_USER` as sudo(8) sets it.
 
 use crate::procfs;
 use webdyno_model::environment::Environment;
@@ -20,6 +21,26 @@ pub fn environment() -> Environment {
         cores: std::thread::available_parallelism().ok().and_then(|cores| u32::try_from(cores.get()).ok()),
         memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
         hostname: text(uname.nodename()),
+    }
+}
+
+/// Who gave the command: `alice`, or `root (alice by sudo)`. Of a user that passwd does not name, the number.
+pub fn operator() -> String {
+    let passwd = procfs::read_text("/etc/passwd").unwrap_or_default();
+    let uid = rustix::process::getuid();
+    named(&passwd, uid.as_raw(), std::env::var("SUDO_USER").ok().filter(|_| uid.is_root()))
+}
+
+fn named(passwd: &str, uid: u32, by_sudo: Option<String>) -> String {
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    };
+    let name = passwd.lines().find_map(name).unwrap_or_else(|| format!("user {uid}"));
+    match by_sudo.filter(|caller| !caller.is_empty() && *caller != name) {
+        Some(caller) => format!("{name} ({caller} by sudo)"),
+        None => name,
     }
 }
 
@@ -74,6 +95,21 @@ mod tests {
             assert_eq!(cpu_model(text).as_deref(), expected, "{text}");
         }
         assert_eq!(memory_bytes("MemTotal:  2 kB\n"), Some(2048));
+    }
+
+    #[test]
+    fn the_operator_is_named() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nbroken\nalice:x:1000:1000::/home/alice:/bin/sh\n";
+        for (uid, by_sudo, expected) in [
+            (0, None, "root"),
+            (0, Some("alice"), "root (alice by sudo)"),
+            (0, Some("root"), "root"),
+            (0, Some(""), "root"),
+            (1000, None, "alice"),
+            (1001, None, "user 1001"),
+        ] {
+            assert_eq!(named(passwd, uid, by_sudo.map(str::to_owned)), expected);
+        }
     }
 
     #[test]

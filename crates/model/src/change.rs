@@ -110,6 +110,17 @@ pub struct SiteProbe {
     pub target: String,
 }
 
+/// Where the undo of a session's changes is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalPlace {
+    /// The session's id in it.
+    pub id: String,
+    /// The state directory, on the server's host.
+    pub state_directory: String,
+    /// Whether a rollback looks there by itself; else `WEBDYNO_STATE` must say so.
+    pub is_default: bool,
+}
+
 /// The new content of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEdit {

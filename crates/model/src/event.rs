@@ -4,7 +4,7 @@
 //! kinds and new optional fields may be added within a version.
 
 use crate::brake::Brake;
-use crate::change::Change;
+use crate::change::{Change, JournalPlace};
 use crate::diagnosis::Finding;
 use crate::environment::Environment;
 use crate::interval::{Interval, LoadEnd};
@@ -49,6 +49,12 @@ pub enum EventBody {
         goal: Option<Goal>,
         /// Objectives of runs.
         objectives: Vec<Objective>,
+        /// Who gave the command.
+        #[serde(default)]
+        operator: Option<String>,
+        /// The run directory, absolute.
+        #[serde(default)]
+        directory: Option<String>,
     },
     /// An agent reported for duty.
     Server {
@@ -107,6 +113,24 @@ pub enum EventBody {
         changes: Vec<Change>,
         /// Unified diff.
         diff: String,
+    },
+    /// What was planned last is in force.
+    Applied {
+        /// Names the state before it; rises from change to change.
+        mark: u64,
+        /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+        outage_us: Option<u64>,
+        /// Where its undo is; `None` when nothing had to be written.
+        journal: Option<JournalPlace>,
+    },
+    /// What was applied since a state was put back.
+    Reverted {
+        /// The mark of that state; 0 is the one at the start.
+        mark: u64,
+        /// What was done for it, one line each.
+        actions: Vec<String>,
+        /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+        outage_us: Option<u64>,
     },
     /// A round is over.
     RoundEnd {
@@ -167,7 +191,7 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 14] = [
+    pub const KINDS: [&str; 16] = [
         "session_start",
         "server",
         "service",
@@ -177,6 +201,8 @@ impl EventBody {
         "watch",
         "sample",
         "planned",
+        "applied",
+        "reverted",
         "round_end",
         "tune_end",
         "brake",

@@ -113,6 +113,9 @@ pub struct Round {
     pub summary: String,
     /// What was changed.
     pub changes: Vec<Change>,
+    /// What the change may cost or break; `None` in recordings of before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<String>,
     /// What was expected.
     pub predicted: Option<Predicted>,
     /// Good answers per second before.
@@ -127,7 +130,8 @@ pub struct Round {
     pub verdict: Option<Verdict>,
     /// Whether the change stayed.
     pub kept: bool,
-    /// How long the service did not answer while the change took effect.
+    /// How long the service did not answer while the change took effect: 0 when no question from outside was missed,
+    /// `None` when that was not measured.
     pub outage_us: Option<u64>,
     /// The diff that was shown.
     pub diff: String,

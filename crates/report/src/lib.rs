@@ -7,12 +7,15 @@
 mod html;
 mod human;
 mod json;
+mod plain;
+mod record;
 mod say;
 mod text;
 mod words;
 
 pub use html::html;
 pub use json::json;
+pub use record::record;
 pub use text::text;
 use webdyno_session::view::View;
 
@@ -23,10 +26,18 @@ pub struct Paths {
     pub directory: Option<String>,
     /// The HTML report.
     pub html: Option<String>,
+    /// The change record.
+    pub record: Option<String>,
     /// The command that restores the original configuration; `None` when there is nothing to restore.
     pub rollback: Option<String>,
     /// The command that would apply the plan of a session that only planned.
     pub apply: Option<String>,
+}
+
+/// The command that restores the original configuration; `None` when there is nothing to restore. Quickstart's server
+/// is its own and is gone.
+pub fn rollback(view: &View) -> Option<String> {
+    (may_have_changed(view) && view.command != "quickstart").then(|| record::rollback(view))
 }
 
 /// Whether this session left changes on the server, or may have.

@@ -4,6 +4,8 @@ use crate::log::reader;
 use std::path::Path;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::Result;
+use webdyno_model::change::{Change, JournalPlace};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, Purpose};
 use webdyno_model::interval::{Interval, LoadEnd};
@@ -29,6 +31,10 @@ pub struct Recording {
     pub goal: Option<Goal>,
     /// What runs must meet.
     pub objectives: Vec<Objective>,
+    /// Who gave the command.
+    pub operator: Option<String>,
+    /// The run directory in which it was recorded.
+    pub directory: Option<String>,
     /// The machine of the server.
     pub server: Option<Environment>,
     /// What the samples mean.
@@ -41,8 +47,12 @@ pub struct Recording {
     pub watches: Vec<(u64, u64)>,
     /// Every sample, with the time of its reading.
     pub samples: Vec<(u64, Sample)>,
-    /// Plans: the round and what led to it.
+    /// Every plan, also of rounds that did not come to their end.
+    pub attempts: Vec<Attempt>,
+    /// Every round that came to its end.
     pub rounds: Vec<RoundRecord>,
+    /// Where the undo of the changes is.
+    pub journal: Option<JournalPlace>,
     /// How tuning ended.
     pub tune_end: Option<TuneEnd>,
     /// What a reader should know.
@@ -68,6 +78,39 @@ pub struct LoadRecord {
     pub end: Option<(LoadEnd, f64)>,
     /// Why it was stopped before it did harm.
     pub brake: Option<webdyno_model::brake::Brake>,
+}
+
+/// A plan, and what became of it on the server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// The round, from 1.
+    pub n: u32,
+    /// What led to it.
+    pub finding: Finding,
+    /// What was to change.
+    pub changes: Vec<Change>,
+    /// The diff that was shown.
+    pub diff: String,
+    /// That it took effect.
+    pub applied: Option<Applied>,
+    /// That it was put back.
+    pub put_back: Option<PutBack>,
+}
+
+/// That a plan took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Names the state before it.
+    pub mark: u64,
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
+}
+
+/// That a change was put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PutBack {
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
 }
 
 /// One round of tuning.
@@ -116,9 +159,18 @@ impl Recording {
     pub fn add(&mut self, event: Event) {
         let t_us = event.t_us;
         match event.body {
-            EventBody::SessionStart { command, started_at, client, goal, objectives } => {
+            EventBody::SessionStart {
+                command,
+                started_at,
+                client,
+                goal,
+                objectives,
+                operator,
+                directory,
+            } => {
                 (self.command, self.started_at) = (command, started_at);
                 (self.client, self.goal, self.objectives) = (client, goal, objectives);
+                (self.operator, self.directory) = (operator, directory);
             }
             EventBody::Server { environment, collectors } => {
                 (self.server, self.collectors) = (Some(environment), collectors);
@@ -147,7 +199,23 @@ impl Recording {
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { sample } => self.samples.push((t_us, sample)),
-            EventBody::Planned { .. } => {}
+            EventBody::Planned { n, finding, changes, diff } => {
+                self.attempts.push(Attempt {
+                    n,
+                    finding: *finding,
+                    changes,
+                    diff,
+                    applied: None,
+                    put_back: None,
+                });
+            }
+            EventBody::Applied { mark, outage_us, journal } => {
+                if let Some(attempt) = self.attempts.last_mut() {
+                    attempt.applied = Some(Applied { mark, outage_us });
+                }
+                self.journal = journal.or(self.journal.take());
+            }
+            EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
             EventBody::RoundEnd { round, load_before, load_after } => {
                 self.rounds.push(RoundRecord { round: *round, load_before, load_after });
             }
@@ -161,6 +229,16 @@ impl Recording {
             }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
+        }
+    }
+
+    /// One revert may put several changes back at once.
+    fn reverted(&mut self, mark: u64, outage_us: Option<u64>) {
+        let in_force = |attempt: &&mut Attempt| {
+            attempt.put_back.is_none() && attempt.applied.is_some_and(|applied| applied.mark >= mark)
+        };
+        for attempt in self.attempts.iter_mut().filter(in_force) {
+            attempt.put_back = Some(PutBack { outage_us });
         }
     }
 

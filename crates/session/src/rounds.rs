@@ -218,6 +218,7 @@ impl Session {
             finding: choice.finding.id.clone(),
             summary: choice.finding.summary.clone(),
             changes: plan.changes.clone(),
+            risk: Some(choice.remedy.risk.clone()),
             predicted: choice.remedy.predicted.clone(),
             before: mean(&self.best.measurement.measured_rates()).map(|rate| significant(rate, 6)),
             after: None,

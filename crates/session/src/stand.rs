@@ -20,7 +20,7 @@ pub struct Measured {
 pub struct InForce {
     /// Names the state before it, for [`Stand::revert`].
     pub mark: u64,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
 

@@ -1,11 +1,12 @@
 //! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
 
-use crate::recording::{LoadRecord, Recording, TuneEnd};
+use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::series::SeriesSet;
 use webdyno_analysis::summary::{interval_report, response_times, run_report};
 use webdyno_analysis::verdict::compare;
 use webdyno_model::Result;
+use webdyno_model::change::JournalPlace;
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
@@ -23,8 +24,16 @@ pub struct View {
     pub started_at: String,
     /// The version of webdyno that recorded it.
     pub webdyno_version: String,
+    /// Who gave the command.
+    pub operator: Option<String>,
+    /// The run directory in which it was recorded.
+    pub directory: Option<String>,
     /// What it came to.
     pub outcome: Outcome,
+    /// Every plan of a tuning session, and what became of it on the server.
+    pub attempts: Vec<Attempt>,
+    /// Where the undo of the changes is; `None` when there were none.
+    pub journal: Option<JournalPlace>,
     /// Every load, in order.
     pub loads: Vec<LoadView>,
     /// Readings of the server over the session, for plots.
@@ -110,7 +119,11 @@ impl View {
             command: recording.command.clone(),
             started_at: recording.started_at.clone(),
             webdyno_version: recording.client.webdyno.clone(),
+            operator: recording.operator.clone(),
+            directory: recording.directory.clone(),
             outcome: outcome(recording)?,
+            attempts: recording.attempts.clone(),
+            journal: recording.journal.clone(),
             loads: recording.loads.iter().map(|load| load_view(recording, load)).collect::<Result<_>>()?,
             series: series(recording),
             service: recording.services.last().map(|(_, snapshot)| snapshot.clone()),

@@ -1,4 +1,4 @@
-//! The end of a session: exit code, report.html in the run directory, text or JSON on stdout.
+//! The end of a session: exit code, report.html and the change record in the run directory, text or JSON on stdout.
 
 use crate::cli::OutputArgs;
 use crate::terminal;
@@ -10,6 +10,10 @@ use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_report::Paths;
 use webdyno_session::live::Session;
 use webdyno_session::view::{Outcome, View};
+
+/// What lies beside the recording.
+const HTML: &str = "report.html";
+const RECORD: &str = "change-record.md";
 
 /// Exit code for a goal or objective that was not met, an invalid run, or one in which every request failed.
 const NOT_MET: u8 = 3;
@@ -33,10 +37,9 @@ pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on
     }
 }
 
-/// Writes report.html beside the recording, and text or JSON where the flags say.
+/// Writes what lies beside the recording, and text or JSON where the flags say.
 fn show(view: &View, directory: &Path, output: &OutputArgs) -> Result<()> {
-    let html = directory.join("report.html");
-    write(&html, &webdyno_report::html(view))?;
+    write_beside(view, directory)?;
     if let Some(path) = &output.json {
         if view.outcome != Outcome::Nothing {
             write_json(view, path)?;
@@ -46,6 +49,15 @@ fn show(view: &View, directory: &Path, output: &OutputArgs) -> Result<()> {
         }
     }
     terminal::print(&webdyno_report::text(view, &paths(view, directory)))
+}
+
+/// Writes report.html, and for a session that was to change something its change record, into the run directory.
+pub fn write_beside(view: &View, directory: &Path) -> Result<()> {
+    // First what matters more, on a disk that may be full.
+    if let Some(record) = webdyno_report::record(view) {
+        write(&directory.join(RECORD), &record)?;
+    }
+    write(&directory.join(HTML), &webdyno_report::html(view))
 }
 
 /// The JSON of a session to a file, or to stdout with `-`.
@@ -67,10 +79,12 @@ pub fn paths(view: &View, directory: &Path) -> Paths {
     };
     // The private Apache of the quickstart is gone: there is nothing to roll back or to apply.
     let lasting = view.command == "tune";
+    let inside = |name: &str| directory.join(name).display().to_string();
     Paths {
         directory: Some(directory.display().to_string()),
-        html: Some(directory.join("report.html").display().to_string()),
-        rollback: (lasting && state == Some(TuneState::Applied)).then(|| "webdyno rollback".into()),
+        html: Some(inside(HTML)),
+        record: webdyno_report::record(view).map(|_| inside(RECORD)),
+        rollback: webdyno_report::rollback(view),
         apply: (lasting && state == Some(TuneState::Planned)).then(|| "the same command with --apply".into()),
     }
 }

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::brake::Brake;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::error::io_error;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -51,10 +51,12 @@ pub struct HelloInfo {
 pub struct AppliedChange {
     /// Names the state before it, for [`AgentClient::revert`].
     pub mark: u64,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
     /// The service as it is now.
     pub snapshot: ServiceSnapshot,
+    /// Where its undo is; `None` when nothing had to be written.
+    pub journal: Option<JournalPlace>,
 }
 
 /// What was undone.
@@ -62,7 +64,7 @@ pub struct AppliedChange {
 pub struct RevertedChange {
     /// One line each.
     pub actions: Vec<String>,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
 
@@ -219,8 +221,8 @@ impl AgentClient {
     pub fn apply(&self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<AppliedChange> {
         let question = ToAgent::Apply { plan: plan.clone(), options: options.clone() };
         match self.ask(question, limits::APPLY_ANSWER)? {
-            FromAgent::Applied { mark, outage_us, snapshot } => {
-                Ok(AppliedChange { mark, outage_us, snapshot: *snapshot })
+            FromAgent::Applied { mark, outage_us, snapshot, journal } => {
+                Ok(AppliedChange { mark, outage_us, snapshot: *snapshot, journal })
             }
             other => Err(unexpected(&other)),
         }

@@ -10,7 +10,7 @@ pub mod voice;
 pub mod worker;
 
 pub use address::ServerAddress;
-pub use client::AgentClient;
+pub use client::{AgentClient, RevertedChange};
 pub use server::{Options, serve};
 
 /// Which build this is. Tool and agent of different builds refuse to work together.

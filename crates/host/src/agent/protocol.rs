@@ -7,7 +7,7 @@ use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use webdyno_model::UserError;
 use webdyno_model::brake::Brake;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -157,16 +157,19 @@ pub enum FromAgent {
     Applied {
         /// Names the state before it, for `Revert`.
         mark: u64,
-        /// How long no connection was answered; `None` when none was missed.
+        /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
         outage_us: Option<u64>,
         /// The service as it is now.
         snapshot: Box<ServiceSnapshot>,
+        /// Where its undo is; `None` when nothing had to be written.
+        #[serde(default)]
+        journal: Option<JournalPlace>,
     },
     /// What was undone, one line each.
     Reverted {
         /// In the order in which it was done.
         actions: Vec<String>,
-        /// How long no connection was answered; `None` when none was missed.
+        /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
         outage_us: Option<u64>,
     },
     /// It could not be done, and nothing of it stayed.

@@ -145,8 +145,9 @@ impl Worker {
                 }
                 let applied = applied?;
                 self.now_is(applied.snapshot.clone());
-                let snapshot = Box::new(applied.snapshot);
-                Ok(FromAgent::Applied { mark: applied.mark, outage_us: applied.outage_us, snapshot })
+                let (mark, outage_us) = (applied.mark, applied.outage_us);
+                let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
+                Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
             }
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);

@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
@@ -35,7 +35,7 @@ const REMEMBERED_COUNT_MAX: usize = 100;
 pub struct Applied {
     /// Names the state before it, for [`Changer::revert`].
     pub mark: u64,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
     /// The service as it is now.
     pub snapshot: ServiceSnapshot,
@@ -46,7 +46,7 @@ pub struct Applied {
 pub struct Reverted {
     /// One line each, in the order in which it was done.
     pub lines: Vec<String>,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
 
@@ -297,6 +297,17 @@ impl Changer {
             self.session = None;
         }
         told(report)
+    }
+
+    /// Where the undo of this session is; `None` before its first change.
+    pub fn journal_place(&self) -> Option<JournalPlace> {
+        let session = self.session.as_ref()?;
+        let state = &self.tools.state;
+        Some(JournalPlace {
+            id: session.journal.id(),
+            state_directory: state.root().display().to_string(),
+            is_default: state.is_default(),
+        })
     }
 
     /// Whether a journal is open.

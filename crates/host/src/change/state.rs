@@ -12,6 +12,9 @@ use webdyno_model::{Result, UserError};
 /// The most journals that are looked at: far more than anybody keeps.
 const JOURNALS_MAX: usize = 10_000;
 
+/// The variable that names the directory.
+const STATE: &str = "WEBDYNO_STATE";
+
 /// The directory of journals and lock. Nothing is created before it is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
@@ -39,6 +42,12 @@ impl StateDir {
     /// A given directory.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
+    }
+
+    /// Whether a command finds it without `WEBDYNO_STATE`, given the same user and home directory.
+    pub fn is_default(&self) -> bool {
+        let variable = |name: &str| std::env::var_os(name).filter(|_| name != STATE).map(PathBuf::from);
+        choose(variable, rustix::process::geteuid().is_root()).as_ref() == Some(&self.root)
     }
 
     /// The directory itself.
@@ -110,7 +119,7 @@ pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
 /// Decides the directory from environment variables; empty ones count as not set.
 fn choose(variable: impl Fn(&str) -> Option<PathBuf>, root: bool) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.as_os_str().is_empty());
-    if let Some(given) = set("WEBDYNO_STATE") {
+    if let Some(given) = set(STATE) {
         return Some(given);
     }
     if root {

@@ -42,7 +42,7 @@ pub struct Report {
     pub conflicts: Vec<String>,
     /// What failed and is still to be undone.
     pub failures: Vec<UserError>,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
 

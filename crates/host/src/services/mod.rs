@@ -76,7 +76,7 @@ pub trait Service: Sync {
 pub struct Activation {
     /// How to control what runs now.
     pub control: Control,
-    /// How long no connection was answered; `None` when none was missed.
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
     /// What was still on its way to the new state when waiting for it ended; `None` when all is as it should be.
     pub unsettled: Option<String>,

@@ -55,6 +55,7 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
         }
         Outcome::Tune(tune) => {
             parts::ceilings(m, &tune.ceilings);
+            tune::record(m, view);
             tune::measurements(m, tune);
         }
     }

@@ -7,6 +7,7 @@ use crate::human::{UNKNOWN, rate_or_unknown, share, time, times, times_interval}
 use crate::{say, words};
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Round, TuneReport, TuneState};
+use webdyno_session::view::View;
 
 /// The part that a reader wants first.
 pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
@@ -136,6 +137,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
     if let Some(predicted) = &round.predicted {
         items.push(format!("expected: {}", say::predicted(predicted)));
     }
+    items.extend(round.risk.as_ref().map(|risk| format!("risk: {risk}")));
     parts::list(m, &items);
     if !round.diff.is_empty() {
         let open: &[(&'static str, &str)] = if planned { &[("open", "open")] } else { &[] };
@@ -144,6 +146,16 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
             m.leaf("pre", &round.diff);
         });
     }
+}
+
+/// The change record and how to undo it, folded away.
+pub(super) fn record(m: &mut Markup, view: &View) {
+    let Some(record) = crate::record(view) else { return };
+    m.leaf("h2", "The change record");
+    m.within("details", &[], |m| {
+        m.leaf("summary", "What was changed, the proof, and how to undo it, on a page");
+        m.leaf("pre", &record);
+    });
 }
 
 /// Both measurements in full, folded away.

@@ -25,14 +25,20 @@ pub(crate) fn will_take_effect(round: &Round) -> &'static str {
 
 /// How the changes of a round took effect, and for how long nobody was answered.
 pub(crate) fn took_effect(round: &Round) -> String {
-    let how = match round.changes.iter().map(|change| change.class).max() {
+    effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
+}
+
+/// How changes of a class took effect, and for how long nobody was answered.
+pub(crate) fn effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> String {
+    let how = match class {
+        Some(ApplyClass::Live) if outage_us.is_none() => return "took effect at once".into(),
         Some(ApplyClass::Live) => "took effect at once",
         Some(ApplyClass::Reload) => "took effect by a graceful reload",
         Some(ApplyClass::Restart) => "took effect by a stop and a start",
         Some(ApplyClass::Manual) => "was done by hand",
         None => "nothing was written",
     };
-    match round.outage_us {
+    match outage_us {
         Some(0) => format!("{how}, without an outage"),
         Some(outage) => format!("{how}; nobody was answered for {}", time_us(outage as f64)),
         None => format!("{how}; whether there was an outage is unknown"),

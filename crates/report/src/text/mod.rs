@@ -56,13 +56,16 @@ fn notes(page: &mut Page, view: &View) {
 }
 
 fn closing(page: &mut Page, view: &View, paths: &Paths) {
-    let undo = paths.rollback.as_deref().or_else(|| default_undo(view));
+    let undo = paths.rollback.clone().or_else(|| crate::rollback(view));
     if paths.directory.is_none() && paths.html.is_none() && undo.is_none() {
         return;
     }
     page.heading("Where things are");
     if let Some(html) = &paths.html {
         page.verbatim(&format!("Report with plots:  {html}"));
+    }
+    if let Some(record) = &paths.record {
+        page.verbatim(&format!("Change record:      {record}"));
     }
     if let Some(directory) = &paths.directory {
         page.verbatim(&format!("Recording:          {directory}"));
@@ -71,9 +74,4 @@ fn closing(page: &mut Page, view: &View, paths: &Paths) {
     if let Some(undo) = undo {
         page.verbatim(&format!("Undo the changes:   {undo}"));
     }
-}
-
-/// Quickstart's server is its own and is gone, so that there is nothing to undo.
-fn default_undo(view: &View) -> Option<&'static str> {
-    (crate::may_have_changed(view) && view.command != "quickstart").then_some("webdyno rollback")
 }

@@ -52,6 +52,9 @@ fn planned(page: &mut Page, tune: &TuneReport, paths: &Paths) {
             Some(predicted) => page.para(&format!("Expected: {}", say::predicted(predicted))),
             None => page.para("Expected: how much it brings is unknown"),
         }
+        if let Some(risk) = &round.risk {
+            page.para(&format!("Risk: {risk}"));
+        }
         diff(page, &round.diff);
         page.heading("To do it");
         match &paths.apply {

@@ -35,6 +35,7 @@ pub fn replaced(view: &View, leaves: &Leaves<'_>) -> serde_json::Result<View> {
     for series in &mut view.series {
         other_series(series, leaves);
     }
+    other_attempts(&mut view, leaves, &mut turn)?;
     view.service = other(&view.service, leaves, &mut turn)?;
     view.server = other(&view.server, leaves, &mut turn)?;
     if let Some(text) = leaves.text {
@@ -59,6 +60,19 @@ fn other_load(load: &mut LoadView, leaves: &Leaves<'_>, turn: &mut usize) -> ser
         let count = times.len() as f64;
         load.response_time_cumulative =
             times.into_iter().enumerate().map(|(index, us)| (us, (index + 1) as f64 / count)).collect();
+    }
+    Ok(())
+}
+
+fn other_attempts(view: &mut View, leaves: &Leaves<'_>, turn: &mut usize) -> serde_json::Result<()> {
+    for attempt in &mut view.attempts {
+        attempt.finding = other(&attempt.finding, leaves, turn)?;
+        attempt.changes = other(&attempt.changes, leaves, turn)?;
+        attempt.diff = leaves.text.map_or_else(|| attempt.diff.clone(), str::to_owned);
+    }
+    view.journal = other(&view.journal, leaves, turn)?;
+    if let Some(text) = leaves.text {
+        (view.operator, view.directory) = (Some(text.into()), Some(text.into()));
     }
     Ok(())
 }

@@ -2,5 +2,6 @@
 
 mod invented;
 mod promises;
+mod records;
 mod sample;
 mod texts;

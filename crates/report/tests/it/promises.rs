@@ -4,7 +4,7 @@ use crate::invented::{Leaves, any_decimal, any_decimals, decimals, replaced, spo
 use crate::sample;
 use proptest::prelude::*;
 use roxmltree::{Document, ParsingOptions};
-use webdyno_report::{Paths, html, json, text};
+use webdyno_report::{Paths, html, json, record, text};
 use webdyno_session::view::{Outcome, View};
 
 const COLUMNS: usize = 80;
@@ -39,6 +39,9 @@ fn check_figures(view: &View) -> std::result::Result<(), TestCaseError> {
     prop_assert_eq!(figure_that_is_none(&text), None, "{}", text);
     prop_assert_eq!(figure_that_is_none(&page), None, "{}", page);
     parse(&page);
+    if let Some(record) = record(view) {
+        prop_assert_eq!(figure_that_is_none(&record), None, "{}", record);
+    }
     Ok(())
 }
 
@@ -62,7 +65,8 @@ fn no_string_gets_into_the_page_unescaped() {
 fn no_string_drives_the_terminal() {
     let leaves = Leaves { text: Some("a\u{1b}[2J\r\u{9b}31m\u{7}\nb"), whole: &[], decimals: &[] };
     for (name, view) in sample::all() {
-        let text = text(&replaced(&view, &leaves).unwrap(), &Paths::default());
+        let view = View { command: view.command.clone(), ..replaced(&view, &leaves).unwrap() };
+        let text = text(&view, &Paths::default()) + &record(&view).unwrap_or_default();
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{name}: {text:?}");
     }
 }

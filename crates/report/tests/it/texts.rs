@@ -268,6 +268,7 @@ fn a_tuned_server() {
     let paths = Paths {
         directory: Some("webdyno-runs/20261121-202600-tune".into()),
         html: Some("webdyno-runs/20261121-202600-tune/report.html".into()),
+        record: Some("runs/1/change-record.md".into()),
         rollback: Some("webdyno rollback --server ssh://w1".into()),
         apply: None,
     };
@@ -318,6 +319,7 @@ fn a_tuned_server() {
 
     Where things are
       Report with plots:  webdyno-runs/20261121-202600-tune/report.html
+      Change record:      runs/1/change-record.md
       Recording:          webdyno-runs/20261121-202600-tune
       Show it again:      webdyno report webdyno-runs/20261121-202600-tune
       Undo the changes:   webdyno rollback --server ssh://w1
@@ -344,6 +346,7 @@ fn a_plan() {
           in /tmp/quick/conf.d/zz-webdyno.conf
           needs a stop and a start: nobody is answered in between
       Expected: about 2,100 good answers a second (95% interval 1,800/s to 2,300/s)
+      Risk: each worker needs about 6 MB; 64 fit into the free memory of 2.1 GB
 
       --- /tmp/quick/conf.d/zz-webdyno.conf
       +++ /tmp/quick/conf.d/zz-webdyno.conf

@@ -32,6 +32,8 @@ pub struct About {
     pub goal: Option<Goal>,
     /// What runs must meet.
     pub objectives: Vec<Objective>,
+    /// Who gave the command.
+    pub operator: Option<String>,
 }
 
 /// A running session: everything that happens goes through [`Session::append`] into the log, and from there to the
@@ -75,6 +77,8 @@ impl Session {
             client: about.client,
             goal: about.goal,
             objectives: about.objectives,
+            operator: about.operator,
+            directory: std::path::absolute(directory).ok().map(|path| path.display().to_string()),
         })?;
         Ok(session)
     }

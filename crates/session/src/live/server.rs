@@ -3,8 +3,8 @@
 use crate::stand::InForce;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use webdyno_host::agent::{AgentClient, ServerAddress};
-use webdyno_model::change::{ApplyOptions, RenderedPlan};
+use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress};
+use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::ServiceSnapshot;
@@ -75,19 +75,23 @@ impl Server {
         }
     }
 
-    /// Makes a plan take effect and remembers the service as it is then.
-    pub fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<InForce> {
+    /// Makes a plan take effect and remembers the service as it is then. Says where the undo is, too.
+    pub fn apply(
+        &mut self,
+        plan: &RenderedPlan,
+        options: &ApplyOptions,
+    ) -> Result<(InForce, Option<JournalPlace>)> {
         let applied = self.agent.apply(plan, options)?;
         self.snapshot = Some(applied.snapshot);
-        Ok(InForce { mark: applied.mark, outage_us: applied.outage_us })
+        Ok((InForce { mark: applied.mark, outage_us: applied.outage_us }, applied.journal))
     }
 
     /// Puts back what was applied since the mark, and reads the service again.
-    pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<()> {
-        self.agent.revert(mark, live_traffic)?;
+    pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<RevertedChange> {
+        let reverted = self.agent.revert(mark, live_traffic)?;
         if let Some(port) = self.snapshot.as_ref().map(|snapshot| snapshot.port) {
             self.discover(port)?;
         }
-        Ok(())
+        Ok(reverted)
     }
 }

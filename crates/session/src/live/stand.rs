@@ -67,13 +67,20 @@ impl Stand for LiveStand<'_> {
             return Ok(None);
         }
         let options = ApplyOptions { allow_restart, ..self.options.clone() };
-        let in_force = self.server.apply(plan, &options)?;
-        self.read_service()?;
+        let (in_force, journal) = self.server.apply(plan, &options)?;
+        let InForce { mark, outage_us } = in_force;
+        let told = self.session.append(EventBody::Applied { mark, outage_us, journal });
+        if let Err(error) = told.and_then(|()| self.read_service()) {
+            // An error says that nothing of it stayed.
+            return Err(self.server.revert(mark, options.live_traffic).err().unwrap_or(error));
+        }
         Ok(Some(in_force))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        self.server.revert(mark, self.options.live_traffic)?;
+        let reverted = self.server.revert(mark, self.options.live_traffic)?;
+        let (actions, outage_us) = (reverted.actions, reverted.outage_us);
+        self.session.append(EventBody::Reverted { mark, actions, outage_us })?;
         self.read_service()
     }
 

@@ -34,7 +34,7 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// Change what limits a server, round by round, until the goal is met; only plans without --apply
     Tune(TuneArgs),
-    /// Rebuild text, JSON and HTML from the recording of a session
+    /// Rebuild text, JSON, HTML and change record from the recording of a session
     Report(ReportArgs),
     /// Restore the original configuration
     Rollback(RollbackArgs),
@@ -167,7 +167,7 @@ pub struct ReportArgs {
     /// Write the session's JSON to FILE, or to stdout with `-`
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
-    /// Write the HTML report to FILE [default: DIR/report.html, unless --json is given]
+    /// Write the HTML report to FILE [default: DIR/report.html with DIR/change-record.md, unless --json is given]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

@@ -18,7 +18,13 @@ use webdyno_session::live::About;
 fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> About {
     let client =
         Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::machine::environment() };
-    About { command: command.into(), client, goal, objectives: objectives.to_vec() }
+    About {
+        command: command.into(),
+        client,
+        goal,
+        objectives: objectives.to_vec(),
+        operator: Some(webdyno_host::machine::operator()),
+    }
 }
 
 /// The program itself, to run as the agent.

@@ -1,4 +1,4 @@
-//! `webdyno report DIR`: text, JSON and HTML again, from the recording alone.
+//! `webdyno report DIR`: text, JSON, HTML and the change record again, from the recording alone.
 
 use crate::cli::ReportArgs;
 use crate::finish;
@@ -23,7 +23,7 @@ pub fn report(arguments: &ReportArgs) -> Result<u8> {
     }
     if arguments.html.is_none() {
         // A recording on a read-only medium is still worth its text.
-        if let Err(error) = finish::write(&directory.join("report.html"), &webdyno_report::html(&view)) {
+        if let Err(error) = finish::write_beside(&view, directory) {
             terminal::tell(&format!("webdyno: {error}"));
         }
     }

@@ -7,7 +7,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use webdyno_host::agent::RevertedChange;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
+use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Confirm, LiveStand, Session};
 use webdyno_session::rounds::{self, Options};
@@ -49,8 +51,17 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
-    let result = server.agent().bye().and(result);
+    let result = server.agent().bye().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
+}
+
+/// Writes into the log what the agent put back at the end.
+fn put_back(session: &mut Session, done: RevertedChange) -> Result<()> {
+    if done.actions.is_empty() {
+        return Ok(());
+    }
+    let RevertedChange { actions, outage_us } = done;
+    session.append(EventBody::Reverted { mark: 0, actions, outage_us })
 }
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.

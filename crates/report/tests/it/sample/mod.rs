@@ -5,7 +5,9 @@ mod server;
 mod tuned;
 
 pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
-pub use tuned::{tune_applied, tune_planned, tune_reverted};
+pub use tuned::{
+    attempt, changed, interrupted, journal, tune_applied, tune_kept, tune_planned, tune_reverted,
+};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
@@ -19,7 +21,11 @@ pub fn view(command: &str, outcome: Outcome) -> View {
         command: command.into(),
         started_at: "2026-11-21T20:26:00Z".into(),
         webdyno_version: "0.1.0".into(),
+        operator: Some("root (alice by sudo)".into()),
+        directory: Some("/root/webdyno-runs/20261121T202600Z-tune".into()),
         outcome,
+        attempts: vec![],
+        journal: None,
         loads: vec![],
         series: vec![],
         service: None,
@@ -202,8 +208,10 @@ pub fn all() -> Vec<(&'static str, View)> {
             diagnosis_plain("unknown", "The rate stopped rising at 120/s and no rule explains it."),
         ),
         ("tune_applied", tune_applied()),
+        ("tune_kept", tune_kept()),
         ("tune_planned", tune_planned()),
         ("tune_reverted", tune_reverted()),
+        ("interrupted", interrupted()),
         ("torn", torn()),
     ]
 }

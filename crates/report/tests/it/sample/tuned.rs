@@ -1,12 +1,13 @@
 //! Tuning sessions: applied, planned, put back.
 
 use super::{ceilings, exhausted, load, machine, run, service, view};
-use webdyno_model::change::{ApplyClass, Change};
-use webdyno_model::diagnosis::Predicted;
+use webdyno_model::change::{ApplyClass, Change, JournalPlace};
+use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::event::Purpose;
 use webdyno_model::service::SettingValue;
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
-use webdyno_session::view::{Outcome, Series, View};
+use webdyno_session::recording::{Applied, Attempt, PutBack};
+use webdyno_session::view::{Outcome, Series, SessionEnd, View};
 
 pub fn change(setting: &str, from: i64, to: i64, class: ApplyClass) -> Change {
     Change {
@@ -28,6 +29,7 @@ pub fn round() -> Round {
             change("MaxRequestWorkers", 20, 64, ApplyClass::Restart),
             change("ServerLimit", 20, 64, ApplyClass::Restart),
         ],
+        risk: Some(exhausted().remedies[0].risk.clone()),
         predicted: Some(Predicted { rate: 2100.0, ci95: [1800.0, 2300.0] }),
         before: Some(750.2),
         after: Some(2190.4),
@@ -64,6 +66,7 @@ pub fn tune_applied() -> View {
         finding: "apache-spawn-lag".into(),
         summary: "Workers are started in steps while requests wait.".into(),
         changes: vec![change("StartServers", 5, 50, ApplyClass::Reload)],
+        risk: Some("processes that idle in quiet hours".into()),
         predicted: None,
         before: Some(2190.4),
         after: Some(2185.0),
@@ -87,6 +90,58 @@ pub fn tune_applied() -> View {
     view.notes =
         vec!["the generator and the server share one machine: the figures are lower than between two".into()];
     view
+}
+
+/// As [`tune_applied`], on a server of somebody's.
+pub fn tune_kept() -> View {
+    let mut view = View { command: "tune".into(), journal: Some(journal()), ..tune_applied() };
+    let Outcome::Tune(tune) = &view.outcome else { return view };
+    view.attempts = tune.rounds.iter().map(attempt).collect();
+    view.attempts[1].put_back = Some(PutBack { outage_us: Some(0) });
+    view
+}
+
+/// What led to a round, and that it was in force.
+pub fn attempt(round: &Round) -> Attempt {
+    let facts = exhausted().facts;
+    Attempt {
+        n: round.n,
+        finding: Finding { id: round.finding.clone(), summary: round.summary.clone(), facts, ..exhausted() },
+        changes: round.changes.clone(),
+        diff: round.diff.clone(),
+        applied: Some(Applied { mark: u64::from(round.n), outage_us: round.outage_us }),
+        put_back: None,
+    }
+}
+
+/// The same session with another report.
+pub fn changed(mut view: View, change: impl FnOnce(&mut TuneReport)) -> View {
+    if let Outcome::Tune(tune) = &mut view.outcome {
+        change(tune);
+    }
+    view
+}
+
+pub fn journal() -> JournalPlace {
+    JournalPlace {
+        id: "20261121T202612.345678Z-4242".into(),
+        state_directory: "/var/lib/webdyno".into(),
+        is_default: true,
+    }
+}
+
+/// Interrupted while its first change was being verified.
+pub fn interrupted() -> View {
+    let mut report = tune(TuneState::Reverted, vec![]);
+    report.improvement = Improvement { metric: "rate".into(), ratio: None, ci95: None };
+    let attempts =
+        vec![Attempt { put_back: Some(PutBack { outage_us: Some(380_000) }), ..attempt(&round()) }];
+    View {
+        attempts,
+        journal: Some(journal()),
+        end: SessionEnd::Failed(130, "interrupted".into()),
+        ..view("tune", Outcome::Tune(report))
+    }
 }
 
 fn series() -> Vec<Series> {
