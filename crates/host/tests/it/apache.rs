@@ -79,7 +79,7 @@ fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) 
     apache().validate(control).unwrap();
     let done = apache().activate(control, plan.class, server.port).unwrap();
     assert_eq!(&done.control, control);
-    assert_eq!(done.outage_us, None);
+    assert_eq!(done.outage_us, Some(0));
     assert_eq!(apache().running_values(before)["MaxRequestWorkers"], SettingValue::Integer(12));
     let after = server.snapshot();
     assert_eq!(after.number("MaxRequestWorkers"), Some(12.0));

@@ -1,7 +1,7 @@
 //! The change record, as whoever keeps the books of a server reads it.
 
 use crate::sample;
-use crate::sample::{attempt, changed};
+use crate::sample::tuned::{attempt, changed, journal};
 use webdyno_model::change::JournalPlace;
 use webdyno_model::tune::TuneState;
 use webdyno_report::{Paths, record, rollback, text};
@@ -184,18 +184,15 @@ fn two_changes_of_one_file_are_both_shown() {
 
 #[test]
 fn the_way_back_leads_to_the_journal() {
-    let elsewhere = |directory: &str| JournalPlace {
-        state_directory: directory.into(),
-        is_default: false,
-        ..sample::journal()
-    };
-    for (journal, expected) in [
-        (Some(sample::journal()), "webdyno rollback"),
+    let elsewhere =
+        |directory: &str| JournalPlace { state_directory: directory.into(), is_default: false, ..journal() };
+    for (place, expected) in [
+        (Some(journal()), "webdyno rollback"),
         (Some(elsewhere("/srv/state")), "WEBDYNO_STATE=/srv/state webdyno rollback"),
         (Some(elsewhere("/srv/my state")), "WEBDYNO_STATE='/srv/my state' webdyno rollback"),
         (None, "webdyno rollback"),
     ] {
-        let view = View { journal, ..sample::tune_kept() };
+        let view = View { journal: place, ..sample::tune_kept() };
         assert_eq!(rollback(&view).as_deref(), Some(expected));
         assert!(of(&view).contains(&format!("\n{expected}\n")));
         assert!(text(&view, &Paths::default()).contains(&format!("Undo the changes:   {expected}\n")));

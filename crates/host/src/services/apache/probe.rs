@@ -70,9 +70,13 @@ impl Gap {
         }
     }
 
-    /// From the last answer before anything was missed to the first answer after the last miss.
+    /// From the last answer before anything was missed to the first answer after the last miss; 0 when every question
+    /// was answered, `None` when an edge of the gap was not seen.
     fn outage_us(&self) -> Option<u64> {
-        Some(self.ended_us?.saturating_sub(self.began_us?))
+        match self.last_missed_us {
+            None => self.last_answered_us.map(|_| 0),
+            Some(_) => Some(self.ended_us?.saturating_sub(self.began_us?)),
+        }
     }
 }
 
@@ -131,7 +135,8 @@ impl Probe {
         }
     }
 
-    /// Ends the measurement: how long nothing answered, `None` when no question was missed.
+    /// Ends the measurement: how long nothing answered, 0 when no question was missed. `None` when nothing answered at
+    /// its begin, or does not answer again at its end.
     pub fn outage_us(mut self) -> Option<u64> {
         let watch = self.watch.take()?;
         watch.stop.store(true, Ordering::Relaxed);
@@ -166,7 +171,7 @@ mod tests {
     #[test]
     fn the_outage_is_the_gap_between_answers() {
         check(&[], None);
-        check(&[(1, 2, true), (3, 4, true)], None);
+        check(&[(1, 2, true), (3, 4, true)], Some(0));
         check(&[(1, 2, true), (5, 5, false), (9, 10, true)], Some(8));
         check(
             &[(1, 2, true), (5, 5, false), (7, 8, true), (9, 9, false), (12, 13, true), (20, 21, true)],

@@ -2,12 +2,10 @@
 #![allow(dead_code)] // shared by the tests and the example
 
 mod server;
-mod tuned;
+pub mod tuned;
 
 pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
-pub use tuned::{
-    attempt, changed, interrupted, journal, tune_applied, tune_kept, tune_planned, tune_reverted,
-};
+pub use tuned::{interrupted, tune_applied, tune_kept, tune_planned, tune_reverted};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
