@@ -14,3 +14,4 @@ pub mod outside;
 pub mod process;
 pub mod procfs;
 pub mod services;
+pub mod spawn;

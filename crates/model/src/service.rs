@@ -56,6 +56,23 @@ pub struct Control {
     pub unit: Option<String>,
     /// Whether something else would start it again (it runs in the foreground of a supervisor).
     pub supervised: bool,
+    /// What else it has from whoever started it; `None` where that was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited: Option<Inherited>,
+}
+
+/// What a process has from whoever started it, beside its arguments, environment and directory. What could not be read
+/// is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Inherited {
+    /// The permission bits that new files do not get.
+    pub umask: Option<u32>,
+    /// Its nice value: from -20, the most favoured, to 19.
+    pub nice: Option<i32>,
+    /// How likely it is to be ended when memory runs out: from -1000, never, to 1000.
+    pub oom_score_adj: Option<i32>,
+    /// Soft limits by their names in proc_pid_limits(5); `None` is unlimited.
+    pub limits: BTreeMap<String, Option<u64>>,
 }
 
 impl ServiceSnapshot {

@@ -3,6 +3,7 @@
 pub mod address;
 pub mod client;
 pub mod framing;
+pub mod hardening;
 pub mod host;
 pub mod protocol;
 pub mod server;

@@ -6,6 +6,7 @@
 
 use crate::agent::BUILD;
 use crate::agent::framing::read_message;
+use crate::agent::hardening::detach;
 use crate::agent::host::Host;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
 use crate::agent::voice::Voice;
@@ -13,7 +14,6 @@ use crate::agent::worker::{Job, Worker};
 use crate::change::StateDir;
 use crate::change::programs::ThisMachine;
 use crate::limits;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +37,8 @@ pub struct Options {
     pub silence_max: Duration,
     /// Which build this is; the tool's must be the same.
     pub build: String,
-    /// Whether it leaves the session of its parent and handles signals: not in tests, whose process is not its own.
+    /// Whether it leaves the session of its parent and makes itself hard to end: not in tests, whose process is not its
+    /// own.
     pub detach: bool,
 }
 
@@ -91,19 +92,6 @@ pub fn serve(
     });
     speaker.finish();
     result
-}
-
-/// Leaves the terminal and its signals to the tool.
-fn detach(terminated: &Arc<AtomicBool>) -> Result<()> {
-    // It fails for the leader of a process group, which has its own group already.
-    let _ = rustix::process::setsid();
-    let ignored = Arc::new(AtomicBool::new(false));
-    for (signal, flag) in [(SIGTERM, terminated), (SIGINT, &ignored), (SIGHUP, &ignored), (SIGPIPE, &ignored)]
-    {
-        signal_hook::flag::register(signal, Arc::clone(flag))
-            .map_err(|error| UserError::cannot_run(format!("cannot handle signal {signal}: {error}")))?;
-    }
-    Ok(())
 }
 
 /// Reads messages until the stream ends.

@@ -10,6 +10,7 @@ use crate::change::action::{Launch, Launched};
 use crate::change::history::Header;
 use crate::change::world;
 use crate::process::{self, ProcessName, wait_until};
+use crate::spawn::spawn;
 use crate::{limits, procfs};
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -72,7 +73,7 @@ pub fn start(launch: &Launch) -> Result<Running> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0);
-    let mut child = command.spawn().map_err(|error| io_error("run", program, &error))?;
+    let mut child = spawn(&mut command, None).map_err(|error| io_error("run", program, &error))?;
     let complaints = Arc::new(Mutex::new(vec![]));
     if let Some(stderr) = child.stderr.take() {
         let complaints = Arc::clone(&complaints);

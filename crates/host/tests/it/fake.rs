@@ -312,6 +312,7 @@ impl FakeServer {
             pid_file: None,
             unit: None,
             supervised: false,
+            inherited: None,
         }
     }
 

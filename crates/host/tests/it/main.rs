@@ -7,5 +7,6 @@ mod change;
 mod fake;
 mod full_disk;
 mod generations;
+mod hardened;
 mod outsider;
 mod skip;

@@ -6,7 +6,7 @@
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::program::{self, Compiled, Invocation};
-use crate::{limits, procfs};
+use crate::{limits, procfs, spawn};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::service::Control;
@@ -144,6 +144,7 @@ impl Apache {
             arguments,
             environment,
             unit,
+            inherited: spawn::inherited(pid),
         };
         let mut apache = Self::of_control(control)?;
         let variables = &apache.evaluation.variables;

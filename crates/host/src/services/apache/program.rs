@@ -6,6 +6,7 @@
 use crate::limits;
 use crate::services::apache::config::Module;
 use crate::services::apache::config::condition::static_symbol;
+use crate::spawn::spawn;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
+use webdyno_model::service::Inherited;
 use webdyno_model::{Result, UserError};
 
 /// Most bytes of output that are kept.
@@ -47,6 +49,15 @@ pub struct Finished {
 ///
 /// Output goes to memory files: a daemon that the command leaves behind may keep them open without blocking us.
 pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
+    run_with(invocation, None, timeout)
+}
+
+/// The same for a program that is to have inherited something else than we have.
+pub fn run_with(
+    invocation: &Invocation<'_>,
+    inherited: Option<&Inherited>,
+    timeout: Duration,
+) -> Result<Finished> {
     let name = invocation.executable;
     let memory = |what: &str| {
         let fd = rustix::fs::memfd_create("webdyno-output", MemfdFlags::CLOEXEC);
@@ -57,7 +68,7 @@ pub fn run(invocation: &Invocation<'_>, timeout: Duration) -> Result<Finished> {
     let mut command = command(invocation);
     command.stdout(stdout.try_clone().map_err(|e| failed(&e))?);
     command.stderr(stderr.try_clone().map_err(|e| failed(&e))?);
-    let mut child = command.spawn().map_err(|error| failed(&error))?;
+    let mut child = spawn(&mut command, inherited).map_err(|error| failed(&error))?;
     let deadline = Instant::now() + timeout;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|error| failed(&error))? {

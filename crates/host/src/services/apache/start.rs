@@ -7,12 +7,13 @@ use super::program::{self, Invocation};
 use super::status::near;
 use crate::process::{ProcessName, wait_looking_every};
 use crate::services::Activation;
+use crate::spawn::spawn;
 use crate::{limits, procfs};
 use rustix::process::Signal;
 use std::process::Stdio;
 use std::time::Duration;
 use webdyno_model::error::io_error;
-use webdyno_model::service::Control;
+use webdyno_model::service::{Control, Inherited};
 use webdyno_model::{Result, UserError};
 
 /// Pause between looks.
@@ -87,10 +88,11 @@ pub fn launch(control: &Control) -> Result<()> {
         return unit_command(&["start", unit]);
     }
     let invocation = invocation(control, start_arguments(&control.arguments));
+    let inherited = control.inherited.as_ref();
     if Options::parse(&control.arguments).foreground {
-        return detached(&invocation);
+        return detached(&invocation, inherited);
     }
-    let started = program::run(&invocation, limits::START)?;
+    let started = program::run_with(&invocation, inherited, limits::START)?;
     // Its exit code is 0 as well when it found another server and started none.
     if started.success && !started.stdout.contains("already running") {
         return Ok(());
@@ -131,12 +133,12 @@ fn start_arguments(arguments: &[String]) -> Vec<String> {
 }
 
 /// Starts a program that stays in the foreground, in a process group of its own so that our Ctrl-C is not its end.
-fn detached(invocation: &Invocation<'_>) -> Result<()> {
+fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let mut command = program::command(invocation);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.process_group(0);
-    command.spawn().map_err(|error| io_error("start", invocation.executable, &error))?;
+    spawn(&mut command, inherited).map_err(|error| io_error("start", invocation.executable, &error))?;
     Ok(())
 }
 
@@ -207,6 +209,7 @@ mod tests {
             pid_file: None,
             unit: None,
             supervised: false,
+            inherited: None,
         };
         let error = start(&control, 80).unwrap_err();
         assert!(error.message.contains("still runs"), "{error}");

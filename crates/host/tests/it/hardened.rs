@@ -1,0 +1,143 @@
+//! The guardian is hard to end, and nothing of that, nor of the shell that it was started from, goes to an Apache that it
+//! starts again.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::apache::server::{Server, apache_is_installed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::change::{StateDir, pending};
+use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
+use webdyno_model::service::SettingValue;
+
+/// The environment variable that makes the test below an agent, on descriptors 3 and 4: its state directory.
+const AGENT: &str = "WEBDYNO_TEST_HARDENED_AGENT";
+
+const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
+
+/// How an operator's shell may be: all of it would be inherited. `@LOCK` is a lock file as of flock(1).
+const SHELL: &str = "echo 300 >/proc/self/oom_score_adj; umask 077; ulimit -Sn 700; ulimit -Sc 0; trap '' QUIT USR2; \
+                     exec 9>@LOCK; cd @FOLDER; @AGENT=@STATE exec nice -n 5 @PROGRAM --exact @TEST --nocapture \
+                     3>&1 4<&0 >/dev/null";
+
+/// As a test: an Apache that was restarted and put back is as it was started before. With [`AGENT`]: the agent.
+#[test]
+fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
+    if let Ok(state) = std::env::var(AGENT) {
+        let (input, output) = (File::open("/dev/fd/4").unwrap(), File::create("/dev/fd/3").unwrap());
+        let host = Arc::new(ThisMachine);
+        let (state, build) = (StateDir::at(state), BUILD.to_owned());
+        let options = Options { state, host, silence_max: Duration::from_secs(60), build, detach: true };
+        std::process::exit(i32::from(serve(input, output, options).is_err()));
+    }
+    if !apache_is_installed() {
+        return;
+    }
+    let server = Server::debian("prefork", PREFORK);
+    server.start();
+    let folder = tempfile::tempdir().unwrap();
+    let (before, open) = (processes(&server), files(&server));
+    let client = client(folder.path());
+    client.discover(server.port).unwrap();
+    let wish = |setting: &str| Wish {
+        service: "apache".into(),
+        setting: setting.into(),
+        to: SettingValue::Integer(40),
+    };
+    let plan = client.prepare(&[wish("MaxRequestWorkers"), wish("ServerLimit")]).unwrap();
+    assert_eq!(plan.class, ApplyClass::Restart);
+    let pid = server.pid();
+    client.apply(&plan, &ApplyOptions { allow_restart: true, ..ApplyOptions::default() }).unwrap();
+    assert_ne!(server.pid(), pid, "it was started again");
+    assert_eq!((processes(&server), files(&server)), (before.clone(), open.clone()));
+
+    let journal = pending(&StateDir::at(folder.path().join("state"))).unwrap().remove(0);
+    let agent: u32 = journal.id.rsplit('-').next().unwrap().parse().unwrap();
+    let score: i32 = read(agent, "oom_score_adj").trim().parse().unwrap();
+    assert!(score <= 0, "the OOM score of the guardian is {score}");
+    let root = std::fs::read_link("/proc/self/ns/user").unwrap().to_str() == Some("user:[4026531837]")
+        && rustix::process::geteuid().is_root();
+    assert!(!root || line(agent, "VmLck") != "0 kB", "the guardian's memory is not locked");
+    assert_eq!(
+        rustix::process::getsid(rustix::process::Pid::from_raw(agent as i32)).unwrap().as_raw_nonzero().get(),
+        agent as i32
+    );
+
+    // A service that died is started from what the journal says, and not less.
+    let main = ProcessName::of(server.pid().unwrap()).unwrap();
+    webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+    assert!(client.bye().unwrap().actions.iter().any(|line| line.starts_with("started apache again")));
+    assert_eq!((processes(&server), files(&server)), (before, open));
+    assert!(wait_until(Duration::from_secs(5), || ProcessName::of(agent).is_none()));
+}
+
+fn client(folder: &Path) -> AgentClient {
+    let shown = |path: &Path| path.display().to_string();
+    let command = SHELL
+        .replace("@LOCK", &shown(&folder.join("lock")))
+        .replace("@FOLDER", &shown(folder))
+        .replace("@STATE", &shown(&folder.join("state")))
+        .replace("@AGENT", AGENT)
+        .replace("@PROGRAM", &shown(&std::env::current_exe().unwrap()))
+        .replace("@TEST", "hardened::an_apache_that_is_started_again_has_nothing_of_the_guardian");
+    let address = ServerAddress::parse(&format!("exec:{command}")).unwrap();
+    AgentClient::spawn(&address, Path::new("/none")).unwrap()
+}
+
+fn read(pid: u32, name: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap()
+}
+
+/// A value of `/proc/PID/status`.
+fn line(pid: u32, name: &str) -> String {
+    let status = read(pid, "status");
+    let value =
+        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default();
+    value.trim().to_owned()
+}
+
+/// What the main process, and one worker, of an Apache have from whoever started it.
+fn processes(server: &Server) -> [BTreeMap<&'static str, String>; 2] {
+    let main = ProcessName::of(server.pid().unwrap()).unwrap();
+    // A worker that polls has set itself up: before that it still is as the main process.
+    let worker = || {
+        main.children().into_iter().find(|child| files_of(child.pid).iter().any(|name| name.contains("poll")))
+    };
+    assert!(wait_until(Duration::from_secs(10), || worker().is_some()), "no workers");
+    [main.pid, worker().unwrap().pid].map(facts)
+}
+
+fn facts(pid: u32) -> BTreeMap<&'static str, String> {
+    let mut facts: BTreeMap<_, _> = ["Umask", "SigIgn", "SigBlk", "VmLck", "NoNewPrivs", "Groups", "Uid"]
+        .into_iter()
+        .map(|name| (name, line(pid, name)))
+        .collect();
+    let soft = |text: String| -> String {
+        // Hard limits are never lowered.
+        text.lines().map(|line| line.get(..47).unwrap_or_default().trim_end().to_owned() + "\n").collect()
+    };
+    facts.insert("oom_score_adj", read(pid, "oom_score_adj"));
+    facts.insert("limits", soft(read(pid, "limits")));
+    facts.insert("cwd", std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap().display().to_string());
+    let stat = read(pid, "stat");
+    facts.insert("nice", stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().to_owned());
+    facts
+}
+
+/// The open files of the main process by their names, without those that have none.
+fn files(server: &Server) -> BTreeSet<String> {
+    files_of(server.pid().unwrap()).into_iter().filter(|name| name.starts_with('/')).collect()
+}
+
+fn files_of(pid: u32) -> BTreeSet<String> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+    open.filter_map(name).filter_map(|link| Some(link.to_str()?.to_owned())).collect()
+}
