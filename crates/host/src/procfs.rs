@@ -7,6 +7,7 @@
 //! Anyone may read stat, status, cmdline, cgroup, schedstat and the list of children; exe, environ, cwd, fd and ns only
 //! the process's own user and root.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
 use std::path::Path;
@@ -145,12 +146,20 @@ pub fn directory(pid: u32) -> Result<String> {
     link(pid, "cwd")
 }
 
-/// When a process started, by the wall clock, from its start in clock ticks since boot: right to a second or so.
+/// When a process started, by the wall clock, from its start in clock ticks since boot: up to one tick early. The wall
+/// clock is the one of now: it is another one than that of then when it was set meanwhile.
 pub fn started_at(start_ticks: u64) -> Option<SystemTime> {
-    let text = read_text("/proc/stat").ok()?;
-    let boot_s = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    let since_boot_ms = start_ticks.saturating_mul(1000) / clock_ticks_per_s().max(1);
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(boot_s) + Duration::from_millis(since_boot_ms))
+    // Start times count from boot with the time asleep in them (proc_pid_stat(5)), as CLOCK_BOOTTIME does.
+    let since_boot = clock_gettime(ClockId::Boottime);
+    let since_boot = Duration::new(since_boot.tv_sec.try_into().ok()?, since_boot.tv_nsec.try_into().ok()?);
+    let start_ms = start_ticks.saturating_mul(1000) / clock_ticks_per_s().max(1);
+    SystemTime::now().checked_sub(since_boot)?.checked_add(Duration::from_millis(start_ms))
+}
+
+/// The libraries whose code a process runs although their files were replaced or removed since. An error when we may
+/// not look.
+pub fn replaced_libraries(pid: u32) -> io::Result<Vec<String>> {
+    Ok(parse_replaced_libraries(&read_text(format!("/proc/{pid}/maps"))?))
 }
 
 /// Where a link of a process points to.
@@ -328,6 +337,25 @@ fn parse_depth(status: &str) -> usize {
     pids.split_ascii_whitespace().count()
 }
 
+/// The shared objects of `/proc/PID/maps` with executable code and no name any more, each once, in order.
+fn parse_replaced_libraries(maps: &str) -> Vec<String> {
+    let mut found: Vec<String> = vec![];
+    for line in maps.lines() {
+        // Address, permissions, offset, device, inode, then the path, which may hold blanks.
+        let mut fields = line.split_ascii_whitespace();
+        let is_code = fields.nth(1) == Some("r-xp");
+        let path = line.find('/').and_then(|at| line[at..].strip_suffix(DELETED));
+        let is_library = |path: &&str| path.rsplit('/').next().is_some_and(|name| name.contains(".so"));
+        if let Some(path) = path.filter(is_library)
+            && is_code
+            && !found.iter().any(|known| known == path)
+        {
+            found.push(path.to_owned());
+        }
+    }
+    found
+}
+
 /// `socket:[1234]` gives 1234.
 fn parse_socket_link(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
@@ -400,6 +428,37 @@ mod tests {
         assert_eq!(parse_open_files_limit("Max open files unlimited unlimited files\n"), None);
     }
 
+    #[test]
+    fn libraries_without_a_name_are_told() {
+        let maps = "\
+            7f10-7f11 r--p 00000000 fd:01 7 /usr/lib/apache2/modules/mod_ssl.so (deleted)\n\
+            7f11-7f12 r-xp 00001000 fd:01 7 /usr/lib/apache2/modules/mod_ssl.so (deleted)\n\
+            7f12-7f13 r-xp 00001000 fd:01 8 /usr/lib/x86_64-linux-gnu/libc.so.6\n\
+            7f13-7f14 r-xp 00001000 fd:01 9 /opt/a b/libssl.so.3 (deleted)\n\
+            7f14-7f15 r-xp 00001000 fd:01 9 /opt/a b/libssl.so.3 (deleted)\n\
+            7f15-7f16 rw-s 00000000 00:01 5 /dev/zero (deleted)\n\
+            7f16-7f17 r-xp 00000000 00:01 6 /memfd:jit (deleted)\n\
+            7f17-7f18 r-xp 00000000 00:00 0 [vdso]\ntorn";
+        assert_eq!(
+            parse_replaced_libraries(maps),
+            ["/usr/lib/apache2/modules/mod_ssl.so", "/opt/a b/libssl.so.3"]
+        );
+        assert!(replaced_libraries(std::process::id()).is_ok() && replaced_libraries(u32::MAX).is_err());
+    }
+
+    // What a process writes is not older than the process itself.
+    #[test]
+    fn the_start_of_a_process_is_told_by_the_wall_clock() {
+        let before = SystemTime::now();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let after = SystemTime::now();
+        let started = started_at(stat(child.id()).unwrap().start_ticks).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let tick = Duration::from_millis(1000 / clock_ticks_per_s() + 1);
+        assert!(started + tick >= before && started <= after, "{started:?} in {before:?}..{after:?}");
+    }
+
     /// A shell with a child of its own; both end when the pipe to the shell is closed.
     fn family() -> Child {
         Command::new("sh")
@@ -458,6 +517,7 @@ mod tests {
             parse_open_files_limit(&format!("Max open files{noise}"));
             parse_socket_link(&noise);
             parse_schedstat(&noise);
+            parse_replaced_libraries(&format!("{noise}/x.so (deleted)"));
         }
     }
 }

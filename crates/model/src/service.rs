@@ -29,6 +29,9 @@ pub struct ServiceSnapshot {
     pub missing: Vec<Missing>,
     /// Problems found while reading it, in words.
     pub warnings: Vec<String>,
+    /// What waits for the next reload and would take effect with any change of ours: file and why, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
     /// How it was started and how it is told to reload. Stays on the server and in its journal: the event log gets
     /// [`ServiceSnapshot::for_log`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -182,6 +182,7 @@ impl SimulatedStand {
             .into(),
             missing: vec![],
             warnings: vec![],
+            pending: vec![],
             control: None,
         }
     }

@@ -42,6 +42,7 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
         settings: settings.iter().map(setting).collect(),
         missing: vec![],
         warnings: vec![],
+        pending: vec![],
         control: None,
     }
 }

@@ -87,8 +87,14 @@ pub struct Activation {
 pub struct PendingChange {
     /// The file.
     pub path: PathBuf,
-    /// What about it, in words: `changed 12 minutes after Apache read its configuration`.
+    /// What about it, in words: `was changed 12 min after Apache last read its configuration`.
     pub why: String,
+}
+
+impl std::fmt::Display for PendingChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.path.display(), self.why)
+    }
 }
 
 /// A private copy of a service, rendered and not yet started.
@@ -144,6 +150,7 @@ pub fn snapshot_unknown(pid: u32, port: u16, executable: Option<String>) -> Serv
         settings: BTreeMap::new(),
         missing: Vec::new(),
         warnings: vec![warning],
+        pending: vec![],
         control: None,
     }
 }

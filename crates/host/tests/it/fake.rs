@@ -385,6 +385,7 @@ impl Service for FakeServer {
             settings: BTreeMap::from([("Workers".to_owned(), setting)]),
             missing: vec![],
             warnings: vec![],
+            pending: vec![],
             control: Some(self.control()),
         })
     }

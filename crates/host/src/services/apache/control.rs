@@ -118,8 +118,6 @@ pub struct Apache {
     pub evaluation: Evaluation,
     /// Its main file.
     pub main_file: PathBuf,
-    /// What was odd about the process, in words.
-    pub warnings: Vec<String>,
 }
 
 impl Apache {
@@ -130,7 +128,7 @@ impl Apache {
                 .hint("look for the server with: pgrep -a 'apache2|httpd'")
         };
         let stat = procfs::stat(pid).map_err(|_| gone())?;
-        let (executable, replaced) = procfs::executable(pid)?;
+        let (executable, _) = procfs::executable(pid)?;
         let arguments = procfs::arguments(pid)?;
         let environment = procfs::environment(pid)?;
         let unit = unit(pid);
@@ -149,13 +147,8 @@ impl Apache {
         let mut apache = Self::of_control(control)?;
         let variables = &apache.evaluation.variables;
         apache.control.environment.retain(|name, _| keeps(name) || variables.contains(name));
-        apache.control.pid_file = Some(apache.pid_file().to_string_lossy().into_owned());
-        if replaced {
-            let executable = &apache.control.executable;
-            apache.warnings.push(format!(
-                "{executable} was replaced since Apache started: a restart runs the new version"
-            ));
-        }
+        let pid_file = pid_file(&apache.evaluation, &apache.compiled);
+        apache.control.pid_file = Some(pid_file.to_string_lossy().into_owned());
         Ok(apache)
     }
 
@@ -183,22 +176,18 @@ impl Apache {
             after: options.after.clone(),
             overlay,
         });
-        Ok(Self { control, compiled, evaluation, main_file, warnings: Vec::new() })
+        Ok(Self { control, compiled, evaluation, main_file })
     }
+}
 
-    /// The file that holds the main process id: `PidFile`, or the compiled default.
-    fn pid_file(&self) -> PathBuf {
-        let configured =
-            self.evaluation.global(&["PidFile"]).and_then(|placed| placed.words().into_iter().next());
-        let name =
-            configured.or_else(|| self.compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into());
-        let runtime = self
-            .evaluation
-            .global(&["DefaultRuntimeDir"])
-            .and_then(|placed| placed.words().into_iter().next());
-        let in_runtime = runtime.map(|directory| self.evaluation.path(&directory).join(&name));
-        in_runtime.filter(|path| path.exists()).unwrap_or_else(|| self.evaluation.path(&name))
-    }
+/// The file that holds the main process id: `PidFile`, or the compiled default.
+pub fn pid_file(evaluation: &Evaluation, compiled: &Compiled) -> PathBuf {
+    let first =
+        |names: &[&str]| evaluation.global(names).and_then(|placed| placed.words().into_iter().next());
+    let name =
+        first(&["PidFile"]).or_else(|| compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into());
+    let in_runtime = first(&["DefaultRuntimeDir"]).map(|directory| evaluation.path(&directory).join(&name));
+    in_runtime.filter(|path| path.exists()).unwrap_or_else(|| evaluation.path(&name))
 }
 
 /// The program with options of its own, in its environment and directory.

@@ -11,6 +11,7 @@ mod diff;
 mod edit;
 mod limits;
 mod outside;
+mod pending;
 mod place;
 mod prepare;
 mod probe;
@@ -20,11 +21,13 @@ mod snapshot;
 mod start;
 mod status;
 
-use super::{Activation, Service};
+use super::{Activation, PendingChange, Service};
+use crate::process::ProcessName;
 use std::collections::BTreeMap;
-use webdyno_model::Result;
+use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
+use webdyno_model::{Result, UserError};
 
 /// The name in snapshots and changes.
 pub const NAME: &str = "apache";
@@ -72,6 +75,19 @@ impl Service for Apache {
 
     fn start(&self, control: &Control, port: u16) -> Result<Activation> {
         start::start(control, port)
+    }
+
+    fn pending_changes(&self, control: &Control, _port: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        let main = ProcessName::from(control);
+        if !main.is_alive() {
+            return Err(UserError::cannot_run(format!(
+                "apache (process {}) does not run any more",
+                main.pid
+            )));
+        }
+        let apache = control::Apache::of_control(control.clone())?;
+        let pid_file = control.pid_file.as_ref().map(Path::new);
+        Ok(pending::pending(&apache.evaluation, main, pid_file, own))
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

@@ -7,7 +7,7 @@
 
 use super::EXECUTABLES;
 use super::config::{self, Evaluation, Input, condition::parse_version};
-use super::control::Options;
+use super::control::{Options, pid_file};
 use super::program::{self, Compiled, Invocation};
 use super::settings::Mpm;
 use super::snapshot::{Reading, mpm_of, read};
@@ -47,7 +47,10 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         .extend(outside.evaluation.warnings.iter().filter(|warning| !is_of_environment(warning)).cloned());
     let mpm = mpm_of(&outside.evaluation, &outside.compiled);
     let mut reading = match (outside.is_readable(), mpm) {
-        (true, Some(mpm)) => read(&outside.evaluation, mpm, outside.main, port),
+        (true, Some(mpm)) => {
+            let pid_file = pid_file(&outside.evaluation, &outside.compiled);
+            read(&outside.evaluation, mpm, outside.main, port, Some(&pid_file))
+        }
         _ => Reading::default(),
     };
     warnings.append(&mut reading.warnings);
@@ -64,6 +67,7 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         settings: reading.settings,
         missing: reading.missing,
         warnings,
+        pending: reading.pending,
         control: None,
     })
 }

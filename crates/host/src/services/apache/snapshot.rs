@@ -3,6 +3,7 @@
 use super::config::Evaluation;
 use super::control::Apache;
 use super::limits::Limits;
+use super::pending::pending;
 use super::place::overrides;
 use super::program::Compiled;
 use super::settings::{Mpm, SETTINGS};
@@ -11,17 +12,13 @@ use crate::collectors::apache_status::Scoreboard;
 use crate::process::ProcessName;
 use crate::procfs;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::Path;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::{Result, UserError};
 
-/// How many files a warning names.
-const NAMES_MAX: usize = 5;
-
-/// Start times of processes are known to a second or so.
-const CLOCK_SLACK: Duration = Duration::from_secs(2);
+/// How many pending changes are told.
+const PENDING_MAX: usize = 20;
 
 /// Most warnings of a snapshot.
 const WARNINGS_MAX: usize = 40;
@@ -37,15 +34,17 @@ pub struct Reading {
     pub missing: Vec<Missing>,
     /// What is odd, in words.
     pub warnings: Vec<String>,
+    /// What a reload would put in force although it is not ours, in words.
+    pub pending: Vec<String>,
 }
 
 /// Reads the Apache whose main process is `pid`, as it serves `port`.
 pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     let apache = Apache::of_process(pid)?;
     let mpm = mpm(&apache)?;
-    let mut reading = read(&apache.evaluation, mpm, ProcessName::from(&apache.control), port);
-    let mut warnings = apache.warnings;
-    warnings.extend(apache.evaluation.warnings);
+    let pid_file = apache.control.pid_file.as_ref().map(Path::new);
+    let mut reading = read(&apache.evaluation, mpm, ProcessName::from(&apache.control), port, pid_file);
+    let mut warnings = apache.evaluation.warnings;
     warnings.append(&mut reading.warnings);
     warnings.truncate(WARNINGS_MAX);
     Ok(ServiceSnapshot {
@@ -60,12 +59,19 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         settings: reading.settings,
         missing: reading.missing,
         warnings,
+        pending: reading.pending,
         control: Some(apache.control),
     })
 }
 
 /// Reads what the files give and what runs.
-pub fn read(evaluation: &Evaluation, mpm: Mpm, main: ProcessName, port: u16) -> Reading {
+pub fn read(
+    evaluation: &Evaluation,
+    mpm: Mpm,
+    main: ProcessName,
+    port: u16,
+    pid_file: Option<&Path>,
+) -> Reading {
     let children_before = procfs::children_of(main.pid).len();
     let (page, missing) = match status::find(evaluation, port) {
         Ok(page) => (Some(page), Vec::new()),
@@ -83,8 +89,11 @@ pub fn read(evaluation: &Evaluation, mpm: Mpm, main: ProcessName, port: u16) -> 
     let board = page.as_ref().and_then(|page| page.board).filter(|_| mpm == Mpm::Prefork);
     warnings.extend(board.and_then(|board| ghosts(board, effective?, children as u64)));
     warnings.extend(overridden(evaluation, port));
-    warnings.extend(changed_since(evaluation, main));
-    Reading { settings, page, missing, warnings }
+    let pending = pending(evaluation, main, pid_file, &[]);
+    let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
+    let waits = |told: &String| format!("{told}: a reload puts that in force, too");
+    warnings.extend(pending.iter().map(waits));
+    Reading { settings, page, missing, warnings, pending }
 }
 
 /// The MPM: the module that is loaded, or the one that is compiled in; `None` when neither is told.
@@ -190,28 +199,6 @@ fn ghosts(board: Scoreboard, effective: i64, children_count: u64) -> Option<Stri
         format!(
             "{lost_count} of {effective} workers cannot start: their places in the scoreboard are left over from workers \
              that ended after a reload had lowered MaxRequestWorkers, and only a restart frees them"
-        )
-    })
-}
-
-/// Says which files were changed after Apache last read them: a reload puts these changes in force, too.
-///
-/// When that was is not shown anywhere. A reload replaces all children in time, so it was no later than the start of
-/// the oldest one; while an old generation finishes, this may warn of a change that is in force already.
-fn changed_since(evaluation: &Evaluation, main: ProcessName) -> Option<String> {
-    let oldest = main.children().into_iter().map(|child| child.start_ticks).min();
-    let read_at = procfs::started_at(oldest.unwrap_or(main.start_ticks))? + CLOCK_SLACK;
-    let is_newer = |path: &&PathBuf| {
-        let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|changed| changed > read_at)
-    };
-    let modules = evaluation.modules.iter().filter_map(|module| module.file.as_ref());
-    let newer: Vec<_> = evaluation.files.iter().chain(modules).filter(is_newer).take(NAMES_MAX).collect();
-    let names: Vec<_> = newer.iter().map(|path| path.to_string_lossy()).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "changed after Apache last read its configuration, and a reload puts it in force: {}",
-            names.join(", ")
         )
     })
 }

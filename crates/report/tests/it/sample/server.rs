@@ -171,6 +171,7 @@ pub fn service() -> ServiceSnapshot {
         .into(),
         missing: vec![],
         warnings: vec!["the error log is not readable: AH00161 cannot be seen".into()],
+        pending: vec![],
         control: None,
     }
 }

@@ -127,6 +127,8 @@ pub struct Evaluation {
     pub includes: Vec<Included>,
     /// Files that were read, in order; one that is included twice is there twice.
     pub files: Vec<PathBuf>,
+    /// Directories that includes were looked up in: their entries decide which files are read.
+    pub directories: BTreeSet<PathBuf>,
     /// ServerRoot in force.
     pub server_root: PathBuf,
     /// Variables that the files ask for.
@@ -397,6 +399,7 @@ impl Walker {
             files: Vec::new(),
         });
         let mut expansion = include::expand(&pattern, optional);
+        self.out.directories.append(&mut expansion.directories.drain(..).collect());
         for path in self.overlay.keys().filter(|path| !path.exists() && would_match(&pattern, path)) {
             let at = expansion.files.partition_point(|file| real(file) < *path);
             expansion.files.insert(at, path.clone());

@@ -23,6 +23,8 @@ pub const DEPTH_MAX: usize = 64;
 pub struct Expansion {
     /// In the order in which Apache reads them. Of a directory, the files below it.
     pub files: Vec<PathBuf>,
+    /// The directories whose entries decide which files these are.
+    pub directories: Vec<PathBuf>,
     /// What could not be read or does not exist, in words.
     pub problems: Vec<String>,
 }
@@ -122,6 +124,7 @@ fn walk(base: PathBuf, rest: &[Component<'_>], optional: bool, into: &mut Expans
     if !is_pattern(&name) {
         return walk(base.join(first), rest, optional, into);
     }
+    into.directories.push(base.clone());
     let found = match entries(&base) {
         Ok(found) => found,
         Err(error) if optional && error.kind() == std::io::ErrorKind::NotFound => return,
@@ -153,6 +156,7 @@ fn take(path: &Path, optional: bool, depth: usize, into: &mut Expansion) {
         return;
     }
     if path.is_dir() {
+        into.directories.push(path.to_path_buf());
         match entries(path) {
             Ok(found) => found.iter().for_each(|entry| take(entry, optional, depth + 1, into)),
             Err(error) => into.problems.push(format!("cannot open directory {}: {error}", path.display())),
@@ -266,5 +270,16 @@ mod tests {
         check("none/*.conf", false, &[], 1);
         check("d/none", true, &[], 0);
         check("d/none", false, &["d/none"], 0);
+        for (pattern, expected) in [
+            ("d/*.conf", vec!["d"]),
+            ("e", vec!["e", "e/f"]),
+            ("s?/c/*.conf", vec!["", "s1/c", "s2/c"]),
+            ("d/a.conf", vec![]),
+            // One that is not there may come.
+            ("none/*.conf", vec!["none"]),
+        ] {
+            let expected: Vec<_> = expected.into_iter().map(&at).collect();
+            assert_eq!(expand(&at(pattern), true).directories, expected, "{pattern}");
+        }
     }
 }
