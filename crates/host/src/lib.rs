@@ -9,6 +9,7 @@ pub mod collectors;
 pub mod discover;
 pub mod limits;
 pub mod machine;
+pub mod managed;
 pub mod observer;
 pub mod outside;
 pub mod process;

@@ -12,8 +12,9 @@
 //! restart                  268    = configuration 20, port 8, systemctl 200, answer 30, port 8, look 2
 //! start again              268    = configuration 20, orphans 10, systemctl 200, answer 30, port 8
 //! undo                     643.3  = find 42, test 10, reload 281.3, find 42, start again 268
-//! apply                    998.6  = test 10, test 10, page 2, reload 281.3, read back 10, snapshot 42, undo 643.3
-//! the tool waits          1060.6  = apply 998.6, snapshot 42, margin 20
+//! apply                   1038.6  = configuration 20, test 10, test 10, configuration 20, page 2, reload 281.3,
+//!                                   read back 10, snapshot 42, undo 643.3
+//! the tool waits          1100.6  = apply 1038.6, snapshot 42, margin 20
 //! ```
 //!
 //! Nobody waits that long for an agent that is gone: its end is seen at once, and its silence after [`AGENT_SILENCE`],
@@ -118,8 +119,11 @@ pub const START_AGAIN: Duration = sum(&[CONFIGURATION, ORPHANS, longer(UNIT, STA
 /// Undoing a change, with a service that dies of it and is started again.
 pub const UNDO: Duration = sum(&[SNAPSHOT, ASK, ACTIVATE, SNAPSHOT, START_AGAIN]);
 
+/// Looking for changes of others that wait for a reload.
+const WAITING: Duration = CONFIGURATION;
+
 /// Applying a change, and undoing it because the very last step failed.
-pub const APPLY: Duration = sum(&[ASK, ASK, PAGE, ACTIVATE, READ_BACK, SNAPSHOT, UNDO]);
+pub const APPLY: Duration = sum(&[WAITING, ASK, ASK, WAITING, PAGE, ACTIVATE, READ_BACK, SNAPSHOT, UNDO]);
 
 /// Stopping what was launched.
 pub const DISPOSE: Duration = sum(&[STOP_PATIENCE, KILL, STOP_PATIENCE, KILL]);
@@ -175,8 +179,8 @@ mod tests {
             (RESTARTING, 268_000),
             (START_AGAIN, 268_000),
             (UNDO, 643_300),
-            (APPLY, 998_600),
-            (APPLY_ANSWER, 1_060_600),
+            (APPLY, 1_038_600),
+            (APPLY_ANSWER, 1_100_600),
         ] {
             assert_eq!(time.as_millis(), expected_ms);
         }

@@ -64,7 +64,7 @@ pub struct RenderedPlan {
     pub changes: Vec<Change>,
     /// The files, with their bytes before and after.
     pub files: Vec<FileEdit>,
-    /// How the whole takes effect: the most disruptive class of its changes.
+    /// How the whole takes effect: the most disruptive class of its changes, or by hand when a file is managed.
     pub class: ApplyClass,
     /// Unified diff of all files.
     pub diff: String,
@@ -128,6 +128,9 @@ pub struct FileEdit {
     pub path: String,
     /// SHA-256 of the bytes that the plan was made from; `None` when there was no such file.
     pub before_sha256: Option<String>,
+    /// The text that the plan was made from, for who exports it; `None` when there was no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// The new content. Configuration that is not UTF-8 is not edited.
     pub after: String,
 }

@@ -248,7 +248,12 @@ impl Stand for SimulatedStand {
         };
         let changes: Vec<_> = wishes.iter().map(change).collect();
         let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
-        let file = FileEdit { path: "/etc/apache2/x.conf".into(), before_sha256: None, after: String::new() };
+        let file = FileEdit {
+            path: "/etc/apache2/x.conf".into(),
+            before_sha256: None,
+            before: None,
+            after: String::new(),
+        };
         Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into(), managed: vec![] })
     }
 

@@ -144,6 +144,10 @@ impl Worker {
                     self.look_again();
                 }
                 let applied = applied?;
+                for change in &applied.others {
+                    let text = format!("with the change, one of others took effect: {change}");
+                    self.voice.say(FromAgent::Warning { text });
+                }
                 self.now_is(applied.snapshot.clone());
                 let (mark, outage_us) = (applied.mark, applied.outage_us);
                 let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());

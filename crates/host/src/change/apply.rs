@@ -1,8 +1,9 @@
 //! Changing a server within a session: apply, revert, keep, launch, end.
 //!
-//! The order of one apply: check all files, let the program test what is there already, then for each file journal,
-//! temporary file, rename; let the program test the new files; journal, activate; read the running values back. When
-//! any step fails, everything of this apply is undone before the error is told.
+//! The order of one apply: check all files, and that nothing of others waits for a reload; let the program test what is
+//! there already, then for each file journal, temporary file, rename; let the program test the new files; look once more
+//! whether something waits; journal, activate; read the running values back. When any step fails, everything of this
+//! apply is undone before the error is told.
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::file::{self, Replaced};
@@ -14,6 +15,7 @@ use crate::change::rollback;
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
 use crate::change::undo::{Report, RunningPrograms, Scope, stop_launched, undo};
+use crate::change::waiting;
 use crate::change::world::World;
 use crate::limits;
 use crate::services::Service;
@@ -22,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, RenderedPlan};
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, Managed, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
@@ -39,6 +41,8 @@ pub struct Applied {
     pub outage_us: Option<u64>,
     /// The service as it is now.
     pub snapshot: ServiceSnapshot,
+    /// Changes of others that were put in force with it, in words.
+    pub others: Vec<String>,
 }
 
 /// What was undone.
@@ -120,8 +124,9 @@ impl Changer {
         }
         if plan.files.is_empty() {
             let mark = self.next_n();
-            return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone() });
+            return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone(), others: vec![] });
         }
+        self.check_waiting(service, &served, plan.class, options)?;
         service.validate(&served.control).map_err(|error| {
             let told =
                 format!("the configuration was not valid before the change already: {}", error.message);
@@ -130,11 +135,12 @@ impl Changer {
         self.begin()?;
         let mark = self.next_n();
         // A panic of a service must not leave its half-done change in force until the session ends.
-        let performed = catch_unwind(AssertUnwindSafe(|| self.perform(plan, snapshot, service, &served)));
+        let performed =
+            catch_unwind(AssertUnwindSafe(|| self.perform(plan, snapshot, service, &served, options)));
         match performed
             .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
         {
-            Ok((outage_us, snapshot)) => Ok(Applied { mark, outage_us, snapshot }),
+            Ok(applied) => Ok(Applied { mark, ..applied }),
             Err(error) => Err(self.undo_failed(mark, error)),
         }
     }
@@ -145,11 +151,13 @@ impl Changer {
         snapshot: &ServiceSnapshot,
         service: &dyn Service,
         served: &Served,
-    ) -> Result<(Option<u64>, ServiceSnapshot)> {
+        options: &ApplyOptions,
+    ) -> Result<Applied> {
         for edit in &plan.files {
             self.write(edit, served)?;
         }
         service.validate(&served.control)?;
+        let others = self.check_waiting(service, served, plan.class, options)?;
         let running = service.running_values(snapshot);
         let activate = Activate { served: served.clone(), class: plan.class, running };
         let n = self.intend(Action::Activate(activate))?;
@@ -162,7 +170,19 @@ impl Changer {
             Some(why) => error.hint(why),
             None => error,
         })?;
-        Ok((activation.outage_us, snapshot))
+        Ok(Applied { mark: 0, outage_us: activation.outage_us, snapshot, others })
+    }
+
+    /// What of others would take effect with a change of ours; an error when the operator has not accepted that.
+    fn check_waiting(
+        &self,
+        service: &dyn Service,
+        served: &Served,
+        class: ApplyClass,
+        options: &ApplyOptions,
+    ) -> Result<Vec<String>> {
+        let entries = self.session.as_ref().map_or(&[][..], |session| &session.journal.history().entries);
+        waiting::check(service, served, class, entries, options)
     }
 
     /// Takes back what an apply that failed has done, and gives the error to tell.
@@ -364,6 +384,12 @@ fn told(report: Report) -> Result<Reverted> {
 }
 
 fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
+    if let Some(Managed { path, by, why }) = plan.managed.first() {
+        return Err(UserError::cannot_run(format!("{path} is managed by {by}, and is not written: {why}"))
+            .hint(format!(
+                "make the change in {by}; `webdyno tune --export DIR` writes the files and the diff"
+            )));
+    }
     let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
     let settings =
         || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");

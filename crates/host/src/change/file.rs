@@ -161,7 +161,12 @@ mod tests {
 
     fn edit(path: &Path, before: Option<&str>) -> FileEdit {
         let before_sha256 = before.map(|text| sha256_hex(text.as_bytes()));
-        FileEdit { path: path.to_str().unwrap().to_owned(), before_sha256, after: "new\n".into() }
+        FileEdit {
+            path: path.to_str().unwrap().to_owned(),
+            before_sha256,
+            before: None,
+            after: "new\n".into(),
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod rollback;
 pub mod state;
 pub mod tools;
 pub mod undo;
+pub mod waiting;
 pub mod world;
 
 pub use apply::{Applied, Changer, Reverted};

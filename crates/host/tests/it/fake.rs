@@ -1,7 +1,8 @@
 //! A pretended server in a folder, a disk that fails where it is told to, and what a test needs to compare.
 //!
 //! The server's configuration is `etc/*.conf`; what is "running" is a copy of it that activating makes. `INVALID` in
-//! a file fails the validation, `DEADLY` ends the service when it is activated, `Workers N` is its setting.
+//! a file fails the validation, `DEADLY` ends the service when it is activated, `Workers N` is its setting. `# WAITS
+//! FILE` says that a file waits for a reload, and so does a line of the file `waiting` beside the configuration.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -24,7 +25,7 @@ use webdyno_host::change::journal::Owner;
 use webdyno_host::change::programs::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
-use webdyno_host::services::{Activation, Service};
+use webdyno_host::services::{Activation, PendingChange, Service};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -325,6 +326,7 @@ impl FakeServer {
         let file = |(name, after): &(&str, &str)| FileEdit {
             path: self.conf(name).to_str().unwrap().to_owned(),
             before_sha256: std::fs::read(self.conf(name)).ok().map(|bytes| sha256_hex(&bytes)),
+            before: std::fs::read_to_string(self.conf(name)).ok(),
             after: (*after).to_owned(),
         };
         let change = |(name, after): &(&str, &str)| {
@@ -429,6 +431,15 @@ impl Service for FakeServer {
             self.take_over();
         })?;
         Ok(Activation { control: self.control(), outage_us: None, unsettled: None })
+    }
+
+    fn pending_changes(&self, _: &Control, _: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        let named = std::fs::read_to_string(self.folder.join("waiting")).unwrap_or_default();
+        let in_files = self.configuration();
+        let marked = in_files.lines().filter_map(|line| line.strip_prefix("# WAITS "));
+        let all = named.lines().chain(marked).map(|name| self.conf(name)).filter(|path| !own.contains(path));
+        let why = "was changed 2 min after Fake last read its configuration".to_owned();
+        Ok(all.map(|path| PendingChange { path, why: why.clone() }).collect())
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

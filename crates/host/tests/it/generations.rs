@@ -119,7 +119,8 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-fn scoreboard(server: &Server) -> String {
+/// The scoreboard of the status page.
+pub fn scoreboard(server: &Server) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
     let mut page = String::new();

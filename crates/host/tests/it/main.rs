@@ -10,3 +10,4 @@ mod generations;
 mod hardened;
 mod outsider;
 mod skip;
+mod waiting;

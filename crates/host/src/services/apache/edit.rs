@@ -5,12 +5,13 @@ use super::config::syntax::Statement;
 use super::diff;
 use super::place::Place;
 use super::settings::{Mpm, Setting};
+use crate::managed::Managers;
 use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use webdyno_model::change::FileEdit;
+use webdyno_model::change::{FileEdit, Managed};
 use webdyno_model::error::io_error;
 use webdyno_model::service::SettingValue;
 use webdyno_model::{Result, UserError};
@@ -24,9 +25,6 @@ const APPENDED_HEAD: &str = "\n# Added by webdyno. Undo with: webdyno rollback\n
 
 /// Longest file that is edited.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// How many lines at the head of a file are searched for the mark of a configuration management.
-const HEAD_LINES: usize = 30;
 
 /// One value to be written to one place.
 #[derive(Debug, Clone)]
@@ -46,23 +44,26 @@ pub struct Edited {
     pub files: Vec<FileEdit>,
     /// Unified, of all files.
     pub diff: String,
+    /// Those that belong to a configuration management.
+    pub managed: Vec<Managed>,
 }
 
 /// A file that is being edited.
 struct Open {
     before: Option<String>,
     document: Document,
+    managed: Option<Managed>,
 }
 
 /// Applies edits to the files as they are on disk now. Writes nothing.
-pub fn apply(edits: &[Edit], mpm: Mpm) -> Result<Edited> {
+pub fn apply(edits: &[Edit], mpm: Mpm, managers: &Managers) -> Result<Edited> {
     let mut order: Vec<PathBuf> = Vec::new();
     let mut open: BTreeMap<PathBuf, Open> = BTreeMap::new();
     for edit in edits {
         let path = resolved(edit.place.file())?;
         if !open.contains_key(&path) {
             order.push(path.clone());
-            open.insert(path.clone(), read(&path)?);
+            open.insert(path.clone(), read(&path, &edit.place, managers)?);
         }
         if let Some(file) = open.get_mut(&path) {
             change(&mut file.document, edit, mpm, &path)?;
@@ -76,9 +77,11 @@ pub fn apply(edits: &[Edit], mpm: Mpm) -> Result<Edited> {
         edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after));
         edited.files.push(FileEdit {
             path: name,
-            before_sha256: file.before.map(|text| sha256(text.as_bytes())),
+            before_sha256: file.before.as_ref().map(|text| sha256(text.as_bytes())),
+            before: file.before,
             after,
         });
+        edited.managed.extend(file.managed);
     }
     Ok(edited)
 }
@@ -147,15 +150,26 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Reads a file for editing, or refuses it.
-fn read(path: &Path) -> Result<Open> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    // A change is written beside the file and renamed over it, so the directory must allow writing, too.
-    writable(directory)?;
-    if !path.exists() {
-        return Ok(Open { before: None, document: Document::default() });
+/// Reads a file for editing, or refuses it. `place` has the name by which the configuration knows it.
+fn read(path: &Path, place: &Place, managers: &Managers) -> Result<Open> {
+    let before = text(path)?;
+    // Our own file says of itself whose it is.
+    let known = before.as_deref().filter(|_| !matches!(place, Place::DropIn(_)));
+    let managed = managers.owner(path, known).or_else(|| managers.owner(place.file(), known));
+    if managed.is_none() {
+        // A change is written beside the file and renamed over it, so the directory must allow writing, too.
+        writable(path.parent().unwrap_or(Path::new("/")))?;
+        before.is_some().then(|| writable(path)).transpose()?;
     }
-    writable(path)?;
+    let document = before.as_ref().map(|text| Document::parse(text.as_bytes())).unwrap_or_default();
+    Ok(Open { before, document, managed })
+}
+
+/// The text of a file that can be edited; `None` when there is no such file.
+fn text(path: &Path) -> Result<Option<String>> {
+    if !path.exists() {
+        return Ok(None);
+    }
     let metadata = fs::metadata(path).map_err(|error| io_error("read", path.display(), &error))?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
         return Err(UserError::cannot_run(format!(
@@ -164,18 +178,10 @@ fn read(path: &Path) -> Result<Open> {
         )));
     }
     let bytes = fs::read(path).map_err(|error| io_error("read", path.display(), &error))?;
-    let text = String::from_utf8(bytes).map_err(|_| {
+    String::from_utf8(bytes).map(Some).map_err(|_| {
         UserError::cannot_run(format!("{} is not UTF-8, so it is not edited", path.display()))
             .hint(format!("convert it, for example with: iconv -f latin1 -t utf-8 {}", path.display()))
-    })?;
-    if let Some(by) = manager(&text) {
-        return Err(UserError::cannot_run(format!(
-            "{} is managed by {by}, which would undo the change",
-            path.display()
-        ))
-        .hint(format!("make the change in {by}; without --apply the plan shows what it is")));
-    }
-    Ok(Open { before: Some(text.clone()), document: Document::parse(text.as_bytes()) })
+    })
 }
 
 /// access(2) for writing: also a read-only file system refuses.
@@ -183,29 +189,16 @@ fn writable(path: &Path) -> Result<()> {
     access(path, Access::WRITE_OK).map_err(|error| io_error("write", path.display(), &error.into()))
 }
 
-/// The configuration management that says in the head of a file that the file is its own.
-fn manager(text: &str) -> Option<&'static str> {
-    let head: Vec<String> = text
-        .lines()
-        .take(HEAD_LINES)
-        .filter(|line| line.trim_start().starts_with('#'))
-        .map(str::to_ascii_lowercase)
-        .collect();
-    let says = |marks: &[&str]| head.iter().any(|line| marks.iter().any(|mark| line.contains(mark)));
-    let managers: [(&'static str, &[&str]); 5] = [
-        ("Ansible", &["ansible managed", "ansible_managed", "managed by ansible"]),
-        ("Puppet", &["puppet"]),
-        ("Chef", &["managed by chef", "generated by chef", "by chef "]),
-        ("Salt", &["managed by salt", "saltstack"]),
-        ("CFEngine", &["cfengine"]),
-    ];
-    managers.iter().find(|(_, marks)| says(marks)).map(|(name, _)| *name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::settings::find;
     use super::*;
+    use std::time::SystemTime;
+
+    /// On a machine without configuration management.
+    fn apply(edits: &[Edit], mpm: Mpm) -> Result<Edited> {
+        super::apply(edits, mpm, &Managers::of(Path::new("/no/such/root"), vec![], SystemTime::now()))
+    }
 
     fn edit(place: Place, name: &str, to: i64) -> Edit {
         Edit { place, setting: find(name).unwrap(), to: SettingValue::Integer(to) }
@@ -275,17 +268,40 @@ mod tests {
             assert!(error.hint.is_some());
         };
         refuse(b"# caf\xe9\n", "is not UTF-8");
-        refuse(b"# {{ Ansible managed }}\nTimeout 1\n", "is managed by Ansible");
-        refuse(b"\n# This file is managed by Puppet; do not edit\n", "is managed by Puppet");
-        refuse(b"# Generated by Chef for web1\n", "is managed by Chef");
         let nowhere =
             apply(&[edit(Place::Append("/no/such/dir/x".into()), "Timeout", 5)], Mpm::Event).unwrap_err();
         assert_eq!(nowhere.message, "cannot find /no/such/dir/x: no such file or directory");
     }
 
     #[test]
-    fn a_word_about_cooking_is_no_mark() {
-        assert_eq!(manager("# recipes of the chef\n"), None);
-        assert_eq!(manager("ServerName puppet.example\n"), None);
+    fn managed_files_are_rendered_and_told() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().canonicalize().unwrap().join(name);
+        let list = at("var/lib/puppet/state/resources.txt");
+        fs::create_dir_all(list.parent().unwrap()).unwrap();
+        fs::create_dir_all(at("purged")).unwrap();
+        fs::write(&list, format!("file[{}]\nfile[{}]\n", at("link.conf").display(), at("purged").display()))
+            .unwrap();
+        fs::write(at("marked.conf"), "# Managed by Ansible\nTimeout 60\n").unwrap();
+        fs::write(at("real.conf"), "Timeout 60\n").unwrap();
+        std::os::unix::fs::symlink("real.conf", at("link.conf")).unwrap();
+        let managers = Managers::of(root.path(), vec![], SystemTime::now());
+        let line = |name: &str, line| Place::Line { file: at(name), line };
+        for (place, by, after) in [
+            (line("marked.conf", 2), Some("Ansible"), "# Managed by Ansible\nTimeout 5\n"),
+            // The list knows the link, which the configuration includes.
+            (line("link.conf", 1), Some("Puppet"), "Timeout 5\n"),
+            (Place::DropIn(at("purged/zzz-webdyno.conf")), Some("Puppet"), ""),
+            (line("real.conf", 1), None, "Timeout 5\n"),
+            (Place::DropIn(at("zzz-webdyno.conf")), None, ""),
+        ] {
+            let edited = super::apply(&[edit(place.clone(), "Timeout", 5)], Mpm::Event, &managers).unwrap();
+            let told = edited.managed.first().map(|managed| managed.by.as_str());
+            assert_eq!((told, edited.managed.len()), (by, usize::from(by.is_some())), "{place:?}");
+            assert!(
+                edited.files[0].after.ends_with(after) && edited.diff.contains("+Timeout 5"),
+                "{place:?}"
+            );
+        }
     }
 }

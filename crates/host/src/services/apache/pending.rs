@@ -3,10 +3,11 @@
 //! Apache writes its pid file at every start and at every reload, before it starts the first worker of a generation
 //! (`ap_log_pid` is the first call of `prefork_run`, `worker_run` and `event_run`; seen with 2.4.71). The time of that
 //! file is therefore when the running generation had read its configuration, by the same clock that stamps the files
-//! themselves, so it needs no slack. Workers tell it worse: those of an old generation may go on for hours, and a
-//! prefork Apache whose workers are all busy starts the first new one only when an old one ends. They are asked only
-//! where there is no believable pid file: the configuration was read no later than the start of the oldest. Their
-//! start is known up to a clock tick; a file that is newer by less than [`START_SLACK`] counts as read then.
+//! themselves, so it needs no slack; what was changed while Apache read, and set up its modules, is missed. Workers tell
+//! it worse: those of an old generation may go on for hours, and a prefork Apache whose workers are all busy starts the
+//! first new one only when an old one ends. They are asked only where there is no believable pid file: the configuration
+//! was read no later than the start of the oldest. Their start is known up to a clock tick; a file that is newer by less
+//! than [`START_SLACK`] counts as read then.
 //!
 //! A file is newer by its mtime or its ctime, whichever is later: dpkg, rsync and `cp -p` keep old mtimes, and nothing
 //! keeps an old ctime (inode(7)). An mtime that lies in the future is nobody's time of change and does not count.

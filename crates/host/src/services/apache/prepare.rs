@@ -11,6 +11,7 @@ use super::outside::refusal;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{limits, mpm, settings};
+use crate::managed::Managers;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use webdyno_model::change::{ApplyClass, Change, RenderedPlan, Wish};
@@ -51,11 +52,14 @@ pub fn prepare(snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPl
         let edit = |place: Place| Edit { place, setting: wish.setting, to: wish.to.clone() };
         edits.extend(places.into_iter().map(edit));
     }
-    let Edited { files, diff } = edit::apply(&edits, mpm)?;
-    let whole = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
+    let Edited { files, diff, managed } = edit::apply(&edits, mpm, &Managers::here())?;
+    let whole = match managed.is_empty() {
+        true => changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload),
+        false => ApplyClass::Manual,
+    };
     let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
     proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(RenderedPlan { changes, files, class: whole, diff, managed: vec![] })
+    Ok(RenderedPlan { changes, files, class: whole, diff, managed })
 }
 
 impl Wanted {

@@ -30,6 +30,8 @@ pub fn apache_is_installed() -> bool {
 pub struct Server {
     /// Everything of it is in here.
     pub root: tempfile::TempDir,
+    /// The program that runs it.
+    pub executable: PathBuf,
     /// It listens on 127.0.0.1.
     pub port: u16,
 }
@@ -38,7 +40,7 @@ impl Server {
     /// A tree as Debian lays it out. `mpm_conf` is the content of mods-enabled/mpm.conf.
     pub fn debian(mpm: &str, mpm_conf: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self { root: tempfile::tempdir().unwrap(), port };
+        let server = Self { root: tempfile::tempdir().unwrap(), executable: EXECUTABLE.into(), port };
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         let root = server.root.path().display();
         let user = if rustix::process::geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" };
@@ -83,7 +85,7 @@ impl Server {
     }
 
     pub fn run(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = Command::new(EXECUTABLE);
+        let mut command = Command::new(&self.executable);
         command.arg("-f").arg(self.path("apache2.conf")).args(arguments);
         command.env("DB_PASSWORD", "s3cret").env("APACHE_RUN_DIR", "/run/x").output().unwrap()
     }

@@ -1,0 +1,65 @@
+//! Changes of others that wait for a reload: ours would put them in force, too, so it is refused until the operator
+//! accepts that. Putting back never asks: it must end at the original whatever others did.
+
+use crate::change::action::{Action, Served};
+use crate::change::file::folder_of;
+use crate::change::history::Entry;
+use crate::services::Service;
+use std::path::{Path, PathBuf};
+use webdyno_model::change::{ApplyClass, ApplyOptions};
+use webdyno_model::{Result, UserError};
+
+/// How many changes are named.
+const NAMED_MAX: usize = 10;
+
+/// Refuses a reload or restart that would put changes of others in force. When the operator accepts that, gives what
+/// they are, in words. `entries` are what this session has done so far.
+pub fn check(
+    service: &dyn Service,
+    served: &Served,
+    class: ApplyClass,
+    entries: &[Entry],
+    options: &ApplyOptions,
+) -> Result<Vec<String>> {
+    if class < ApplyClass::Reload {
+        return Ok(vec![]);
+    }
+    let found = service.pending_changes(&served.control, served.port, &own(entries))?;
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    match told.is_empty() || options.yes_reload {
+        true => Ok(named(&told)),
+        false => Err(refusal(service.name(), &told)),
+    }
+}
+
+/// The error that names what waits, and says how to look at it and how to go on.
+pub fn refusal(service: &str, told: &[String]) -> UserError {
+    UserError::cannot_run(format!(
+        "changing {service} would put changes of others in force: {}",
+        named(told).join("; ")
+    ))
+    .hint(format!(
+        "look with `ls -ldc FILE`, and `diff` against a backup; reload {service} yourself if they are meant to be, or \
+         accept them with --yes-reload"
+    ))
+}
+
+/// At most so many, and how many more there are.
+fn named(told: &[String]) -> Vec<String> {
+    let more = told.len().saturating_sub(NAMED_MAX);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    told.iter().take(NAMED_MAX).cloned().chain(rest).collect()
+}
+
+/// The files that this session wrote since it last made the service take its configuration, and their directories, in
+/// which temporary files came and went. What it wrote before is in force: there, what is newer is somebody else's.
+fn own(entries: &[Entry]) -> Vec<PathBuf> {
+    let reloads =
+        |action: &Action| matches!(action, Action::Activate(act) if act.class >= ApplyClass::Reload);
+    let since = entries.iter().rev().take_while(|entry| !reloads(&entry.action));
+    let written = since.filter_map(|entry| match &entry.action {
+        Action::WriteFile(write) => Some(Path::new(&write.path)),
+        _ => None,
+    });
+    written.flat_map(|path| [path.to_owned(), folder_of(path).to_owned()]).collect()
+}

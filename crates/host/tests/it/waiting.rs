@@ -1,0 +1,329 @@
+//! Changes of others that wait for a reload: ours is refused until the operator accepts them, and putting back never is.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::apache::server::{EXECUTABLE, MODULES, Server, apache_is_installed};
+use crate::fake::{FakeServer, empty_folder};
+use crate::generations::scoreboard;
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::journal::Owner;
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::change::{Applied, Changer, StateDir, pending};
+use webdyno_host::process::wait_until;
+use webdyno_host::services::by_name;
+use webdyno_model::change::{ApplyClass, ApplyOptions, Managed, RenderedPlan, Wish};
+use webdyno_model::service::SettingValue;
+use webdyno_model::{Result, UserError};
+
+const ACCEPTED: ApplyOptions =
+    ApplyOptions { allow_restart: false, yes_reload: true, live_traffic: false, probes: vec![] };
+
+fn wait(server: &FakeServer, names: &str) {
+    fs::write(server.folder.join("waiting"), names).unwrap();
+}
+
+fn apply(
+    server: &FakeServer,
+    changer: &mut Changer,
+    text: &str,
+    class: ApplyClass,
+    options: &ApplyOptions,
+) -> Result<Applied> {
+    let options = ApplyOptions { allow_restart: true, ..options.clone() };
+    changer.apply(&server.plan(&[("a.conf", text)], class), &server.snapshot_now(), &options)
+}
+
+fn refused(result: Result<Applied>, name: &str) {
+    let error = result.unwrap_err();
+    let told = format!("{name} was changed 2 min after Fake last read its configuration");
+    assert!(
+        error.message.contains("would put changes of others in force") && error.message.contains(&told),
+        "{error}"
+    );
+    assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("--yes-reload")), "{error:?}");
+}
+
+#[test]
+fn a_reload_that_is_not_only_ours_is_refused_before_anything_is_written() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (original, mut changer) = (server.picture(), server.changer());
+    wait(&server, "b.conf\n");
+    for class in [ApplyClass::Reload, ApplyClass::Restart] {
+        refused(apply(&server, &mut changer, "Workers 20\n", class, &ApplyOptions::default()), "b.conf");
+        assert_eq!((server.picture(), changer.has_session()), (original.clone(), false));
+    }
+    // What takes effect without a reload takes nothing else with it.
+    let live =
+        apply(&server, &mut changer, "Workers 20\n", ApplyClass::Live, &ApplyOptions::default()).unwrap();
+    assert_eq!(live.others, Vec::<String>::new());
+    changer.end(ClosedBy::Tool).unwrap();
+    assert_eq!(pending(&server.state()).unwrap(), []);
+}
+
+#[test]
+fn what_the_operator_accepts_is_done_and_told() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let mut changer = server.changer();
+    wait(&server, "b.conf\n");
+    let applied = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &ACCEPTED).unwrap();
+    assert!(
+        applied.others.len() == 1 && applied.others[0].contains("b.conf was changed"),
+        "{:?}",
+        applied.others
+    );
+    assert!(server.running().contains("Workers 20"));
+    changer.end(ClosedBy::Tool).unwrap();
+}
+
+#[test]
+fn many_changes_are_told_bounded() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    wait(&server, &(0..50).map(|n| format!("{n}.conf\n")).collect::<String>());
+    let mut changer = server.changer();
+    let error = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &ApplyOptions::default())
+        .unwrap_err();
+    assert!(
+        error.message.ends_with("; and 40 more") && error.message.matches("Fake").count() == 10,
+        "{error}"
+    );
+}
+
+/// An operator who changes something while we write: nothing of both takes effect.
+#[test]
+fn what_comes_in_between_is_seen_before_the_reload() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (original, mut changer) = (server.picture(), server.changer());
+    let text = "Workers 20\n# WAITS b.conf\n";
+    refused(apply(&server, &mut changer, text, ApplyClass::Reload, &ApplyOptions::default()), "b.conf");
+    assert_eq!(server.picture(), original);
+}
+
+#[test]
+fn putting_back_is_never_refused() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (original, mut changer) = (server.picture(), server.changer());
+    let options = ApplyOptions::default();
+    let first = apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &options).unwrap();
+    wait(&server, "b.conf\n");
+    changer.revert(first.mark, false).unwrap();
+    assert_eq!(server.picture(), original);
+    fs::remove_file(server.folder.join("waiting")).unwrap();
+    apply(&server, &mut changer, "Workers 30\n", ApplyClass::Reload, &options).unwrap();
+    wait(&server, "b.conf\n");
+    changer.end(ClosedBy::Tool).unwrap();
+    assert_eq!(server.picture(), original);
+}
+
+/// What this session wrote is its own until it is in force; after that, what is newer is somebody else's.
+#[test]
+fn a_session_does_not_stand_in_its_own_way() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (mut changer, options) = (server.changer(), ApplyOptions::default());
+    // Written and put back without a reload: newer than what runs, and with the same content.
+    apply(&server, &mut changer, "INVALID\n", ApplyClass::Reload, &options).unwrap_err();
+    wait(&server, "a.conf\n");
+    apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &options).unwrap();
+    refused(apply(&server, &mut changer, "Workers 30\n", ApplyClass::Reload, &options), "a.conf");
+    assert!(server.running().contains("Workers 20"));
+    changer.end(ClosedBy::Tool).unwrap();
+}
+
+#[test]
+fn a_managed_file_is_never_written() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let (original, mut changer) = (server.picture(), server.changer());
+    let managed =
+        Managed { path: "/etc/a.conf".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
+    let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+    let plan = RenderedPlan { managed: vec![managed], ..plan };
+    let error = changer.apply(&plan, &server.snapshot_now(), &ACCEPTED).unwrap_err();
+    assert_eq!(error.message, "/etc/a.conf is managed by Puppet, and is not written: it is in its catalog");
+    assert!(error.hint.unwrap().contains("--export"));
+    assert_eq!((server.picture(), changer.has_session()), (original, false));
+}
+
+/// A real Apache and a session at it.
+struct Stand {
+    server: Server,
+    changer: Changer,
+    _state: tempfile::TempDir,
+}
+
+const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MinSpareServers 1\n    MaxSpareServers 3\n    \
+                       MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
+
+/// With a module, a certificate and a program of its own, so that each can be replaced.
+fn stand() -> Stand {
+    let mut server = Server::debian("prefork", PREFORK);
+    server.executable = server.path("bin/apache2");
+    server.write("tls/cert.pem", "no certificate: nothing is served with it\n");
+    fs::create_dir_all(server.path("bin")).unwrap();
+    copy(EXECUTABLE, &server.executable);
+    copy(&format!("{MODULES}/mod_status.so"), &server.path("mod_status.so"));
+    server.write(
+        "mods-enabled/status.load",
+        &format!("LoadModule status_module {}\n", server.path("mod_status.so").display()),
+    );
+    server.write("mods-enabled/ssl.load", &format!("LoadModule ssl_module {MODULES}/mod_ssl.so\n"));
+    server.write("ports.conf", &format!("Listen 127.0.0.1:{}\n", server.port));
+    server.write("mods-enabled/ssl.conf", "SSLCertificateFile tls/cert.pem\n");
+    server.write("sites-available/b.conf", "# nothing\n");
+    std::os::unix::fs::symlink("../sites-available/b.conf", server.path("sites-enabled/b.conf")).unwrap();
+    server.start();
+    // Files are stamped in ticks of the kernel's clock: what comes now must not have the time of the start.
+    std::thread::sleep(Duration::from_millis(50));
+    let state = tempfile::tempdir().unwrap();
+    let owner = Owner { tool: None, what: "webdyno tune".into() };
+    let changer = Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner);
+    Stand { server, changer, _state: state }
+}
+
+impl Stand {
+    fn raise(&mut self, workers: i64, options: &ApplyOptions) -> Result<Applied> {
+        let snapshot = self.server.snapshot();
+        let to = SettingValue::Integer(workers);
+        let wish = Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to };
+        let plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+        self.changer.apply(&plan, &snapshot, options)
+    }
+
+    fn refused(&mut self, expected: &[(&str, &str)]) {
+        let error: UserError = self.raise(12, &ApplyOptions::default()).unwrap_err();
+        for (name, why) in expected {
+            let told = format!("{} {why}", self.server.path(name).display());
+            assert!(error.message.contains(&told), "no `{told}` in: {error}");
+        }
+        assert_eq!(error.message.matches("; ").count() + 1, expected.len(), "{error}");
+        assert_eq!(self.server.snapshot().pending.len(), expected.len());
+        assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
+    }
+
+    fn end(mut self) {
+        self.changer.end(ClosedBy::Tool).unwrap();
+    }
+}
+
+/// With its times. By another process: while this one has a program open for writing, no other test could start it.
+fn copy(from: &str, to: &Path) {
+    assert!(Command::new("cp").args(["-p", from]).arg(to).status().unwrap().success());
+}
+
+/// Puts another file in the place of one, with its old times, as package managers do.
+fn replace(path: &Path) {
+    let new = PathBuf::from(format!("{}.new", path.display()));
+    copy(path.to_str().unwrap(), &new);
+    fs::rename(new, path).unwrap();
+}
+
+#[test]
+fn a_fresh_apache_waits_for_nothing_and_rounds_follow_each_other() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
+    let first = stand.raise(12, &ApplyOptions::default()).unwrap();
+    assert_eq!(first.others, Vec::<String>::new());
+    stand.raise(15, &ApplyOptions::default()).unwrap();
+    stand.changer.revert(first.mark, false).unwrap();
+    stand.raise(8, &ApplyOptions::default()).unwrap();
+    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
+    stand.end();
+}
+
+#[test]
+fn a_touched_site_and_a_removed_link_are_named() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    stand.server.write("sites-available/b.conf", "# another\n");
+    stand.refused(&[("sites-enabled/b.conf", "was changed ")]);
+    fs::remove_file(stand.server.path("sites-enabled/b.conf")).unwrap();
+    stand.refused(&[("sites-enabled", "got or lost files ")]);
+    // Accepted, it is done, and told.
+    let applied = stand.raise(12, &ACCEPTED).unwrap();
+    assert!(applied.others[0].contains("sites-enabled got or lost files"), "{:?}", applied.others);
+    stand.end();
+}
+
+#[test]
+fn a_newer_certificate_and_a_replaced_module_are_named() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    replace(&stand.server.path("mod_status.so"));
+    stand.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
+    stand.server.write("tls/cert.pem", "renewed\n");
+    stand.refused(&[
+        ("mod_status.so", "was replaced since Apache loaded it"),
+        ("tls/cert.pem", "was changed less than 1 s after Apache last read its configuration"),
+    ]);
+    stand.end();
+}
+
+#[test]
+fn a_replaced_program_is_named() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    replace(&stand.server.path("bin/apache2"));
+    stand.refused(&[("bin/apache2", "was replaced since Apache started it")]);
+    stand.end();
+}
+
+/// A reload by somebody else, with a request of the old generation still at work, and all workers taken.
+#[test]
+fn workers_that_finish_do_not_make_a_reload_look_old() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    let mut held = TcpStream::connect(("127.0.0.1", stand.server.port)).unwrap();
+    held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let is_read = || scoreboard(&stand.server).contains('R');
+    assert!(wait_until(Duration::from_secs(10), is_read), "{}", scoreboard(&stand.server));
+    let workers = || webdyno_host::procfs::children_of(stand.server.pid().unwrap());
+    let (old, pid_file) = (workers(), stand.server.path("run/apache2.pid"));
+    stand.server.write("sites-available/b.conf", "# another\n");
+    let written = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    let before = written(&pid_file);
+    assert!(stand.server.run(&["-k", "graceful"]).status.success());
+    assert!(wait_until(Duration::from_secs(10), || written(&pid_file) > before));
+    assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
+    assert!(old.iter().any(|old| workers().contains(old)), "no worker was held: nothing was tested");
+    drop(held);
+    stand.raise(12, &ApplyOptions::default()).unwrap();
+    stand.end();
+}
+
+#[test]
+fn a_rollback_is_not_refused_by_what_others_changed() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    stand.raise(12, &ApplyOptions::default()).unwrap();
+    stand.server.write("sites-available/b.conf", "# another\n");
+    stand.changer.revert(0, false).unwrap();
+    assert!(!stand.server.path("conf-enabled/zzz-webdyno.conf").exists());
+    assert_eq!(stand.server.snapshot().number("MaxRequestWorkers"), Some(5.0));
+    stand.end();
+}
