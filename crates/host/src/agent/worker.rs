@@ -11,7 +11,7 @@ use crate::change::journal::Owner;
 use crate::change::programs::Programs;
 use crate::collectors::Target;
 use crate::process::{self, ProcessName};
-use crate::{limits, outside};
+use crate::outside;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -102,24 +102,13 @@ impl Worker {
         ended.map(|_| ())
     }
 
-    /// Ends the session's changes. What fails is tried again: a disk may be full for a moment only.
+    /// Ends the session's changes.
     fn put_back(&mut self, by: ClosedBy) -> Result<FromAgent> {
-        let mut attempt = 1;
-        loop {
-            match guarded(|| self.changer.end(by)) {
-                Ok(reverted) if reverted.lines.is_empty() => return Ok(FromAgent::Done),
-                Ok(reverted) => {
-                    return Ok(FromAgent::Reverted {
-                        actions: reverted.lines,
-                        outage_us: reverted.outage_us,
-                    });
-                }
-                Err(error) if !self.changer.has_session() => return Err(error),
-                Err(error) if attempt >= limits::PUT_BACK_ATTEMPTS_COUNT => return Err(error),
-                Err(_) => attempt += 1,
-            }
-            std::thread::sleep(limits::PUT_BACK_PAUSE);
-        }
+        let reverted = self.changer.put_back(by)?;
+        Ok(match reverted.lines.is_empty() {
+            true => FromAgent::Done,
+            false => FromAgent::Reverted { actions: reverted.lines, outage_us: reverted.outage_us },
+        })
     }
 
     fn answer(&mut self, question: ToAgent) -> Result<FromAgent> {

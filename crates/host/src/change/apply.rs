@@ -330,6 +330,19 @@ impl Changer {
         })
     }
 
+    /// [`Changer::end`], tried again when it fails: a disk may be full for a moment only. A panic ends one attempt.
+    pub fn put_back(&mut self, by: ClosedBy) -> Result<Reverted> {
+        let mut attempt = 1;
+        loop {
+            let ended = catch_unwind(AssertUnwindSafe(|| self.end(by)));
+            match ended.unwrap_or_else(|_| Err(UserError::cannot_run("ending failed within webdyno itself"))) {
+                Err(_) if self.has_session() && attempt < limits::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
+                ended => return ended,
+            }
+            self.tools.world.pause(limits::PUT_BACK_PAUSE);
+        }
+    }
+
     /// Whether a journal is open.
     pub fn has_session(&self) -> bool {
         self.session.is_some()

@@ -41,8 +41,8 @@ pub trait Disk: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>>;
     /// User and group that a new file in a directory is to have: those of the directory where files can be given away.
     fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)>;
-    /// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
-    fn private_directory(&self, path: &Path) -> io::Result<()>;
+    /// Creates a directory, readable by its owner only. One that exists is left as it is.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
 
     /// Creates an empty file that must not exist yet, readable by its owner only.
     fn create_private(&self, path: &Path) -> io::Result<()>;
@@ -181,8 +181,11 @@ impl Disk for RealDisk {
         })
     }
 
-    fn private_directory(&self, path: &Path) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        match std::fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
     }
 
     fn create_private(&self, path: &Path) -> io::Result<()> {

@@ -76,9 +76,15 @@ impl StateDir {
         self.root.join("originals").join(id).join(format!("{n}-{name}"))
     }
 
-    /// Creates the directories, readable by their owner only.
+    /// Creates the directories, readable by their owner only, and brings them to the disk: a journal in a directory that a
+    /// power loss takes away is no journal.
     pub fn create(&self, disk: &dyn Disk) -> Result<()> {
-        private_directory(disk, &self.journals())
+        private_directory(disk, &self.journals())?;
+        // A session that was killed may have created them, and not have come to this.
+        for folder in self.journals().ancestors().skip(1).take(2) {
+            sync_parent(disk, folder)?;
+        }
+        Ok(())
     }
 
     /// The files of all journals, the oldest first (their names begin with the time). Empty when there is no state.
@@ -111,9 +117,30 @@ pub fn state_error(action: &str, path: &Path, error: &io::Error) -> UserError {
     }
 }
 
-/// Creates a directory with its parents, readable by its owner only. Existing ones are left as they are.
+/// Creates a directory with its parents, readable by its owner only, and brings them to the disk. Existing ones are left
+/// as they are.
 pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
-    disk.private_directory(path).map_err(|error| state_error("create the directory", path, &error))
+    let told = |error: io::Error| state_error("create the directory", path, &error);
+    let mut missing = vec![];
+    for folder in path.ancestors() {
+        if disk.look(folder).map_err(told)?.is_some() {
+            break;
+        }
+        missing.push(folder);
+    }
+    for folder in missing.into_iter().rev() {
+        disk.create_directory(folder).map_err(told)?;
+        sync_parent(disk, folder.parent().unwrap_or(folder))?;
+    }
+    Ok(())
+}
+
+/// Brings the entries of a directory to the disk, where it may be read: only that can be synchronised.
+fn sync_parent(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    match disk.sync_directory(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other.map_err(|error| state_error("synchronise the directory", folder, &error)),
+    }
 }
 
 /// Decides the directory from environment variables; empty ones count as not set.

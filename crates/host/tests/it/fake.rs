@@ -161,8 +161,8 @@ impl Disk for FatefulDisk {
         RealDisk.owner_of_new(folder)
     }
 
-    fn private_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.private_directory(path)
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_directory(path)
     }
 
     fn create_private(&self, path: &Path) -> io::Result<()> {
