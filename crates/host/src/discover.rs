@@ -119,12 +119,19 @@ fn listening_on(port: u16) -> Result<Vec<ListenSocket>> {
     }
 }
 
+/// Whether a process listens on a port of this machine. False as well when we may not look at its descriptors.
+pub fn listens(pid: u32, port: u16) -> bool {
+    let sockets = listening_on(port).unwrap_or_default();
+    holds(pid, &sockets.iter().map(|socket| socket.inode).collect())
+}
+
+fn holds(pid: u32, inodes: &BTreeSet<u64>) -> bool {
+    procfs::socket_inodes(pid).is_ok_and(|held| held.iter().any(|inode| inodes.contains(inode)))
+}
+
 /// The processes that hold one of these sockets, with their parents.
 fn holders(inodes: &BTreeSet<u64>) -> BTreeMap<u32, u32> {
-    let holds = |pid: &u32| {
-        procfs::socket_inodes(*pid).is_ok_and(|held| held.iter().any(|inode| inodes.contains(inode)))
-    };
-    let pids = procfs::pids().into_iter().filter(holds);
+    let pids = procfs::pids().into_iter().filter(|pid| holds(*pid, inodes));
     pids.filter_map(|pid| Some((pid, procfs::stat(pid).ok()?.ppid))).collect()
 }
 
@@ -203,6 +210,9 @@ mod tests {
         assert_eq!((found.main_pid, found.port), (std::process::id(), address.port()));
         assert_eq!(found.addresses, [address.ip()]);
         assert!(found.executable.is_some() && !found.arguments.is_empty(), "{found:?}");
+        let other = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        assert!(listens(std::process::id(), address.port()) && !listens(std::process::id(), other));
+        assert!(!listens(u32::MAX, address.port()), "a process that is not there");
     }
 
     // The parent of the tests is another program (or may be looked into): it is not taken for the main process.

@@ -5,6 +5,7 @@ use super::control::{Apache, Options, invocation, said, systemctl};
 use super::probe::answers;
 use super::program::{self, Invocation};
 use super::status::near;
+use crate::discover::listens;
 use crate::process::{ProcessName, wait_looking_every};
 use crate::services::Activation;
 use crate::spawn::spawn;
@@ -147,7 +148,7 @@ pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Contro
     let near = near(evaluation, port);
     let mut control = None;
     wait_looking_every(PAUSE, limits::START, || {
-        control = main_process(old).filter(|_| answers(&near));
+        control = main_process(old, port).filter(|_| answers(&near));
         control.is_some()
     });
     control.ok_or_else(|| {
@@ -159,10 +160,11 @@ pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Contro
     })
 }
 
-/// The process that took the place of an old one: by pid file, else by executable and arguments.
-fn main_process(old: &Control) -> Option<Control> {
+/// The process that took the place of an old one: by pid file, else by executable and arguments. It must listen on the
+/// port: a machine may have several of one command line, each in a container or under an /etc of its own.
+fn main_process(old: &Control, port: u16) -> Option<Control> {
     let candidates = named(old).into_iter().chain(procfs::pids());
-    candidates.filter_map(|pid| successor(old, pid)).next()
+    candidates.filter_map(|pid| successor(old, pid)).find(|found| listens(found.pid, port))
 }
 
 /// The control of a process if it is such a successor and not a child of one.
@@ -213,6 +215,6 @@ mod tests {
         };
         let error = start(&control, 80).unwrap_err();
         assert!(error.message.contains("still runs"), "{error}");
-        assert_eq!(main_process(&control), None);
+        assert_eq!(main_process(&control, 80), None);
     }
 }
