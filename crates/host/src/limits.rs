@@ -134,6 +134,9 @@ pub const HELLO_ANSWER: Duration = Duration::from_secs(30);
 /// The answer to a question that only reads: a snapshot, or a plan, which reads the configuration twice.
 pub const READ_ANSWER: Duration = sum(&[longer(SNAPSHOT, sum(&[CONFIGURATION, CONFIGURATION])), MARGIN]);
 
+/// The answer to discover: the first one comes after what an earlier session left was put back.
+pub const DISCOVER_ANSWER: Duration = sum(&[UNDO, DISPOSE, READ_ANSWER]);
+
 /// The answer to apply; after a failure the service is read anew.
 pub const APPLY_ANSWER: Duration = sum(&[APPLY, SNAPSHOT, MARGIN]);
 
@@ -198,6 +201,7 @@ mod tests {
             ("start again", START_AGAIN, starting_by_systemd),
             ("launch", LAUNCH_ANSWER, LAUNCH),
             ("read", READ_ANSWER, SNAPSHOT),
+            ("discover", DISCOVER_ANSWER, sum(&[UNDO, SNAPSHOT])),
             ("rollback", GUARDIAN, UNDO),
             ("silence of the agent", AGENT_SILENCE, SILENCE),
             ("silence", SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),

@@ -17,10 +17,11 @@ use webdyno_model::Result;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    if !matches!(command, Command::Agent(_) | Command::Rollback(_)) {
-        commands::rollback::tell_if_pending();
+    let begins_a_session = command.needs_the_original();
+    let ended = commands::rollback::put_back_first(&command).and_then(|()| run(command));
+    if begins_a_session && ended != Ok(0) {
+        commands::rollback::put_back_after();
     }
-    let ended = run(command);
     let code = ended.unwrap_or_else(|error| {
         terminal::tell_error(&error);
         error.exit_code()

@@ -185,7 +185,7 @@ impl AgentClient {
 
     /// Which service listens on a port?
     pub fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        match self.ask(ToAgent::Discover { port }, limits::READ_ANSWER)? {
+        match self.ask(ToAgent::Discover { port }, limits::DISCOVER_ANSWER)? {
             FromAgent::Discovered { snapshot } => Ok(*snapshot),
             other => Err(unexpected(&other)),
         }

@@ -37,6 +37,7 @@ pub struct Worker {
     voice: Voice,
     changer: Changer,
     greeted: bool,
+    has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
     watch: Option<Watching>,
 }
@@ -58,6 +59,7 @@ impl Worker {
             voice,
             changer: Changer::new(options.state.clone(), programs, owner),
             greeted: false,
+            has_put_back: false,
             snapshot: None,
             watch: None,
         }
@@ -129,6 +131,10 @@ impl Worker {
             ToAgent::Apply { plan, options } => {
                 let snapshot = self.discovered()?.clone();
                 let applied = self.changer.apply(&plan, &snapshot, &options);
+                self.changer
+                    .take_notes()
+                    .into_iter()
+                    .for_each(|text| self.voice.say(FromAgent::Warning { text }));
                 if applied.is_err() {
                     self.look_again();
                 }
@@ -179,7 +185,24 @@ impl Worker {
         Ok(FromAgent::Hello { protocol: PROTOCOL, build, environment, collectors, clock_us: clock_us() })
     }
 
+    /// Before a server is looked at for the first time: what an earlier session left of itself would be taken for the
+    /// original. A tool on this machine has done that already.
+    fn put_back_earlier(&mut self) {
+        if std::mem::replace(&mut self.has_put_back, true) {
+            return;
+        }
+        let done = guarded(|| self.changer.undo_interrupted());
+        let (lines, problem) =
+            done.map_or_else(|error| (vec![], Some(error)), |done| (done.lines, done.problem));
+        let told =
+            lines.into_iter().map(|line| format!("put back what a session left that was cut off: {line}"));
+        for text in told.chain(problem.map(|problem| problem.message)) {
+            self.voice.say(FromAgent::Warning { text });
+        }
+    }
+
     fn discover(&mut self, port: u16) -> Result<FromAgent> {
+        self.put_back_earlier();
         let snapshot = self.host.discover(port)?;
         self.now_is(snapshot.clone());
         Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })

@@ -16,6 +16,8 @@ pub enum Action {
     Activate(Activate),
     /// A program is started that must not outlive the session.
     Launch(Launch),
+    /// Files are installed that put everything back at the next boot; they go when there is nothing to put back.
+    BootHook(BootHook),
 }
 
 /// A file gets new content.
@@ -51,6 +53,15 @@ pub struct Launch {
     pub pid_file: String,
     /// It answers here when it is ready.
     pub port: u16,
+}
+
+/// Files are installed that put everything back at the next boot. All are ours alone, by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootHook {
+    /// The files, in the order in which they are created.
+    pub files: Vec<String>,
+    /// The directories that had to be made for them.
+    pub folders: Vec<String>,
 }
 
 /// A service on its port.

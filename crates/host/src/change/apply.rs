@@ -6,15 +6,16 @@
 //! apply is undone before the error is told.
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
+use crate::change::boot;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{ClosedBy, Record, served};
 use crate::change::journal::{Journal, Owner};
 use crate::change::lock::Lock;
 use crate::change::programs::Programs;
-use crate::change::rollback;
+use crate::change::rollback::{self, Interrupted};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{Report, RunningPrograms, Scope, stop_launched, undo};
+use crate::change::undo::{Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, undo};
 use crate::change::waiting;
 use crate::change::world::World;
 use crate::limits;
@@ -62,11 +63,14 @@ pub struct Changer {
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
     read_back_max: Duration,
+    notes: Vec<String>,
 }
 
 struct Session {
     journal: Journal,
     running: RunningPrograms,
+    /// The hook at boot could not be installed: the next write would meet the same obstacle.
+    is_unhookable: bool,
     _lock: Lock,
 }
 
@@ -78,7 +82,19 @@ impl Changer {
 
     /// With given seams.
     pub fn with(tools: Tools, owner: Owner) -> Self {
-        Self { tools, owner, session: None, planned: BTreeMap::new(), read_back_max: limits::READ_BACK }
+        Self {
+            tools,
+            owner,
+            session: None,
+            planned: BTreeMap::new(),
+            read_back_max: limits::READ_BACK,
+            notes: vec![],
+        }
+    }
+
+    /// Undoes what was never kept of earlier sessions whose guardian is gone.
+    pub fn undo_interrupted(&self) -> Result<Interrupted> {
+        rollback::undo_interrupted_with(&self.tools)
     }
 
     /// Says whose session it is; before the first change.
@@ -213,6 +229,7 @@ impl Changer {
             return Ok(());
         }
         let after_sha256 = new.sha256.clone();
+        self.hook_boot(served)?;
         let write = WriteFile { path: edit.path.clone(), before, after_sha256, served: served.clone() };
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = file::temporary(path, &self.journal()?.id(), n);
@@ -243,7 +260,10 @@ impl Changer {
     pub fn keep(&mut self) -> Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let through = session.journal.history().last_n();
-        session.journal.append(Record::Kept { through })
+        session.journal.append(Record::Kept { through })?;
+        // What is kept stays at a boot too. A hook that cannot be removed now is removed at the end.
+        remove_boot_hook(&mut session.journal, &self.tools);
+        Ok(())
     }
 
     /// Starts a program that must not outlive the session, and waits until it answers on its port.
@@ -281,9 +301,8 @@ impl Changer {
         });
         let ports: Vec<u16> = launches.collect();
         let is_its_own = |action: &Action| served(action).is_some_and(|served| ports.contains(&served.port));
-        let others = history
-            .outstanding(1)
-            .any(|entry| !matches!(entry.action, Action::Launch(_)) && !is_its_own(&entry.action));
+        let others =
+            history.outstanding(1).any(|entry| served(&entry.action).is_some() && !is_its_own(&entry.action));
         if others {
             // Never by accident: stopping must not take back or forget changes of a service that goes on.
             return Err(UserError::cannot_run(
@@ -369,8 +388,24 @@ impl Changer {
         let lock = Lock::take(&self.tools, &self.owner.what)?;
         rollback::refuse_when_pending(&self.tools)?;
         let journal = Journal::create(&self.tools, &self.owner)?;
-        self.session = Some(Session { journal, running: BTreeMap::new(), _lock: lock });
+        self.session = Some(Session { journal, running: BTreeMap::new(), is_unhookable: false, _lock: lock });
         Ok(())
+    }
+
+    /// From the first write on, a boot puts everything back.
+    fn hook_boot(&mut self, served: &Served) -> Result<()> {
+        let Some(session) = self.session.as_mut().filter(|session| !session.is_unhookable) else {
+            return Ok(());
+        };
+        let note = boot::ensure(&mut session.journal, &self.tools, served)?;
+        session.is_unhookable = note.is_some();
+        self.notes.extend(note);
+        Ok(())
+    }
+
+    /// What the operator should know since this was asked last.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn next_n(&self) -> u64 {

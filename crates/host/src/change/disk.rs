@@ -34,6 +34,11 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Brings the entries of a directory to the disk.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory if nothing is in it. False when something is, or when it is gone already.
+    fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// What is at a path, symbolic links not followed; `None` when nothing is.
     fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
@@ -147,6 +152,16 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::remove_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {

@@ -5,7 +5,7 @@
 //! A last line that is not whole is left out: its fsync never returned, so what it announces never began. A record
 //! that this version does not know is an error: undoing half of what happened may be worse than nothing.
 
-use crate::change::action::{Action, Launched, Served};
+use crate::change::action::{Action, BootHook, Launched, Served};
 use crate::change::disk::sha256_hex;
 use crate::change::world::World;
 use crate::process::ProcessName;
@@ -282,10 +282,25 @@ impl History {
         self.entries.iter().filter(move |entry| entry.n >= from_n && !entry.undone)
     }
 
-    /// Whether something is in force that was never verified, or runs that must not outlive the session.
+    /// Whether something is in force that was never verified, or runs or is installed that must not outlive the session.
     pub fn has_unkept(&self) -> bool {
-        self.outstanding(1)
-            .any(|entry| entry.n > self.kept_through || matches!(entry.action, Action::Launch(_)))
+        let is_passing = |action: &Action| matches!(action, Action::Launch(_) | Action::BootHook(_));
+        self.outstanding(1).any(|entry| entry.n > self.kept_through || is_passing(&entry.action))
+    }
+
+    /// Whether a boot would leave something in force that was never verified. Programs that this session launched, and
+    /// their files, are gone after a boot.
+    pub fn needs_boot_hook(&self) -> bool {
+        let lasts = |entry: &Entry| served(&entry.action).is_some_and(|to| !self.is_launched_here(to.port));
+        self.outstanding(self.kept_through + 1).any(lasts)
+    }
+
+    /// The hook that is installed, or may be in part.
+    pub fn boot_hooks(&self) -> impl Iterator<Item = (u64, &BootHook)> {
+        self.outstanding(1).filter_map(|entry| match &entry.action {
+            Action::BootHook(hook) => Some((entry.n, hook)),
+            _ => None,
+        })
     }
 
     /// Whether nothing can be undone any more.
@@ -330,7 +345,7 @@ pub fn served(action: &Action) -> Option<&Served> {
     match action {
         Action::WriteFile(write) => Some(&write.served),
         Action::Activate(activate) => Some(&activate.served),
-        Action::Launch(_) => None,
+        Action::Launch(_) | Action::BootHook(_) => None,
     }
 }
 

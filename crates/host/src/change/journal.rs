@@ -181,7 +181,7 @@ fn room_for(action: &Action) -> u64 {
         Action::Activate(activate) => {
             serde_json::to_vec(&activate.served.control).map_or(0, |control| control.len())
         }
-        Action::Launch(_) => 0,
+        Action::Launch(_) | Action::BootHook(_) => 0,
     };
     3 * RECORD_BYTES_MAX + 2 * text_bytes as u64
 }

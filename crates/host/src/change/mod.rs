@@ -10,6 +10,7 @@
 
 pub mod action;
 pub mod apply;
+pub mod boot;
 pub mod disk;
 pub mod file;
 pub mod history;
@@ -25,7 +26,7 @@ pub mod waiting;
 pub mod world;
 
 pub use apply::{Applied, Changer, Reverted};
-pub use rollback::{PendingJournal, notice, pending, rollback_all};
+pub use rollback::{PendingJournal, notice, pending, rollback_all, undo_interrupted};
 pub use state::StateDir;
 pub use tools::Tools;
 

@@ -9,7 +9,7 @@ use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{Scope, undo};
+use crate::change::undo::{Scope, stop_launched, undo};
 use crate::change::world::World;
 use crate::limits;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,7 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
         match read {
             Ok(history) if is_done(&history) => {}
             Ok(history) if history.is_settled() => problems.push(tell_conflicts(&path, &history, tools)),
-            Ok(_) => match one(&path, tools) {
+            Ok(_) => match one(&path, tools, Extent::Everything) {
                 Ok((done, problem)) => {
                     lines.extend(done);
                     problems.extend(problem);
@@ -104,6 +104,52 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
         None => Ok(lines),
         Some((first, more)) => Err(joined(first, more, &lines)),
     }
+}
+
+/// What became of sessions that were cut off.
+#[derive(Debug, Default)]
+pub struct Interrupted {
+    /// One line for each thing that was done.
+    pub lines: Vec<String>,
+    /// What could not be done, or was left alone.
+    pub problem: Option<UserError>,
+    /// Whether changes that were never kept are still in force: nothing may be changed or measured before they are gone.
+    pub unfinished: bool,
+}
+
+/// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. Waits for nobody: a
+/// session that is at work, be it on its own end, is left to itself.
+pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
+    undo_interrupted_with(&Tools::of_this_machine(state.clone()))
+}
+
+/// [`undo_interrupted`] with given seams.
+pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
+    let world = tools.world.as_ref();
+    let is_cut_off = |history: &History| history.has_unkept() && !history.guardian_is_alive(world);
+    if !journal::read_all(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
+        return Ok(Interrupted::default());
+    }
+    let Some(_lock) = Lock::try_take(tools, WHAT)? else { return Ok(Interrupted::default()) };
+    let mut lines = vec![];
+    let mut problems = vec![];
+    let mut unfinished = false;
+    for (path, read) in journal::read_all(tools)?.into_iter().rev() {
+        // One that cannot be read is told by the notice, and keeps a session from beginning.
+        if !read.is_ok_and(|history| is_cut_off(&history)) {
+            continue;
+        }
+        match one(&path, tools, Extent::Unkept) {
+            Ok((done, problem)) => {
+                lines.extend(done);
+                problems.extend(problem);
+            }
+            Err(error) => problems.push(error),
+        }
+        unfinished |= journal::read(&path, tools.disk.as_ref()).is_ok_and(|history| history.has_unkept());
+    }
+    let problem = problems.split_first().map(|(first, more)| joined(first, more, &[]));
+    Ok(Interrupted { lines, problem, unfinished })
 }
 
 /// A guardian has nobody to tell what it left alone.
@@ -138,11 +184,27 @@ fn conflicts_of(history: &History) -> String {
     told.into_iter().collect::<Vec<_>>().join("; ")
 }
 
+/// How much of a session is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All of it.
+    Everything,
+    /// What was never kept: what the guardian would have undone.
+    Unkept,
+}
+
 /// Undoes one journal, and closes it if nothing is left that a further attempt could do.
-fn one(path: &Path, tools: &Tools) -> Result<(Vec<String>, Option<UserError>)> {
+fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Option<UserError>)> {
     let mut journal = Journal::open(path, &tools.disk)?;
-    let scope = Scope { from_n: 1, launched: true, later: true };
+    let from_n = match extent {
+        Extent::Everything => 1,
+        Extent::Unkept => journal.history().kept_through + 1,
+    };
+    let scope = Scope { from_n, launched: true, later: true };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
+    let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
+    report.lines.extend(stopping.lines);
+    report.failures.extend(stopping.failures);
     if report.failures.is_empty()
         && let Err(error) = journal.append(Record::Closed { by: ClosedBy::Rollback })
     {

@@ -5,6 +5,7 @@
 //! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
 
 use crate::change::action::{Action, Launch, OldFile, WriteFile};
+use crate::change::boot;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
@@ -72,6 +73,15 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
     if scope.launched {
         undo.launched(running);
     }
+    undo.boot_hook();
+    undo.report
+}
+
+/// Removes the hook at boot when nothing is left for it to put back.
+pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
+    let scope = Scope { from_n: 1, launched: false, later: false };
+    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    undo.boot_hook();
     undo.report
 }
 
@@ -264,6 +274,24 @@ impl Undo<'_> {
         for ((service, port), touched) in std::mem::take(&mut self.touched) {
             if let Err(error) = self.service(&service, port, &touched) {
                 self.report.failures.push(error);
+            }
+        }
+    }
+
+    /// As long as something could not be put back, the next boot is to try it.
+    fn boot_hook(&mut self) {
+        if self.journal.history().needs_boot_hook() {
+            return;
+        }
+        let hooks = self.journal.history().boot_hooks();
+        let hooks: Vec<_> = hooks.map(|(n, hook)| (n, hook.clone())).collect();
+        for (n, hook) in hooks {
+            match boot::remove(self.tools.disk.as_ref(), &hook) {
+                Ok(()) => self.note(Record::Undone { n, control: None }),
+                Err(error) => {
+                    let first = hook.files.first().map_or("a hook at boot", String::as_str);
+                    self.report.failures.push(io_error("remove", first, &error));
+                }
             }
         }
     }

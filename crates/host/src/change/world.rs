@@ -2,9 +2,11 @@
 //! session. Tests bring a pretended world, in which waiting takes no time and anything may end.
 
 use crate::change::action::{Launch, Launched};
+use crate::change::boot::Booting;
 use crate::change::history::Header;
 use crate::change::launch;
 use crate::change::programs::ThisMachine;
+use crate::change::state::StateDir;
 use crate::process::{self, ProcessName};
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -29,6 +31,12 @@ pub trait World: Send + Sync {
     fn monotonic(&self) -> Duration;
     /// Does nothing for a while.
     fn pause(&self, time: Duration);
+
+    /// How the machine boots; `None` when nothing can or need be hooked there.
+    fn booting(&self, state: &StateDir) -> Option<Booting> {
+        let _ = state;
+        None
+    }
 
     /// Refuses what cannot be launched, before anything is written or started.
     fn check_launch(&self, launch: &Launch) -> Result<()>;
@@ -80,6 +88,10 @@ impl World for ThisMachine {
 
     fn boot_id(&self) -> Option<String> {
         process::boot_id()
+    }
+
+    fn booting(&self, state: &StateDir) -> Option<Booting> {
+        Booting::of_this_machine(state.root())
     }
 
     fn now_us(&self) -> i64 {

@@ -67,6 +67,11 @@ pub trait Service: Sync {
         Ok(None)
     }
 
+    /// The names under which init systems may know it, without a suffix.
+    fn init_names(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The values that the running program shows.
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue>;
 }

@@ -4,6 +4,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use crate::booting::booted;
 use crate::fake::{FILES, FakeServer, Fate, FatefulDisk, PORT, What, empty_folder};
 use proptest::prelude::*;
 use std::net::TcpListener;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::history::ClosedBy;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::rollback::{rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Changer, notice, pending};
 use webdyno_host::process::ProcessName;
 use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan};
@@ -82,6 +83,9 @@ fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
         let server = FakeServer { fate: fate.clone(), ..FakeServer::at(Path::new(parts[0])) };
         match parts[4] {
             "rollback" => drop(rollback_with(&server.tools(Arc::new(FatefulDisk(fate)))).unwrap()),
+            "interrupted" => {
+                drop(undo_interrupted_with(&booted(&server, Arc::new(FatefulDisk(fate)))).unwrap())
+            }
             _ => session(&server, parts[3] == "true").unwrap(),
         }
         std::process::exit(77);
@@ -95,7 +99,7 @@ fn a_session_that_ends_by_itself_leaves_the_server_as_it_was() {
 }
 
 /// Runs the process that is killed at an act. False when it ended before it came to that.
-fn victim(folder: &Path, act: u64, within: bool, keep: bool, what: &str) -> bool {
+pub fn victim(folder: &Path, act: u64, within: bool, keep: bool, what: &str) -> bool {
     let order = format!("{}|{act}|{within}|{keep}|{what}", folder.display());
     let test = "change::a_session_that_ends_by_itself_leaves_the_server_as_it_was";
     let output = Command::new(std::env::current_exe().unwrap())
@@ -416,7 +420,7 @@ fn a_rollback_never_works_beside_a_session() {
 }
 
 /// The environment variable that makes the test below a program that listens: `PORT|PID_FILE`.
-const PROGRAM: &str = "WEBDYNO_TEST_PROGRAM";
+pub const PROGRAM: &str = "WEBDYNO_TEST_PROGRAM";
 
 /// A program that was launched does not outlive its session, however that ends, and its service is not reloaded on
 /// the way out. With [`PROGRAM`]: that program.

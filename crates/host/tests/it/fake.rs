@@ -7,6 +7,7 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use crate::booting::{BootWorld, tree};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -162,7 +163,14 @@ impl Disk for FatefulDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_directory(path)
+        self.0.act(|| RealDisk.create_directory(path), |_| RealDisk.create_directory(path).unwrap())
+    }
+
+    fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        self.0.act(
+            || RealDisk.remove_empty_directory(path),
+            |_| assert!(RealDisk.remove_empty_directory(path).is_ok()),
+        )
     }
 
     fn create_private(&self, path: &Path) -> io::Result<()> {
@@ -227,6 +235,7 @@ impl FakeServer {
             File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
         }
         std::fs::write(folder.join("alive"), "1").unwrap();
+        std::fs::create_dir_all(folder.join("root/etc/systemd/system")).unwrap();
         server.take_over();
         server
     }
@@ -245,7 +254,8 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        Tools { disk, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
+        let world = Arc::new(BootWorld { folder: self.folder.clone(), boot_id: None });
+        Tools { disk, world, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
     }
 
     pub fn changer(&self) -> Changer {
@@ -267,6 +277,9 @@ impl FakeServer {
             let time = found.mtime() * 1_000_000_000 + found.mtime_nsec();
             picture
                 .insert(name, (std::fs::read(&path).unwrap(), found.mode(), found.uid(), found.gid(), time));
+        }
+        for path in tree(&self.folder.join("root")) {
+            picture.insert(path.display().to_string(), (vec![], 0, 0, 0, 0));
         }
         let alive = self.pid().is_some();
         let running = self.running().into_bytes();

@@ -5,14 +5,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{Server, apache_is_installed};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
 use webdyno_host::change::programs::ThisMachine;
 use webdyno_host::change::{StateDir, pending};
+use webdyno_host::limits;
 use webdyno_host::process::{ProcessName, wait_until};
 use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
@@ -34,7 +37,7 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
         let (input, output) = (File::open("/dev/fd/4").unwrap(), File::create("/dev/fd/3").unwrap());
         let host = Arc::new(ThisMachine);
         let (state, build) = (StateDir::at(state), BUILD.to_owned());
-        let options = Options { state, host, silence_max: Duration::from_secs(60), build, detach: true };
+        let options = Options { state, host, silence_max: limits::SILENCE, build, detach: true };
         std::process::exit(i32::from(serve(input, output, options).is_err()));
     }
     if !apache_is_installed() {
@@ -140,4 +143,73 @@ fn files_of(pid: u32) -> BTreeSet<String> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     let name = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
     open.filter_map(name).filter_map(|link| Some(link.to_str()?.to_owned())).collect()
+}
+
+/// The environment variable that makes the test below a tool: `PORT|FOLDER`.
+const TOOL: &str = "WEBDYNO_TEST_TOOL";
+
+/// As a test: whatever becomes of the tool, its guardian puts everything back in time. With [`TOOL`]: the tool, which
+/// applies a change and then waits.
+#[test]
+fn a_tool_that_hangs_or_dies_is_reverted_within_30_s() {
+    if let Ok(order) = std::env::var(TOOL) {
+        let (port, folder) = order.split_once('|').unwrap();
+        let client = client(Path::new(folder));
+        client.discover(port.parse().unwrap()).unwrap();
+        let setting = "MaxRequestWorkers".to_owned();
+        let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(12) };
+        client.apply(&client.prepare(&[wish]).unwrap(), &ApplyOptions::default()).unwrap();
+        std::fs::write(Path::new(folder).join("applied"), "").unwrap();
+        std::thread::sleep(Duration::from_secs(120));
+        std::process::exit(1);
+    }
+    if !apache_is_installed() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| time_to_revert_after(Signal::STOP));
+        let killed = scope.spawn(|| time_to_revert_after(Signal::KILL));
+        let (stopped, killed) = (stopped.join().unwrap(), killed.join().unwrap());
+        assert!(
+            stopped >= limits::SILENCE - limits::HEARTBEAT_EVERY,
+            "{stopped:?}: it was not silent for long"
+        );
+        assert!(stopped < Duration::from_secs(30), "{stopped:?}");
+        // Its end is seen at once: what remains is the reload.
+        assert!(killed < Duration::from_secs(10), "{killed:?}");
+        eprintln!("reverted {stopped:?} after SIGSTOP, {killed:?} after SIGKILL");
+    });
+}
+
+fn time_to_revert_after(signal: Signal) -> Duration {
+    let server = Server::debian("prefork", PREFORK);
+    server.start();
+    let folder = tempfile::tempdir().unwrap();
+    let workers = || server.snapshot().number("MaxRequestWorkers");
+    let original = tree_of_texts(&server);
+    let mut tool = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "hardened::a_tool_that_hangs_or_dies_is_reverted_within_30_s", "--nocapture"])
+        .env(TOOL, format!("{}|{}", server.port, folder.path().display()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let applied = wait_until(Duration::from_secs(60), || folder.path().join("applied").exists());
+    assert!(applied && workers() == Some(12.0) && tree_of_texts(&server) != original);
+    ProcessName::of(tool.id()).unwrap().signal(signal).unwrap();
+    let begun = Instant::now();
+    let reverted = || tree_of_texts(&server) == original && workers() == Some(5.0);
+    let in_time = wait_until(Duration::from_secs(40), reverted);
+    let took = begun.elapsed();
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    assert!(in_time, "not reverted {took:?} after {signal:?}");
+    took
+}
+
+/// The configuration files by their paths.
+fn tree_of_texts(server: &Server) -> BTreeMap<PathBuf, String> {
+    let folders = ["", "conf-enabled", "mods-enabled", "sites-enabled"].map(|name| server.path(name));
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    paths.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap_or_default())).collect()
 }

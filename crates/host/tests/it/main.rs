@@ -3,6 +3,7 @@
 mod agent;
 mod agent_apache;
 mod apache;
+mod booting;
 mod change;
 mod fake;
 mod full_disk;

@@ -55,7 +55,12 @@ impl Server {
         let first = EventBody::Server { environment, collectors: hello.collectors.clone() };
         let service =
             self.snapshot.as_ref().map(|snapshot| EventBody::Service { snapshot: snapshot.for_log() });
-        std::iter::once(first).chain(service).collect()
+        std::iter::once(first).chain(service).chain(self.notes()).collect()
+    }
+
+    /// What the agent wanted to be known since this was asked last.
+    pub fn notes(&self) -> impl Iterator<Item = EventBody> {
+        self.agent.warnings().into_iter().map(|text| EventBody::Note { text })
     }
 
     /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds. An error when

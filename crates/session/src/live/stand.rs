@@ -31,6 +31,7 @@ pub struct LiveStand<'a> {
 
 impl LiveStand<'_> {
     fn read_service(&mut self) -> Result<()> {
+        self.server.notes().try_for_each(|note| self.session.append(note))?;
         let Some(snapshot) = self.server.snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
         else {
             return Ok(());

@@ -45,6 +45,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it loads or changes a server, and so must find it as it was. The others only read what is on disk.
+    pub fn needs_the_original(&self) -> bool {
+        self.output().is_some()
+    }
+
     /// Where its results go, of a command that begins a session.
     pub fn output(&self) -> Option<&OutputArgs> {
         match self {
@@ -177,6 +182,9 @@ pub struct ReportArgs {
 pub struct RollbackArgs {
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Only what was never kept, of sessions that were cut off; a session that is at work is left to itself
+    #[arg(long)]
+    pub interrupted: bool,
 }
 
 /// `webdyno explain`.

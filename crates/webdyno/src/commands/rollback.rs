@@ -1,9 +1,10 @@
-//! `webdyno rollback`: restore the original configuration.
+//! `webdyno rollback`: restore the original configuration; and what every other command does about sessions that were
+//! cut off.
 
-use crate::cli::RollbackArgs;
+use crate::cli::{Command, RollbackArgs};
 use crate::terminal;
 use webdyno_host::agent::ServerAddress;
-use webdyno_host::change::rollback::{notice, rollback_all};
+use webdyno_host::change::rollback::{Interrupted, notice, rollback_all, undo_interrupted};
 use webdyno_host::change::state::StateDir;
 use webdyno_model::{Result, UserError};
 
@@ -14,20 +15,76 @@ pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
         return Err(UserError::usage(format!("`{address}`: a rollback runs on the server's own host"))
             .hint("run `webdyno rollback` there"));
     }
-    let done = rollback_all(&StateDir::of_environment()?)?;
+    let state = StateDir::of_environment()?;
+    if arguments.interrupted {
+        return interrupted(&state);
+    }
+    let done = rollback_all(&state)?;
     if done.is_empty() {
         terminal::print("Nothing to roll back: no session left a change on this machine.\n")?;
     }
-    for line in done {
+    print(&done)
+}
+
+/// At boot, or by hand: what a guardian would have done.
+fn interrupted(state: &StateDir) -> Result<u8> {
+    let Interrupted { lines, problem, .. } = undo_interrupted(state)?;
+    if lines.is_empty() && problem.is_none() {
+        terminal::print("Nothing to roll back: no session was cut off.\n")?;
+    }
+    print(&lines)?;
+    problem.map_or(Ok(0), Err)
+}
+
+fn print(lines: &[String]) -> Result<u8> {
+    for line in lines {
         terminal::print(&format!("{line}\n"))?;
     }
     Ok(0)
 }
 
-/// Tells the user of any command that a rollback is pending, or that one was made.
-pub fn tell_if_pending() {
-    // Without a state directory there is no journal, and so nothing to tell.
-    if let Some(line) = StateDir::of_environment().ok().and_then(|state| notice(&state)) {
+/// Before any command that loads or changes a server: what a session that was cut off left is put back, and told.
+/// Commands that only read tell that a rollback is pending. Everyone hears, once, that a guardian put everything back.
+/// An error when a tuning would begin with a server that is not as it was.
+pub fn put_back_first(command: &Command) -> Result<()> {
+    if matches!(command, Command::Agent(_) | Command::Rollback(_)) {
+        return Ok(());
+    }
+    // Without a state directory there is no journal, and so nothing to do.
+    let Ok(state) = StateDir::of_environment() else { return Ok(()) };
+    let done = match command.needs_the_original() {
+        true => put_back(&state),
+        false => Interrupted::default(),
+    };
+    if done.unfinished && matches!(command, Command::Tune(_)) {
+        return Err(UserError::cannot_run("a session that was cut off is not undone yet")
+            .hint("remove the cause, then run `webdyno rollback`"));
+    }
+    // What was told a moment ago need not be told again.
+    if let Some(line) = notice(&state).filter(|_| done.problem.is_none()) {
         terminal::tell(&format!("webdyno: {line}"));
     }
+    Ok(())
+}
+
+/// After a command that did not do what it was to do: its guardian may have been killed beneath it.
+pub fn put_back_after() {
+    if let Ok(state) = StateDir::of_environment() {
+        put_back(&state);
+    }
+}
+
+fn put_back(state: &StateDir) -> Interrupted {
+    let done = undo_interrupted(state)
+        .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
+    if !done.lines.is_empty() {
+        terminal::tell("webdyno: a session was cut off; what it had changed is put back");
+    }
+    for line in &done.lines {
+        terminal::tell(&format!("  {line}"));
+    }
+    if let Some(problem) = &done.problem {
+        terminal::tell_error(problem);
+    }
+    done
 }

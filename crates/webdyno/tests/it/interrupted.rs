@@ -70,7 +70,7 @@ fn when_the_tool_is_killed_its_guardian_reverts() {
 }
 
 #[test]
-fn when_tool_and_guardian_are_killed_the_next_command_says_so_and_rollback_restores() {
+fn when_tool_and_guardian_are_killed_the_next_command_puts_everything_back() {
     let _turn = turn();
     let place = Place::new();
     let apache = Apache::start(&place.path("server"), 20);
@@ -92,7 +92,35 @@ fn when_tool_and_guardian_are_killed_the_next_command_says_so_and_rollback_resto
         next.stderr
     );
     assert!(drop_in(&apache.files.root).exists(), "explain must not change anything");
-    run(place.webdyno().arg("rollback")).with_code(0);
+    let next = run(place.webdyno().args(["run", &apache.url(), "-n", "1"])).with_code(0);
+    assert!(
+        next.stderr.contains("a session was cut off; what it had changed is put back"),
+        "{}",
+        next.stderr
+    );
+    assert!(next.stderr.contains("restored ") || next.stderr.contains("removed "), "{}", next.stderr);
+    assert_eq!(apache.configuration(), before);
+    assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    let none = run(place.webdyno().args(["rollback", "--interrupted"])).with_code(0);
+    assert!(none.stdout.contains("no session was cut off"), "{}", none.stdout);
+    assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));
+}
+
+#[test]
+fn when_only_the_guardian_is_killed_the_tool_puts_everything_back() {
+    let _turn = turn();
+    let place = Place::new();
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let mut tool = place.child(&[&["tune", &apache.url(), "--apply"], &LOAD[..]].concat());
+    assert!(
+        wait_until(Duration::from_secs(60), || drop_in(&apache.files.root).exists()),
+        "no change was applied"
+    );
+    for guardian in children(tool.id()) {
+        signal(guardian, Signal::KILL);
+    }
+    assert_eq!(tool.wait().unwrap().code(), Some(1));
     assert_eq!(apache.configuration(), before);
     assert!(apache.has_limit(20), "{}", apache.scoreboard());
     assert!(!run(place.webdyno().arg("explain")).stderr.contains("pending"));

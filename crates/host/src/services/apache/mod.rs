@@ -90,6 +90,11 @@ impl Service for Apache {
         Ok(pending::pending(&apache.evaluation, main, pid_file, own))
     }
 
+    fn init_names(&self) -> &'static [&'static str] {
+        // Debian and SUSE, Red Hat and Arch, and those that have both.
+        &["apache2", "httpd"]
+    }
+
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
         let page = snapshot.status_url.as_deref().and_then(|url| status::read(url).ok());
         let mpm = snapshot.mode.as_deref().and_then(settings::Mpm::parse);

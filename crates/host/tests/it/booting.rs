@@ -1,0 +1,399 @@
+//! The hook at boot: it is there exactly as long as a boot has something to put back, and it says what init systems
+//! understand.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::change::{PROGRAM, victim};
+use crate::fake::{FakeServer, Fate, PORT, What, empty_folder};
+use crate::skip::{can_mount, skip};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_host::change::action::{Launch, Launched};
+use webdyno_host::change::boot::{Booting, HookFile, Init, Purpose, detect};
+use webdyno_host::change::disk::{Disk, RealDisk};
+use webdyno_host::change::history::{ClosedBy, Header};
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::change::rollback::{rollback_with, undo_interrupted_with};
+use webdyno_host::change::world::{Running, World};
+use webdyno_host::change::{Changer, StateDir, Tools, pending};
+use webdyno_host::process::ProcessName;
+use webdyno_model::Result;
+use webdyno_model::change::{ApplyClass, ApplyOptions};
+
+/// This machine, whose boot files are in a folder, and which may have been booted since.
+pub struct BootWorld {
+    pub folder: PathBuf,
+    pub boot_id: Option<String>,
+}
+
+impl World for BootWorld {
+    fn booting(&self, _: &StateDir) -> Option<Booting> {
+        let root = self.folder.join("root");
+        root.exists().then(|| Booting { init: Init::Systemd, root, program: "/usr/bin/webdyno".into() })
+    }
+    fn boot_id(&self) -> Option<String> {
+        self.boot_id.clone().or_else(|| ThisMachine.boot_id())
+    }
+    fn this_process(&self) -> Result<ProcessName> {
+        ThisMachine.this_process()
+    }
+    fn is_running(&self, process: ProcessName) -> bool {
+        ThisMachine.is_running(process)
+    }
+    fn end_process(&self, process: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {
+        ThisMachine.end_process(process, own_group, patience)
+    }
+    fn now_us(&self) -> i64 {
+        ThisMachine.now_us()
+    }
+    fn monotonic(&self) -> Duration {
+        ThisMachine.monotonic()
+    }
+    fn pause(&self, time: Duration) {
+        ThisMachine.pause(time);
+    }
+    fn check_launch(&self, launch: &Launch) -> Result<()> {
+        ThisMachine.check_launch(launch)
+    }
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>> {
+        ThisMachine.launch(launch)
+    }
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
+        ThisMachine.stop_launched(launch, launched, header)
+    }
+}
+
+/// All files and directories below a folder.
+pub fn tree(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![];
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
+            found.push(path.clone());
+            if path.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// After another boot.
+pub fn booted(server: &FakeServer, disk: Arc<dyn Disk>) -> Tools {
+    let world = BootWorld { folder: server.folder.clone(), boot_id: Some("another".into()) };
+    Tools { world: Arc::new(world), ..server.tools(disk) }
+}
+
+fn units(server: &FakeServer) -> Vec<String> {
+    let files = tree(&server.folder.join("root")).into_iter().filter(|path| path.is_file());
+    files.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+fn apply(changer: &mut Changer, server: &FakeServer, text: &str) -> u64 {
+    let plan = server.plan(&[("a.conf", text), ("new.conf", text)], ApplyClass::Reload);
+    changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap().mark
+}
+
+#[test]
+fn the_hook_is_there_as_long_as_a_boot_has_something_to_put_back() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let root = tree(&folder.path().join("root"));
+    let mut changer = server.changer();
+    let mark = apply(&mut changer, &server, "Workers 20\n");
+    let id = pending(&server.state()).unwrap().remove(0).id;
+    let name = format!("webdyno-rollback-{}", id.to_ascii_lowercase().replace('.', "-"));
+    assert_eq!(units(&server), [format!("{name}.conf"), format!("{name}.service")]);
+    changer.revert(mark, false).unwrap();
+    assert_eq!(tree(&folder.path().join("root")), root, "everything is reverted");
+    apply(&mut changer, &server, "Workers 30\n");
+    assert_eq!(units(&server).len(), 2);
+    changer.keep().unwrap();
+    assert_eq!(tree(&folder.path().join("root")), root, "what is kept stays at a boot");
+    let mark = apply(&mut changer, &server, "Workers 40\n");
+    let second = apply(&mut changer, &server, "Workers 50\n");
+    assert_eq!((units(&server).len(), second > mark), (2, true));
+    changer.revert(second, false).unwrap();
+    assert_eq!(units(&server).len(), 2, "the first of the two is in force still");
+    changer.end(ClosedBy::Tool).unwrap();
+    assert_eq!(tree(&folder.path().join("root")), root);
+    assert!(server.running().contains("Workers 30"));
+    rollback_with(&server.tools(Arc::new(RealDisk))).unwrap();
+    assert_eq!(tree(&folder.path().join("root")), root);
+}
+
+/// What the unit runs when the machine boots: nothing of the service runs yet, and nobody's process is touched.
+#[test]
+fn a_boot_puts_back_what_was_never_kept_and_starts_nothing() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let root = tree(&folder.path().join("root"));
+    let mut changer = server.changer();
+    apply(&mut changer, &server, "Workers 20\n");
+    changer.keep().unwrap();
+    apply(&mut changer, &server, "Workers 30\n");
+    let living = undo_interrupted_with(&server.tools(Arc::new(RealDisk))).unwrap();
+    assert!(
+        living.lines.is_empty() && living.problem.is_none(),
+        "a session that is at work is left to itself"
+    );
+    drop(changer);
+    std::fs::remove_file(folder.path().join("alive")).unwrap();
+    let tools = booted(&server, Arc::new(RealDisk));
+    let done = undo_interrupted_with(&tools).unwrap();
+    assert!(done.problem.is_none() && !done.unfinished, "{:?}", done.problem);
+    assert!(
+        done.lines.iter().any(|line| line.ends_with("fake does not run, and was left so")),
+        "{:?}",
+        done.lines
+    );
+    assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), "Workers 20\n");
+    assert_eq!(tree(&folder.path().join("root")), root);
+    let journal = pending(&server.state()).unwrap().remove(0);
+    assert!(journal.kept, "it can still be rolled back");
+    assert!(undo_interrupted_with(&tools).unwrap().lines.is_empty());
+}
+
+/// Where no hook can be written the change is made all the same, and it is told what that means.
+#[test]
+fn a_hook_that_cannot_be_installed_is_told() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    // The first act behind the journal's first intent.
+    let fates = (1..40).find_map(|act| {
+        let server = FakeServer { fate: Fate::at(act, What::FailOnce), ..server.clone() };
+        let mut changer = server.changer();
+        let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+        let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default());
+        let notes = changer.take_notes();
+        changer.end(ClosedBy::Tool).unwrap();
+        assert_eq!(server.picture(), original, "act {act}");
+        (applied.is_ok() && !notes.is_empty()).then_some(notes)
+    });
+    let note = fates.unwrap().remove(0);
+    assert!(note.contains(".service: no space left on the disk: if this machine goes down now"), "{note}");
+}
+
+/// A program that a session launched is gone after a boot: there is nothing to put back.
+#[test]
+fn a_launched_program_needs_no_hook() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let mut changer = server.changer();
+    let launched = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = launched.local_addr().unwrap().port();
+    drop(launched);
+    let pid_file = folder.path().join("pid").display().to_string();
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let test = "change::a_launched_program_never_outlives_its_session";
+    let order = format!("{PROGRAM}={port}|{pid_file}");
+    let command = ["/usr/bin/env", &order, &program, "--exact", test].map(str::to_owned);
+    changer.launch(&command, &pid_file, port).unwrap();
+    let snapshot = webdyno_model::service::ServiceSnapshot { port, ..server.snapshot_now() };
+    let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+    changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
+    assert_eq!(units(&server), Vec::<String>::new());
+    apply(&mut changer, &server, "Workers 21\n");
+    assert_eq!((units(&server).len(), PORT), (2, 8000));
+    changer.end(ClosedBy::Tool).unwrap();
+    assert_eq!(units(&server), Vec::<String>::new());
+}
+
+/// Putting back what was cut off is killed at any act, and completed by the next one; what was kept stays.
+#[test]
+fn a_kill_of_the_boot_is_completed_by_the_next_one() {
+    let mut kills = 0;
+    for act in 1.. {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        let mut changer = server.changer();
+        apply(&mut changer, &server, "Workers 20\n");
+        changer.keep().unwrap();
+        let kept = server.picture();
+        apply(&mut changer, &server, "Workers 30\n");
+        drop(changer);
+        let killed = victim(folder.path(), act, act % 2 == 0, false, "interrupted");
+        let done = undo_interrupted_with(&booted(&server, Arc::new(RealDisk))).unwrap();
+        assert!(done.problem.is_none() && !done.unfinished, "act {act}: {:?}", done.problem);
+        assert_eq!(server.picture(), kept, "act {act}");
+        if !killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 10, "only {kills} kills");
+}
+
+fn purpose<'a>(journal: &'a Path, state: &'a Path, services: &'a [String]) -> Purpose<'a> {
+    Purpose { id: "20261121T204510.123456Z-42", journal, state, services }
+}
+
+/// Writes the files of a hook for `/` into a folder that stands for it, and gives them by their paths in it.
+fn written(folder: &Path, init: Init, program: &Path, state: &Path) -> Vec<(String, String)> {
+    let services = ["apache2".to_owned(), "httpd".to_owned(), "apache2@one.service".to_owned()];
+    let booting = Booting { init, root: "/".into(), program: program.to_owned() };
+    let files = booting.files(&purpose(&state.join("journals/x.jsonl"), state, &services));
+    let write = |file: HookFile| {
+        let name = file.path.strip_prefix("/").unwrap().to_owned();
+        std::fs::create_dir_all(folder.join(&name).parent().unwrap()).unwrap();
+        std::fs::write(folder.join(&name), &file.content).unwrap();
+        (name.display().to_string(), file.content)
+    };
+    files.into_iter().map(write).collect()
+}
+
+const NAME: &str = "webdyno-rollback-20261121t204510-123456z-42";
+
+/// systemd's own words on the boot's transaction: the unit is in it, and ordered before the service.
+#[test]
+fn systemd_takes_the_unit_into_the_boot() {
+    const INSIDE: &str = "WEBDYNO_TEST_BOOT";
+    if let Ok(folder) = std::env::var(INSIDE) {
+        return in_a_systemd_of_its_own(Path::new(&folder));
+    }
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skip("systemd-analyze is missing");
+    }
+    if !can_mount() {
+        return skip("no directory can be mounted over that of systemd's units");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let test = "booting::systemd_takes_the_unit_into_the_boot";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(INSIDE, folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn in_a_systemd_of_its_own(folder: &Path) {
+    let (state, program) = (folder.join("a state, \"100%\" $HOME's"), folder.join("a $program, 100%"));
+    std::fs::copy("/bin/true", &program).unwrap();
+    let units = Path::new("/etc/systemd/system");
+    std::fs::create_dir_all(units).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(units).status().unwrap();
+    assert!(mounted.success());
+    written(Path::new("/"), Init::Systemd, &program, &state);
+    let service = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+    std::fs::write(units.join("apache2.service"), service).unwrap();
+    std::fs::create_dir_all(units.join("multi-user.target.wants")).unwrap();
+    std::os::unix::fs::symlink("../apache2.service", units.join("multi-user.target.wants/apache2.service"))
+        .unwrap();
+    let verify = ["--man=no", "verify", "multi-user.target", "apache2.service", &format!("{NAME}.service")];
+    let output =
+        Command::new("systemd-analyze").args(verify).env("SYSTEMD_LOG_LEVEL", "debug").output().unwrap();
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains(&format!("{NAME}.service: Installed new job {NAME}.service/start")), "{told}");
+    let block = |unit: &str| {
+        let start = told.find(&format!("-> Unit {unit}:")).unwrap_or_else(|| panic!("no {unit} in {told}"));
+        told[start..].split("\n\t-> ").next().unwrap().to_owned()
+    };
+    assert!(
+        block("apache2.service").contains(&format!("After: {NAME}.service")),
+        "{}",
+        block("apache2.service")
+    );
+    let unit = block(&format!("{NAME}.service"));
+    for expected in [
+        format!("ConditionPathExists: {}", state.join("journals/x.jsonl").display()),
+        format!("Environment: WEBDYNO_STATE={}", state.display()),
+        format!("{}", program.display()),
+    ] {
+        assert!(unit.contains(&expected), "no `{expected}` in {unit}");
+    }
+    for complaint in ["Unknown", "ignoring", "Failed to parse", "ordering cycle"] {
+        assert!(!told.lines().any(|line| line.contains(NAME) && line.contains(complaint)), "{told}");
+    }
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
+}
+
+/// Runs a script with a program that notes how it was run; gives what it noted.
+fn run_script(folder: &Path, script: &str) -> String {
+    let noted = folder.join("noted");
+    let _ = std::fs::remove_file(&noted);
+    let output = Command::new("sh").args(["-c", script]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    std::fs::read_to_string(noted).unwrap_or_default()
+}
+
+#[test]
+fn scripts_run_the_rollback_with_its_state_if_there_is_a_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (state, program) = (at("it's $HOME; state"), at("it's a program"));
+    let text = format!("#!/bin/sh\necho \"$WEBDYNO_STATE|$*\" >{}\n", at("noted").display());
+    std::fs::write(&program, text).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
+    let expected = format!("{}|rollback --interrupted\n", state.display());
+    let sysv = written(&at("sysv"), Init::SysV(&["etc/rc2.d", "etc/rc3.d"]), &program, &state);
+    let openrc = written(&at("openrc"), Init::OpenRc, &program, &state);
+    let paths = |files: &[(String, String)]| {
+        files.iter().map(|(path, _)| path.replace(NAME, "N")).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&sysv), ["etc/init.d/N", "etc/rc2.d/S00N", "etc/rc3.d/S00N"]);
+    assert_eq!(paths(&openrc), ["etc/init.d/N", "etc/runlevels/default/N"]);
+    assert!(sysv[0].1.contains("\n# X-Start-Before:    apache2 httpd apache2@one\n"), "{}", sysv[0].1);
+    let script = |kind: &str| at(kind).join(format!("etc/init.d/{NAME}")).display().to_string();
+    let init = |action: &str| format!("sh {} {action}", script("sysv"));
+    // What openrc-run(8) gives a script.
+    let openrc = "need() { [ \"$*\" = localmount ]; }; before() { [ \"$*\" = 'apache2 httpd apache2@one' ]; }; \
+                  ebegin() { :; }; eend() { return \"$1\"; }";
+    let openrc = format!("{openrc}; . {}; depend && start", script("openrc"));
+    for (journal, expected) in [(false, ""), (true, expected.as_str())] {
+        if journal {
+            std::fs::create_dir_all(state.join("journals")).unwrap();
+            std::fs::write(state.join("journals/x.jsonl"), "").unwrap();
+        }
+        assert_eq!(run_script(folder.path(), &init("start")), expected);
+        assert_eq!(run_script(folder.path(), &openrc), expected);
+        assert_eq!(run_script(folder.path(), &init("stop")), "");
+    }
+}
+
+#[test]
+fn paths_that_no_unit_can_hold_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for program in ["/a\nb", "/a\u{7f}"] {
+        assert_eq!(written(folder.path(), Init::Systemd, Path::new(program), Path::new("/s")), []);
+    }
+}
+
+#[test]
+fn the_init_system_is_known_by_what_runs() {
+    const DEBIAN: Init = Init::SysV(&["etc/rc2.d", "etc/rc3.d", "etc/rc4.d", "etc/rc5.d"]);
+    const RED_HAT: Init =
+        Init::SysV(&["etc/rc.d/rc2.d", "etc/rc.d/rc3.d", "etc/rc.d/rc4.d", "etc/rc.d/rc5.d"]);
+    let debian = ["etc/init.d/", "etc/rc2.d/", "etc/rc3.d/", "etc/rc4.d/", "etc/rc5.d/"];
+    let red_hat = ["etc/init.d/", "etc/rc.d/rc2.d/", "etc/rc.d/rc3.d/", "etc/rc.d/rc4.d/", "etc/rc.d/rc5.d/"];
+    let openrc = ["run/openrc/softlevel", "etc/runlevels/default/", "sbin/openrc-run", "etc/init.d/"];
+    for (first, files, expected) in [
+        ("systemd", &["run/systemd/system/", "etc/init.d/"][..], Some(Init::Systemd)),
+        ("init", &openrc[..], Some(Init::OpenRc)),
+        ("init", &debian[..], Some(DEBIAN)),
+        ("init", &red_hat[..], Some(RED_HAT)),
+        // A container of a Debian image: the directories are there, and nobody runs them.
+        ("apache2", &debian[..], None),
+        ("init", &["etc/init.d/"][..], None),
+        ("tini", &[][..], None),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        for file in files.iter().chain([&"proc/1/comm"]) {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(if file.ends_with('/') { &path } else { path.parent().unwrap() })
+                .unwrap();
+            if !file.ends_with('/') {
+                std::fs::write(path, format!("{first}\n")).unwrap();
+            }
+        }
+        assert_eq!(detect(root.path()), expected, "{first} {files:?}");
+    }
+}
