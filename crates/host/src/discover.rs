@@ -89,6 +89,13 @@ pub fn listener(port: u16) -> Result<Listener> {
     }
 }
 
+/// The ports that a process listens on, in this network namespace. None of a process that we may not look into.
+pub fn ports_of(pid: u32) -> Vec<u16> {
+    let held = procfs::socket_inodes(pid).unwrap_or_default();
+    let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(listening).flatten();
+    sockets.filter(|socket| held.contains(&socket.inode)).map(|socket| socket.port).collect()
+}
+
 impl Hidden {
     /// The error that says what cannot be seen, and how it can.
     pub fn error(&self) -> UserError {

@@ -7,6 +7,7 @@
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
+use crate::change::claim::Claims;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{ClosedBy, Record, served};
 use crate::change::journal::{Journal, Owner};
@@ -71,6 +72,7 @@ struct Session {
     running: RunningPrograms,
     /// The hook at boot could not be installed: the next write would meet the same obstacle.
     is_unhookable: bool,
+    claims: Claims,
     _lock: Lock,
 }
 
@@ -148,7 +150,7 @@ impl Changer {
                 format!("the configuration was not valid before the change already: {}", error.message);
             UserError { message: told, ..error }
         })?;
-        self.begin()?;
+        self.begin(Some(&served))?;
         let mark = self.next_n();
         // A panic of a service must not leave its half-done change in force until the session ends.
         let performed =
@@ -270,7 +272,7 @@ impl Changer {
     pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
         let launch = Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
         self.tools.world.check_launch(&launch)?;
-        self.begin()?;
+        self.begin(None)?;
         let n = self.intend(Action::Launch(launch.clone()))?;
         let started = self.start(n, &launch);
         started.map_err(|error| {
@@ -380,15 +382,19 @@ impl Changer {
 
     /// Takes the lock and begins the journal. Refused while an earlier session waits for its rollback: its changes
     /// would be taken for the original.
-    fn begin(&mut self) -> Result<()> {
-        if self.session.is_some() {
-            return Ok(());
+    fn begin(&mut self, served: Option<&Served>) -> Result<()> {
+        if let Some(session) = &mut self.session {
+            // A restart may have given the service another port.
+            return served.map_or(Ok(()), |served| session.claims.take(&self.tools, served));
         }
         self.tools.state.create(self.tools.disk.as_ref())?;
         let lock = Lock::take(&self.tools, &self.owner.what)?;
         rollback::refuse_when_pending(&self.tools)?;
+        let mut claims = Claims::default();
+        served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
         let journal = Journal::create(&self.tools, &self.owner)?;
-        self.session = Some(Session { journal, running: BTreeMap::new(), is_unhookable: false, _lock: lock });
+        let running = BTreeMap::new();
+        self.session = Some(Session { journal, running, is_unhookable: false, claims, _lock: lock });
         Ok(())
     }
 

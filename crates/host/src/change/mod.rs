@@ -11,6 +11,7 @@
 pub mod action;
 pub mod apply;
 pub mod boot;
+pub mod claim;
 pub mod disk;
 pub mod file;
 pub mod history;

@@ -1,5 +1,7 @@
 //! The seam to the services: what changing and undoing need to know of them. Tests bring a pretended service.
 
+use crate::change::action::Served;
+use crate::change::claim;
 use crate::discover;
 use crate::process::ProcessName;
 use crate::services::{self, Service};
@@ -12,6 +14,12 @@ pub trait Programs: Send + Sync {
 
     /// How the service of that name is controlled that answers on a port now; `None` when there is none.
     fn on_port(&self, name: &str, port: u16) -> Option<Control>;
+
+    /// The names that only one tuner of this service may hold at a time.
+    fn claim_names(&self, served: &Served) -> Vec<String> {
+        let _ = served;
+        vec![]
+    }
 
     /// Whether the main process still runs.
     fn is_alive(&self, control: &Control) -> bool {
@@ -33,5 +41,12 @@ impl Programs for ThisMachine {
         let listener = discover::listener(port).ok()?;
         let service = services::recognise(listener.executable.as_deref()?, &listener.arguments)?;
         (service.name() == name).then(|| service.snapshot(listener.main_pid, port).ok()?.control)?
+    }
+
+    fn claim_names(&self, served: &Served) -> Vec<String> {
+        // Who serves the port now: after a restart it has another process, and may have other ports.
+        let now = discover::listener(served.port).ok().map(|listener| listener.main_pid);
+        let ports = now.map(discover::ports_of).unwrap_or_default();
+        claim::names(ports.into_iter().chain([served.port]))
     }
 }

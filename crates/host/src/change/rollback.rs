@@ -4,7 +4,8 @@
 //! given time to finish; a journal that cannot be read is left alone, and told after all the others are done.
 
 use crate::change::action::Action;
-use crate::change::history::{ClosedBy, History, Record};
+use crate::change::claim::Claims;
+use crate::change::history::{ClosedBy, History, Record, served};
 use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
 use crate::change::state::StateDir;
@@ -196,10 +197,15 @@ enum Extent {
 /// Undoes one journal, and closes it if nothing is left that a further attempt could do.
 fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Option<UserError>)> {
     let mut journal = Journal::open(path, &tools.disk)?;
-    let from_n = match extent {
-        Extent::Everything => 1,
-        Extent::Unkept => journal.history().kept_through + 1,
+    let (from_n, patience) = match extent {
+        Extent::Everything => (1, ENDING_TIME_MAX),
+        Extent::Unkept => (journal.history().kept_through + 1, Duration::ZERO),
     };
+    // A session in another state directory may be at work on the same service.
+    let mut claims = Claims::default();
+    let services = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
+    let by_port: BTreeMap<u16, _> = services.map(|served| (served.port, served)).collect();
+    by_port.into_values().try_for_each(|served| claims.wait(tools, served, patience))?;
     let scope = Scope { from_n, launched: true, later: true };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());

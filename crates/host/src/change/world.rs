@@ -3,12 +3,14 @@
 
 use crate::change::action::{Launch, Launched};
 use crate::change::boot::Booting;
+use crate::change::claim::{self, Claimed};
 use crate::change::history::Header;
 use crate::change::launch;
 use crate::change::programs::ThisMachine;
 use crate::change::state::StateDir;
 use crate::process::{self, ProcessName};
 use rustix::time::{ClockId, clock_gettime};
+use std::io;
 use std::time::Duration;
 use webdyno_model::Result;
 
@@ -36,6 +38,12 @@ pub trait World: Send + Sync {
     fn booting(&self, state: &StateDir) -> Option<Booting> {
         let _ = state;
         None
+    }
+
+    /// Claims a name that only one process of the machine may hold.
+    fn claim(&self, name: &str) -> io::Result<Claimed> {
+        let _ = name;
+        Ok(Claimed::Ours(Box::new(())))
     }
 
     /// Refuses what cannot be launched, before anything is written or started.
@@ -92,6 +100,10 @@ impl World for ThisMachine {
 
     fn booting(&self, state: &StateDir) -> Option<Booting> {
         Booting::of_this_machine(state.root())
+    }
+
+    fn claim(&self, name: &str) -> io::Result<Claimed> {
+        claim::claim(name)
     }
 
     fn now_us(&self) -> i64 {

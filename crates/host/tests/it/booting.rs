@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::boot::{Booting, HookFile, Init, Purpose, detect};
+use webdyno_host::change::claim::Claimed;
 use webdyno_host::change::disk::{Disk, RealDisk};
 use webdyno_host::change::history::{ClosedBy, Header};
 use webdyno_host::change::programs::ThisMachine;
@@ -36,6 +37,9 @@ impl World for BootWorld {
     }
     fn boot_id(&self) -> Option<String> {
         self.boot_id.clone().or_else(|| ThisMachine.boot_id())
+    }
+    fn claim(&self, name: &str) -> std::io::Result<Claimed> {
+        ThisMachine.claim(name)
     }
     fn this_process(&self) -> Result<ProcessName> {
         ThisMachine.this_process()

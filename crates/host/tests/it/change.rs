@@ -17,7 +17,7 @@ use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::history::ClosedBy;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::rollback::{rollback_with, undo_interrupted_with};
-use webdyno_host::change::{Changer, notice, pending};
+use webdyno_host::change::{Changer, StateDir, Tools, notice, pending};
 use webdyno_host::process::ProcessName;
 use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan};
 use webdyno_model::service::ServiceSnapshot;
@@ -417,6 +417,38 @@ fn a_rollback_never_works_beside_a_session() {
     assert!(server.running().contains("Workers 20"));
     drop(living);
     rolled_back(folder.path(), &original, "after the session");
+}
+
+/// Two state directories on one server do not make two tuners of one service: neither changes it beside the other, nor
+/// takes it back.
+#[test]
+fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let elsewhere =
+        || Tools { state: StateDir::at(folder.path().join("other")), ..server.tools(Arc::new(RealDisk)) };
+    let mut other = Changer::with(elsewhere(), Owner { tool: None, what: "webdyno tune".into() });
+    let apply = |changer: &mut Changer, text: &str| {
+        let plan = server.plan(&[("a.conf", text)], ApplyClass::Reload);
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default())
+    };
+    apply(&mut other, "Workers 20\n").unwrap();
+    other.keep().unwrap();
+    other.end(ClosedBy::Tool).unwrap();
+
+    let mut first = server.changer();
+    apply(&mut first, "Workers 30\n").unwrap();
+    let told =
+        format!("another webdyno (process {}) is changing fake on port {PORT} already", std::process::id());
+    let error = apply(&mut other, "Workers 40\n").unwrap_err();
+    assert_eq!(error.message, told);
+    assert!(!other.has_session() && error.hint.unwrap().contains("WEBDYNO_STATE"));
+    assert_eq!(rollback_with(&elsewhere()).unwrap_err().message, told);
+    assert!(server.running().contains("Workers 30"));
+    first.end(ClosedBy::Tool).unwrap();
+    rollback_with(&elsewhere()).unwrap();
+    assert_eq!(server.picture(), original);
 }
 
 /// The environment variable that makes the test below a program that listens: `PORT|PID_FILE`.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use webdyno_host::agent::host::{Host, Watch};
-use webdyno_host::change::action::OldFile;
+use webdyno_host::change::action::{OldFile, Served};
 use webdyno_host::change::apply::Changer;
 use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, sha256_hex};
 use webdyno_host::change::journal::Owner;
@@ -469,6 +469,10 @@ impl Programs for FakeServer {
 
     fn on_port(&self, name: &str, port: u16) -> Option<Control> {
         (name == "fake" && port == PORT && self.pid().is_some()).then(|| self.control())
+    }
+
+    fn claim_names(&self, served: &Served) -> Vec<String> {
+        vec![format!("{}/{}", self.folder.display(), served.port)]
     }
 
     fn is_alive(&self, control: &Control) -> bool {

@@ -5,6 +5,7 @@ mod agent_apache;
 mod apache;
 mod booting;
 mod change;
+mod claims;
 mod fake;
 mod full_disk;
 mod generations;
