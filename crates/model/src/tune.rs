@@ -1,6 +1,6 @@
 //! Tuning: the goal, the rounds and their verdicts, as docs/contract.md fixes them.
 
-use crate::change::Change;
+use crate::change::{Change, Managed};
 use crate::diagnosis::{Ceiling, Predicted};
 use crate::environment::Environment;
 use crate::error::{Result, UserError};
@@ -135,6 +135,9 @@ pub struct Round {
     pub outage_us: Option<u64>,
     /// The diff that was shown.
     pub diff: String,
+    /// Files of it that belong to a configuration management: then it was proposed, and not written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed: Vec<Managed>,
 }
 
 /// What became of the server.

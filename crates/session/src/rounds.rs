@@ -7,7 +7,7 @@ use webdyno_analysis::planner::{Choice, Policy, Stop, choose};
 use webdyno_analysis::rules::generator_saturated;
 use webdyno_analysis::stats::mean;
 use webdyno_analysis::verdict::{Comparison, judge};
-use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, Managed, RenderedPlan, Wish};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::number::significant;
@@ -54,6 +54,7 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
         kept: false,
         refused: None,
         restart_refused: false,
+        proposed: vec![],
     };
     let why = loop {
         match session.round(stand) {
@@ -83,6 +84,8 @@ struct Session {
     refused: Option<UserError>,
     /// Whether a remedy was left out because it needs a restart.
     restart_refused: bool,
+    /// Findings whose remedy others would have to carry out: the files are theirs.
+    proposed: Vec<String>,
 }
 
 enum Next {
@@ -95,6 +98,7 @@ enum Why {
     GoalMet,
     NothingHelps,
     NeedsRestart,
+    Proposed,
     Planned,
     OutOfTime,
     Invalid,
@@ -114,6 +118,9 @@ impl Session {
             Err(Stop::NoRemedy | Stop::AllTried) if self.restart_refused => {
                 return Ok(Next::Stop(Why::NeedsRestart));
             }
+            Err(Stop::NoRemedy | Stop::AllTried) if !self.proposed.is_empty() => {
+                return Ok(Next::Stop(Why::Proposed));
+            }
             Err(Stop::NoRemedy | Stop::AllTried) => return Ok(Next::Stop(Why::NothingHelps)),
         };
         if self.n >= ROUNDS_MAX || stand.elapsed_us() > self.options.budget_us {
@@ -124,14 +131,22 @@ impl Session {
             Ok(plan) => plan,
             Err(error) => return self.refuse(stand, error),
         };
+        if !plan.managed.is_empty() && self.proposed.contains(&choice.finding.id) {
+            // The best remedy is proposed already; a lesser one in the same hands is no help.
+            return Ok(Next::Again);
+        }
         self.n += 1;
         let (finding, changes, diff) =
             (Box::new(choice.finding.clone()), plan.changes.clone(), plan.diff.clone());
         stand.record(EventBody::Planned { n: self.n, finding, changes, diff })?;
         if !self.options.apply {
             let planned = self.describe(&choice, &plan);
+            stand.export(&plan, &planned);
             self.record_round(stand, planned, None)?;
             return Ok(Next::Stop(Why::Planned));
+        }
+        if !plan.managed.is_empty() {
+            return self.propose(stand, &choice, &plan);
         }
         if plan.class == ApplyClass::Restart && !self.options.allow_restart {
             self.restart_refused = true;
@@ -162,6 +177,19 @@ impl Session {
         Ok(Next::Again)
     }
 
+    /// Leaves a plan to those whose files it would change.
+    fn propose(&mut self, stand: &mut dyn Stand, choice: &Choice, plan: &RenderedPlan) -> Result<Next> {
+        for Managed { path, by, why } in &plan.managed {
+            let text = format!("{path} is managed by {by} ({why}): the change is proposed, not written");
+            stand.record(EventBody::Note { text })?;
+        }
+        let proposed = self.describe(choice, plan);
+        stand.export(plan, &proposed);
+        self.record_round(stand, proposed, None)?;
+        self.proposed.push(choice.finding.id.clone());
+        Ok(Next::Again)
+    }
+
     /// Applies a plan, measures afresh, and keeps the change only if it is better beyond doubt.
     fn change_and_verify(
         &mut self,
@@ -178,10 +206,12 @@ impl Session {
         let (after, comparison) = self.verify(stand)?;
         let kept = comparison.verdict == Verdict::Better;
         let round = self.verified(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
-        if !kept {
-            stand.revert(in_force.mark)?;
+        let round = Round { kept, ..round };
+        match kept {
+            true => stand.export(plan, &round),
+            false => stand.revert(in_force.mark)?,
         }
-        self.record_round(stand, Round { kept, ..round }, Some(after.load))?;
+        self.record_round(stand, round, Some(after.load))?;
         if kept {
             self.kept = true;
             self.best = after;
@@ -228,6 +258,7 @@ impl Session {
             kept: false,
             outage_us: None,
             diff: plan.diff.clone(),
+            managed: plan.managed.clone(),
         }
     }
 
@@ -287,6 +318,9 @@ fn note(why: Why) -> Option<&'static str> {
     match why {
         Why::GoalMet | Why::NothingHelps | Why::Planned => None,
         Why::Declined => Some("the change was declined; nothing of it was done"),
+        Why::Proposed => Some(
+            "what helps next is in files that others manage: take it over there; --export writes it as files",
+        ),
         Why::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),
         Why::OutOfTime => Some("the time budget is used up: --budget gives more"),
         Why::Invalid => Some("the load generator was the bottleneck: the figures are not the server's"),

@@ -8,14 +8,14 @@ use crate::recording::Recording;
 use crate::rounds::{Ended, Options, tune};
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_analysis::measurement::TimedSample;
-use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan, Wish};
 use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
-use webdyno_model::tune::{Goal, TuneState};
+use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -31,6 +31,8 @@ struct Model {
     fail_apply_at: Option<u32>,
     fail_measure_at: Option<u32>,
     fail_revert: bool,
+    /// Settings above this are in a file that Puppet manages.
+    managed_above: Option<i64>,
 }
 
 const PLENTY: Model = Model {
@@ -42,6 +44,7 @@ const PLENTY: Model = Model {
     fail_apply_at: None,
     fail_measure_at: None,
     fail_revert: false,
+    managed_above: None,
 };
 
 /// The settings that are in force: what must never be worse than at the start, unless it was verified better.
@@ -59,6 +62,7 @@ struct SimulatedStand {
     applies: u32,
     loads: u32,
     events: Vec<Event>,
+    exported: Vec<u32>,
     random: u64,
 }
 
@@ -73,6 +77,7 @@ impl SimulatedStand {
             applies: 0,
             loads: 0,
             events: vec![],
+            exported: vec![],
             random: seed | 1,
         }
     }
@@ -254,7 +259,14 @@ impl Stand for SimulatedStand {
             before: None,
             after: String::new(),
         };
-        Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into(), managed: vec![] })
+        let above = |wish: &Wish| {
+            wish.to.number().zip(self.model.managed_above).is_some_and(|(to, above)| to > above as f64)
+        };
+        let owner =
+            || Managed { path: file.path.clone(), by: "Puppet".into(), why: "it is in its catalog".into() };
+        let managed: Vec<_> = wishes.iter().any(above).then(owner).into_iter().collect();
+        let class = if managed.is_empty() { class } else { ApplyClass::Manual };
+        Ok(RenderedPlan { changes, files: vec![file], class, diff: "+x".into(), managed })
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
@@ -262,6 +274,7 @@ impl Stand for SimulatedStand {
         if self.model.fail_apply_at == Some(self.applies) {
             return Err(UserError::cannot_run("the reload failed"));
         }
+        assert!(plan.managed.is_empty(), "a file of others was written");
         assert!(allow_restart || plan.class < ApplyClass::Restart, "a restart that was not allowed");
         self.before_marks.push(self.now);
         for change in &plan.changes {
@@ -286,6 +299,10 @@ impl Stand for SimulatedStand {
     fn keep(&mut self) -> Result<()> {
         self.kept = Some(self.now);
         Ok(())
+    }
+
+    fn export(&mut self, _: &RenderedPlan, round: &Round) {
+        self.exported.push(round.n);
     }
 
     fn record(&mut self, body: EventBody) -> Result<()> {
@@ -385,6 +402,38 @@ fn a_remedy_that_cannot_be_carried_out_is_told() {
 }
 
 #[test]
+fn what_others_manage_is_proposed_and_the_next_remedy_tried() {
+    // Above the running ServerLimit the file is Puppet's; up to it, it is not.
+    let (stand, ended) = run(Model { managed_above: Some(256), ..PLENTY }, options(Goal::Max));
+    let ended = ended.unwrap();
+    assert_eq!((ended.goal_met, ended.state), (false, TuneState::Applied));
+    assert_eq!(stand.kept, Some(Settings { workers: 256, server_limit: 256 }));
+    let recording = Recording::of(stand.events);
+    let rounds: Vec<_> = recording.rounds.iter().map(|record| &record.round).collect();
+    let told: Vec<_> =
+        rounds.iter().map(|round| (round.managed.len(), round.verdict.is_some(), round.kept)).collect();
+    assert_eq!(told, [(1, false, false), (0, true, true)]);
+    assert_eq!(stand.exported, [1, 2]);
+    assert!(recording.notes[0].contains("/etc/apache2/x.conf is managed by Puppet (it is in its catalog): "));
+    assert!(recording.notes[1].contains("--export"), "{:?}", recording.notes);
+}
+
+#[test]
+fn when_all_is_managed_nothing_is_written() {
+    for apply in [true, false] {
+        let model = Model { managed_above: Some(0), ..PLENTY };
+        let (stand, ended) = run(model, Options { apply, ..options(Goal::Rate(2000.0)) });
+        let state = if apply { TuneState::Reverted } else { TuneState::Planned };
+        let ended = ended.unwrap();
+        assert_eq!((ended.goal_met, ended.state, stand.applies, stand.now.workers), (false, state, 0, 150));
+        let recording = Recording::of(stand.events);
+        // The best remedy of the finding, and not each lesser one.
+        assert_eq!((recording.rounds.len(), stand.exported), (1, vec![1]));
+        assert_eq!((recording.rounds[0].round.managed[0].by.as_str(), recording.loads.len()), ("Puppet", 1));
+    }
+}
+
+#[test]
 fn a_budget_that_is_used_up_ends_it() {
     let (stand, ended) = run(PLENTY, Options { budget_us: 0, ..options(Goal::Max) });
     assert_eq!((ended.unwrap().goal_met, stand.applies), (false, 0));
@@ -405,6 +454,7 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
             fail_apply_at: (pick(50, 4) == 0).then_some(1 + pick(51, 2) as u32),
             fail_measure_at: (pick(52, 4) == 0).then_some(1 + pick(54, 3) as u32),
             fail_revert: pick(57, 5) == 0,
+            managed_above: (pick(59, 4) == 0).then_some(200 + pick(60, 8) as i64 * 60),
         };
         let mut stand = SimulatedStand::new(model.clone(), seed);
         let original = stand.now;

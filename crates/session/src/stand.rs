@@ -5,6 +5,7 @@ use webdyno_analysis::measurement::Measurement;
 use webdyno_model::Result;
 use webdyno_model::change::{RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::tune::Round;
 
 /// A load that was made and observed.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +37,10 @@ pub trait Stand {
     fn revert(&mut self, mark: u64) -> Result<()>;
     /// All changes in force are verified: they stay.
     fn keep(&mut self) -> Result<()>;
+    /// Keeps a plan for people who want it as files: one that was only planned, proposed, or kept.
+    fn export(&mut self, plan: &RenderedPlan, round: &Round) {
+        let _ = (plan, round);
+    }
     /// Writes an event to the log.
     fn record(&mut self, body: EventBody) -> Result<()>;
     /// Microseconds since the session began.

@@ -356,7 +356,8 @@ impl Changer {
         let mut attempt = 1;
         loop {
             let ended = catch_unwind(AssertUnwindSafe(|| self.end(by)));
-            match ended.unwrap_or_else(|_| Err(UserError::cannot_run("ending failed within webdyno itself"))) {
+            match ended.unwrap_or_else(|_| Err(UserError::cannot_run("ending failed within webdyno itself")))
+            {
                 Err(_) if self.has_session() && attempt < limits::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
                 ended => return ended,
             }

@@ -125,7 +125,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
         m.leaf("code", &round.finding);
         m.text(")");
     });
-    let planned = tune.state == TuneState::Planned;
+    let planned = tune.state == TuneState::Planned || say::is_proposal(round);
     let how = if planned { say::will_take_effect(round).to_owned() } else { say::took_effect(round) };
     let mut items: Vec<_> = round
         .changes
@@ -138,6 +138,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
         items.push(format!("expected: {}", say::predicted(predicted)));
     }
     items.extend(round.risk.as_ref().map(|risk| format!("risk: {risk}")));
+    items.extend(say::owners(round));
     parts::list(m, &items);
     if !round.diff.is_empty() {
         let open: &[(&'static str, &str)] = if planned { &[("open", "open")] } else { &[] };

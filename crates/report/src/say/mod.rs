@@ -9,8 +9,8 @@ pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
 pub(crate) use tune::{
-    change, effect, files, gain, goal, plan_is_for, reverted, round_outcome, took_effect, tune_headline,
-    will_take_effect,
+    change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_outcome,
+    took_effect, tune_headline, will_take_effect,
 };
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{Dist, RunReport};

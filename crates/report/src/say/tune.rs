@@ -2,7 +2,7 @@
 
 use super::{class, value};
 use crate::human::{UNKNOWN, number, rate, rate_or_unknown, time_us, times, times_interval};
-use webdyno_model::change::{ApplyClass, Change};
+use webdyno_model::change::{ApplyClass, Change, Managed};
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 
 /// `MaxRequestWorkers 150 -> 400`.
@@ -23,8 +23,25 @@ pub(crate) fn will_take_effect(round: &Round) -> &'static str {
     round.changes.iter().map(|change| change.class).max().map_or("nothing is written", class)
 }
 
+/// Whether a round's change is left to others, whose files it would change.
+pub(crate) fn is_proposal(round: &Round) -> bool {
+    !round.managed.is_empty()
+}
+
+/// Whose files a round would change, and what to do about it: one sentence each.
+pub(crate) fn owners(round: &Round) -> Vec<String> {
+    let owner = |file: &Managed| {
+        let Managed { path, by, why } = file;
+        format!("{path} is managed by {by} ({why}): make the change there; --export DIR writes it as files")
+    };
+    round.managed.iter().map(owner).collect()
+}
+
 /// How the changes of a round took effect, and for how long nobody was answered.
 pub(crate) fn took_effect(round: &Round) -> String {
+    if is_proposal(round) {
+        return "was proposed, and not written".into();
+    }
     effect(round.changes.iter().map(|change| change.class).max(), round.outage_us)
 }
 
@@ -49,6 +66,7 @@ pub(crate) fn effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> Strin
 pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
     let fate = if round.kept { "kept" } else { "put back" };
     match round.verdict {
+        None if is_proposal(round) => "proposed, not written".into(),
         Some(verdict) => format!("{}, {fate}", verdict.name()),
         None if tune.state == TuneState::Planned => "planned".into(),
         None => format!("not measured, {fate}"),
@@ -91,6 +109,9 @@ pub(crate) fn tune_headline(tune: &TuneReport) -> String {
             "the goal is met as it is".into()
         }
         TuneState::Reverted if tune.rounds.is_empty() => "nothing was changed".into(),
+        TuneState::Reverted if tune.rounds.iter().all(is_proposal) => {
+            "there is a proposal for files that others manage; nothing was changed".into()
+        }
         TuneState::Reverted if tune.rounds.iter().all(did_not_help) => {
             "nothing helped: the server has its original configuration".into()
         }
@@ -104,6 +125,8 @@ pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
         "The goal is met as it is: nothing had to be changed, and the server was not touched."
     } else if tune.rounds.is_empty() {
         "Nothing was found that could be changed; the server was not touched."
+    } else if tune.rounds.iter().all(is_proposal) {
+        "What would help is in files that others manage: it is proposed, and the server was not touched."
     } else if tune.rounds.iter().all(did_not_help) {
         "Every change was measured, none helped, and all were put back: the server is as it was."
     } else {
@@ -111,9 +134,9 @@ pub(crate) fn reverted(tune: &TuneReport) -> &'static str {
     }
 }
 
-/// Measured, and not found better.
+/// Measured, and not found better; a proposal was never tried.
 fn did_not_help(round: &Round) -> bool {
-    round.verdict.is_some_and(|verdict| verdict != Verdict::Better)
+    is_proposal(round) || round.verdict.is_some_and(|verdict| verdict != Verdict::Better)
 }
 
 /// Whether the goal was met, in a sentence.

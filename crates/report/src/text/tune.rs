@@ -57,6 +57,10 @@ fn planned(page: &mut Page, tune: &TuneReport, paths: &Paths) {
         }
         diff(page, &round.diff);
         page.heading("To do it");
+        if say::is_proposal(round) {
+            say::owners(round).iter().for_each(|owner| page.para(owner));
+            continue;
+        }
         match &paths.apply {
             Some(command) => page.command(command),
             None => page.para("Give the same command again with --apply."),
@@ -102,20 +106,34 @@ fn applied(page: &mut Page, tune: &TuneReport) {
     page.para(&say::gain(tune));
     before_and_after(page, tune);
     page.para(&say::goal(tune));
+    proposals(page, tune);
+}
+
+/// What is left to those whose files it would change, with its diff.
+fn proposals(page: &mut Page, tune: &TuneReport) {
+    for round in tune.rounds.iter().filter(|round| say::is_proposal(round)) {
+        page.heading("What is proposed");
+        page.para(&format!("{} ({})", round.summary, round.finding));
+        changes(page, round, say::will_take_effect(round));
+        say::owners(round).iter().for_each(|owner| page.para(owner));
+        diff(page, &round.diff);
+    }
 }
 
 fn reverted(page: &mut Page, tune: &TuneReport) {
     page.para(say::reverted(tune));
-    if !tune.rounds.is_empty() {
+    let tried: Vec<_> = tune.rounds.iter().filter(|round| !say::is_proposal(round)).collect();
+    if !tried.is_empty() {
         page.heading("What was tried");
     }
-    for round in &tune.rounds {
+    for round in tried {
         page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
         changes(page, round, &say::took_effect(round));
     }
     page.heading("What was measured");
     measured(page, tune);
     page.para(&say::goal(tune));
+    proposals(page, tune);
 }
 
 /// Old and new value of each setting, the files that hold them, and how they take effect.

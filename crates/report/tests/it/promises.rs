@@ -138,6 +138,16 @@ fn json_is_the_outcome_in_its_own_schema() {
     let tune = parsed(&sample::tune_planned());
     assert_eq!((&tune["schema"], &tune["state"]), (&"webdyno/tune/v1".into(), &"planned".into()));
     assert_eq!(tune["improvement"]["ratio"], serde_json::Value::Null, "unknown is null");
+    assert_eq!(tune["rounds"][0].get("managed"), None);
+
+    let proposed = parsed(&sample::tune_proposed());
+    assert_eq!(proposed["rounds"][0]["managed"][0]["by"], "Puppet");
+    assert!(proposed["rounds"][0]["diff"].as_str().unwrap().contains("+ServerLimit 64"));
+    let page = html(&sample::tune_proposed());
+    for part in ["is managed by Puppet", "make the change there", "+ServerLimit 64", "proposed, not written"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 #[test]

@@ -362,6 +362,46 @@ fn a_plan() {
 }
 
 #[test]
+fn a_proposal() {
+    insta::assert_snapshot!(plain(&sample::tune_proposed()), @"
+    Tuning: there is a proposal for files that others manage; nothing was changed
+      What would help is in files that others manage: it is proposed, and the server
+      was not touched.
+
+    What was measured
+      Today: 750 good answers a second, no request failed.
+      half of the answers within 66 ms, 99% within 208 ms.
+      The goal was as fast as this machine can: tuning ended before that was sure.
+
+    What is proposed
+      All 20 workers of Apache are busy while 28.4 connections wait to be accepted:
+      requests wait for a worker, not for the processor. (apache-workers-exhausted)
+      - apache MaxRequestWorkers 20 -> 64
+      - apache ServerLimit 20 -> 64
+          in /tmp/quick/conf.d/zz-webdyno.conf
+          needs a stop and a start: nobody is answered in between
+      /tmp/quick/conf.d/zz-webdyno.conf is managed by Puppet (it is in Puppet's
+      catalog): make the change there; --export DIR writes it as files
+
+      --- /tmp/quick/conf.d/zz-webdyno.conf
+      +++ /tmp/quick/conf.d/zz-webdyno.conf
+      @@ -0,0 +1,2 @@
+      +ServerLimit 64
+      +MaxRequestWorkers 64
+
+    Round by round (good answers a second)
+      1  MaxRequestWorkers 20 ->    750/s -> unknown  unknown  proposed, not written
+         64 (+1)
+
+    What limits now
+      All 20 workers of Apache are busy while 28.4 connections wait to be accepted:
+      requests wait for a worker, not for the processor. (apache-workers-exhausted)
+      This would have to change next. What it is and what can be done: webdyno
+      explain apache-workers-exhausted
+    ");
+}
+
+#[test]
 fn changes_that_did_not_help() {
     insta::assert_snapshot!(plain(&sample::tune_reverted()), @"
     Tuning: nothing helped: the server has its original configuration

@@ -1,10 +1,12 @@
 //! The live stand: the load engine in front, the agent at the server, the log between them.
 
 use super::{Length, Server, Session};
+use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_load::Prepared;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::tune::Round;
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
@@ -27,6 +29,8 @@ pub struct LiveStand<'a> {
     pub options: ApplyOptions,
     /// Asked before each change, where somebody is there to ask.
     pub confirm: Option<Confirm>,
+    /// Gathers the plans, where they are wanted as files.
+    pub export: Option<Export>,
 }
 
 impl LiveStand<'_> {
@@ -37,6 +41,14 @@ impl LiveStand<'_> {
             return Ok(());
         };
         self.session.append(EventBody::Service { snapshot })
+    }
+
+    /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.
+    fn warn(&mut self) -> Result<()> {
+        for text in self.server.agent().warnings() {
+            self.session.append(EventBody::Note { text })?;
+        }
+        Ok(())
     }
 
     fn stop_if_interrupted(&self) -> Result<()> {
@@ -71,7 +83,7 @@ impl Stand for LiveStand<'_> {
         let (in_force, journal) = self.server.apply(plan, &options)?;
         let InForce { mark, outage_us } = in_force;
         let told = self.session.append(EventBody::Applied { mark, outage_us, journal });
-        if let Err(error) = told.and_then(|()| self.read_service()) {
+        if let Err(error) = told.and_then(|()| self.warn()).and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.
             return Err(self.server.revert(mark, options.live_traffic).err().unwrap_or(error));
         }
@@ -88,6 +100,12 @@ impl Stand for LiveStand<'_> {
     fn keep(&mut self) -> Result<()> {
         self.stop_if_interrupted()?;
         self.server.agent().keep()
+    }
+
+    fn export(&mut self, plan: &RenderedPlan, round: &Round) {
+        if let Some(export) = &mut self.export {
+            export.add(plan, round);
+        }
     }
 
     fn record(&mut self, body: EventBody) -> Result<()> {

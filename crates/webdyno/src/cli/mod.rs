@@ -154,6 +154,9 @@ pub struct TuneArgs {
     /// Reload also when that puts changes of others in force that wait for a reload
     #[arg(long)]
     pub yes_reload: bool,
+    /// Write the plans as files to DIR, new or empty: each file as it should be, and change.diff for patch(1)
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
     /// Begin no round after this time
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration_us)]
     pub budget: u64,

@@ -107,6 +107,7 @@ fn tune(
         length,
         options: ApplyOptions::default(),
         confirm: None,
+        export: None,
     };
     let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
     rounds::tune(&mut InTime(stand), options).map(|_| ())

@@ -8,10 +8,12 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
+use webdyno_host::change::waiting;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Confirm, LiveStand, Session};
+use webdyno_session::export::Export;
+use webdyno_session::live::{Confirm, LiveStand, Server, Session};
 use webdyno_session::rounds::{self, Options};
 
 /// Tunes. Gives the exit code.
@@ -21,9 +23,11 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
     let directory = place::run_directory(&arguments.output, "tune");
+    let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let mut server = load.connect()?;
+    let waits = waits_for_a_reload(&server, arguments)?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = super::about("tune", Some(arguments.goal), &arguments.load.objectives);
     let watcher = progress::watcher(&arguments.output, pace);
@@ -35,6 +39,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         budget_us: arguments.budget,
     };
     let result = introduce(&mut session, &server).and_then(|()| {
+        waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.yes_reload, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
@@ -46,8 +51,12 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             length,
             options: allowed,
             confirm,
+            export,
         };
-        rounds::tune(&mut stand, options).map(|_| ())
+        let tuned = rounds::tune(&mut stand, options).map(|_| ());
+        // Also what was planned before an error is of use.
+        let exported = stand.export.as_ref().map_or(Ok(()), |export| write(export, arguments));
+        tuned.and(exported)
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
@@ -62,6 +71,33 @@ fn put_back(session: &mut Session, done: RevertedChange) -> Result<()> {
     }
     let RevertedChange { actions, outage_us } = done;
     session.append(EventBody::Reverted { mark: 0, actions, outage_us })
+}
+
+/// What of others waits for a reload, as a note. Where it would be refused in the end, it is before the server is loaded
+/// for minutes.
+fn waits_for_a_reload(server: &Server, arguments: &TuneArgs) -> Result<Option<String>> {
+    let Some(snapshot) = server.snapshot().filter(|snapshot| !snapshot.pending.is_empty()) else {
+        return Ok(None);
+    };
+    let count = snapshot.pending.len();
+    match (arguments.apply, arguments.yes_reload) {
+        (true, false) => Err(waiting::refusal(&snapshot.service, &snapshot.pending)),
+        (true, true) => {
+            Ok(Some(format!("changes of others ({count}) will take effect with the first one of ours")))
+        }
+        (false, true) => Ok(None),
+        (false, false) => Ok(Some(format!(
+            "changes of others ({count}) wait for a reload: until then --apply is refused, unless --yes-reload accepts them"
+        ))),
+    }
+}
+
+fn write(export: &Export, arguments: &TuneArgs) -> Result<()> {
+    export.write()?;
+    if !arguments.output.quiet {
+        terminal::tell(&format!("The plan as files: {}", export.directory().display()));
+    }
+    Ok(())
 }
 
 /// Asks on a terminal, unless told not to; in scripts `--apply` is the consent.

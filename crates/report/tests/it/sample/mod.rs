@@ -5,7 +5,7 @@ mod server;
 pub mod tuned;
 
 pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
-pub use tuned::{interrupted, tune_applied, tune_kept, tune_planned, tune_reverted};
+pub use tuned::{interrupted, tune_applied, tune_kept, tune_planned, tune_proposed, tune_reverted};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
@@ -209,6 +209,7 @@ pub fn all() -> Vec<(&'static str, View)> {
         ("tune_kept", tune_kept()),
         ("tune_planned", tune_planned()),
         ("tune_reverted", tune_reverted()),
+        ("tune_proposed", tune_proposed()),
         ("interrupted", interrupted()),
         ("torn", torn()),
     ]

@@ -1,7 +1,7 @@
 //! Tuning sessions: applied, planned, put back.
 
 use super::{ceilings, exhausted, load, machine, run, service, view};
-use webdyno_model::change::{ApplyClass, Change, JournalPlace};
+use webdyno_model::change::{ApplyClass, Change, JournalPlace, Managed};
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::event::Purpose;
 use webdyno_model::service::SettingValue;
@@ -39,6 +39,7 @@ pub fn round() -> Round {
         kept: true,
         outage_us: Some(412_000),
         diff: "--- /tmp/quick/conf.d/zz-webdyno.conf\n+++ /tmp/quick/conf.d/zz-webdyno.conf\n@@ -0,0 +1,2 @@\n+ServerLimit 64\n+MaxRequestWorkers 64\n".into(),
+        managed: vec![],
     }
 }
 
@@ -76,6 +77,7 @@ pub fn tune_applied() -> View {
         kept: false,
         outage_us: Some(0),
         diff: "+StartServers 50\n".into(),
+        managed: vec![],
     };
     let report = tune(TuneState::Applied, vec![round(), second]);
     let mut view = view("quickstart", Outcome::Tune(report.clone()));
@@ -209,5 +211,16 @@ pub fn tune_reverted() -> View {
     let mut report = tune(TuneState::Reverted, vec![reverted]);
     report.goal = Goal::Rate(5000.0);
     report.ceilings = vec![];
+    view("tune", Outcome::Tune(report))
+}
+
+/// A change of a file that Puppet manages.
+pub fn tune_proposed() -> View {
+    let View { outcome: Outcome::Tune(mut report), .. } = tune_planned() else { return tune_planned() };
+    let why = "it is in Puppet's catalog".to_owned();
+    let path = "/tmp/quick/conf.d/zz-webdyno.conf".to_owned();
+    report.rounds[0].managed = vec![Managed { path, by: "Puppet".into(), why }];
+    report.state = TuneState::Reverted;
+    report.goal_met = false;
     view("tune", Outcome::Tune(report))
 }

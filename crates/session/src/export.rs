@@ -1,0 +1,377 @@
+//! Plans as files, for people who take a change over by hand or through what manages their server: each file as it
+//! should be, a diff for patch(1), and a page that says what it is.
+//!
+//! The diff is the `-p1` form of patch(1): names begin with `a/` and `b/`, a new file comes from /dev/null. It is made
+//! from whole texts and must fit them to the byte, so nothing in it is replaced as in the diff of the report; only its
+//! owner may read it.
+
+use similar::TextDiff;
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan};
+use webdyno_model::error::io_error;
+use webdyno_model::tune::Round;
+use webdyno_model::{Result, UserError};
+
+/// The diff beside the files.
+const DIFF: &str = "change.diff";
+/// The page that explains them.
+const README: &str = "README.txt";
+
+/// A directory that plans are written to at the end of a session.
+#[derive(Debug)]
+pub struct Export {
+    directory: PathBuf,
+    sets: Vec<Set>,
+}
+
+/// Plans that fit together.
+#[derive(Debug, Default)]
+struct Set {
+    files: Vec<FileEdit>,
+    rounds: Vec<Round>,
+}
+
+impl Export {
+    /// Takes a directory that does not exist yet, or is empty. Errors are those of usage.
+    pub fn begin(directory: &Path) -> Result<Self> {
+        let shown = directory.display();
+        let wrong = |what: String| UserError::usage(what).hint("--export takes a new or empty directory");
+        match fs::read_dir(directory) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    return Err(wrong(format!(
+                        "{shown} is not empty, and an export would mix with what is there"
+                    )));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+                made.map_err(|error| wrong(format!("cannot create {shown}: {error}")))?;
+            }
+            Err(error) => return Err(wrong(format!("cannot export to {shown}: {error}"))),
+        }
+        let probe = directory.join(README);
+        let tried = create(&probe, "").and_then(|()| fs::remove_file(&probe));
+        tried.map_err(|error| wrong(format!("cannot write to {shown}: {error}")))?;
+        Ok(Self { directory: directory.to_owned(), sets: vec![] })
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Adds a plan. One that starts from what the last ones made goes on with them; one that changes the same files in
+    /// another way gets a directory of its own.
+    pub fn add(&mut self, plan: &RenderedPlan, round: &Round) {
+        let fitting = self.sets.iter_mut().find(|set| plan.files.iter().all(|edit| set.fits(edit)));
+        let set = match fitting {
+            Some(set) => set,
+            None => {
+                self.sets.push(Set::default());
+                let last = self.sets.len() - 1;
+                &mut self.sets[last]
+            }
+        };
+        for edit in &plan.files {
+            match set.files.iter_mut().find(|known| known.path == edit.path) {
+                Some(known) => known.after.clone_from(&edit.after),
+                None => set.files.push(edit.clone()),
+            }
+        }
+        set.rounds.push(round.clone());
+    }
+
+    /// Writes everything.
+    pub fn write(&self) -> Result<()> {
+        for (index, set) in self.sets.iter().enumerate() {
+            let place = if index == 0 { self.directory.clone() } else { self.directory.join(set.name()) };
+            set.write(&place)?;
+        }
+        let others: Vec<String> = self.sets.iter().skip(1).map(Set::name).collect();
+        let readme = readme(self.sets.first(), &others);
+        let path = self.directory.join(README);
+        create(&path, &readme).map_err(|error| io_error("write", path.display(), &error))
+    }
+}
+
+impl Set {
+    /// Whether an edit starts from where this set leaves the file.
+    fn fits(&self, edit: &FileEdit) -> bool {
+        let known = self.files.iter().find(|known| known.path == edit.path);
+        known.is_none_or(|known| edit.before.as_ref() == Some(&known.after))
+    }
+
+    fn name(&self) -> String {
+        format!("round-{}", self.rounds.first().map_or(0, |round| round.n))
+    }
+
+    fn write(&self, place: &Path) -> Result<()> {
+        for edit in &self.files {
+            let path = place.join(relative(&edit.path)?);
+            create(&path, &edit.after).map_err(|error| io_error("write", path.display(), &error))?;
+        }
+        let path = place.join(DIFF);
+        create(&path, &self.diff()).map_err(|error| io_error("write", path.display(), &error))
+    }
+
+    fn diff(&self) -> String {
+        self.files.iter().map(diff).collect()
+    }
+}
+
+/// The diff of one file.
+fn diff(edit: &FileEdit) -> String {
+    let before = edit.before.as_deref().unwrap_or_default();
+    let name = |side: &str| {
+        // A tab ends a name in which patch(1) would take a blank for its end.
+        let end = if edit.path.contains(char::is_whitespace) { "\t" } else { "" };
+        format!("{side}{}{end}", edit.path)
+    };
+    let from = if edit.before.is_some() { name("a") } else { "/dev/null".to_owned() };
+    TextDiff::from_lines(before, &edit.after)
+        .unified_diff()
+        .context_radius(3)
+        .header(&from, &name("b"))
+        .to_string()
+}
+
+/// The path of a file below the directory. It comes from the agent, which may be another machine's.
+fn relative(path: &str) -> Result<&Path> {
+    let below = Path::new(path).strip_prefix("/").ok();
+    let plain = |path: &&Path| {
+        path.file_name().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))
+    };
+    let named = |path: &&Path| ![DIFF, README].iter().any(|own| path.starts_with(own));
+    below.filter(plain).filter(named).ok_or_else(|| {
+        UserError::cannot_run(format!("`{path}` cannot be exported: it is no plain absolute path"))
+    })
+}
+
+/// Creates a file that must not be there yet, with its directories; only its owner may read it.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// The page: what, why, how it takes effect, how to undo it.
+fn readme(set: Option<&Set>, others: &[String]) -> String {
+    let Some(set) = set else {
+        return "webdyno planned no change: nothing was found that it could improve by writing files.\n"
+            .into();
+    };
+    let mut out = String::from(
+        "A change that webdyno prepared. Each file lies here as it should be, below its own path.\n",
+    );
+    for round in &set.rounds {
+        let _ = write!(out, "\nWhat, in round {}\n", round.n);
+        round.changes.iter().for_each(|change| changed(&mut out, change));
+        let _ = write!(out, "Why\n  {} ({})\n{}", round.summary, round.finding, proof(round));
+        let class = round.changes.iter().map(|change| change.class).max();
+        let _ = writeln!(out, "How it takes effect\n  {}", effect(class));
+        for Managed { path, by, why } in &round.managed {
+            let _ = writeln!(out, "Whose it is\n  {path} is managed by {by} ({why}): make the change there");
+        }
+    }
+    let _ = write!(
+        out,
+        "\nTo take it over by hand\n  patch -p1 -d / --dry-run < {DIFF}\n  patch -p1 -d / < {DIFF}\n\
+         To undo it\n  patch -R -p1 -d / < {DIFF}\n\
+         Then test the configuration, and let it take effect, as above.\n"
+    );
+    if set.rounds.iter().any(|round| round.kept) {
+        out.push_str(
+            "What webdyno carried out itself stands in its report; `webdyno rollback` undoes that.\n",
+        );
+    }
+    for other in others {
+        let _ = writeln!(
+            out,
+            "\n{other} is another change of the same files: it starts from what they hold without this one."
+        );
+    }
+    out
+}
+
+fn changed(out: &mut String, Change { service, setting, from, to, file, .. }: &Change) {
+    let from = from.as_ref().map_or_else(|| "unset".to_owned(), ToString::to_string);
+    let _ = writeln!(out, "  {service} {setting} {from} -> {to}, in {file}");
+}
+
+fn proof(round: &Round) -> String {
+    match (round.ratio, round.ci95, &round.predicted) {
+        (Some(ratio), Some([low, high]), _) => {
+            format!("  measured: {ratio:.2} times the rate, 95% interval {low:.2} to {high:.2}\n")
+        }
+        (_, _, Some(predicted)) => format!("  expected: {:.0} good answers a second\n", predicted.rate),
+        _ => String::new(),
+    }
+}
+
+fn effect(class: Option<ApplyClass>) -> &'static str {
+    match class {
+        Some(ApplyClass::Live) => "at once",
+        Some(ApplyClass::Reload) => {
+            "by a graceful reload; for Apache: apachectl configtest && apachectl graceful"
+        }
+        Some(ApplyClass::Restart) => {
+            "by a stop and a start, with an outage; for Apache: apachectl configtest && apachectl stop, then apachectl start"
+        }
+        Some(ApplyClass::Manual) | None => "by a restart through what supervises the service",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use webdyno_model::service::SettingValue;
+
+    fn plan(files: &[(&str, Option<&str>, &str)]) -> RenderedPlan {
+        let edit = |(path, before, after): &(&str, Option<&str>, &str)| FileEdit {
+            path: (*path).into(),
+            before_sha256: before.map(|_| "0".into()),
+            before: before.map(str::to_owned),
+            after: (*after).into(),
+        };
+        let files = files.iter().map(edit).collect();
+        RenderedPlan {
+            changes: vec![],
+            files,
+            class: ApplyClass::Reload,
+            diff: String::new(),
+            managed: vec![],
+        }
+    }
+
+    fn round(n: u32) -> Round {
+        let change = Change {
+            service: "apache".into(),
+            setting: "Timeout".into(),
+            from: None,
+            to: SettingValue::Integer(5),
+            file: "/etc/a.conf".into(),
+            class: ApplyClass::Reload,
+        };
+        Round {
+            n,
+            finding: "apache-workers-exhausted".into(),
+            summary: "All workers are busy.".into(),
+            changes: vec![change],
+            risk: None,
+            predicted: None,
+            before: None,
+            after: None,
+            ratio: None,
+            ci95: None,
+            verdict: None,
+            kept: false,
+            outage_us: None,
+            diff: String::new(),
+            managed: vec![],
+        }
+    }
+
+    fn exported(plans: &[RenderedPlan]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        for (plan, n) in plans.iter().zip(1..) {
+            export.add(plan, &round(n));
+        }
+        export.write().unwrap();
+        folder
+    }
+
+    fn read(folder: &tempfile::TempDir, name: &str) -> Option<String> {
+        fs::read_to_string(folder.path().join("x/y").join(name)).ok()
+    }
+
+    #[test]
+    fn files_diff_and_page_are_for_their_owner_only() {
+        let before = "A 1\nSetEnv DB_PASSWORD hunter2\nTimeout 60";
+        let after = before.replace("60", "5");
+        let plan = plan(&[("/etc/a.conf", Some(before), &after), ("/etc/b c/new.conf", None, "B 1\n")]);
+        let folder = exported(&[plan]);
+        assert_eq!(read(&folder, "etc/a.conf").as_ref(), Some(&after));
+        assert_eq!(read(&folder, "etc/b c/new.conf").as_deref(), Some("B 1\n"));
+        let diff = "--- a/etc/a.conf\n+++ b/etc/a.conf\n@@ -1,3 +1,3 @@\n A 1\n SetEnv DB_PASSWORD hunter2\n\
+                    -Timeout 60\n\\ No newline at end of file\n+Timeout 5\n\\ No newline at end of file\n\
+                    --- /dev/null\n+++ b/etc/b c/new.conf\t\n@@ -0,0 +1 @@\n+B 1\n";
+        assert_eq!(read(&folder, DIFF).as_deref(), Some(diff));
+        let page = read(&folder, README).unwrap();
+        for part in
+            ["apache Timeout unset -> 5, in /etc/a.conf", "All workers are busy", "graceful", "patch -R"]
+        {
+            assert!(page.contains(part), "no `{part}` in:\n{page}");
+        }
+        for (name, mode) in
+            [("", 0o700), ("etc", 0o700), ("etc/a.conf", 0o600), (DIFF, 0o600), (README, 0o600)]
+        {
+            let found = fs::metadata(folder.path().join("x/y").join(name)).unwrap();
+            assert_eq!(found.mode() & 0o777, mode, "{name}");
+        }
+    }
+
+    #[test]
+    fn plans_go_on_with_each_other_or_stand_apart() {
+        let first = plan(&[("/a", Some("1\n"), "2\n")]);
+        let next = plan(&[("/a", Some("2\n"), "3\n"), ("/b", None, "b\n")]);
+        let other = plan(&[("/a", Some("1\n"), "9\n")]);
+        let folder = exported(&[first, next, other]);
+        assert_eq!(read(&folder, "a").as_deref(), Some("3\n"));
+        assert!(read(&folder, DIFF).unwrap().contains("-1\n+3\n"));
+        assert_eq!(read(&folder, "round-3/a").as_deref(), Some("9\n"));
+        assert!(read(&folder, "round-3/change.diff").unwrap().contains("-1\n+9\n"));
+        assert!(read(&folder, README).unwrap().contains("round-3 is another change"));
+        assert_eq!(read(&folder, "b").as_deref(), Some("b\n"));
+    }
+
+    #[test]
+    fn whose_a_file_is_stands_on_the_page() {
+        let managed = Managed { path: "/a".into(), by: "Puppet".into(), why: "it is in its catalog".into() };
+        let folder = tempfile::tempdir().unwrap();
+        let mut export = Export::begin(&folder.path().join("x/y")).unwrap();
+        export.add(&plan(&[("/a", None, "1\n")]), &Round { managed: vec![managed], ..round(1) });
+        export.write().unwrap();
+        assert!(
+            read(&folder, README).unwrap().contains("/a is managed by Puppet (it is in its catalog): make")
+        );
+        assert!(read(&exported(&[]), README).unwrap().contains("planned no change"));
+    }
+
+    #[test]
+    fn a_directory_that_does_not_fit_is_wrong_usage() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("empty")).unwrap();
+        fs::create_dir(folder.path().join("full")).unwrap();
+        fs::write(folder.path().join("full/x"), "").unwrap();
+        for (name, good) in
+            [("new/deep", true), ("empty", true), ("full", false), ("full/x", false), ("full/x/y", false)]
+        {
+            let begun = Export::begin(&folder.path().join(name));
+            assert_eq!(begun.is_ok(), good, "{name}: {begun:?}");
+            let told = begun.err().is_none_or(|error| error.exit_code() == 2 && error.hint.is_some());
+            assert!(told, "{name}");
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("full/x")).unwrap(), "");
+    }
+
+    #[test]
+    fn nothing_is_written_outside_of_the_directory() {
+        for path in ["../x", "/../x", "/etc/../../x", "x", "/", "/change.diff", "/README.txt/x"] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut export = Export::begin(&folder.path().join("d")).unwrap();
+            export.add(&plan(&[(path, None, "x")]), &round(1));
+            let error = export.write().unwrap_err();
+            assert!(error.message.contains("cannot be exported"), "{path}: {error}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{path}");
+        }
+    }
+}
