@@ -182,7 +182,7 @@ fn readme(set: Option<&Set>, others: &[String]) -> String {
     }
     let _ = write!(
         out,
-        "\nTo take it over by hand\n  patch -p1 -d / --dry-run < {DIFF}\n  patch -p1 -d / < {DIFF}\n\
+        "\nTo take it over by hand\n  patch -p1 -d / < {DIFF}\n\
          To undo it\n  patch -R -p1 -d / < {DIFF}\n\
          Then test the configuration, and let it take effect, as above.\n"
     );

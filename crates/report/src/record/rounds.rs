@@ -145,6 +145,9 @@ fn proof(of: &Attempted<'_>) -> String {
 pub(super) fn in_short(page: &mut Markdown, of: &Attempted<'_>) {
     let label = format!("Change {}", of.n);
     let what = format!("{} ({})", of.settings(), of.finding());
+    if let Some(round) = of.round.filter(|round| say::is_proposal(round)) {
+        return say::owners(round).iter().for_each(|owner| page.item(&label, &format!("{what}: {owner}")));
+    }
     if !of.was_applied() {
         return page.item(&label, &format!("{what}: planned, and not done"));
     }

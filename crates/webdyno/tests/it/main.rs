@@ -6,6 +6,7 @@ mod apache;
 mod command_line;
 mod interrupted;
 mod loading;
+mod proposals;
 mod quickstart;
 mod recordings;
 mod support;

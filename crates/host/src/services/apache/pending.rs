@@ -85,10 +85,11 @@ fn replaced(pid: u32) -> Vec<PendingChange> {
         let why = "was replaced since Apache started it, and a reload would load modules into the old one";
         PendingChange { path: path.into(), why: why.into() }
     });
-    let libraries = procfs::replaced_libraries(pid)
-        .unwrap_or_default()
-        .into_iter()
-        .map(|path| PendingChange { path: path.into(), why: "was replaced since Apache loaded it".into() });
+    let libraries =
+        procfs::replaced_libraries(pid).unwrap_or_default().into_iter().map(|path| PendingChange {
+            path: path.into(),
+            why: "was replaced since Apache loaded it: only a restart is sure to take the new one".into(),
+        });
     executable.into_iter().chain(libraries).collect()
 }
 
