@@ -208,7 +208,7 @@ fn plan(disk: &dyn Disk, files: &[HookFile]) -> io::Result<BootHook> {
 /// Installs the files of a hook, after it was written to the journal.
 fn install(disk: &dyn Disk, hook: &BootHook, files: &[HookFile]) -> io::Result<()> {
     for folder in hook.folders.iter().map(Path::new) {
-        disk.private_directory(folder)?;
+        disk.create_directory(folder)?;
         disk.sync_directory(folder_of(folder))?;
     }
     for file in files {
