@@ -6,6 +6,7 @@ use crate::measurement::Measurement;
 use crate::series::SeriesSet;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
+use webdyno_model::brake::Brake;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
@@ -30,6 +31,8 @@ pub struct Facts {
     pub generator_fault: Option<String>,
     /// Whether there was load of our own.
     pub loaded: bool,
+    /// Why that load was stopped before its end.
+    pub brake: Option<Brake>,
     /// Whether all collectors fell silent well before the end: what the server did last was not seen.
     pub readings_stopped: bool,
 }
@@ -167,12 +170,18 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     if let Some(run) = run {
         builder.client(measurement, run)?;
     }
+    let brake = measurement.brake.clone();
+    if let Some(brake) = &brake {
+        builder.brake(brake);
+    }
     let loaded = run.is_some();
-    let generator_fault = run.filter(|run| !run.client.valid).and_then(|run| run.client.why.clone());
+    // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
+    let fault = run.filter(|run| !run.client.valid && brake.is_none());
+    let generator_fault = fault.and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
     let (facts, goal) = (builder.facts, measurement.goal);
-    Ok(Facts { facts, service, goal, generator_fault, loaded, readings_stopped })
+    Ok(Facts { facts, service, goal, generator_fault, loaded, brake, readings_stopped })
 }
 
 struct Builder<'a> {
@@ -221,6 +230,25 @@ impl Builder<'_> {
         });
     }
 
+    /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
+    /// that its reading may be in no sample.
+    fn brake(&mut self, brake: &Brake) {
+        let Some(metric) = self.series.metric(&brake.metric) else { return };
+        let at_s = significant(self.series.window().1, 6);
+        let reproduce = by_hand::filled_in(&metric.reproduce, self.service);
+        for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
+            self.add(Fact {
+                name: name.into(),
+                value: significant(value.0, 6),
+                unit: metric.unit.clone(),
+                from_s: significant((at_s - 1.0).max(0.0), 6),
+                to_s: at_s,
+                source: format!("{} of {}", metric.name, metric.source),
+                reproduce: reproduce.clone(),
+            });
+        }
+    }
+
     /// Shares of the machine's CPU time by kind.
     fn cpu(&mut self) {
         const BUSY: [&str; 6] = ["user", "nice", "system", "irq", "softirq", "steal"];
@@ -250,7 +278,9 @@ fn threads_per_process(service: Option<&ServiceSnapshot>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{of, sample};
+    use super::testing::{apache, brake, of, sample};
+    use super::*;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
 
     #[test]
     fn cpu_shares_come_from_differences() {
@@ -276,6 +306,29 @@ mod tests {
         let window = |name: &str| facts.cite(&[name]).first().map(|fact| (fact.from_s, fact.to_s));
         assert_eq!(window("forks_per_s"), Some((-1.0, 8.0)));
         assert_eq!(window("accept_queue_mean"), Some((0.5, 8.0)));
+    }
+
+    #[test]
+    fn what_stopped_a_load_is_a_fact_with_its_limit_and_command() {
+        let metric = Metric {
+            name: "memory.group_oom_kills_count".into(),
+            unit: "count".into(),
+            kind: MetricKind::Counter,
+            source: "the group".into(),
+            reproduce: "cat /proc/PID/cgroup".into(),
+        };
+        let measurement = Measurement {
+            brake: Some(brake(&metric.name)),
+            collectors: vec![CollectorInfo { name: "memory".into(), metrics: vec![metric] }],
+            service: Some(apache(&[])),
+            measured_to_s: 3.0,
+            ..Measurement::default()
+        };
+        let facts = facts(&measurement, None).unwrap();
+        assert_eq!((facts.value("brake_reading"), facts.value("brake_limit")), (Some(2.0), Some(1.0)));
+        let reading = &facts.cite(&["brake_reading"])[0];
+        assert_eq!((reading.reproduce.as_str(), reading.to_s), ("cat /proc/1/cgroup", 3.0));
+        assert_eq!(reading.source, "memory.group_oom_kills_count of the group");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use webdyno_model::brake::Brake;
 use webdyno_model::environment::Environment;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
-use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::Goal;
 use webdyno_model::workload::Workload;
@@ -33,6 +33,8 @@ pub struct Measurement {
     pub end: Option<LoadEnd>,
     /// Why the load was stopped before it did harm.
     pub brake: Option<Brake>,
+    /// What could not be watched of the harm that the load may do.
+    pub unwatched: Vec<Missing>,
     /// Readings of the server, in order of time.
     pub samples: Vec<TimedSample>,
     /// What the readings mean.

@@ -16,6 +16,7 @@ const LATE_S_MIN: f64 = 3.0;
 /// All signals that were missing.
 pub(crate) fn missing(measurement: &Measurement) -> Vec<Missing> {
     let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
+    all.extend(measurement.unwatched.iter().cloned());
     for collector in &measurement.collectors {
         let named =
             all.iter().any(|missing| collector.name.contains("status") && missing.signal.contains("status"));

@@ -31,8 +31,11 @@ const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 /// The verdict on a change from the measurements before and after it: the good rate decides; where requests arrive at
 /// a given rate, which no change can raise, the response time does. A change by which more requests fail, or by which
 /// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
-/// does not suffer.
+/// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
+    if before.brake.is_none() && after.brake.is_some() {
+        return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
+    }
     let (run_before, run_after) = (run_report(before)?, run_report(after)?);
     let rates = compare(&before.measured_rates(), &after.measured_rates());
     let mut verdict = rates.verdict;
@@ -166,6 +169,15 @@ mod tests {
         ] {
             assert_eq!(judge(&before, &after).unwrap().verdict, verdict);
         }
+    }
+
+    #[test]
+    fn a_change_after_which_the_load_had_to_be_stopped_is_worse() {
+        let before = measured(100, 0, 50_000, Arrival::Closed);
+        let brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
+        let braked = Measurement { brake, ..measured(300, 0, 10_000, Arrival::Closed) };
+        let comparison = judge(&before, &braked).unwrap();
+        assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod run;
 mod world;
 
 pub use control::Control;
-pub use prepare::{Prepared, prepare};
+pub use prepare::{Prepared, USER_AGENT, prepare};
 pub use probe::{Probe, probe};
 pub use run::run;
 pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

@@ -18,6 +18,8 @@ const OTHER_NAMES: &str = "(other)";
 const RATE_PER_S_MAX: f64 = 10_000_000.0;
 /// Most engine threads.
 const THREADS_MAX: u32 = 256;
+/// What the requests call their sender, unless the workload says otherwise.
+pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
 /// Statuses have three digits.
 const STATUS_CODES: usize = 1000;
 
@@ -33,9 +35,27 @@ impl Prepared {
         self.plan.origins[self.plan.templates[0].origin].address()
     }
 
+    /// The addresses that the requests go to, each once.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let mut addresses: Vec<SocketAddr> = self.plan.origins.iter().map(Origin::address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
     /// Engine threads that will run.
     pub fn threads(&self) -> u32 {
         self.plan.threads
+    }
+
+    /// The same requests to the same addresses, at the arrival and with the connections of `workload`: at most as many
+    /// as before.
+    pub fn lower_to(&mut self, workload: &Workload) {
+        let plan = &mut self.plan;
+        plan.arrival = workload.arrival;
+        plan.connections = workload.connections.clamp(1, plan.connections);
+        plan.threads = plan.threads.min(plan.connections);
+        plan.parked_max = plan.parked_max.min(plan.connections);
     }
 }
 
@@ -279,8 +299,7 @@ fn request_bytes(spec: &RequestSpec, url: &Url, keepalive: bool) -> Result<Vec<u
     let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut text = format!("{} {}{query} HTTP/1.1\r\n", spec.method, url.path());
-    let agent = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
-    for (name, value) in [("Host", authority(url).as_str()), ("User-Agent", agent), ("Accept", "*/*")] {
+    for (name, value) in [("Host", authority(url).as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
         if !given(name) {
             text.push_str(&format!("{name}: {value}\r\n"));
         }

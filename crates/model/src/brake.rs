@@ -2,6 +2,7 @@
 
 use crate::number::Number;
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
 
 /// Why a load must end at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,11 @@ pub enum BrakeCause {
 }
 
 impl BrakeCause {
+    /// Whether it is about memory: then the service needs more of it than there is.
+    pub fn is_of_memory(self) -> bool {
+        matches!(self, Self::Swapping | Self::MemoryPressure | Self::OutOfMemory)
+    }
+
     /// The words that reports show.
     pub fn name(self) -> &'static str {
         match self {
@@ -37,12 +43,34 @@ impl BrakeCause {
 pub struct Brake {
     /// Why.
     pub cause: BrakeCause,
-    /// The metric that was read.
+    /// The metric that was read, where it is one of the catalogue's.
     pub metric: String,
-    /// What was read, in the unit of the metric.
+    /// What was read over the last second, in the unit of the metric.
     pub value: Number,
     /// From this value on the brake is pulled.
     pub limit: Number,
-    /// One sentence for people.
+    /// What was seen, in words that can end a sentence: `the kernel killed 2 processes for want of memory`.
     pub text: String,
+}
+
+impl Brake {
+    /// The metric of a site that refuses nobody and answers nobody. Whoever loads it knows better: a site that answers
+    /// the load is busy, not unreachable.
+    pub const SITE_SILENT: &str = "brake.site_silent_us";
+}
+
+/// What whoever watches the server must know of a load, to tell its harm from what it did not do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteUnderLoad {
+    /// Where the load connects to; at least one.
+    pub addresses: Vec<SocketAddr>,
+    /// Host and port as the requests name them.
+    pub host: String,
+    /// The `User-Agent` of the requests, each once.
+    pub user_agents: Vec<String>,
+    /// The addresses that the load comes from; empty when it comes from another machine, where they may be rewritten
+    /// on the way.
+    pub generators: Vec<IpAddr>,
+    /// How long the load waits for an answer, in microseconds.
+    pub timeout_us: u64,
 }

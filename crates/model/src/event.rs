@@ -9,7 +9,7 @@ use crate::diagnosis::Finding;
 use crate::environment::Environment;
 use crate::interval::{Interval, LoadEnd};
 use crate::objective::Objective;
-use crate::sample::{CollectorInfo, Sample};
+use crate::sample::{CollectorInfo, Missing, Sample};
 use crate::service::ServiceSnapshot;
 use crate::tune::{Goal, Round, TuneState};
 use crate::workload::Workload;
@@ -161,6 +161,13 @@ pub enum EventBody {
         /// Why.
         brake: Brake,
     },
+    /// What could not be watched of the harm that a load may do.
+    Unwatched {
+        /// Which load.
+        load: u32,
+        /// The signals.
+        missing: Vec<Missing>,
+    },
     /// Something a reader of the session should know.
     Note {
         /// One line.
@@ -191,7 +198,7 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 16] = [
+    pub const KINDS: [&str; 17] = [
         "session_start",
         "server",
         "service",
@@ -206,6 +213,7 @@ impl EventBody {
         "round_end",
         "tune_end",
         "brake",
+        "unwatched",
         "note",
         "session_end",
     ];

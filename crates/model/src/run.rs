@@ -1,5 +1,6 @@
 //! The report of a load: the JSON of `webdyno run`, as docs/contract.md fixes it.
 
+use crate::brake::Brake;
 use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts};
 use crate::objective::ObjectiveResult;
@@ -70,6 +71,8 @@ pub struct RunReport {
     pub censored_time_us: Dist,
     /// Whether the generator kept up.
     pub client: ClientReport,
+    /// Why the load was stopped before its end; `None` when it did no harm that was seen.
+    pub brake: Option<Brake>,
     /// Objectives and whether they were met.
     pub objectives: Vec<ObjectiveResult>,
     /// Figures by request name, when there are several.

@@ -1,5 +1,6 @@
 //! Tuning: the goal, the rounds and their verdicts, as docs/contract.md fixes them.
 
+use crate::brake::Brake;
 use crate::change::{Change, Managed};
 use crate::diagnosis::{Ceiling, Predicted};
 use crate::environment::Environment;
@@ -128,6 +129,9 @@ pub struct Round {
     pub ci95: Option<[f64; 2]>,
     /// `None` when it was only planned.
     pub verdict: Option<Verdict>,
+    /// Why the load that was to verify it was stopped: then the change does harm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brake: Option<Brake>,
     /// Whether the change stayed.
     pub kept: bool,
     /// How long the service did not answer while the change took effect: 0 when no question from outside was missed,

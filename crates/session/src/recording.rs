@@ -10,7 +10,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, Purpose};
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
-use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::Workload;
@@ -78,6 +78,8 @@ pub struct LoadRecord {
     pub end: Option<(LoadEnd, f64)>,
     /// Why it was stopped before it did harm.
     pub brake: Option<webdyno_model::brake::Brake>,
+    /// What could not be watched of the harm that it may do.
+    pub unwatched: Vec<Missing>,
 }
 
 /// A plan, and what became of it on the server.
@@ -185,6 +187,7 @@ impl Recording {
                     intervals: vec![],
                     end: None,
                     brake: None,
+                    unwatched: vec![],
                 });
             }
             EventBody::Interval { load, interval } => {
@@ -227,6 +230,11 @@ impl Recording {
                     record.brake = Some(brake);
                 }
             }
+            EventBody::Unwatched { load, missing } => {
+                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+                    record.unwatched = missing;
+                }
+            }
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
@@ -256,6 +264,7 @@ impl Recording {
             intervals: record.intervals.clone(),
             end,
             brake: record.brake.clone(),
+            unwatched: record.unwatched.clone(),
             ..self.window(record.begins_us, measured_from_s, lasted_s)
         }
     }
@@ -285,6 +294,7 @@ impl Recording {
             measured_to_s: to_s,
             end: None,
             brake: None,
+            unwatched: vec![],
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             collectors: self.collectors.clone(),
             service: service.map(|(_, snapshot)| snapshot.clone()),

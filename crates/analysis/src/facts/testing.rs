@@ -2,6 +2,7 @@
 
 use super::{Facts, facts as facts_of};
 use crate::measurement::{Measurement, TimedSample};
+use webdyno_model::brake::{Brake, BrakeCause};
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
@@ -44,6 +45,17 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
         warnings: vec![],
         pending: vec![],
         control: None,
+    }
+}
+
+/// A brake that was pulled because two processes were killed.
+pub fn brake(metric: &str) -> Brake {
+    Brake {
+        cause: BrakeCause::OutOfMemory,
+        metric: metric.into(),
+        value: Number(2.0),
+        limit: Number(1.0),
+        text: "the kernel killed 2 processes for want of memory".into(),
     }
 }
 

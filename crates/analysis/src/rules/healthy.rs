@@ -4,7 +4,7 @@
 //! The goal, where there is one, is met; nearly all answers were good; no connection waited to be accepted, the
 //! processors had room, memory was not short, workers were free, and answers took hardly longer than the quickest of
 //! their kind, or by less than a few milliseconds: nothing queued. Where requests arrive at a rate of their own (`-r`),
-//! at least 95% of it was answered. The readings went on to the end.
+//! at least 95% of it was answered. The readings went on to the end, and so did the load: it did no harm.
 //!
 //! ## What to do
 //! Nothing. To find where the limit lies, load it more: more connections (`-c`) or a higher rate (`-r`).
@@ -43,6 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         && (below("response_time_inflation", INFLATION_MAX)
             || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX))
         && facts.generator_fault.is_none()
+        && facts.brake.is_none()
         && keeps_up(facts)
         && !facts.readings_stopped;
     let goal_missed = facts
@@ -116,6 +117,9 @@ mod tests {
             let offered = [&values[..], &[("offered_rate", 500.0)][..]].concat();
             assert!(check(&facts(&offered, &[])).is_none(), "{changed}");
         }
+        let mut stopped = facts(&HEALTHY, &[]);
+        stopped.brake = Some(crate::facts::testing::brake("x"));
+        assert!(check(&stopped).is_none());
         let mut unseen = facts(&HEALTHY, &[]);
         unseen.readings_stopped = true;
         assert!(check(&unseen).is_none());

@@ -9,7 +9,8 @@
 //! nothing is swapped, while pages of files are read again that had just been given up. Or the kernel killed processes
 //! for want of memory: the control group's counter says whether they were the service's. The machine's counter alone
 //! may mean any container on it: then the finding is half sure only, unless the number of the service's processes fell.
-//! The control group's limit counts before the machine's.
+//! The control group's limit counts before the machine's. A load that was stopped for swapping, for stalls or for a kill
+//! proves it by what stopped it: the brake reads five times a second, and what it saw may be in no sample.
 //!
 //! ## What to do
 //! Lower `MaxRequestWorkers` to what fits: (available memory + what the workers hold now, swapped parts too - a
@@ -50,6 +51,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: evidence.confidence,
         explains_fraction: full.map(|full| webdyno_model::number::significant(full.min(1.0), 3)),
         facts: facts.cite(&[
+            "brake_reading",
+            "brake_limit",
             "pressure_memory_full_fraction",
             "pressure_group_memory_full_fraction",
             "swapped_in_pages_per_s",
@@ -85,6 +88,9 @@ const CONFIDENCE_ELSEWHERE: f64 = 0.5;
 
 fn evidence(facts: &Facts) -> Option<Evidence> {
     let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
+    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
+        return Some(proven(format!("the load was stopped because {}", brake.text)));
+    }
     let processes = |killed: f64| format!("{} process{}", say(killed), if killed == 1.0 { "" } else { "es" });
     let of_group = facts.value("group_oom_kills");
     if let Some(killed) = of_group.filter(|killed| *killed >= 1.0) {
@@ -175,6 +181,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+    use webdyno_model::brake::{Brake, BrakeCause};
 
     const THRASHING: [(&str, f64); 9] = [
         ("pressure_memory_full_fraction", 0.4),
@@ -226,6 +233,22 @@ mod tests {
                     && finding.summary.contains("another service") == (confidence == Some(0.5))
                     && finding.remedies.is_empty()
             }));
+        }
+    }
+
+    #[test]
+    fn what_stopped_the_load_is_proof() {
+        let mut stopped = facts(&[("brake_reading", 2.0), ("brake_limit", 1.0)], &[]);
+        stopped.brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
+        let finding = check(&stopped).unwrap();
+        let told = "because the kernel killed 2 processes for want of memory";
+        assert!(finding.summary.contains(told), "{}", finding.summary);
+        let cited: Vec<_> = finding.facts.iter().map(|fact| fact.name.as_str()).collect();
+        assert_eq!(cited, ["brake_reading", "brake_limit"]);
+        assert!(is_proven(&stopped));
+        for cause in [BrakeCause::OthersFail, BrakeCause::Unreachable] {
+            stopped.brake = stopped.brake.map(|brake| Brake { cause, ..brake });
+            assert!(check(&stopped).is_none(), "{cause:?}");
         }
     }
 

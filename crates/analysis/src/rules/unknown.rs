@@ -21,6 +21,8 @@ pub const ID: &str = "unknown";
 
 /// Fires always: [`crate::diagnosis`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    let stopped =
+        facts.brake.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
     let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
@@ -40,7 +42,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     });
     Some(Finding {
         id: ID.into(),
-        summary: format!("What limits could not be proven.{errors}{time}"),
+        summary: format!("What limits could not be proven.{stopped}{errors}{time}"),
         confidence: 0.3,
         explains_fraction: None,
         facts: facts.cite(&[

@@ -10,7 +10,7 @@ pub mod process;
 pub mod sockets;
 pub mod worker_memory;
 
-mod control_group;
+pub(crate) mod control_group;
 mod rising;
 
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
@@ -135,7 +135,7 @@ fn told(action: &str, object: &str, error: &std::io::Error) -> String {
 }
 
 /// The value of the line `key value` or `key: value unit` in a text of such lines (vmstat, memory.stat, meminfo).
-fn value_of(text: &str, key: &str) -> Option<u64> {
+pub(crate) fn value_of(text: &str, key: &str) -> Option<u64> {
     let rest_of = |line: &'_ str| -> Option<u64> {
         let rest = line.strip_prefix(key)?;
         let rest = rest.strip_prefix(':').or_else(|| rest.starts_with([' ', '\t']).then_some(rest))?;

@@ -4,6 +4,7 @@
 
 pub mod apache;
 
+use crate::brake::others::AccessLogs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
@@ -70,6 +71,15 @@ pub trait Service: Sync {
     /// The names under which init systems may know it, without a suffix.
     fn init_names(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The logs in which it writes down each request, those of `port` first. Reads only.
+    fn access_logs(&self, control: &Control, port: u16) -> Result<AccessLogs> {
+        let (_, name) = ((control, port), self.name());
+        Ok(AccessLogs {
+            files: vec![],
+            unread: vec![format!("webdyno does not know where {name} writes its access log")],
+        })
     }
 
     /// The values that the running program shows.

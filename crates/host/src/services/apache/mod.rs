@@ -5,6 +5,7 @@
 
 pub mod config;
 
+mod access_log;
 mod activate;
 mod control;
 mod diff;
@@ -22,6 +23,7 @@ mod start;
 mod status;
 
 use super::{Activation, PendingChange, Service};
+use crate::brake::others::AccessLogs;
 use crate::process::ProcessName;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,6 +95,11 @@ impl Service for Apache {
     fn init_names(&self) -> &'static [&'static str] {
         // Debian and SUSE, Red Hat and Arch, and those that have both.
         &["apache2", "httpd"]
+    }
+
+    fn access_logs(&self, control: &Control, port: u16) -> Result<AccessLogs> {
+        let apache = control::Apache::of_control(control.clone())?;
+        Ok(access_log::access_logs(&apache.evaluation, port))
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

@@ -1,0 +1,248 @@
+//! The thread that takes a reading every 200 ms, and pulls the brake once a load.
+//!
+//! Readings begin with the observation, before any load: what they show then is the base. They cost the machine next to
+//! nothing (some ten small files of /proc and of the control group, and what was appended to the access logs); the site
+//! is asked only while a load is on.
+
+use super::decide::{History, decide};
+use super::others::{AccessLogs, Others};
+use super::probe::{self, Probe};
+use super::reading::{MemorySource, Reading};
+use crate::agent::clock_us;
+use crate::collectors::Target;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use webdyno_model::brake::{Brake, SiteUnderLoad};
+use webdyno_model::sample::Missing;
+use webdyno_model::{Result, UserError};
+
+/// How often readings are taken.
+pub const READ_EVERY: Duration = Duration::from_millis(200);
+
+/// The readings before a load that count as its base.
+const BASE_US: u64 = 3_000_000;
+
+/// So long must a server be quiet after a brake.
+const QUIET_US: u64 = 2_000_000;
+
+/// Within this time the site must answer to be well again.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// A site that answers nothing is told again after this time: whoever makes the load may have had answers meanwhile.
+const SILENT_AGAIN_US: u64 = 2_000_000;
+
+/// What is called with a brake. Must not wait for anybody.
+pub type Pull = Box<dyn Fn(Brake) + Send>;
+
+/// Readings that go on until this is dropped.
+#[derive(Debug)]
+pub struct LoadWatch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    service_pid: Option<u32>,
+    /// The last seconds before a load, or since it ended.
+    base: VecDeque<Reading>,
+    load: Option<Load>,
+    /// The site of the last load.
+    site: Option<SiteUnderLoad>,
+    others: Others,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Load {
+    probe: Option<Probe>,
+    readings: Vec<Reading>,
+    pulled: bool,
+    silent_told_us: u64,
+}
+
+impl LoadWatch {
+    /// Begins to read. An error when the thread cannot be started.
+    pub fn start(target: &Target, logs: AccessLogs, pull: Pull) -> Result<Self> {
+        let state = State {
+            service_pid: target.service_pid,
+            base: VecDeque::new(),
+            load: None,
+            site: None,
+            others: Others::of(logs, target.status_url.as_deref().and_then(path)),
+            stop: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let thread = Arc::clone(&shared);
+        let started = std::thread::Builder::new().name("brake".into()).spawn(move || thread.run(&pull));
+        started.map_err(|error| {
+            UserError::cannot_run(format!("cannot start a thread for the load brake: {error}"))
+                .hint("`ulimit -u` shows how many threads are allowed")
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// The service may have another main process now, and another control group.
+    pub fn set_target(&self, target: &Target) {
+        let mut state = self.shared.state();
+        if state.service_pid != target.service_pid {
+            state.service_pid = target.service_pid;
+            // Counters of another group would look as if they had jumped.
+            state.base.clear();
+        }
+    }
+
+    /// A load begins. Gives what cannot be watched of the harm that it may do.
+    pub fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+        let probe = Probe::start(site);
+        let mut state = self.shared.state();
+        let mut missing: Vec<Missing> = state.others.missing(site).into_iter().collect();
+        if let Err(error) = &probe {
+            missing.push(Missing {
+                signal: "whether the site is reachable".into(),
+                why: error.message.clone(),
+                how_to_enable: "the agent must reach the site at the address that is loaded".into(),
+            });
+        }
+        state.others.begin(site);
+        state.site = Some(site.clone());
+        let probe = probe.ok();
+        state.load = Some(Load { probe, readings: vec![], pulled: false, silent_told_us: 0 });
+        missing
+    }
+
+    /// The load has ended: nothing is its doing any more.
+    pub fn end(&self) {
+        let mut state = self.shared.state();
+        state.load = None;
+        state.base.clear();
+    }
+
+    /// Why the server is not yet as quiet as it must be for another load; `None` when it is.
+    pub fn unrest(&self) -> Option<String> {
+        let site = {
+            let state = self.shared.state();
+            let since: Vec<Reading> = state.base.iter().cloned().collect();
+            if let Some(brake) = decide(History { base: &[], load: &since }) {
+                return Some(brake.text);
+            }
+            let ends = since.first().zip(since.last());
+            let watched_us = ends.map_or(0, |(first, last)| last.at_us.saturating_sub(first.at_us));
+            if watched_us < QUIET_US {
+                return Some("it was not watched for long enough since the load".into());
+            }
+            state.site.clone()
+        };
+        let silent = site.is_some_and(|site| !probe::answers(&site, ANSWER));
+        silent.then(|| format!("the site has answered nothing for {} s", ANSWER.as_secs()))
+    }
+}
+
+impl Drop for LoadWatch {
+    /// The thread ends by itself, after the reading that it is in.
+    fn drop(&mut self) {
+        self.shared.state().stop = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    /// A thread that panicked while it held the lock left at worst a reading out.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, pull: &Pull) {
+        let mut service_pid = self.state().service_pid;
+        let mut memory = MemorySource::of(service_pid);
+        let mut due = Instant::now();
+        loop {
+            let mut state = self.wait(due);
+            if state.stop {
+                return;
+            }
+            if state.service_pid != service_pid {
+                service_pid = state.service_pid;
+                drop(state);
+                memory = MemorySource::of(service_pid);
+                continue;
+            }
+            // Without the lock: where memory is short, reading takes long.
+            drop(state);
+            let (machine, group) = memory.read();
+            state = self.state();
+            let others_failed_count = state.others.look();
+            let reading = Reading { at_us: clock_us(), machine, group, others_failed_count, site: None };
+            state.take(reading, pull);
+            drop(state);
+            // Turns that were missed are not made up for.
+            due = (due + READ_EVERY).max(Instant::now());
+        }
+    }
+
+    fn wait(&self, due: Instant) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.stop {
+                return state;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    /// Adds a reading, and pulls the brake when it shows harm. The lock is held meanwhile: what is said of a load is
+    /// said before its end is answered.
+    fn take(&mut self, mut reading: Reading, pull: &Pull) {
+        let Some(load) = &mut self.load else {
+            let from_us = reading.at_us.saturating_sub(BASE_US);
+            self.base.retain(|earlier| earlier.at_us >= from_us);
+            self.base.push_back(reading);
+            return;
+        };
+        reading.site = load.probe.as_ref().map(Probe::state);
+        let at_us = reading.at_us;
+        load.readings.push(reading);
+        if load.pulled {
+            return;
+        }
+        let base: &[Reading] = self.base.make_contiguous();
+        let Some(brake) = decide(History { base, load: &load.readings }) else {
+            load.forget_long_ago();
+            return;
+        };
+        if brake.metric == Brake::SITE_SILENT {
+            if at_us < load.silent_told_us + SILENT_AGAIN_US {
+                return;
+            }
+            load.silent_told_us = at_us;
+        } else {
+            load.pulled = true;
+        }
+        pull(brake);
+    }
+}
+
+impl Load {
+    /// Rules look at the first reading and at those of the last second.
+    fn forget_long_ago(&mut self) {
+        const READINGS_COUNT_MAX: usize = 60;
+        if self.readings.len() > READINGS_COUNT_MAX {
+            self.readings.drain(1..READINGS_COUNT_MAX / 2);
+        }
+    }
+}
+
+/// The path of a URL without a query.
+fn path(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    Some(rest[rest.find('/')?..].to_owned())
+}
