@@ -131,8 +131,11 @@ pub const DISPOSE: Duration = sum(&[STOP_PATIENCE, KILL, STOP_PATIENCE, KILL]);
 /// The answer to hello: the agent has only to be started.
 pub const HELLO_ANSWER: Duration = Duration::from_secs(30);
 
-/// The answer to a question that only reads: a snapshot, or a plan, which reads the configuration twice.
-pub const READ_ANSWER: Duration = sum(&[longer(SNAPSHOT, sum(&[CONFIGURATION, CONFIGURATION])), MARGIN]);
+/// Finding a service and its access logs, to be observed.
+const OBSERVE: Duration = sum(&[SNAPSHOT, CONFIGURATION]);
+
+/// The answer to a question that only reads: a service to observe, or a plan, which reads the configuration twice.
+pub const READ_ANSWER: Duration = sum(&[longer(OBSERVE, sum(&[CONFIGURATION, CONFIGURATION])), MARGIN]);
 
 /// The answer to discover: the first one comes after what an earlier session left was put back.
 pub const DISCOVER_ANSWER: Duration = sum(&[UNDO, DISPOSE, READ_ANSWER]);
@@ -202,6 +205,7 @@ mod tests {
             ("launch", LAUNCH_ANSWER, LAUNCH),
             ("read", READ_ANSWER, SNAPSHOT),
             ("discover", DISCOVER_ANSWER, sum(&[UNDO, SNAPSHOT])),
+            ("observe", READ_ANSWER, sum(&[SNAPSHOT, CONFIGURATION])),
             ("rollback", GUARDIAN, UNDO),
             ("silence of the agent", AGENT_SILENCE, SILENCE),
             ("silence", SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),

@@ -4,7 +4,8 @@
 //! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them,
 //! passwd(5), and `SUDO_USER` as sudo(8) sets it.
 
-use crate::procfs;
+use crate::{process, procfs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use webdyno_model::environment::Environment;
 
 /// Describes this machine. What cannot be read is `None`.
@@ -42,6 +43,34 @@ fn named(passwd: &str, uid: u32, by_sudo: Option<String>) -> String {
         Some(caller) => format!("{name} ({caller} by sudo)"),
         None => name,
     }
+}
+
+/// Whether an address belongs to this machine, in our network namespace: it can be bound, and what is sent to it stays
+/// here, so that it is also the sender's. Binding alone does not tell where `ip_nonlocal_bind` is set (ip(7)).
+pub fn owns(address: IpAddr) -> bool {
+    if TcpListener::bind((address, 0)).is_err() {
+        return false;
+    }
+    address.is_loopback() || address.is_unspecified() || sender_to(address) == Some(address)
+}
+
+/// The address from which this machine sends to another one. Nothing is sent: connecting a datagram socket only chooses
+/// the way (udp(7)).
+pub fn sender_to(address: IpAddr) -> Option<IpAddr> {
+    // The discard port (RFC 863); any would do.
+    const DISCARD: u16 = 9;
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((address, DISCARD)).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
+}
+
+/// Which network of which machine this process is in: a loopback address means the same one for two processes only when
+/// this is the same for both. `None` where it cannot be read.
+pub fn net_space() -> Option<String> {
+    let space = std::fs::read_link("/proc/self/ns/net").ok()?;
+    Some(format!("{} {}", process::boot_id()?, space.display()))
 }
 
 /// `PRETTY_NAME` of os-release, whose values are quoted as a shell would.
@@ -110,6 +139,19 @@ mod tests {
         ] {
             assert_eq!(named(passwd, uid, by_sudo.map(str::to_owned)), expected);
         }
+    }
+
+    #[test]
+    fn addresses_are_this_machines_or_anothers() {
+        // TEST-NET-1 (RFC 5737) is nobody's address.
+        for (address, ours) in
+            [("127.0.0.1", true), ("127.9.9.9", true), ("0.0.0.0", true), ("192.0.2.1", false)]
+        {
+            assert_eq!(owns(address.parse().unwrap()), ours, "{address}");
+        }
+        assert_eq!(sender_to("127.0.0.1".parse().unwrap()), Some("127.0.0.1".parse().unwrap()));
+        assert_eq!(net_space(), net_space());
+        assert!(net_space().is_some());
     }
 
     #[test]

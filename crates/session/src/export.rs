@@ -272,6 +272,7 @@ mod tests {
             ratio: None,
             ci95: None,
             verdict: None,
+            brake: None,
             kept: false,
             outage_us: None,
             diff: String::new(),

@@ -103,6 +103,7 @@ enum Why {
     OutOfTime,
     Invalid,
     Declined,
+    Braked,
 }
 
 impl Session {
@@ -156,6 +157,10 @@ impl Session {
     }
 
     fn is_done(&self, diagnosis: &Diagnosis) -> Option<Why> {
+        if self.best.measurement.brake.is_some() {
+            // Even the lowest load did harm: there is nothing that a change could be compared with.
+            return Some(Why::Braked);
+        }
         let run = diagnosis.run.as_ref();
         let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
         let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
@@ -255,6 +260,7 @@ impl Session {
             ratio: None,
             ci95: None,
             verdict: None,
+            brake: None,
             kept: false,
             outage_us: None,
             diff: plan.diff.clone(),
@@ -274,6 +280,7 @@ impl Session {
             ratio: comparison.ratio.map(|ratio| significant(ratio.ratio, 4)),
             ci95: comparison.ratio.map(|ratio| ratio.ci95.map(|bound| significant(bound, 4))),
             verdict: Some(comparison.verdict),
+            brake: after.measurement.brake.clone(),
             outage_us,
             ..round
         }
@@ -317,6 +324,9 @@ impl Session {
 fn note(why: Why) -> Option<&'static str> {
     match why {
         Why::GoalMet | Why::NothingHelps | Why::Planned => None,
+        Why::Braked => {
+            Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
+        }
         Why::Declined => Some("the change was declined; nothing of it was done"),
         Why::Proposed => Some(
             "what helps next is in files that others manage: take it over there; --export writes it as files",

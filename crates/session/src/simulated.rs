@@ -8,6 +8,7 @@ use crate::recording::Recording;
 use crate::rounds::{Ended, Options, tune};
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_analysis::measurement::TimedSample;
+use webdyno_model::brake::{Brake, BrakeCause};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan, Wish};
 use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
 use webdyno_model::histogram::TimeHistogram;
@@ -15,7 +16,7 @@ use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
-use webdyno_model::tune::{Goal, Round, TuneState};
+use webdyno_model::tune::{Goal, Round, TuneState, Verdict};
 use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -33,6 +34,8 @@ struct Model {
     fail_revert: bool,
     /// Settings above this are in a file that Puppet manages.
     managed_above: Option<i64>,
+    /// Above so many workers in use the load is stopped: memory does not suffice, and that is seen.
+    brake_workers: f64,
 }
 
 const PLENTY: Model = Model {
@@ -45,6 +48,7 @@ const PLENTY: Model = Model {
     fail_measure_at: None,
     fail_revert: false,
     managed_above: None,
+    brake_workers: 1e9,
 };
 
 /// The settings that are in force: what must never be worse than at the start, unless it was verified better.
@@ -193,6 +197,16 @@ impl SimulatedStand {
     }
 }
 
+fn brake() -> Brake {
+    Brake {
+        cause: BrakeCause::OutOfMemory,
+        metric: "memory.oom_kills_count".into(),
+        value: Number(1.0),
+        limit: Number(1.0),
+        text: "the kernel killed 1 process for want of memory".into(),
+    }
+}
+
 fn workload(users: f64) -> Workload {
     Workload {
         requests: vec![],
@@ -235,6 +249,9 @@ impl Stand for SimulatedStand {
             thread_cpu_us: vec![1_200_000],
             reason: webdyno_model::interval::EndReason::Enough,
         };
+        if (self.now.workers as f64).min(self.model.users) > self.model.brake_workers {
+            self.record(EventBody::Brake { load, brake: brake() })?;
+        }
         self.record(EventBody::LoadEnd { load, end, measured_from_s: 0.0 })?;
         let mut recording = Recording::of(self.events.clone());
         recording.goal = None;
@@ -373,6 +390,37 @@ fn a_change_that_does_not_help_is_put_back() {
     assert!(!Recording::of(stand.events).rounds[0].round.kept);
 }
 
+/// Three times as fast until the kernel kills: that is no gain.
+#[test]
+fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
+    let (stand, ended) = run(Model { brake_workers: 200.0, ..PLENTY }, options(Goal::Max));
+    assert_eq!(ended.unwrap().state, TuneState::Reverted);
+    assert_eq!((stand.now, stand.kept), (Settings { workers: 150, server_limit: 256 }, None));
+    let recording = Recording::of(stand.events);
+    let rounds: Vec<_> = recording.rounds.iter().map(|record| &record.round).collect();
+    assert!(!rounds.is_empty());
+    for round in rounds {
+        assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
+        assert_eq!(round.brake, Some(brake()));
+    }
+}
+
+#[test]
+fn when_every_load_does_harm_it_ends_with_the_finding() {
+    for apply in [true, false] {
+        let model = Model { brake_workers: 100.0, ..PLENTY };
+        let (stand, ended) = run(model, Options { apply, ..options(Goal::Max) });
+        assert_eq!((ended.unwrap().goal_met, stand.applies), (false, 0));
+        let recording = Recording::of(stand.events);
+        let crate::view::Outcome::Tune(report) = crate::view::View::of(&recording).unwrap().outcome else {
+            panic!("no report")
+        };
+        assert_eq!(report.limit.as_deref(), Some("memory-exhausted"));
+        assert_eq!(report.baseline.brake, Some(brake()));
+        assert!(recording.notes[0].starts_with("every load that was tried did harm"));
+    }
+}
+
 #[test]
 fn a_plan_writes_nothing() {
     let (stand, ended) = run(PLENTY, Options { apply: false, ..options(Goal::Max) });
@@ -455,6 +503,7 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
             fail_measure_at: (pick(52, 4) == 0).then_some(1 + pick(54, 3) as u32),
             fail_revert: pick(57, 5) == 0,
             managed_above: (pick(59, 4) == 0).then_some(200 + pick(60, 8) as i64 * 60),
+            brake_workers: if pick(36, 4) == 0 { 100.0 + pick(44, 300) as f64 } else { 1e9 },
         };
         let mut stand = SimulatedStand::new(model.clone(), seed);
         let original = stand.now;
@@ -470,6 +519,8 @@ fn seeded_sessions_never_keep_what_was_not_verified() {
             Ok(ended) if ended.state == TuneState::Applied => {
                 assert_eq!(stand.kept, Some(stand.now), "seed {seed}: {model:?}");
                 assert!(stand.rate() > rate_before, "seed {seed}: {model:?}");
+                let in_use = (stand.now.workers as f64).min(model.users);
+                assert!(in_use <= model.brake_workers, "seed {seed}: {model:?}");
             }
             Ok(_) => assert_eq!((stand.now, stand.kept), (original, None), "seed {seed}: {model:?}"),
         }

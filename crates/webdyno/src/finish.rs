@@ -109,7 +109,7 @@ fn run_is_good(run: &RunReport) -> bool {
 
 /// A session that only plans has no goal to meet yet; `max` is done when it ended.
 fn tune_is_good(tune: &TuneReport) -> bool {
-    let believable = tune.best.client.valid && tune.best.requests.completed > 0;
+    let believable = tune.best.client.valid && tune.best.requests.completed > 0 && tune.best.brake.is_none();
     let goal = tune.goal == Goal::Max || tune.goal_met;
     let objectives = tune.best.objectives.iter().all(|objective| objective.met);
     believable && (tune.state == TuneState::Planned || (goal && objectives))
@@ -124,7 +124,11 @@ pub fn nothing(directory: &Path) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::brake::{Brake, BrakeCause};
+    use webdyno_model::environment::Environment;
+    use webdyno_model::number::Number;
     use webdyno_model::objective::ObjectiveResult;
+    use webdyno_model::tune::Improvement;
 
     fn run(completed: u64, valid: bool, met: bool) -> RunReport {
         let mut run = RunReport::default();
@@ -132,6 +136,35 @@ mod tests {
         run.client.valid = valid;
         run.objectives = vec![ObjectiveResult { slo: "p99<1s".into(), value: None, met }];
         run
+    }
+
+    #[test]
+    fn a_tuning_whose_every_load_did_harm_exits_with_3() {
+        for (brake, code) in [(None, 0), (Some(brake()), 3)] {
+            for state in [TuneState::Planned, TuneState::Reverted] {
+                let best = RunReport { brake: brake.clone(), ..run(1, true, true) };
+                let tune = TuneReport {
+                    schema: String::new(),
+                    goal: Goal::Max,
+                    goal_met: false,
+                    limit: None,
+                    limit_summary: None,
+                    baseline: best.clone(),
+                    best,
+                    improvement: Improvement { metric: "rate".into(), ratio: None, ci95: None },
+                    rounds: vec![],
+                    state,
+                    ceilings: vec![],
+                    environment: Environment::default(),
+                };
+                assert_eq!(exit_code(&Outcome::Tune(tune), false), code, "{state:?}");
+            }
+        }
+    }
+
+    fn brake() -> Brake {
+        let (cause, number) = (BrakeCause::Unreachable, Number(2.0));
+        Brake { cause, metric: String::new(), value: number, limit: number, text: "it is gone".into() }
     }
 
     #[test]

@@ -93,6 +93,9 @@ impl Progress {
                 let ratio = round.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} times the rate"));
                 Some(format!("round {}: {}{ratio}: {kept}", round.n, verdict.name()))
             }
+            EventBody::Brake { brake, .. } => {
+                Some(format!("stopped: {}: {}", brake.cause.name(), brake.text))
+            }
             EventBody::Note { text } => Some(format!("note: {text}")),
             _ => None,
         }

@@ -1,7 +1,8 @@
 //! From URLs to the listener on the server's host: which port is under load, and does it belong to that server?
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use url::Url;
+use webdyno_host::machine;
 use webdyno_model::{Result, UserError};
 
 /// The port that all these URLs have in common. An error when they have not, or when a URL cannot be read.
@@ -46,10 +47,10 @@ pub fn require_local(urls: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Only an address of this machine can be bound. One is enough: a name may have one more in a protocol that is switched
-/// off here, as `::1` for localhost where there is no IPv6.
+/// One address is enough: a name may have one more in a protocol that is switched off here, as `::1` for localhost where
+/// there is no IPv6. The one that is really loaded is looked at again by the agent.
 fn is_this_machine(mut addresses: impl Iterator<Item = SocketAddr>) -> bool {
-    addresses.any(|address| TcpListener::bind(address).is_ok())
+    addresses.any(|address| machine::owns(address.ip()))
 }
 
 #[cfg(test)]

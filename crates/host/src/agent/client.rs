@@ -6,9 +6,10 @@ use crate::agent::address::ServerAddress;
 use crate::agent::framing::{read_message, write_message};
 use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::{BUILD, clock_us};
-use crate::limits;
 use crate::process::{self, ProcessName, wait_until};
+use crate::{limits, machine};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -16,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use webdyno_model::brake::Brake;
+use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::error::io_error;
-use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -57,6 +58,15 @@ pub struct AppliedChange {
     pub snapshot: ServiceSnapshot,
     /// Where its undo is; `None` when nothing had to be written.
     pub journal: Option<JournalPlace>,
+}
+
+/// Which addresses belong to the agent's machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    /// Of those that were asked for.
+    pub addresses: Vec<IpAddr>,
+    /// Whether we are on the same machine, in the same network.
+    pub same_network: bool,
 }
 
 /// What was undone.
@@ -207,6 +217,36 @@ impl AgentClient {
         let done = self.done(ToAgent::StopObserving, limits::READ_ANSWER);
         self.shared.heard().samples = None;
         done
+    }
+
+    /// Which of these addresses belong to the agent's machine?
+    pub fn owns(&self, addresses: &[IpAddr]) -> Result<Owned> {
+        let question = ToAgent::Owns { addresses: addresses.to_vec(), net_space: machine::net_space() };
+        match self.ask(question, limits::READ_ANSWER)? {
+            FromAgent::Owned { addresses, same_network } => Ok(Owned { addresses, same_network }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has a load watched that is about to begin: harm is told by [`AgentClient::brake`]. Gives what cannot be watched.
+    pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<Missing>> {
+        match self.ask(ToAgent::LoadBegins { site: site.clone() }, limits::READ_ANSWER)? {
+            FromAgent::Watched { missing } => Ok(missing),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The load has ended. What [`AgentClient::brake`] gives after this is of that load, and there is no more to come.
+    pub fn load_ends(&self) -> Result<()> {
+        self.done(ToAgent::LoadEnds, limits::READ_ANSWER)
+    }
+
+    /// Why the server is not quiet yet after a brake; `None` when it is.
+    pub fn unrest(&self) -> Result<Option<String>> {
+        match self.ask(ToAgent::Unrest, limits::READ_ANSWER)? {
+            FromAgent::Unrest { why } => Ok(why),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Renders wishes for the service that was discovered last. Writes nothing.
@@ -430,6 +470,9 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Hello { .. } => "hello",
         FromAgent::Done => "done",
         FromAgent::Discovered { .. } => "discovered",
+        FromAgent::Owned { .. } => "owned",
+        FromAgent::Watched { .. } => "watched",
+        FromAgent::Unrest { .. } => "unrest",
         FromAgent::Prepared { .. } => "prepared",
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",

@@ -1,14 +1,19 @@
 //! The seam to the machine: what the agent reads of it. Tests bring a pretended machine.
 
+use crate::brake::LoadWatch;
+use crate::brake::others::AccessLogs;
+use crate::brake::watch::Pull;
 use crate::change::programs::{Programs, ThisMachine};
 use crate::collectors::{self, Target};
 use crate::discover::{self, Found};
 use crate::observer::Observer;
 use crate::{machine, outside, services};
+use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
+use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 
 /// The machine that the agent runs on.
@@ -24,12 +29,38 @@ pub trait Host: Programs {
 
     /// Reads it from now on until the watch is dropped. Samples come with CLOCK_MONOTONIC in microseconds.
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>>;
+
+    /// Watches from now on that loads do no harm, until the watch is dropped.
+    fn watch_loads(
+        &self,
+        target: &Target,
+        snapshot: Option<&ServiceSnapshot>,
+        pull: Pull,
+    ) -> Result<Box<dyn LoadBrake>>;
+
+    /// Whether an address belongs to this machine (or container).
+    fn owns(&self, address: IpAddr) -> bool;
 }
 
 /// Readings that go on while this lives.
 pub trait Watch: Send {
     /// Reads something else from the next reading on: a restart changes the main process.
     fn set_target(&self, target: Target);
+}
+
+/// Readings that tell whether a load does harm.
+pub trait LoadBrake: Send {
+    /// The service may have another main process now.
+    fn set_target(&self, target: &Target);
+
+    /// A load begins. Gives what cannot be watched of the harm that it may do.
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing>;
+
+    /// The load has ended. Nothing is said of it once this returns.
+    fn end(&self);
+
+    /// Why the server is not quiet yet; `None` when it is.
+    fn unrest(&self) -> Option<String>;
 }
 
 impl Host for ThisMachine {
@@ -55,6 +86,53 @@ impl Host for ThisMachine {
 
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
         Ok(Box::new(Observer::start(target, sink)?))
+    }
+
+    fn watch_loads(
+        &self,
+        target: &Target,
+        snapshot: Option<&ServiceSnapshot>,
+        pull: Pull,
+    ) -> Result<Box<dyn LoadBrake>> {
+        Ok(Box::new(LoadWatch::start(target, access_logs(snapshot), pull)?))
+    }
+
+    fn owns(&self, address: IpAddr) -> bool {
+        machine::owns(address)
+    }
+}
+
+/// The access logs of a service, or why there are none to be read.
+fn access_logs(snapshot: Option<&ServiceSnapshot>) -> AccessLogs {
+    let unread = |why: String| AccessLogs { files: vec![], unread: vec![why] };
+    let Some(snapshot) = snapshot else { return unread("the service is not known".into()) };
+    match (services::by_name(&snapshot.service), &snapshot.control) {
+        (Some(service), Some(control)) => {
+            service.access_logs(control, snapshot.port).unwrap_or_else(|error| unread(error.message))
+        }
+        (Some(service), None) => unread(format!("how {} was started cannot be read", service.name())),
+        (None, _) => unread(format!(
+            "webdyno does not know {}",
+            snapshot.executable.as_deref().unwrap_or("the service")
+        )),
+    }
+}
+
+impl LoadBrake for LoadWatch {
+    fn set_target(&self, target: &Target) {
+        Self::set_target(self, target);
+    }
+
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+        Self::begin(self, site)
+    }
+
+    fn end(&self) {
+        Self::end(self);
+    }
+
+    fn unrest(&self) -> Option<String> {
+        Self::unrest(self)
     }
 }
 

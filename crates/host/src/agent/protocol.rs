@@ -5,11 +5,12 @@
 
 use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use webdyno_model::UserError;
-use webdyno_model::brake::Brake;
+use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 
 /// The version of this protocol. Tool and agent of different versions refuse to work together.
@@ -69,6 +70,23 @@ pub enum ToAgent {
     },
     /// Send no more samples.
     StopObserving,
+    /// Which of these addresses belong to the agent's machine (or container)?
+    Owns {
+        /// Of the site that is to be loaded.
+        addresses: Vec<IpAddr>,
+        /// The tool's network, as [`crate::machine::net_space`] names it: a loopback address means another machine in
+        /// another network.
+        net_space: Option<String>,
+    },
+    /// A load is about to begin on what is observed: watch that it does no harm, and say `Brake` when it does.
+    LoadBegins {
+        /// What is loaded, and by whom.
+        site: SiteUnderLoad,
+    },
+    /// The load has ended. What was said of it was said before this is answered.
+    LoadEnds,
+    /// After a brake: is the server quiet again?
+    Unrest,
     /// Render wishes for the service that was discovered. Writes nothing.
     Prepare {
         /// What is wanted.
@@ -147,6 +165,23 @@ pub enum FromAgent {
     Brake {
         /// Why.
         brake: Brake,
+    },
+    /// Who owns what.
+    Owned {
+        /// Those that belong to the agent's machine.
+        addresses: Vec<IpAddr>,
+        /// Whether the tool is in the same network, on the same machine.
+        same_network: bool,
+    },
+    /// The load is watched.
+    Watched {
+        /// What cannot be seen of the harm that it may do.
+        missing: Vec<Missing>,
+    },
+    /// How the server is after a brake.
+    Unrest {
+        /// Why it is not quiet yet; `None` when it is.
+        why: Option<String>,
     },
     /// The rendered plan.
     Prepared {

@@ -1,7 +1,7 @@
 //! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
 
 use crate::agent::clock_us;
-use crate::agent::host::{Host, Watch};
+use crate::agent::host::{Host, LoadBrake, Watch};
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
@@ -10,9 +10,10 @@ use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
 use crate::change::programs::Programs;
 use crate::collectors::Target;
-use crate::outside;
 use crate::process::{self, ProcessName};
+use crate::{machine, outside};
 use std::io::Write;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +45,7 @@ pub struct Worker {
 
 struct Watching {
     watch: Box<dyn Watch>,
+    brake: Box<dyn LoadBrake>,
     port: u16,
     client_pid: Option<u32>,
 }
@@ -127,6 +129,23 @@ impl Worker {
                 self.watch = None;
                 Ok(FromAgent::Done)
             }
+            ToAgent::Owns { addresses, net_space } => {
+                let same_network = machine::net_space().is_some_and(|ours| net_space == Some(ours));
+                let ours = |address: &IpAddr| {
+                    let is_here = same_network || !(address.is_loopback() || address.is_unspecified());
+                    is_here && self.host.owns(*address)
+                };
+                let addresses = addresses.into_iter().filter(ours).collect();
+                Ok(FromAgent::Owned { addresses, same_network })
+            }
+            ToAgent::LoadBegins { site } => {
+                Ok(FromAgent::Watched { missing: self.watching()?.brake.begin(&site) })
+            }
+            ToAgent::LoadEnds => {
+                self.watching()?.brake.end();
+                Ok(FromAgent::Done)
+            }
+            ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.brake.unrest() }),
             ToAgent::Prepare { wishes } => self.prepare(&wishes),
             ToAgent::Apply { plan, options } => {
                 let snapshot = self.discovered()?.clone();
@@ -235,7 +254,11 @@ impl Worker {
         // The machine can be read without a known service.
         let snapshot = known.or_else(|| self.host.discover(port).ok());
         let (sink, samples) = channel();
-        let watch = self.host.observe(target(port, client_pid, snapshot.as_ref()), sink)?;
+        let what = target(port, client_pid, snapshot.as_ref());
+        let voice = self.voice.clone();
+        let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
+        let brake = self.host.watch_loads(&what, snapshot.as_ref(), pull)?;
+        let watch = self.host.observe(what, sink)?;
         let voice = self.voice.clone();
         // Ends with the observer, which holds the other end.
         std::thread::spawn(move || {
@@ -243,16 +266,22 @@ impl Worker {
                 voice.say(FromAgent::Sample { clock_us, sample });
             }
         });
-        self.watch = Some(Watching { watch, port, client_pid });
+        self.watch = Some(Watching { watch, brake, port, client_pid });
         Ok(FromAgent::Done)
+    }
+
+    fn watching(&self) -> Result<&Watching> {
+        self.watch.as_ref().ok_or_else(|| UserError::cannot_run("nothing is observed yet"))
     }
 
     /// The service may have another main process now.
     fn now_is(&mut self, snapshot: ServiceSnapshot) {
-        if let Some(Watching { watch, port, client_pid }) = &self.watch
+        if let Some(Watching { watch, brake, port, client_pid }) = &self.watch
             && *port == snapshot.port
         {
-            watch.set_target(target(*port, *client_pid, Some(&snapshot)));
+            let target = target(*port, *client_pid, Some(&snapshot));
+            brake.set_target(&target);
+            watch.set_target(target);
         }
         self.snapshot = Some(snapshot);
     }

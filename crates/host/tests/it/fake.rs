@@ -8,17 +8,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::{BootWorld, tree};
+use crate::fake_brake::FakeBrake;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use webdyno_host::agent::host::{Host, Watch};
+use webdyno_host::agent::host::{Host, LoadBrake, Watch};
+use webdyno_host::brake::watch::Pull;
 use webdyno_host::change::action::{OldFile, Served};
 use webdyno_host::change::apply::Changer;
 use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, sha256_hex};
@@ -508,5 +511,13 @@ impl Host for FakeServer {
             Sample { source: format!("fake on {:?}", target.port), duration_us: 1, values, error: None };
         sink.send((webdyno_host::agent::clock_us(), sample)).unwrap();
         Ok(Box::new(NoWatch))
+    }
+
+    fn watch_loads(&self, _: &Target, _: Option<&ServiceSnapshot>, pull: Pull) -> Result<Box<dyn LoadBrake>> {
+        Ok(Box::new(FakeBrake::in_folder(&self.folder, pull)))
+    }
+
+    fn owns(&self, address: IpAddr) -> bool {
+        webdyno_host::machine::owns(address)
     }
 }

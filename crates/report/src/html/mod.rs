@@ -106,8 +106,13 @@ fn banners(m: &mut Markup, view: &View) {
         Outcome::Tune(tune) => vec![("Before: ", &tune.baseline), ("After: ", &tune.best)],
         Outcome::Nothing => vec![],
     };
-    for (which, run) in runs.into_iter().filter(|(_, run)| !run.client.valid) {
-        banner(m, &format!("{which}{}.", say::generator(run)));
+    for (which, run) in runs {
+        if let Some(brake) = say::brake(run) {
+            banner(m, &format!("{which}{brake}."));
+        }
+        if !run.client.valid {
+            banner(m, &format!("{which}{}.", say::generator(run)));
+        }
     }
 }
 

@@ -134,6 +134,7 @@ fn one_round(m: &mut Markup, tune: &TuneReport, round: &Round) {
         .collect();
     items.extend(say::files(round).iter().map(|file| format!("in {file}")));
     items.push(how);
+    items.extend(say::round_brake(round));
     if let Some(predicted) = &round.predicted {
         items.push(format!("expected: {}", say::predicted(predicted)));
     }

@@ -9,8 +9,8 @@ pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
 pub(crate) use tune::{
-    change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_outcome,
-    took_effect, tune_headline, will_take_effect,
+    change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
+    round_outcome, took_effect, tune_headline, will_take_effect,
 };
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{Dist, RunReport};
@@ -46,6 +46,16 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
         lines.push("a new connection for every request".into());
     }
     lines
+}
+
+/// Why a load was stopped, in a sentence; `None` for one that was not.
+pub(crate) fn brake(run: &RunReport) -> Option<String> {
+    let brake = run.brake.as_ref()?;
+    Some(format!(
+        "The load was stopped before it did more harm ({}): {}. What was measured until then is all there is",
+        brake.cause.name(),
+        brake.text
+    ))
 }
 
 /// The result of a run in one line.

@@ -65,12 +65,21 @@ pub(crate) fn effect(class: Option<ApplyClass>, outage_us: Option<u64>) -> Strin
 /// `better, kept`, `same, put back`, `planned`; a change that was never measured says so.
 pub(crate) fn round_outcome(tune: &TuneReport, round: &Round) -> String {
     let fate = if round.kept { "kept" } else { "put back" };
+    if let (Some(verdict), Some(brake)) = (round.verdict, &round.brake) {
+        return format!("{}, {fate}: {}", verdict.name(), brake.cause.name());
+    }
     match round.verdict {
         None if is_proposal(round) => "proposed, not written".into(),
         Some(verdict) => format!("{}, {fate}", verdict.name()),
         None if tune.state == TuneState::Planned => "planned".into(),
         None => format!("not measured, {fate}"),
     }
+}
+
+/// Why the load after a round's change was stopped; `None` when it was not.
+pub(crate) fn round_brake(round: &Round) -> Option<String> {
+    let brake = round.brake.as_ref()?;
+    Some(format!("the load after this change had to be stopped because {}", brake.text))
 }
 
 /// `750 -> 2,190 good answers a second: 2.9 times, 95% interval 2.8 to 3.0`.

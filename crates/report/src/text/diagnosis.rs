@@ -61,6 +61,9 @@ fn answer_of(page: &mut Page, finding: &Finding) {
 fn load(page: &mut Page, run: &webdyno_model::run::RunReport) {
     page.heading(&format!("Under this load: {}", say::run_headline(run)));
     run::conditions(page, run);
+    if let Some(brake) = say::brake(run) {
+        page.para(&format!("{brake}."));
+    }
     if run.response_time_us.count > 0 {
         page.para(&say::within(&run.response_time_us));
     }

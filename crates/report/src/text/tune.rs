@@ -34,6 +34,9 @@ fn invalid(page: &mut Page, tune: &TuneReport) {
         if !run.client.valid {
             page.para(&format!("The measurement {which}: {}.", say::generator(run)));
         }
+        if let Some(brake) = say::brake(run) {
+            page.para(&format!("The measurement {which}: {brake}."));
+        }
         if tune.baseline == tune.best {
             break;
         }
@@ -129,6 +132,9 @@ fn reverted(page: &mut Page, tune: &TuneReport) {
     for round in tried {
         page.item(&format!("Round {}:", round.n), &format!("{} ({})", round.summary, round.finding));
         changes(page, round, &say::took_effect(round));
+        if let Some(brake) = say::round_brake(round) {
+            page.inner(&brake);
+        }
     }
     page.heading("What was measured");
     measured(page, tune);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// Strings that are words of a fixed set and not free text.
-const FIXED: [&str; 8] = ["schema", "goal", "ok_status", "kind", "class", "verdict", "state", "v2"];
+const FIXED: [&str; 9] = ["schema", "goal", "ok_status", "kind", "class", "cause", "verdict", "state", "v2"];
 /// Whole numbers of few bits.
 const SMALL: [&str; 8] = ["connections", "threads", "n", "cores", "port", "line", "pid", "Status"];
 

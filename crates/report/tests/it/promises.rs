@@ -185,6 +185,33 @@ fn an_invalid_run_says_so_before_any_figure() {
 }
 
 #[test]
+fn a_load_that_was_stopped_says_why_in_text_html_and_json() {
+    let view = sample::tune_braked();
+    let (text, page, json) = (text(&view, &Paths::default()), html(&view), json(&view).unwrap());
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "nothing could run for 132 ms of the last second for want of memory";
+    for told in [flat.as_str(), page.as_str()] {
+        assert!(
+            told.contains(&format!("stopped before it did more harm (full memory pressure): {why}")),
+            "{told}"
+        );
+        assert!(
+            told.contains(&format!("the load after this change had to be stopped because {why}")),
+            "{told}"
+        );
+    }
+    assert!(page.contains("worse, put back: full memory pressure"), "{page}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["baseline"]["brake"]["cause"], "memory_pressure");
+    assert_eq!(json["rounds"][0]["brake"]["value"], 132_000.0);
+    let unharmed: serde_json::Value =
+        serde_json::from_str(&webdyno_report::json(&sample::tune_applied()).unwrap()).unwrap();
+    assert!(
+        unharmed["best"]["brake"].is_null() && unharmed["best"].as_object().unwrap().contains_key("brake")
+    );
+}
+
+#[test]
 fn what_was_better_and_put_back_is_not_said_to_have_failed() {
     let mut view = sample::tune_reverted();
     let Outcome::Tune(tune) = &mut view.outcome else { panic!("a tuning session") };

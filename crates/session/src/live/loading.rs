@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 use webdyno_analysis::warmup::{settled, truncation};
 use webdyno_load::{Control, Prepared};
+use webdyno_model::brake::Brake;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::workload::Workload;
@@ -51,7 +52,11 @@ impl Session {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
+        let unwatched = server.map_or(Ok(vec![]), |server| server.load_begins(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
+        if !unwatched.is_empty() {
+            self.append(EventBody::Unwatched { load, missing: unwatched })?;
+        }
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
@@ -68,7 +73,14 @@ impl Session {
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
             followed
-        })?;
+        });
+        // Also after an error: what goes on without a load is not its doing.
+        let late = server.map_or(Ok(None), Server::load_ends);
+        let end = end?;
+        if let Some(brake) = late?.filter(|brake| end.reason != EndReason::Braked && self.counts(load, brake))
+        {
+            self.append(EventBody::Brake { load, brake })?;
+        }
         let interrupted = end.reason == EndReason::Interrupted;
         let measured_from_s = self.measured_from_s(load, length);
         self.append(EventBody::LoadEnd { load, end, measured_from_s })?;
@@ -85,6 +97,13 @@ impl Session {
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
+            if let Some(brake) = server.and_then(|server| server.agent().brake())
+                && control.stopped() != Some(EndReason::Braked)
+                && self.counts(load, &brake)
+            {
+                control.stop(EndReason::Braked);
+                self.append(EventBody::Brake { load, brake })?;
+            }
             self.take_samples(server)?;
             if self.is_interrupted() {
                 control.stop(EndReason::Interrupted);
@@ -103,6 +122,17 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Whether a brake stands. That nobody else gets an answer is no harm as long as the load gets answers: then the site
+    /// is busy, which is what loads are for.
+    fn counts(&self, load: u32, brake: &Brake) -> bool {
+        if brake.metric != Brake::SITE_SILENT {
+            return true;
+        }
+        let seconds = self.whole_seconds(load);
+        let silent_s = (brake.value.0 / 1e6) as usize;
+        seconds.iter().rev().take(silent_s.max(1)).all(|second| second.status.is_empty())
     }
 
     /// Writes the samples that came in meanwhile.

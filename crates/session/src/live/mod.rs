@@ -1,6 +1,7 @@
 //! The live parts of a session: the clock, the log, real loads, and the stand made of engine and agent.
 
 mod loading;
+mod lower;
 mod server;
 mod stand;
 

@@ -1,13 +1,18 @@
 //! The server's end of a session: the agent, the service it found, and the samples it sends.
 
 use crate::stand::InForce;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress};
+use webdyno_host::machine::sender_to;
+use webdyno_load::{Prepared, USER_AGENT};
+use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};
 use webdyno_model::event::EventBody;
-use webdyno_model::sample::Sample;
+use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
 /// An agent at work. Dropping it without [`AgentClient::keep`] reverts every change.
@@ -16,6 +21,8 @@ pub struct Server {
     snapshot: Option<ServiceSnapshot>,
     samples: Option<Receiver<(u64, Sample)>>,
     client_pid: Option<u32>,
+    /// Whether the load comes from the server's own machine; unknown until its addresses were looked at.
+    same_network: bool,
 }
 
 impl Server {
@@ -24,7 +31,7 @@ impl Server {
         let agent = AgentClient::spawn(address, own_executable)?;
         // Elsewhere the generator's process id names somebody else.
         let client_pid = (*address == ServerAddress::Local).then(std::process::id);
-        Ok(Self { agent, snapshot: None, samples: None, client_pid })
+        Ok(Self { agent, snapshot: None, samples: None, client_pid, same_network: false })
     }
 
     /// The agent.
@@ -41,6 +48,36 @@ impl Server {
     pub fn observe(&mut self, port: u16) -> Result<()> {
         self.samples = Some(self.agent.observe(port, self.client_pid)?);
         Ok(())
+    }
+
+    /// Makes sure that what is to be loaded is this server: only what it listens on may be loaded by a session that
+    /// observes or changes it. A usage error when an address belongs to another machine.
+    pub fn require_own(&mut self, prepared: &Prepared, name: &str) -> Result<()> {
+        let addresses: Vec<IpAddr> = prepared.addresses().iter().map(SocketAddr::ip).collect();
+        let owned = self.agent.owns(&addresses)?;
+        self.same_network = owned.same_network;
+        let Some(strange) = addresses.into_iter().find(|address| !owned.addresses.contains(address)) else {
+            return Ok(());
+        };
+        let why = if strange.is_loopback() && !owned.same_network {
+            "means another machine there than here"
+        } else {
+            "is no address of that machine"
+        };
+        Err(UserError::usage(format!("{strange} {why}, and --server is `{name}`")).hint(
+            "`webdyno run` loads any server; to observe or change one, name the URL by an address of its own",
+        ))
+    }
+
+    /// Has a load watched that is about to begin. Gives what cannot be seen of the harm that it may do.
+    pub fn load_begins(&self, prepared: &Prepared, workload: &Workload) -> Result<Vec<Missing>> {
+        self.agent.load_begins(&site(prepared, workload, self.same_network))
+    }
+
+    /// The load has ended. Gives the harm that was told and not asked for yet.
+    pub fn load_ends(&self) -> Result<Option<Brake>> {
+        self.agent.load_ends()?;
+        Ok(self.agent.brake())
     }
 
     /// The service as it was last read, if it was discovered.
@@ -99,4 +136,26 @@ impl Server {
         }
         Ok(reverted)
     }
+}
+
+/// What a load is, to whoever watches the server. From another machine our address may be rewritten on the way.
+fn site(prepared: &Prepared, workload: &Workload, same_network: bool) -> SiteUnderLoad {
+    let addresses = prepared.addresses();
+    let mut user_agents: Vec<String> = workload.requests.iter().map(user_agent).collect();
+    user_agents.sort_unstable();
+    user_agents.dedup();
+    let ours = addresses.iter().filter_map(|address| sender_to(address.ip())).filter(|_| same_network);
+    SiteUnderLoad {
+        host: addresses.first().map_or_else(String::new, ToString::to_string),
+        user_agents,
+        generators: ours.collect(),
+        timeout_us: workload.timeout_us,
+        addresses,
+    }
+}
+
+/// How a request calls its sender.
+fn user_agent(request: &RequestSpec) -> String {
+    let given = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+    given.map_or_else(|| USER_AGENT.to_owned(), |(_, value)| value.trim().to_owned())
 }

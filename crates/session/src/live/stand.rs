@@ -1,9 +1,10 @@
 //! The live stand: the load engine in front, the agent at the server, the log between them.
 
-use super::{Length, Server, Session};
+use super::{Length, Server, Session, lower};
 use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_load::Prepared;
+use webdyno_model::brake::Brake;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::tune::Round;
@@ -51,20 +52,71 @@ impl LiveStand<'_> {
         Ok(())
     }
 
+    /// Loads once, as it is set now.
+    fn load_once(&mut self, purpose: Purpose, length: Length) -> Result<Measured> {
+        let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.server))?;
+        let recording = self.session.recording();
+        let record =
+            recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
+        Ok(Measured { load, measurement: recording.measurement(record) })
+    }
+
+    /// From now on at half the load, if there is half of it. What was halved and why stands in the log.
+    fn halve(&mut self, brake: &Brake) -> Result<bool> {
+        let Some(half) = lower::halved(&self.workload) else { return Ok(false) };
+        let text = lower::note(&self.workload, &half, brake);
+        self.prepared.lower_to(&half);
+        self.workload = half;
+        self.session.append(EventBody::Note { text })?;
+        Ok(true)
+    }
+
+    /// Waits until the server is quiet again, a bounded time. Why it is not, if it is not by then.
+    fn unrest(&mut self) -> Result<Option<String>> {
+        let until_us = self.session.elapsed_us() + lower::QUIET_WAIT_US;
+        loop {
+            self.session.watch_for(lower::LOOK_EVERY_S, self.server)?;
+            let unrest = self.server.agent().unrest()?;
+            if unrest.is_none() || self.session.elapsed_us() >= until_us {
+                return Ok(unrest);
+            }
+        }
+    }
+
     fn stop_if_interrupted(&self) -> Result<()> {
         if self.session.is_interrupted() { Err(UserError::interrupted()) } else { Ok(()) }
     }
 }
 
 impl Stand for LiveStand<'_> {
+    /// A baseline that does harm is measured again at half the load, until it does none; the session goes on with that
+    /// load. After any load that did harm, the next one begins when the server is quiet again.
     fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
         self.stop_if_interrupted()?;
-        let load =
-            self.session.load(&self.prepared, &self.workload, purpose, self.length, Some(self.server))?;
-        let recording = self.session.recording();
-        let record =
-            recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
-        Ok(Measured { load, measurement: recording.measurement(record) })
+        if self.session.recording().loads.last().is_some_and(|last| last.brake.is_some())
+            && let Some(why) = self.unrest()?
+        {
+            return Err(lower::not_quiet(&why));
+        }
+        let began_us = self.session.elapsed_us();
+        let mut measured = self.load_once(purpose, self.length)?;
+        for _ in 0..lower::HALVINGS_COUNT_MAX {
+            let Some(brake) = measured.measurement.brake.clone().filter(|_| purpose == Purpose::Baseline)
+            else {
+                break;
+            };
+            if let Some(why) = self.unrest()? {
+                let text = format!("the load was not tried again: {why}");
+                self.session.append(EventBody::Note { text })?;
+                break;
+            }
+            if !self.halve(&brake)? {
+                break;
+            }
+            let spent_us = self.session.elapsed_us() - began_us;
+            measured = self.load_once(purpose, lower::shortened(self.length, spent_us))?;
+        }
+        Ok(measured)
     }
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {

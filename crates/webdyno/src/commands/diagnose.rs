@@ -147,9 +147,11 @@ impl MeasuredLoad {
         }
     }
 
-    /// Starts the agent, finds the service behind the port and observes it.
+    /// Starts the agent, makes sure that what is loaded is its machine, finds the service behind the port and observes
+    /// it.
     pub fn connect(&self) -> Result<Server> {
         let mut server = Server::connect(&self.address, &super::own_executable()?)?;
+        server.require_own(&self.prepared, &self.address.to_string())?;
         server.discover(self.port)?;
         server.observe(self.port)?;
         Ok(server)

@@ -98,6 +98,7 @@ fn tune(
     introduce(session, server)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
+    server.require_own(&prepared, &ServerAddress::Local.to_string())?;
     let length = length_at(session.elapsed_us());
     let stand = LiveStand {
         session,

@@ -5,7 +5,9 @@ mod server;
 pub mod tuned;
 
 pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
-pub use tuned::{interrupted, tune_applied, tune_kept, tune_planned, tune_proposed, tune_reverted};
+pub use tuned::{
+    interrupted, tune_applied, tune_braked, tune_kept, tune_planned, tune_proposed, tune_reverted,
+};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
@@ -211,6 +213,7 @@ pub fn all() -> Vec<(&'static str, View)> {
         ("tune_reverted", tune_reverted()),
         ("tune_proposed", tune_proposed()),
         ("interrupted", interrupted()),
+        ("tune_braked", tune_braked()),
         ("torn", torn()),
     ]
 }

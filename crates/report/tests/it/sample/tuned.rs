@@ -1,9 +1,11 @@
 //! Tuning sessions: applied, planned, put back.
 
 use super::{ceilings, exhausted, load, machine, run, service, view};
+use webdyno_model::brake::{Brake, BrakeCause};
 use webdyno_model::change::{ApplyClass, Change, JournalPlace, Managed};
 use webdyno_model::diagnosis::{Finding, Predicted};
 use webdyno_model::event::Purpose;
+use webdyno_model::number::Number;
 use webdyno_model::service::SettingValue;
 use webdyno_model::tune::{Goal, Improvement, Round, TuneReport, TuneState, Verdict};
 use webdyno_session::recording::{Applied, Attempt, PutBack};
@@ -36,6 +38,7 @@ pub fn round() -> Round {
         ratio: Some(2.92),
         ci95: Some([2.81, 3.02]),
         verdict: Some(Verdict::Better),
+        brake: None,
         kept: true,
         outage_us: Some(412_000),
         diff: "--- /tmp/quick/conf.d/zz-webdyno.conf\n+++ /tmp/quick/conf.d/zz-webdyno.conf\n@@ -0,0 +1,2 @@\n+ServerLimit 64\n+MaxRequestWorkers 64\n".into(),
@@ -74,6 +77,7 @@ pub fn tune_applied() -> View {
         ratio: Some(0.998),
         ci95: Some([0.981, 1.015]),
         verdict: Some(Verdict::Same),
+        brake: None,
         kept: false,
         outage_us: Some(0),
         diff: "+StartServers 50\n".into(),
@@ -223,4 +227,30 @@ pub fn tune_proposed() -> View {
     report.state = TuneState::Reverted;
     report.goal_met = false;
     view("tune", Outcome::Tune(report))
+}
+
+/// A change under which the load had to be stopped, after a baseline that was measured at half the load.
+pub fn tune_braked() -> View {
+    let brake = Brake {
+        cause: BrakeCause::MemoryPressure,
+        metric: "pressure.memory_full_us".into(),
+        value: Number(132_000.0),
+        limit: Number(100_000.0),
+        text: "nothing could run for 132 ms of the last second for want of memory".into(),
+    };
+    let braked = Round {
+        after: Some(1200.0),
+        ratio: None,
+        ci95: None,
+        verdict: Some(Verdict::Worse),
+        brake: Some(brake.clone()),
+        kept: false,
+        ..round()
+    };
+    let mut report = tune(TuneState::Reverted, vec![braked]);
+    (report.baseline.brake, report.best.brake) = (Some(brake.clone()), Some(brake));
+    let mut view = view("tune", Outcome::Tune(report));
+    view.notes =
+        vec!["the load was halved from 450 to 225 connections: swapping: memory is being swapped".into()];
+    view
 }

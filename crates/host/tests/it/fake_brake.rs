@@ -1,0 +1,49 @@
+//! A pretended brake: pulled at once by every load while the file `harm` is in the pretended server's folder.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use webdyno_host::agent::host::LoadBrake;
+use webdyno_host::brake::watch::Pull;
+use webdyno_host::collectors::Target;
+use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
+use webdyno_model::number::Number;
+use webdyno_model::sample::Missing;
+
+/// The brake.
+pub struct FakeBrake {
+    folder: PathBuf,
+    pull: Mutex<Pull>,
+}
+
+impl FakeBrake {
+    pub fn in_folder(folder: &Path, pull: Pull) -> Self {
+        Self { folder: folder.to_owned(), pull: Mutex::new(pull) }
+    }
+}
+
+impl LoadBrake for FakeBrake {
+    fn set_target(&self, _: &Target) {}
+
+    fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
+        if self.unrest().is_some() {
+            let brake = Brake {
+                cause: BrakeCause::Swapping,
+                metric: "memory.swapped_out_pages".into(),
+                value: Number(5000.0),
+                limit: Number(4096.0),
+                text: format!("{} swaps", site.host),
+            };
+            (self.pull.lock().unwrap())(brake);
+        }
+        vec![]
+    }
+
+    fn end(&self) {}
+
+    fn unrest(&self) -> Option<String> {
+        self.folder.join("harm").exists().then(|| "it swaps".into())
+    }
+}

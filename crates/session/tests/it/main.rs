@@ -1,0 +1,4 @@
+//! The integration tests of this crate: one binary.
+
+mod braking;
+mod pretended;
