@@ -145,3 +145,20 @@ fn ipv6_and_names_resolve() {
     let prepared = prepare(&workload(vec![spec("GET", "http://localhost:82/")])).unwrap();
     assert!(prepared.address().ip().is_loopback());
 }
+
+#[test]
+fn a_lower_load_goes_to_the_same_addresses() {
+    let two = ["http://127.0.0.1:81/a", "http://127.0.0.1:82/b", "http://127.0.0.1:81/c"];
+    let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
+    let mut prepared = prepare(&load).unwrap();
+    let addresses = prepared.addresses();
+    assert_eq!(addresses, ["127.0.0.1:81".parse().unwrap(), "127.0.0.1:82".parse().unwrap()]);
+    (load.connections, load.arrival) = (2, Arrival::Open { rate_per_s: 5.0, poisson: false });
+    prepared.lower_to(&load);
+    assert_eq!((prepared.plan.connections, prepared.threads(), prepared.plan.arrival), (2, 2, load.arrival));
+    assert!(prepared.plan.parked_max <= 2);
+    // Never more than was prepared for.
+    load.connections = 50;
+    prepared.lower_to(&load);
+    assert_eq!((prepared.plan.connections, prepared.addresses()), (2, addresses));
+}

@@ -67,7 +67,7 @@ impl MemorySource {
     /// For the machine, and the control group of a process.
     pub fn of(service_pid: Option<u32>) -> Self {
         let groups = service_pid.and_then(|pid| control_group::of(pid).ok()).unwrap_or_default();
-        let own = |group: Option<Group>| group.filter(|group| !group.is_root());
+        let own = |group: Option<Group>| group.filter(is_own);
         let file = |group: &Option<Group>, name: &str| {
             group.as_ref().map(|group| group.directory.join(name)).filter(|path| path.exists())
         };
@@ -112,6 +112,16 @@ impl MemorySource {
     }
 }
 
+/// Whether a group is not the machine itself. In a container the top of what is mounted is the container's own group: it
+/// has the file that the machine's top has not (version 2), or a limit (version 1, where none is a huge number).
+fn is_own(group: &Group) -> bool {
+    const NO_LIMIT_BYTES: u64 = 1 << 60;
+    let limit = procfs::read_text(group.directory.join("memory.limit_in_bytes")).ok();
+    let limited =
+        limit.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|bytes| bytes < NO_LIMIT_BYTES);
+    !group.is_root() || group.directory.join("memory.events").exists() || limited
+}
+
 /// The counters in the text of `/proc/vmstat`.
 fn machine_counters(vmstat: &str) -> Counters {
     Counters {
@@ -140,6 +150,22 @@ mod tests {
         );
         // Before Linux 4.13 kills are not counted; without CONFIG_SWAP swapping is not.
         assert_eq!(machine_counters("nr_free_pages 5\n"), Counters::default());
+    }
+
+    #[test]
+    fn the_top_of_a_container_is_a_group_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = Group { directory: folder.path().into(), mount: folder.path().into() };
+        assert!(!is_own(&top), "the machine's");
+        let file = folder.path().join("memory.limit_in_bytes");
+        for (limit, own) in [("9223372036854771712\n", false), ("1073741824\n", true)] {
+            std::fs::write(&file, limit).unwrap();
+            assert_eq!(is_own(&top), own, "{limit}");
+        }
+        std::fs::remove_file(file).unwrap();
+        std::fs::write(folder.path().join("memory.events"), "oom_kill 0\n").unwrap();
+        assert!(is_own(&top));
+        assert!(is_own(&Group { directory: folder.path().join("web"), mount: folder.path().into() }));
     }
 
     #[test]

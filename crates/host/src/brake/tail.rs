@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Most bytes that one look reads: 2,000 lines of 120 bytes.
-pub const LOOK_BYTES_MAX: u64 = 256 << 10;
+/// Most bytes that one look reads: 50,000 lines of 100 bytes a second.
+pub const LOOK_BYTES_MAX: u64 = 1 << 20;
 
 /// A line of more is none.
 const LINE_BYTES_MAX: usize = 64 << 10;

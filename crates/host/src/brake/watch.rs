@@ -30,7 +30,7 @@ const QUIET_US: u64 = 2_000_000;
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// A site that answers nothing is told again after this time: whoever makes the load may have had answers meanwhile.
-const SILENT_AGAIN_US: u64 = 2_000_000;
+const SILENT_AGAIN_US: u64 = 500_000;
 
 /// What is called with a brake. Must not wait for anybody.
 pub type Pull = Box<dyn Fn(Brake) + Send>;
@@ -177,9 +177,12 @@ impl Shared {
             drop(state);
             let (machine, group) = memory.read();
             state = self.state();
-            let others_failed_count = state.others.look();
-            let reading = Reading { at_us: clock_us(), machine, group, others_failed_count, site: None };
-            state.take(reading, pull);
+            // What was read of another group meanwhile would look as if counters had jumped.
+            if state.service_pid == service_pid {
+                let others_failed_count = state.others.look();
+                let reading = Reading { at_us: clock_us(), machine, group, others_failed_count, site: None };
+                state.take(reading, pull);
+            }
             drop(state);
             // Turns that were missed are not made up for.
             due = (due + READ_EVERY).max(Instant::now());

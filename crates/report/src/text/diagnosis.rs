@@ -16,6 +16,10 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
         None => (None, [].as_slice()),
     };
     page.heading(title(&diagnosis.bottleneck));
+    if let Some(brake) = diagnosis.run.as_ref().and_then(say::brake) {
+        page.para(&format!("{brake}."));
+        page.gap();
+    }
     match answer {
         Some(finding) => answer_of(page, finding),
         None => page.para("No rule could say anything about this recording."),
@@ -61,9 +65,6 @@ fn answer_of(page: &mut Page, finding: &Finding) {
 fn load(page: &mut Page, run: &webdyno_model::run::RunReport) {
     page.heading(&format!("Under this load: {}", say::run_headline(run)));
     run::conditions(page, run);
-    if let Some(brake) = say::brake(run) {
-        page.para(&format!("{brake}."));
-    }
     if run.response_time_us.count > 0 {
         page.para(&say::within(&run.response_time_us));
     }

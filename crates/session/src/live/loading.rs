@@ -77,7 +77,8 @@ impl Session {
         // Also after an error: what goes on without a load is not its doing.
         let late = server.map_or(Ok(None), Server::load_ends);
         let end = end?;
-        if let Some(brake) = late?.filter(|brake| end.reason != EndReason::Braked && self.counts(load, brake))
+        if let Some(brake) =
+            late?.filter(|brake| end.reason != EndReason::Braked && stands(brake, &self.whole_seconds(load)))
         {
             self.append(EventBody::Brake { load, brake })?;
         }
@@ -99,7 +100,7 @@ impl Session {
             let message = receiver.recv_timeout(POLL);
             if let Some(brake) = server.and_then(|server| server.agent().brake())
                 && control.stopped() != Some(EndReason::Braked)
-                && self.counts(load, &brake)
+                && stands(&brake, &self.whole_seconds(load))
             {
                 control.stop(EndReason::Braked);
                 self.append(EventBody::Brake { load, brake })?;
@@ -122,17 +123,6 @@ impl Session {
                 }
             }
         }
-    }
-
-    /// Whether a brake stands. That nobody else gets an answer is no harm as long as the load gets answers: then the site
-    /// is busy, which is what loads are for.
-    fn counts(&self, load: u32, brake: &Brake) -> bool {
-        if brake.metric != Brake::SITE_SILENT {
-            return true;
-        }
-        let seconds = self.whole_seconds(load);
-        let silent_s = (brake.value.0 / 1e6) as usize;
-        seconds.iter().rev().take(silent_s.max(1)).all(|second| second.status.is_empty())
     }
 
     /// Writes the samples that came in meanwhile.
@@ -200,6 +190,14 @@ impl Session {
     }
 }
 
+/// Whether a brake stands, by the load's own seconds. That others get no answer is no reason as long as the load gets
+/// answers: then the site is busy, which is what loads are for.
+fn stands(brake: &Brake, seconds: &[Interval]) -> bool {
+    let silent_s = (brake.limit.0 / 1e6).max(1.0) as usize;
+    brake.metric != Brake::SITE_SILENT
+        || seconds.iter().rev().take(silent_s).all(|second| second.status.is_empty())
+}
+
 /// Seconds to cut: the best truncation point, if before it the server was slower by enough to matter and nothing
 /// failed. What failed, or was faster, is no warm-up but a result.
 fn detected_warmup(intervals: &[Interval]) -> usize {
@@ -221,6 +219,8 @@ fn rate(interval: &Interval) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::brake::BrakeCause;
+    use webdyno_model::number::Number;
 
     fn intervals(rates: &[u64], failed: u64) -> Vec<Interval> {
         let second =
@@ -230,6 +230,26 @@ mod tests {
             first.failed = failed;
         }
         all
+    }
+
+    #[test]
+    fn a_site_that_answers_the_load_is_not_silent() {
+        let silent = |metric: &str| Brake {
+            cause: BrakeCause::Unreachable,
+            metric: metric.into(),
+            value: Number(10e6),
+            limit: Number(10e6),
+            text: String::new(),
+        };
+        let mut seconds = intervals(&[0; 15], 0);
+        assert!(stands(&silent(Brake::SITE_SILENT), &seconds));
+        // Also an answer that was none of the good ones.
+        for (at, stopped) in [(14, false), (5, false), (4, true)] {
+            seconds[at].status.insert("503".into(), 1);
+            assert_eq!(stands(&silent(Brake::SITE_SILENT), &seconds), stopped, "{at}");
+            assert!(stands(&silent("brake.site_refused_count"), &seconds));
+            seconds[at].status.clear();
+        }
     }
 
     #[test]
