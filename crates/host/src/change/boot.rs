@@ -19,7 +19,7 @@ use crate::change::journal::Journal;
 use crate::change::tools::Tools;
 use crate::services::Service;
 use rustix::fs::StatVfsMountFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
@@ -193,14 +193,14 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
 
 /// What is installed for a hook: its files, and the directories that have to be made for them.
 fn plan(disk: &dyn Disk, files: &[HookFile]) -> io::Result<BootHook> {
-    let mut folders = vec![];
-    for file in files {
-        let folder = folder_of(&file.path);
+    let mut folders = BTreeSet::new();
+    for folder in files.iter().flat_map(|file| folder_of(&file.path).ancestors()) {
         if disk.look(folder)?.is_none() {
-            folders.push(folder.display().to_string());
+            folders.insert(folder.display().to_string());
         }
     }
-    folders.dedup();
+    // In this order parents come before what is in them.
+    let folders = folders.into_iter().collect();
     let files = files.iter().map(|file| file.path.display().to_string()).collect();
     Ok(BootHook { files, folders })
 }
