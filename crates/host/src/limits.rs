@@ -11,10 +11,10 @@
 //!                                   children 5, watch 0.3, settle 10, page 2, look 2
 //! restart                  268    = configuration 20, port 8, systemctl 200, answer 30, port 8, look 2
 //! start again              268    = configuration 20, orphans 10, systemctl 200, answer 30, port 8
-//! undo                     643.3  = find 42, test 10, reload 281.3, find 42, start again 268
-//! apply                   1038.6  = configuration 20, test 10, test 10, configuration 20, page 2, reload 281.3,
-//!                                   read back 10, snapshot 42, undo 643.3
-//! the tool waits          1100.6  = apply 1038.6, snapshot 42, margin 20
+//! undo                     653.3  = find 42, locate 10, test 10, reload 281.3, find 42, start again 268
+//! apply                   1048.6  = configuration 20, test 10, test 10, configuration 20, page 2, reload 281.3,
+//!                                   read back 10, snapshot 42, undo 653.3
+//! the tool waits          1110.6  = apply 1048.6, snapshot 42, margin 20
 //! ```
 //!
 //! Nobody waits that long for an agent that is gone: its end is seen at once, and its silence after [`AGENT_SILENCE`],
@@ -116,8 +116,11 @@ pub const ACTIVATE: Duration = longer(RELOADING, RESTARTING);
 /// Starting a service again that has died.
 pub const START_AGAIN: Duration = sum(&[CONFIGURATION, ORPHANS, longer(UNIT, START), START, PORT]);
 
+/// Looking where a program is now, and its unit.
+const LOCATE: Duration = ASK;
+
 /// Undoing a change, with a service that dies of it and is started again.
-pub const UNDO: Duration = sum(&[SNAPSHOT, ASK, ACTIVATE, SNAPSHOT, START_AGAIN]);
+pub const UNDO: Duration = sum(&[SNAPSHOT, LOCATE, ASK, ACTIVATE, SNAPSHOT, START_AGAIN]);
 
 /// Looking for changes of others that wait for a reload.
 const WAITING: Duration = CONFIGURATION;
@@ -184,9 +187,9 @@ mod tests {
             (RELOADING, 281_300),
             (RESTARTING, 268_000),
             (START_AGAIN, 268_000),
-            (UNDO, 643_300),
-            (APPLY, 1_038_600),
-            (APPLY_ANSWER, 1_100_600),
+            (UNDO, 653_300),
+            (APPLY, 1_048_600),
+            (APPLY_ANSWER, 1_110_600),
         ] {
             assert_eq!(time.as_millis(), expected_ms);
         }

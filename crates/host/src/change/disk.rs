@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest configuration file that is changed.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -42,6 +42,11 @@ pub trait Disk: Send + Sync {
 
     /// What is at a path, symbolic links not followed; `None` when nothing is.
     fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
+    /// Where a path leads with all symbolic links followed; `None` when that is nowhere.
+    fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let _ = path;
+        Ok(None)
+    }
     /// The names in a directory, in no order; `None` when there is no such directory.
     fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>>;
     /// User and group that a new file in a directory is to have: those of the directory where files can be given away.
@@ -103,7 +108,7 @@ impl Disk for RealDisk {
         let custom = i32::try_from(flags).map_err(io::Error::other)?;
         let file = match OpenOptions::new().read(true).custom_flags(custom).open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if is_nothing(&error) => return Ok(None),
             Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"));
             }
@@ -145,7 +150,7 @@ impl Disk for RealDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         match std::fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if is_nothing(&error) => Ok(()),
             other => other,
         }
     }
@@ -167,7 +172,7 @@ impl Disk for RealDisk {
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
         let found = match std::fs::symlink_metadata(path) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if is_nothing(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         let kind = match found.file_type() {
@@ -179,10 +184,18 @@ impl Disk for RealDisk {
         Ok(Some(Seen { kind, links_count: found.nlink() }))
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match path.canonicalize() {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if is_nothing(&error) || Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {
         match std::fs::read_dir(folder) {
             Ok(entries) => Ok(Some(entries.flatten().map(|entry| entry.file_name()).collect())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_nothing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -241,6 +254,11 @@ impl Disk for RealDisk {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Nothing is at a path, also when what should be a directory on the way is a file.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// flock(2): the kernel drops it with its holder.

@@ -89,6 +89,9 @@ pub enum Record {
         n: u64,
         /// The saved copy; `None` when there was no file before.
         saved: Option<String>,
+        /// What became of the file, in words; `None` in older journals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        what: Option<String>,
     },
     /// The actions up to this one were verified and stay.
     Kept {
@@ -134,8 +137,19 @@ pub struct History {
     pub told: bool,
     /// How each service is controlled by the latest record, by name and port.
     pub controls: BTreeMap<(String, u16), Control>,
-    /// Files left to the operator, with the saved copies of the originals.
-    pub conflicts: Vec<(u64, Option<String>)>,
+    /// Files left to the operator.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A file that was left to the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The write that cannot be undone.
+    pub n: u64,
+    /// The saved copy of the original; `None` when there was no file before.
+    pub saved: Option<String>,
+    /// What became of the file, in words; `None` in older journals.
+    pub what: Option<String>,
 }
 
 /// Why a journal cannot be used.
@@ -237,9 +251,9 @@ impl History {
                 self.entry(n)?.undone = true;
                 self.controlled(n, control);
             }
-            Record::Conflict { n, saved } => {
+            Record::Conflict { n, saved, what } => {
                 self.entry(n)?.undone = true;
-                self.conflicts.push((n, saved));
+                self.conflicts.push(Conflict { n, saved, what });
             }
             Record::Kept { through } => self.kept_through = self.kept_through.max(through),
             Record::Closed { by } => self.closed = Some(by),

@@ -18,6 +18,7 @@ pub mod history;
 pub mod journal;
 pub mod launch;
 pub mod lock;
+pub mod moved;
 pub mod programs;
 pub mod rollback;
 pub mod state;
@@ -27,7 +28,7 @@ pub mod waiting;
 pub mod world;
 
 pub use apply::{Applied, Changer, Reverted};
-pub use rollback::{PendingJournal, notice, pending, rollback_all, undo_interrupted};
+pub use rollback::{PendingJournal, notice, pending, pending_with, rollback_all, undo_interrupted};
 pub use state::StateDir;
 pub use tools::Tools;
 

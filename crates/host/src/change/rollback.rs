@@ -10,7 +10,7 @@ use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{Scope, stop_launched, undo};
+use crate::change::undo::{CHANGED, Scope, left_alone, stop_launched, undo};
 use crate::change::world::World;
 use crate::limits;
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,22 +167,12 @@ fn tell_conflicts(path: &Path, history: &History, tools: &Tools) -> UserError {
 }
 
 fn conflicts_of(history: &History) -> String {
-    let told: BTreeSet<String> = history
-        .conflicts
-        .iter()
-        .filter_map(|(n, saved)| {
-            let entry = history.entries.iter().find(|entry| entry.n == *n)?;
-            let Action::WriteFile(write) = &entry.action else { return None };
-            let original = saved
-                .as_ref()
-                .map_or_else(|| "there was none before".into(), |saved| format!("its original is {saved}"));
-            Some(format!(
-                "{} was changed by someone else meanwhile and is left alone; {original}",
-                write.path
-            ))
-        })
-        .collect();
-    told.into_iter().collect::<Vec<_>>().join("; ")
+    let told = history.conflicts.iter().filter_map(|conflict| {
+        let entry = history.entries.iter().find(|entry| entry.n == conflict.n)?;
+        let Action::WriteFile(write) = &entry.action else { return None };
+        Some(left_alone(&write.path, conflict.what.as_deref().unwrap_or(CHANGED), conflict.saved.as_deref()))
+    });
+    told.collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join("; ")
 }
 
 /// How much of a session is undone.
@@ -206,6 +196,11 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
     let services = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
     let by_port: BTreeMap<u16, _> = services.map(|served| (served.port, served)).collect();
     by_port.into_values().try_for_each(|served| claims.wait(tools, served, patience))?;
+    // What an attempt left alone that was killed before it could say so.
+    let untold = match journal.history().closed {
+        None => conflicts_of(journal.history()),
+        Some(_) => String::new(),
+    };
     let scope = Scope { from_n, launched: true, later: true };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
@@ -217,6 +212,9 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
         report.failures.push(error);
     }
     let id = journal.id();
+    if !untold.is_empty() {
+        report.conflicts.insert(0, untold);
+    }
     let problem = report.error();
     let mut lines: Vec<String> =
         report.lines.into_iter().map(|line| format!("session {id}: {line}")).collect();

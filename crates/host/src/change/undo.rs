@@ -9,11 +9,13 @@ use crate::change::boot;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
+use crate::change::moved::{self, Known};
 use crate::change::state::private_directory;
 use crate::change::tools::Tools;
 use crate::change::world::Running;
 use crate::services::Activation;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use webdyno_model::change::ApplyClass;
@@ -101,6 +103,10 @@ struct Undo<'a> {
     touched: BTreeMap<(String, u16), Touched>,
 }
 
+/// What became of a file that nobody can put back, when nothing better is known.
+pub const CHANGED: &str = "was changed by someone else meanwhile";
+const REMOVED: &str = "was removed by someone else meanwhile";
+
 /// The outstanding writes of one file, the last one first.
 type Chain = Vec<(u64, WriteFile)>;
 
@@ -149,18 +155,27 @@ impl Undo<'_> {
     /// Puts one file back, through all its writes at once.
     fn file(&mut self, path: &Path, chain: &Chain) -> Result<()> {
         let Some((first_n, first)) = chain.last() else { return Ok(()) };
-        let told = |error: std::io::Error| io_error("restore", path.display(), &error);
-        let now = self.tools.disk.read(path).map_err(told)?.map(|file| file.sha256);
-        let (target, is_original) = follow(chain, now.as_deref());
-        if target.is_some_and(|(_, sha256)| sha256 != now.as_deref()) {
-            let (write, _) = target.unwrap_or((first, None));
-            if self.write(path, *first_n, write.before.as_ref(), now.as_deref())? == Replaced::Changed {
-                return self.conflict(path, chain);
+        let told = |error: io::Error| io_error("restore", path.display(), &error);
+        let found = moved::find(self.tools.disk.as_ref(), path, &known(chain)).map_err(told)?;
+        let mut is_original = found.lost.is_none();
+        for (path, now) in &found.files {
+            let (target, is_back) = follow(chain, now.as_deref());
+            is_original &= is_back;
+            if target.is_some_and(|(_, sha256)| sha256 != now.as_deref()) {
+                let (write, _) = target.unwrap_or((first, None));
+                if self.write(path, *first_n, write.before.as_ref(), now.as_deref())? == Replaced::Changed {
+                    return self.conflict(path, chain, CHANGED);
+                }
+                self.touched(first).written_count += 1;
             }
-            self.touched(first).written_count += 1;
+        }
+        if let Some(link) = found.link.filter(|_| first.before.is_none()) {
+            self.write(&link, *first_n, None, None)?;
         }
         if !is_original {
-            return self.conflict(path, chain);
+            let is_gone = found.files.iter().all(|(_, now)| now.is_none());
+            let what = found.lost.as_deref().unwrap_or(if is_gone { REMOVED } else { CHANGED });
+            return self.conflict(path, chain, what);
         }
         self.touched(first).restored_count += 1;
         self.note_all(chain, |n| Record::Undone { n, control: None });
@@ -188,7 +203,7 @@ impl Undo<'_> {
         before: Option<&OldFile>,
         now: Option<&str>,
     ) -> Result<Replaced> {
-        let told = |error: std::io::Error| {
+        let told = |error: io::Error| {
             io_error("restore", path.display(), &error).hint("remove the cause, then run `webdyno rollback`")
         };
         let disk = self.tools.disk.as_ref();
@@ -200,15 +215,27 @@ impl Undo<'_> {
         let temporary = file::temporary(path, &self.journal.id(), n);
         // What a killed session left there would be in the way.
         disk.remove(&temporary).map_err(told)?;
-        let replaced = file::replace(disk, path, before, now, &temporary).map_err(told)?;
+        let mut replaced = file::replace(disk, path, before, now, &temporary);
+        let mut without = String::new();
+        if let Err(error) = &replaced
+            && !before.attributes.is_empty()
+            && is_refused(error)
+        {
+            // A label may be one that nobody knows any more: the bytes count for more.
+            let names: Vec<&str> = before.attributes.keys().map(String::as_str).collect();
+            without = format!(" without {}: {error}", names.join(", "));
+            let plain = OldFile { attributes: BTreeMap::new(), ..before.clone() };
+            replaced = file::replace(disk, path, &plain, now, &temporary);
+        }
+        let replaced = replaced.map_err(told)?;
         if replaced == Replaced::Done {
-            self.report.lines.push(format!("restored {}", path.display()));
+            self.report.lines.push(format!("restored {}{without}", path.display()));
         }
         Ok(replaced)
     }
 
     /// Leaves a file alone that somebody else changed, and keeps the original where it can be found.
-    fn conflict(&mut self, path: &Path, chain: &Chain) -> Result<()> {
+    fn conflict(&mut self, path: &Path, chain: &Chain, what: &str) -> Result<()> {
         let Some((first_n, first)) = chain.last() else { return Ok(()) };
         self.touched(first).conflicts_count += 1;
         if self.journal.history().is_launched_here(first.served.port) {
@@ -218,26 +245,25 @@ impl Undo<'_> {
             Some(before) => Some(self.save(path, *first_n, before)?),
             None => None,
         };
-        let original = match &saved {
-            Some(saved) => format!("its original is {}", saved.display()),
-            None => "there was no such file before".to_owned(),
-        };
-        let path = path.display();
-        self.report
-            .conflicts
-            .push(format!("{path} was changed by someone else meanwhile and is left alone; {original}"));
         let saved = saved.map(|saved| saved.display().to_string());
-        self.note_all(chain, |n| Record::Conflict { n, saved: saved.clone() });
+        self.report.conflicts.push(left_alone(&first.path, what, saved.as_deref()));
+        self.note_all(chain, |n| Record::Conflict { n, saved: saved.clone(), what: Some(what.to_owned()) });
         Ok(())
     }
 
     fn save(&self, path: &Path, n: u64, before: &OldFile) -> Result<PathBuf> {
         let saved = self.tools.state.saved_copy(&self.journal.id(), n, path);
-        let told = |error: std::io::Error| io_error("keep the original as", saved.display(), &error);
+        let told = |error: io::Error| io_error("keep the original as", saved.display(), &error);
         let folder = file::folder_of(&saved);
         let disk = self.tools.disk.as_ref();
         private_directory(disk, folder)?;
-        disk.remove(&saved).and_then(|()| disk.create(&saved, before)).map_err(told)?;
+        let create = |file: &OldFile| disk.remove(&saved).and_then(|()| disk.create(&saved, file));
+        let plain = OldFile { attributes: BTreeMap::new(), ..before.clone() };
+        match create(before) {
+            Err(error) if is_refused(&error) => create(&plain),
+            other => other,
+        }
+        .map_err(told)?;
         disk.sync_directory(folder).map_err(told)?;
         Ok(saved)
     }
@@ -350,23 +376,29 @@ impl Undo<'_> {
         let same_boot = self.is_same_boot();
         let running = match programs.is_alive(&control) && same_boot {
             true => Some(control.clone()),
-            false => programs.on_port(service, port).filter(|found| found.executable == control.executable),
+            false => programs.on_port(service, port),
         };
         let pid = |activation: &Activation| activation.control.pid;
-        let Some(running) = running else {
-            if !ours || !same_boot {
-                self.report.lines.push(format!("{service} does not run, and was left so"));
-                return Ok(None);
-            }
-            known.validate(&control)?;
-            let started = known.start(&control, port)?;
+        if running.is_none() && (!ours || !same_boot) {
+            self.report.lines.push(format!("{service} does not run, and was left so"));
+            return Ok(None);
+        }
+        let Some(present) = known.locate(running.as_ref().unwrap_or(&control)) else {
+            let gone = &control.executable;
+            self.report.lines.push(format!("{service} was left as it is: its program {gone} is gone"));
+            return Ok(None);
+        };
+        if running.is_none() {
+            known.validate(&present)?;
+            let started = known.start(&present, port)?;
             self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
             return Ok(Some(started));
-        };
+        }
+        let running = present;
         known.validate(&running)?;
         let activated = match known.activate(&running, class, port) {
             Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
-                let started = known.start(&control, port)?;
+                let started = known.start(&running, port)?;
                 self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
                 return Ok(Some(started));
             }
@@ -417,6 +449,33 @@ impl Undo<'_> {
             self.note(Record::Undone { n, control: None });
         }
         Ok(())
+    }
+}
+
+/// Whether a file system or a policy refuses, not a full or broken disk.
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+}
+
+/// The line that tells of a file that was left to the operator.
+pub fn left_alone(path: &str, what: &str, saved: Option<&str>) -> String {
+    let original = match saved {
+        Some(saved) => format!("its original is {saved}"),
+        None => "there was no such file before".to_owned(),
+    };
+    format!("{path} {what} and is left alone; {original}")
+}
+
+/// What is known of a file by the writes that are outstanding.
+fn known(chain: &Chain) -> Known<'_> {
+    fn before(write: &WriteFile) -> Option<&str> {
+        write.before.as_ref().map(|file| file.sha256.as_str())
+    }
+    Known {
+        written: chain.iter().map(|(_, write)| write.after_sha256.as_str()).collect(),
+        found: chain.iter().map(|(_, write)| before(write)).collect(),
+        original: chain.last().and_then(|(_, write)| before(write)),
     }
 }
 

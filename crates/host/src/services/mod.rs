@@ -68,6 +68,12 @@ pub trait Service: Sync {
         Ok(None)
     }
 
+    /// The control with the program and unit that stand for those of a given one now, which packages may have moved or
+    /// renamed; `None` when the program is not installed any more. Reads only.
+    fn locate(&self, control: &Control) -> Option<Control> {
+        Some(control.clone())
+    }
+
     /// The names under which init systems may know it, without a suffix.
     fn init_names(&self) -> &'static [&'static str] {
         &[]

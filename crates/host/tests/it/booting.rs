@@ -77,7 +77,7 @@ pub fn tree(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for path in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
             found.push(path.clone());
-            if path.is_dir() {
+            if path.is_dir() && !path.is_symlink() {
                 folders.push(path);
             }
         }

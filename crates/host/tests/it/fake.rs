@@ -52,6 +52,19 @@ struct FateState {
     dead: AtomicBool,
     /// The length of what was written by the act at which it happened.
     length_bytes: AtomicU64,
+    label: Label,
+}
+
+/// Whether files have a security label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Label {
+    /// They have none.
+    #[default]
+    None,
+    /// They have one.
+    Known,
+    /// They have one that cannot be set any more: the policy does not know it.
+    Unknown,
 }
 
 /// An empty folder, in memory where there is such a place: these tests wait for the disk thousands of times.
@@ -79,6 +92,11 @@ impl Fate {
         fate.0.at.store(at, Ordering::SeqCst);
         *fate.0.what.lock().unwrap() = what;
         fate
+    }
+
+    /// Nothing happens, but files have labels.
+    pub fn labelling(label: Label) -> Self {
+        Self(Arc::new(FateState { label, ..FateState::default() }))
     }
 
     /// How many acts there were.
@@ -126,7 +144,11 @@ pub struct FatefulDisk(pub Fate);
 
 impl Disk for FatefulDisk {
     fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
-        RealDisk.read(path)
+        let mut file = RealDisk.read(path)?;
+        if let Some(file) = file.as_mut().filter(|_| self.0.0.label != Label::None) {
+            file.attributes.insert("security.selinux".into(), "bGFiZWw=".into());
+        }
+        Ok(file)
     }
 
     fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
@@ -135,7 +157,13 @@ impl Disk for FatefulDisk {
             let bytes = bytes.unwrap_or(file.content.len() / 2).min(file.content.len());
             std::fs::write(path, &file.content[..bytes]).unwrap();
         };
-        self.0.act(|| RealDisk.create(path, file), partly)
+        if self.0.0.label == Label::Unknown && !file.attributes.is_empty() {
+            std::fs::write(path, &file.content).unwrap();
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the label is unknown"));
+        }
+        let mut file = file.clone();
+        file.attributes.remove("security.selinux");
+        self.0.act(|| RealDisk.create(path, &file), partly)
     }
 
     fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
@@ -155,6 +183,10 @@ impl Disk for FatefulDisk {
 
     fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
         RealDisk.look(path)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        RealDisk.resolve(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {

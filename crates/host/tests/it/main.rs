@@ -12,6 +12,7 @@ mod fake_brake;
 mod full_disk;
 mod generations;
 mod hardened;
+mod moved;
 mod outsider;
 mod skip;
 mod waiting;

@@ -11,6 +11,7 @@ mod control;
 mod diff;
 mod edit;
 mod limits;
+mod locate;
 mod outside;
 mod pending;
 mod place;
@@ -90,6 +91,10 @@ impl Service for Apache {
         let apache = control::Apache::of_control(control.clone())?;
         let pid_file = control.pid_file.as_ref().map(Path::new);
         Ok(pending::pending(&apache.evaluation, main, pid_file, own))
+    }
+
+    fn locate(&self, control: &Control) -> Option<Control> {
+        locate::locate(control)
     }
 
     fn init_names(&self) -> &'static [&'static str] {
