@@ -62,6 +62,22 @@ pub struct BootHook {
     pub files: Vec<String>,
     /// The directories that had to be made for them.
     pub folders: Vec<String>,
+    /// The table of a boot that has to name them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<BootTable>,
+}
+
+/// A table that names what is started at boot, and gets one more name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootTable {
+    /// Absolute.
+    pub path: String,
+    /// What was there.
+    pub before: OldFile,
+    /// SHA-256 of what is written.
+    pub after_sha256: String,
+    /// The name that is added.
+    pub name: String,
 }
 
 /// A service on its port.

@@ -4,18 +4,19 @@
 //! Facts. systemd reads units and drop-ins from disk when it starts: a unit that is wanted by multi-user.target and
 //! ordered before the service is part of the boot's one transaction (systemd.unit(5), bootup(7)). No daemon-reload is
 //! needed for that, and without one the running systemd does not know the unit, so nothing starts it early.
-//! SysV: `rc` runs `/etc/rcN.d/S*` in the order of their names; insserv(8) and `X-Start-Before` (LSB 5.0, Linux Standard
+//! SysV: `rc` runs `/etc/rcN.d/S*` in the order of their names, or in parallel by a table ([`startpar`]); insserv(8) and `X-Start-Before` (LSB 5.0, Linux Standard
 //! Base Core, 22.3) order them where links are made anew. OpenRC: `depend` of openrc-run(8), runlevels(8) are directories
 //! of names, and its dependencies are read anew when `/etc/init.d` is younger than what was read.
 //!
 //! All are plain files with the session's id in their names: two sessions are never in each other's way, and what a
 //! killed one left is known. Their directories are made where they are missing, and go with them.
 
-use crate::change::action::{Action, BootHook, OldFile, Served};
+use crate::change::action::{Action, BootHook, BootTable, OldFile, Served};
 use crate::change::disk::{Disk, sha256_hex};
-use crate::change::file::folder_of;
+use crate::change::file::{self, Replaced, folder_of};
 use crate::change::history::Record;
 use crate::change::journal::Journal;
+use crate::change::startpar;
 use crate::change::tools::Tools;
 use crate::services::Service;
 use rustix::fs::StatVfsMountFlags;
@@ -174,14 +175,14 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
         let error = io_error("write", path.display(), &error).message;
         format!("{error}: if this machine goes down now, run `webdyno rollback` when it is up again")
     };
-    let hook = match plan(tools.disk.as_ref(), &files) {
-        Ok(hook) if hook.files.is_empty() => return Ok(None),
-        Ok(hook) => hook,
+    let (hook, table) = match plan(tools.disk.as_ref(), &booting, &files, &purpose) {
+        Ok((hook, _)) if hook.files.is_empty() => return Ok(None),
+        Ok(planned) => planned,
         Err(error) => return Ok(Some(told(error))),
     };
     let n = history.last_n() + 1;
     journal.append(Record::Intent { n, action: Action::BootHook(hook.clone()) })?;
-    let Err(error) = install(tools.disk.as_ref(), &hook, &files) else {
+    let Err(error) = install(tools.disk.as_ref(), &hook, &files, table) else {
         journal.append(Record::Completed { n, control: None })?;
         return Ok(None);
     };
@@ -191,8 +192,60 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     Ok(Some(told(error)))
 }
 
+/// The table of a parallel boot with one more name in it, where there is one.
+fn plan_table(
+    disk: &dyn Disk,
+    booting: &Booting,
+    purpose: &Purpose<'_>,
+) -> io::Result<Option<(BootTable, String)>> {
+    let path = booting.root.join("etc/init.d/.depend.start");
+    let Some(before) = disk.read(&path)?.filter(|_| matches!(booting.init, Init::SysV(_))) else {
+        return Ok(None);
+    };
+    let (name, waiting) = (name(purpose.id), script_names(purpose.services));
+    let text = std::str::from_utf8(&before.content).unwrap_or_default();
+    let Some(after) = startpar::with_script(text, &name, &waiting) else { return Ok(None) };
+    let after_sha256 = sha256_hex(after.as_bytes());
+    Ok(Some((BootTable { path: path.display().to_string(), before, after_sha256, name }, after)))
+}
+
+/// Gives the table another content if it still holds what is expected.
+fn write_table(disk: &dyn Disk, table: &BootTable, new: &OldFile, expected: &str) -> io::Result<()> {
+    let path = Path::new(&table.path);
+    let temporary = file::temporary(path, &table.name, 0);
+    disk.remove(&temporary)?;
+    match file::replace(disk, path, new, Some(expected), &temporary)? {
+        Replaced::Done => Ok(()),
+        Replaced::Changed => Err(io::Error::other("it was changed by someone else just now")),
+    }
+}
+
+/// Takes our name out of the table again: to the byte where nobody else changed it, else our name alone.
+fn restore_table(disk: &dyn Disk, table: &BootTable) -> io::Result<()> {
+    let temporary = file::temporary(Path::new(&table.path), &table.name, 0);
+    if disk.look(&temporary)?.is_some() {
+        disk.remove(&temporary)?;
+    }
+    let Some(now) = disk.read(Path::new(&table.path))? else { return Ok(()) };
+    if now.sha256 == table.after_sha256 {
+        return write_table(disk, table, &table.before, &now.sha256);
+    }
+    let text = String::from_utf8_lossy(&now.content).into_owned();
+    if !text.contains(&table.name) {
+        return Ok(());
+    }
+    let content = startpar::without_script(&text, &table.name).into_bytes();
+    let new = OldFile { sha256: sha256_hex(&content), content, modified: None, ..now.clone() };
+    write_table(disk, table, &new, &now.sha256)
+}
+
 /// What is installed for a hook: its files, and the directories that have to be made for them.
-fn plan(disk: &dyn Disk, files: &[HookFile]) -> io::Result<BootHook> {
+fn plan(
+    disk: &dyn Disk,
+    booting: &Booting,
+    files: &[HookFile],
+    purpose: &Purpose<'_>,
+) -> io::Result<(BootHook, Option<OldFile>)> {
     let mut folders = BTreeSet::new();
     for folder in files.iter().flat_map(|file| folder_of(&file.path).ancestors()) {
         if disk.look(folder)?.is_none() {
@@ -202,11 +255,18 @@ fn plan(disk: &dyn Disk, files: &[HookFile]) -> io::Result<BootHook> {
     // In this order parents come before what is in them.
     let folders = folders.into_iter().collect();
     let files = files.iter().map(|file| file.path.display().to_string()).collect();
-    Ok(BootHook { files, folders })
+    let planned = plan_table(disk, booting, purpose)?;
+    let new = planned.as_ref().map(|(table, after)| OldFile {
+        content: after.clone().into_bytes(),
+        sha256: table.after_sha256.clone(),
+        modified: None,
+        ..table.before.clone()
+    });
+    Ok((BootHook { files, folders, table: planned.map(|(table, _)| table) }, new))
 }
 
 /// Installs the files of a hook, after it was written to the journal.
-fn install(disk: &dyn Disk, hook: &BootHook, files: &[HookFile]) -> io::Result<()> {
+fn install(disk: &dyn Disk, hook: &BootHook, files: &[HookFile], table: Option<OldFile>) -> io::Result<()> {
     for folder in hook.folders.iter().map(Path::new) {
         disk.create_directory(folder)?;
         disk.sync_directory(folder_of(folder))?;
@@ -222,12 +282,16 @@ fn install(disk: &dyn Disk, hook: &BootHook, files: &[HookFile]) -> io::Result<(
         disk.create(&file.path, &file_on_disk)?;
         disk.sync_directory(folder)?;
     }
-    Ok(())
+    match (&hook.table, table) {
+        (Some(table), Some(new)) => write_table(disk, table, &new, &table.before.sha256),
+        _ => Ok(()),
+    }
 }
 
 /// Removes the files of a hook, the last one first, and the directories that were made for them. Those that are gone
 /// already are no error, and neither are directories that others use by now.
 pub fn remove(disk: &dyn Disk, hook: &BootHook) -> io::Result<()> {
+    hook.table.as_ref().map_or(Ok(()), |table| restore_table(disk, table))?;
     for path in hook.files.iter().rev().map(Path::new) {
         // Looking first: on a disk that is read-only, removing what is not there is an error.
         if disk.look(path)?.is_some() {
@@ -258,6 +322,11 @@ fn outlives_a_boot(folder: &Path) -> bool {
 fn name(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     format!("webdyno-rollback-{}", id.chars().map(plain).collect::<String>())
+}
+
+/// The names of services in scripts, which know no units.
+fn script_names(services: &[String]) -> Vec<&str> {
+    services.iter().map(|name| name.trim_end_matches(".service")).collect()
 }
 
 struct Text<'a> {
@@ -303,10 +372,8 @@ impl Text<'_> {
         format!("{}[Unit]\nWants={}.service\n", self.head(), self.name)
     }
 
-    /// The names of services in scripts, which know no units.
     fn scripts(&self) -> String {
-        let plain = |name: &String| name.trim_end_matches(".service").to_owned();
-        self.purpose.services.iter().map(plain).collect::<Vec<_>>().join(" ")
+        script_names(self.purpose.services).join(" ")
     }
 
     fn condition(&self) -> String {

@@ -21,6 +21,7 @@ pub mod lock;
 pub mod moved;
 pub mod programs;
 pub mod rollback;
+pub mod startpar;
 pub mod state;
 pub mod tools;
 pub mod undo;

@@ -33,7 +33,8 @@ pub struct BootWorld {
 impl World for BootWorld {
     fn booting(&self, _: &StateDir) -> Option<Booting> {
         let root = self.folder.join("root");
-        root.exists().then(|| Booting { init: Init::Systemd, root, program: "/usr/bin/webdyno".into() })
+        let init = if root.join(TABLE).exists() { Init::SysV(&["etc/rc2.d"]) } else { Init::Systemd };
+        root.exists().then(|| Booting { init, root, program: "/usr/bin/webdyno".into() })
     }
     fn boot_id(&self) -> Option<String> {
         self.boot_id.clone().or_else(|| ThisMachine.boot_id())
@@ -69,6 +70,9 @@ impl World for BootWorld {
         ThisMachine.stop_launched(launch, launched, header)
     }
 }
+
+/// The table of a parallel boot: a machine that has it is booted by SysV scripts.
+const TABLE: &str = "etc/init.d/.depend.start";
 
 /// All files and directories below a folder.
 pub fn tree(folder: &Path) -> Vec<PathBuf> {
@@ -231,6 +235,42 @@ fn a_kill_of_the_boot_is_completed_by_the_next_one() {
         kills += 1;
     }
     assert!(kills > 10, "only {kills} kills");
+}
+
+/// The same for a session on a machine that boots by a table: that is as before, to the byte, whatever was killed.
+#[test]
+fn a_kill_at_any_act_leaves_the_table_of_the_boot_as_it_was() {
+    const NAMES: &str = "TARGETS = rsyslog fake cron\nINTERACTIVE =\nfake: rsyslog\n";
+    let (mut kills, mut named) = (0, 0);
+    for act in 1.. {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("etc/init.d")).unwrap();
+        std::fs::create_dir_all(root.join("etc/rc2.d")).unwrap();
+        std::fs::write(root.join(TABLE), NAMES).unwrap();
+        let original = server.picture();
+        let killed = victim(folder.path(), act, act % 2 == 0, false, "session");
+        let table = std::fs::read_to_string(root.join(TABLE)).unwrap();
+        if table != NAMES {
+            let name = table.split_whitespace().nth(2).unwrap();
+            let expected =
+                format!("TARGETS = {name} rsyslog fake cron\nINTERACTIVE =\nfake: {name} rsyslog\n");
+            assert_eq!(table, expected);
+            assert!(
+                root.join(format!("etc/rc2.d/S00{name}")).exists()
+                    && root.join(format!("etc/init.d/{name}")).exists()
+            );
+            named += 1;
+        }
+        rollback_with(&server.tools(Arc::new(RealDisk))).unwrap();
+        assert_eq!(server.picture(), original, "act {act}");
+        if !killed {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 60 && named > 20, "{kills} kills, in {named} of them the table was changed");
 }
 
 fn purpose<'a>(journal: &'a Path, state: &'a Path, services: &'a [String]) -> Purpose<'a> {

@@ -314,7 +314,8 @@ impl FakeServer {
                 .insert(name, (std::fs::read(&path).unwrap(), found.mode(), found.uid(), found.gid(), time));
         }
         for path in tree(&self.folder.join("root")) {
-            picture.insert(path.display().to_string(), (vec![], 0, 0, 0, 0));
+            let content = std::fs::read(&path).unwrap_or_default();
+            picture.insert(path.display().to_string(), (content, 0, 0, 0, 0));
         }
         let alive = self.pid().is_some();
         let running = self.running().into_bytes();
@@ -414,6 +415,10 @@ fn workers(text: &str) -> Option<SettingValue> {
 impl Service for FakeServer {
     fn name(&self) -> &'static str {
         "fake"
+    }
+
+    fn init_names(&self) -> &'static [&'static str] {
+        &["fake"]
     }
 
     fn recognises(&self, executable: &str, _: &[String]) -> bool {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that cannot go on must say where
 
 mod apache;
+mod booting;
 mod braking;
 mod command_line;
 mod interrupted;
