@@ -200,7 +200,8 @@ impl Changer {
         options: &ApplyOptions,
     ) -> Result<Vec<String>> {
         let entries = self.session.as_ref().map_or(&[][..], |session| &session.journal.history().entries);
-        waiting::check(service, served, class, entries, options)
+        let own = [waiting::own(entries), waiting::left(&self.tools)?].concat();
+        waiting::check(service, served, class, &own, options)
     }
 
     /// Takes back what an apply that failed has done, and gives the error to tell.

@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// The largest configuration file that is changed.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -44,6 +45,12 @@ pub trait Disk: Send + Sync {
     fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
     /// Where a path leads with all symbolic links followed; `None` when that is nowhere.
     fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let _ = path;
+        Ok(None)
+    }
+    /// When something was changed last, be it content, entries, owner or mode (inode(7)); `None` when nothing is there, or
+    /// that cannot be told.
+    fn changed_at(&self, path: &Path) -> io::Result<Option<SystemTime>> {
         let _ = path;
         Ok(None)
     }
@@ -190,6 +197,21 @@ impl Disk for RealDisk {
             Err(error) if is_nothing(&error) || Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn changed_at(&self, path: &Path) -> io::Result<Option<SystemTime>> {
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if is_nothing(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let since = |seconds: i64, nanoseconds: i64| {
+            let whole = Duration::from_secs(u64::try_from(seconds).ok()?);
+            let part = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
+            SystemTime::UNIX_EPOCH.checked_add(whole + part)
+        };
+        let times = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
+        Ok(times.into_iter().filter_map(|(seconds, nanoseconds)| since(seconds, nanoseconds)).max())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {

@@ -3,7 +3,9 @@
 
 use crate::change::action::{Action, Served};
 use crate::change::file::folder_of;
-use crate::change::history::Entry;
+use crate::change::history::{Entry, History};
+use crate::change::journal;
+use crate::change::tools::Tools;
 use crate::services::Service;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, ApplyOptions};
@@ -13,18 +15,18 @@ use webdyno_model::{Result, UserError};
 const NAMED_MAX: usize = 10;
 
 /// Refuses a reload or restart that would put changes of others in force. When the operator accepts that, gives what
-/// they are, in words. `entries` are what this session has done so far.
+/// they are, in words. `own` are files and directories that are newer by us.
 pub fn check(
     service: &dyn Service,
     served: &Served,
     class: ApplyClass,
-    entries: &[Entry],
+    own: &[PathBuf],
     options: &ApplyOptions,
 ) -> Result<Vec<String>> {
     if class < ApplyClass::Reload {
         return Ok(vec![]);
     }
-    let found = service.pending_changes(&served.control, served.port, &own(entries))?;
+    let found = service.pending_changes(&served.control, served.port, own)?;
     let told: Vec<String> = found.iter().map(ToString::to_string).collect();
     match told.is_empty() || options.yes_reload {
         true => Ok(named(&told)),
@@ -51,9 +53,23 @@ fn named(told: &[String]) -> Vec<String> {
     told.iter().take(NAMED_MAX).cloned().chain(rest).collect()
 }
 
-/// The files that this session wrote since it last made the service take its configuration, and their directories, in
+/// What earlier sessions wrote and put back without the service taking its configuration, and the directories: newer than
+/// what runs, and nobody's change. What somebody touched after the last record of such a session is his.
+pub fn left(tools: &Tools) -> Result<Vec<PathBuf>> {
+    let changed_at = |path: &Path| tools.disk.changed_at(path).ok().flatten();
+    let mut left = vec![];
+    for (journal, read) in journal::read_all(tools)? {
+        let Some(history) = read.ok().filter(History::is_settled) else { continue };
+        let Some(ended_at) = changed_at(&journal) else { continue };
+        let untouched = |path: &PathBuf| changed_at(path).is_some_and(|changed_at| changed_at <= ended_at);
+        left.extend(own(&history.entries).into_iter().filter(untouched));
+    }
+    Ok(left)
+}
+
+/// The files that a session wrote since it last made the service take its configuration, and their directories, in
 /// which temporary files came and went. What it wrote before is in force: there, what is newer is somebody else's.
-fn own(entries: &[Entry]) -> Vec<PathBuf> {
+pub fn own(entries: &[Entry]) -> Vec<PathBuf> {
     let reloads =
         |action: &Action| matches!(action, Action::Activate(act) if act.class >= ApplyClass::Reload);
     let since = entries.iter().rev().take_while(|entry| !reloads(&entry.action));

@@ -161,7 +161,7 @@ fn a_managed_file_is_never_written() {
 struct Stand {
     server: Server,
     changer: Changer,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MinSpareServers 1\n    MaxSpareServers 3\n    \
@@ -188,9 +188,12 @@ fn stand() -> Stand {
     // Files are stamped in ticks of the kernel's clock: what comes now must not have the time of the start.
     std::thread::sleep(Duration::from_millis(50));
     let state = tempfile::tempdir().unwrap();
+    Stand { server, changer: changer(&state), state }
+}
+
+fn changer(state: &tempfile::TempDir) -> Changer {
     let owner = Owner { tool: None, what: "webdyno tune".into() };
-    let changer = Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner);
-    Stand { server, changer, _state: state }
+    Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner)
 }
 
 impl Stand {
@@ -211,6 +214,11 @@ impl Stand {
         assert_eq!(error.message.matches("; ").count() + 1, expected.len(), "{error}");
         assert_eq!(self.server.snapshot().pending.len(), expected.len());
         assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
+    }
+
+    fn next_session(&mut self) {
+        self.changer.end(ClosedBy::Tool).unwrap();
+        self.changer = changer(&self.state);
     }
 
     fn end(mut self) {
@@ -243,6 +251,37 @@ fn a_fresh_apache_waits_for_nothing_and_rounds_follow_each_other() {
     stand.changer.revert(first.mark, false).unwrap();
     stand.raise(8, &ApplyOptions::default()).unwrap();
     assert_eq!(stand.server.snapshot().pending, Vec::<String>::new());
+    stand.end();
+}
+
+/// What a session wrote and put back without a reload is newer than what runs, and nobody else's for the next one.
+#[test]
+fn a_session_that_was_put_back_stands_in_nobodys_way() {
+    if !apache_is_installed() {
+        return;
+    }
+    let mut stand = stand();
+    // Written, found to be invalid by Apache itself, and put back.
+    let snapshot = stand.server.snapshot();
+    let wish =
+        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
+    let mut plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
+    plan.files[0].after.push_str("NoSuchDirective\n");
+    let rejected = stand.changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap_err();
+    assert!(rejected.message.contains("NoSuchDirective"), "{rejected}");
+    stand.next_session();
+    // What somebody does there after that is his.
+    std::thread::sleep(Duration::from_millis(50));
+    stand.server.write("conf-enabled/mine.conf", "# mine\n");
+    stand.refused(&[("conf-enabled/mine.conf", "was changed ")]);
+    fs::remove_file(stand.server.path("conf-enabled/mine.conf")).unwrap();
+    stand.refused(&[("conf-enabled", "got or lost files ")]);
+    assert!(stand.server.run(&["-k", "graceful"]).status.success());
+    std::thread::sleep(Duration::from_secs(1));
+    stand.changer.apply(&plan, &stand.server.snapshot(), &ApplyOptions::default()).unwrap_err();
+    stand.next_session();
+    let applied = stand.raise(12, &ApplyOptions::default()).unwrap();
+    assert_eq!(applied.others, Vec::<String>::new());
     stand.end();
 }
 
