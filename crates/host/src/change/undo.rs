@@ -409,7 +409,8 @@ impl Undo<'_> {
             _ => "reloaded",
         };
         let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        self.report.lines.push(format!("{how} {service} (pid {}){unsettled}", pid(&activated)));
+        let outage = missed(activated.outage_us);
+        self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
         Ok(Some(activated))
     }
 
@@ -476,6 +477,14 @@ fn known(chain: &Chain) -> Known<'_> {
         written: chain.iter().map(|(_, write)| write.after_sha256.as_str()).collect(),
         found: chain.iter().map(|(_, write)| before(write)).collect(),
         original: chain.last().and_then(|(_, write)| before(write)),
+    }
+}
+
+/// The outage that an activation was seen to have, as the end of its line.
+fn missed(outage_us: Option<u64>) -> String {
+    match outage_us {
+        None | Some(0) => String::new(),
+        Some(us) => format!("; nobody was answered for {}.{} ms", us / 1000, us / 100 % 10),
     }
 }
 
