@@ -146,6 +146,12 @@ pub fn directory(pid: u32) -> Result<String> {
     link(pid, "cwd")
 }
 
+/// The user and group as which a process acts; `None` when it ended.
+pub fn acts_as(pid: u32) -> Option<(u32, u32)> {
+    let status = read_text(format!("/proc/{pid}/status")).ok()?;
+    Some((parse_effective(&status, "Uid:")?, parse_effective(&status, "Gid:")?))
+}
+
 /// When a process started, by the wall clock, from its start in clock ticks since boot: up to one tick early. The wall
 /// clock is the one of now: it is another one than that of then when it was set meanwhile.
 pub fn started_at(start_ticks: u64) -> Option<SystemTime> {
@@ -322,6 +328,12 @@ fn parse_strings(bytes: &[u8]) -> Vec<String> {
 fn parse_uid(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The effective id of a line of `/proc/PID/status`: real, effective, saved, file system.
+fn parse_effective(status: &str, label: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(label))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The first number of `/proc/PID/schedstat`: nanoseconds on a processor. Three zeros are written where nothing is

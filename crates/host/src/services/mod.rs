@@ -6,9 +6,10 @@ pub mod apache;
 
 use crate::brake::others::AccessLogs;
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
-use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
+use webdyno_model::service::{Control, Inherited, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
 
 /// A program that webdyno knows how to read and to change. Only [`crate::change`] may call `activate` and `start`.
@@ -56,7 +57,8 @@ pub trait Service: Sync {
     }
 
     /// Renders a private copy of the service as it would be with these files: ports, pid file and logs of its own in
-    /// `folder`. `None` where that is not possible for this program. Writes nothing.
+    /// `folder`. `None` where that is not possible for this program, an error when it is not for this configuration.
+    /// Writes nothing.
     fn shadow(
         &self,
         control: &Control,
@@ -86,6 +88,19 @@ pub trait Service: Sync {
             files: vec![],
             unread: vec![format!("webdyno does not know where {name} writes its access log")],
         })
+    }
+
+    /// Where a client on this machine reaches the port, the best address first.
+    fn addresses(&self, control: &Control, port: u16) -> Vec<SocketAddr> {
+        let _ = control;
+        vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port))]
+    }
+
+    /// What it says of a start that failed, in one line, from its standard error and its log; empty when that is nothing.
+    fn said(&self, complaint: &str, log: &str) -> String {
+        const CHARACTERS_MAX: usize = 1000;
+        let lines = complaint.lines().chain(log.lines()).map(str::trim).filter(|line| !line.is_empty());
+        lines.collect::<Vec<_>>().join("; ").chars().take(CHARACTERS_MAX).collect()
     }
 
     /// The values that the running program shows.
@@ -121,16 +136,46 @@ impl std::fmt::Display for PendingChange {
 /// A private copy of a service, rendered and not yet started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shadow {
+    /// The directories that it needs, each after the one it is in.
+    pub folders: Vec<ShadowFolder>,
     /// Absolute path and content of each file to be written.
-    pub files: Vec<(PathBuf, String)>,
+    pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Starts it; absolute path first.
     pub command: Vec<String>,
     /// The environment to start it in.
     pub environment: BTreeMap<String, String>,
+    /// The directory to start it in.
+    pub directory: String,
+    /// The user and group to start it as; `None` for our own.
+    pub user: Option<(u32, u32)>,
+    /// What the original was started with besides: umask, limits.
+    pub inherited: Option<Inherited>,
     /// It writes its pid here.
     pub pid_file: PathBuf,
-    /// Where it stands for the port of the original.
+    /// Where it stands for the port of the original, on 127.0.0.1.
     pub port: u16,
+    /// Where it says what is wrong once it has left its terminal.
+    pub log: PathBuf,
+    /// Paths that it may speak of, and what the original calls them.
+    pub names: Vec<(String, String)>,
+}
+
+/// A directory of a shadow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShadowFolder {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group of the directory that it stands for, where it can be given away.
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Shadow {
+    /// What it said, with the names that the original's files have.
+    pub fn translated(&self, said: &str) -> String {
+        self.names.iter().fold(said.to_owned(), |said, (own, original)| said.replace(own, original))
+    }
 }
 
 /// The service of a snapshot whose program webdyno does not know.

@@ -159,6 +159,15 @@ impl Apache {
 
     /// The same with contents that files would have, by path without links.
     pub fn with_overlay(control: Control, overlay: BTreeMap<PathBuf, String>) -> Result<Self> {
+        Self::read(control, overlay, false)
+    }
+
+    /// The same with the sources kept, for who renders a copy.
+    pub fn with_sources(control: Control, overlay: BTreeMap<PathBuf, String>) -> Result<Self> {
+        Self::read(control, overlay, true)
+    }
+
+    fn read(control: Control, overlay: BTreeMap<PathBuf, String>, keeps_sources: bool) -> Result<Self> {
         let options = Options::parse(&control.arguments);
         let compiled = program::compiled(&invocation(&control, options.arguments()))?;
         let root = options.server_root.clone().or_else(|| compiled.server_root.clone());
@@ -175,6 +184,7 @@ impl Apache {
             before: options.before.clone(),
             after: options.after.clone(),
             overlay,
+            keeps_sources,
         });
         Ok(Self { control, compiled, evaluation, main_file })
     }
@@ -182,12 +192,17 @@ impl Apache {
 
 /// The file that holds the main process id: `PidFile`, or the compiled default.
 pub fn pid_file(evaluation: &Evaluation, compiled: &Compiled) -> PathBuf {
-    let first =
-        |names: &[&str]| evaluation.global(names).and_then(|placed| placed.words().into_iter().next());
-    let name =
-        first(&["PidFile"]).or_else(|| compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into());
-    let in_runtime = first(&["DefaultRuntimeDir"]).map(|directory| evaluation.path(&directory).join(&name));
+    let name = pid_file_name(evaluation, compiled);
+    let runtime = evaluation.global(&["DefaultRuntimeDir"]);
+    let runtime = runtime.and_then(|placed| placed.words().into_iter().next());
+    let in_runtime = runtime.map(|directory| evaluation.path(&directory).join(&name));
     in_runtime.filter(|path| path.exists()).unwrap_or_else(|| evaluation.path(&name))
+}
+
+/// The same as it is written, which may be relative.
+pub fn pid_file_name(evaluation: &Evaluation, compiled: &Compiled) -> String {
+    let configured = evaluation.global(&["PidFile"]).and_then(|placed| placed.words().into_iter().next());
+    configured.or_else(|| compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into())
 }
 
 /// The program with options of its own, in its environment and directory.
@@ -213,6 +228,9 @@ pub fn validate(control: &Control) -> Result<()> {
         .hint(format!("test it by hand: {} -t", control.executable)))
 }
 
+/// What stands for messages where there are none.
+const SAID_NOTHING: &str = "it said nothing";
+
 /// Apache's own messages in one line, bounded, without the reminder to set ServerName.
 pub fn said(stderr: &str) -> String {
     const LINES_MAX: usize = 6;
@@ -224,7 +242,35 @@ pub fn said(stderr: &str) -> String {
         .take(LINES_MAX)
         .map(|line| line.trim().chars().take(CHARACTERS_MAX).collect())
         .collect();
-    if lines.is_empty() { "it said nothing".into() } else { lines.join("; ") }
+    if lines.is_empty() { SAID_NOTHING.into() } else { lines.join("; ") }
+}
+
+/// What Apache says of a start that failed: on its terminal, or once it has left that, as errors in its log. Empty when
+/// it said nothing.
+pub fn said_at_start(complaint: &str, log: &str) -> String {
+    const LAST_COUNT: usize = 2;
+    // `[time] [core:emerg] [pid 1] (2)No such file: AH00023: ..`
+    let is_error = |line: &&str| {
+        let level = line.split('[').nth(2).and_then(|field| field.split(']').next()).unwrap_or_default();
+        ["emerg", "alert", "crit", "error"].iter().any(|name| level.ends_with(name))
+    };
+    let message = |line: &str| {
+        let mut rest = line;
+        while let Some((_, after)) = rest.strip_prefix('[').and_then(|field| field.split_once("] ")) {
+            rest = after;
+        }
+        rest.to_owned()
+    };
+    let mut all: Vec<String> = complaint.lines().map(str::to_owned).collect();
+    all.extend(log.lines().filter(is_error).map(message));
+    if said(&all.join("\n")) == SAID_NOTHING {
+        // Its log may have a format of its own: what ended it stands last.
+        all.extend(log.lines().rev().take(LAST_COUNT).map(message));
+    }
+    match said(&all.join("\n")) {
+        nothing if nothing == SAID_NOTHING => String::new(),
+        said => said,
+    }
 }
 
 /// Whether a variable is kept in the control whatever the configuration asks for.
@@ -347,6 +393,20 @@ mod tests {
             [("APACHE_RUN_USER", true), ("PATH", true), ("DB_PASSWORD", false), ("HOME", false)]
         {
             assert_eq!(keeps(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_failed_start_is_told_from_terminal_and_log() {
+        let log = "[Sat Nov 21 23:40:12.1 2026] [mpm_event:notice] [pid 7:tid 8] AH00489: Apache configured\n\
+                   [Sat Nov 21 23:40:12.2 2026] [core:emerg] [pid 7:tid 8] (2)No such file: AH00023: no [mutex] made\n";
+        for (complaint, log, expected) in [
+            ("AH00558: no ServerName\n", log, "(2)No such file: AH00023: no [mutex] made"),
+            ("AH00015: Unable to open logs\n", "", "AH00015: Unable to open logs"),
+            ("AH00558: no ServerName\n", "first\nemerg: AH00023\n[\n", "[; emerg: AH00023"),
+            ("", "\n", ""),
+        ] {
+            assert_eq!(said_at_start(complaint, log), expected);
         }
     }
 

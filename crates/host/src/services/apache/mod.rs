@@ -1,7 +1,8 @@
 //! Apache httpd 2.4: how it is recognised, read, changed and reloaded.
 //!
 //! The parts: `config` reads files as Apache does, `control` knows how the process was started, `snapshot` tells the
-//! settings in force, `prepare` turns wishes into file contents, `activate` makes them take effect.
+//! settings in force, `prepare` turns wishes into file contents, `shadow` renders a second instance that proves them,
+//! `activate` makes them take effect.
 
 pub mod config;
 
@@ -19,16 +20,18 @@ mod prepare;
 mod probe;
 mod program;
 mod settings;
+mod shadow;
 mod snapshot;
 mod start;
 mod status;
 
-use super::{Activation, PendingChange, Service};
+use super::{Activation, PendingChange, Service, Shadow};
 use crate::brake::others::AccessLogs;
 use crate::process::ProcessName;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{ApplyClass, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
 
@@ -105,6 +108,26 @@ impl Service for Apache {
     fn access_logs(&self, control: &Control, port: u16) -> Result<AccessLogs> {
         let apache = control::Apache::of_control(control.clone())?;
         Ok(access_log::access_logs(&apache.evaluation, port))
+    }
+
+    fn shadow(
+        &self,
+        control: &Control,
+        edits: &[FileEdit],
+        port: u16,
+        folder: &Path,
+    ) -> Result<Option<Shadow>> {
+        shadow::shadow(control, edits, port, folder).map(Some)
+    }
+
+    fn addresses(&self, control: &Control, port: u16) -> Vec<SocketAddr> {
+        control::Apache::of_control(control.clone())
+            .map(|apache| status::near(&apache.evaluation, port))
+            .unwrap_or_default()
+    }
+
+    fn said(&self, complaint: &str, log: &str) -> String {
+        control::said_at_start(complaint, log)
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

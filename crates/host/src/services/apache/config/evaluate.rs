@@ -40,6 +40,8 @@ pub struct Input {
     pub after: Vec<String>,
     /// Contents that files would have, by path without links: what a plan would make of the configuration.
     pub overlay: BTreeMap<PathBuf, String>,
+    /// Whether what was read is kept in [`Evaluation::sources`].
+    pub keeps_sources: bool,
 }
 
 /// A module by its two names.
@@ -116,6 +118,31 @@ pub struct Included {
     pub files: Vec<(PathBuf, usize)>,
 }
 
+/// A file as it was read, for who renders a changed copy of it. One that is included twice is there twice, as its
+/// variables may have other values each time.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    /// The file; `None` for a directive of the command line.
+    pub path: Option<PathBuf>,
+    /// Its lines.
+    pub document: Document,
+    /// The index of the include that read it; `None` for the main file.
+    pub included: Option<usize>,
+    /// The lines that count, by the number of their last physical line. Those of skipped sections are not there.
+    pub lines: BTreeMap<u32, Counted>,
+}
+
+/// A line that counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// With variables resolved.
+    pub text: String,
+    /// How many directives came before it.
+    pub order: usize,
+    /// The index of the include that it is.
+    pub include: Option<usize>,
+}
+
 /// The configuration as it would be in force.
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
@@ -129,6 +156,9 @@ pub struct Evaluation {
     pub files: Vec<PathBuf>,
     /// Directories that includes were looked up in: their entries decide which files are read.
     pub directories: BTreeSet<PathBuf>,
+    /// What was read, in order: first what the command line says before the files, last what it says after them. Empty
+    /// unless it was asked for.
+    pub sources: Vec<Source>,
     /// ServerRoot in force.
     pub server_root: PathBuf,
     /// Variables that the files ask for.
@@ -170,6 +200,9 @@ pub fn evaluate(input: Input) -> Evaluation {
         stack: Vec::new(),
         sections: 0,
         overlay: input.overlay,
+        keeps_sources: input.keeps_sources,
+        source: None,
+        include: None,
         out: Evaluation {
             server_root: input.server_root,
             modules: input.static_modules,
@@ -209,6 +242,11 @@ struct Walker {
     stack: Vec<PathBuf>,
     sections: usize,
     overlay: BTreeMap<PathBuf, String>,
+    keeps_sources: bool,
+    /// The source that is being read, where sources are kept.
+    source: Option<usize>,
+    /// The include whose files are being read.
+    include: Option<usize>,
     out: Evaluation,
 }
 
@@ -228,8 +266,30 @@ impl Walker {
 
     fn command_line(&mut self, directives: &[String]) {
         for directive in directives {
-            let lines = Document::parse(directive.as_bytes()).lines;
-            self.lines(&lines, None);
+            self.document(Document::parse(directive.as_bytes()), None);
+        }
+    }
+
+    fn document(&mut self, document: Document, path: Option<&Path>) {
+        let outer = self.source;
+        if self.keeps_sources {
+            self.source = Some(self.out.sources.len());
+            self.out.sources.push(Source {
+                path: path.map(Path::to_path_buf),
+                document: document.clone(),
+                included: self.include,
+                lines: BTreeMap::new(),
+            });
+        }
+        self.lines(&document.lines, path.map(Arc::from).as_ref());
+        self.source = outer;
+    }
+
+    /// Where sources are kept, notes a line that counts.
+    fn count(&mut self, line: u32, text: &str) {
+        let order = self.out.directives.len();
+        if let Some(source) = self.source.and_then(|at| self.out.sources.get_mut(at)) {
+            source.lines.insert(line, Counted { text: text.to_owned(), order, include: None });
         }
     }
 
@@ -246,8 +306,7 @@ impl Walker {
         };
         self.out.files.push(path.to_path_buf());
         self.stack.push(path.to_path_buf());
-        let document = Document::parse(&bytes);
-        self.lines(&document.lines, Some(&Arc::from(path)));
+        self.document(Document::parse(&bytes), Some(path));
         self.stack.pop();
     }
 
@@ -273,6 +332,7 @@ impl Walker {
             for name in unknown.iter().filter(|name| !name.contains(':')) {
                 self.warn(format!("variable ${{{name}}} is not defined ({})", place(file, line.number_last)));
             }
+            self.count(line.number_last, &text);
             match statement(&text) {
                 Statement::Blank | Statement::Comment => {}
                 Statement::Directive { name, arguments } => {
@@ -398,6 +458,11 @@ impl Walker {
             order: self.out.directives.len(),
             files: Vec::new(),
         });
+        let source = self.source.and_then(|at| self.out.sources.get_mut(at));
+        if let Some(counted) = source.and_then(|source| source.lines.get_mut(&line)) {
+            counted.include = Some(index);
+        }
+        let outer = self.include.replace(index);
         let mut expansion = include::expand(&pattern, optional);
         self.out.directories.append(&mut expansion.directories.drain(..).collect());
         for path in self.overlay.keys().filter(|path| !path.exists() && would_match(&pattern, path)) {
@@ -412,6 +477,7 @@ impl Walker {
             let order = self.out.directives.len();
             self.out.includes[index].files.push((path, order));
         }
+        self.include = outer;
     }
 }
 

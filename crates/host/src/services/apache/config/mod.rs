@@ -6,7 +6,7 @@ pub mod include;
 pub mod syntax;
 pub mod variables;
 
-pub use evaluate::{Evaluation, Input, Module, Placed, Section, evaluate};
+pub use evaluate::{Evaluation, Input, Module, Placed, Section, Source, evaluate};
 pub use syntax::Document;
 
 #[cfg(test)]
