@@ -16,4 +16,5 @@ pub mod outside;
 pub mod process;
 pub mod procfs;
 pub mod services;
+pub mod site;
 pub mod spawn;

@@ -12,9 +12,12 @@
 //! restart                  268    = configuration 20, port 8, systemctl 200, answer 30, port 8, look 2
 //! start again              268    = configuration 20, orphans 10, systemctl 200, answer 30, port 8
 //! undo                     653.3  = find 42, locate 10, test 10, reload 281.3, find 42, start again 268
-//! apply                   1048.6  = configuration 20, test 10, test 10, configuration 20, page 2, reload 281.3,
-//!                                   read back 10, snapshot 42, undo 653.3
-//! the tool waits          1110.6  = apply 1048.6, snapshot 42, margin 20
+//! shadow                    85    = configuration 20, launch 20, its answers 30, stop 10 and kill 5
+//! proof                    275    = shadow 85 with the new files, with the old ones and what it answers 20, once more
+//! apply                   1423.6  = configuration 20, test 10, configuration 20, the site's answers 20, proof 275,
+//!                                   test 10, configuration 20, page 2, reload 281.3, read back 10, snapshot 42,
+//!                                   the site 30, undo 653.3, the site 30
+//! the tool waits          1485.6  = apply 1423.6, snapshot 42, margin 20
 //! ```
 //!
 //! Nobody waits that long for an agent that is gone: its end is seen at once, and its silence after [`AGENT_SILENCE`],
@@ -78,6 +81,15 @@ pub const SETTLE: Duration = Duration::from_secs(10);
 /// Until a program shows its new values: an Apache generation needs a second or two.
 pub const READ_BACK: Duration = Duration::from_secs(10);
 
+/// One answer of a site.
+pub const SITE_ANSWER: Duration = Duration::from_secs(5);
+
+/// Learning how a site answers.
+pub const SITE_LEARN: Duration = Duration::from_secs(20);
+
+/// Looking whether a site answers as before: five requests that are slow, or a few tries.
+pub const SITE_CHECK: Duration = Duration::from_secs(30);
+
 /// A program that is launched for a session, until it answers.
 pub const LAUNCH: Duration = Duration::from_secs(20);
 
@@ -125,8 +137,18 @@ pub const UNDO: Duration = sum(&[SNAPSHOT, LOCATE, ASK, ACTIVATE, SNAPSHOT, STAR
 /// Looking for changes of others that wait for a reload.
 const WAITING: Duration = CONFIGURATION;
 
+/// Starting a shadow instance, asking it, and stopping it.
+const SHADOW: Duration = sum(&[CONFIGURATION, LAUNCH, SITE_CHECK, STOP_PATIENCE, KILL]);
+
+/// Proving a change: at most three shadows, and what the second one answers.
+const PROOF: Duration = sum(&[SHADOW.saturating_mul(3), SITE_LEARN]);
+
+/// What comes before anything is written: the site's answers, and the proof.
+const PREPARATION: Duration = sum(&[WAITING, ASK, CONFIGURATION, SITE_LEARN, PROOF]);
+
 /// Applying a change, and undoing it because the very last step failed.
-pub const APPLY: Duration = sum(&[WAITING, ASK, ASK, WAITING, PAGE, ACTIVATE, READ_BACK, SNAPSHOT, UNDO]);
+pub const APPLY: Duration =
+    sum(&[PREPARATION, ASK, WAITING, PAGE, ACTIVATE, READ_BACK, SNAPSHOT, SITE_CHECK, UNDO, SITE_CHECK]);
 
 /// Stopping what was launched.
 pub const DISPOSE: Duration = sum(&[STOP_PATIENCE, KILL, STOP_PATIENCE, KILL]);
@@ -188,8 +210,10 @@ mod tests {
             (RESTARTING, 268_000),
             (START_AGAIN, 268_000),
             (UNDO, 653_300),
-            (APPLY, 1_048_600),
-            (APPLY_ANSWER, 1_110_600),
+            (SHADOW, 85_000),
+            (PROOF, 275_000),
+            (APPLY, 1_423_600),
+            (APPLY_ANSWER, 1_485_600),
         ] {
             assert_eq!(time.as_millis(), expected_ms);
         }
@@ -200,7 +224,8 @@ mod tests {
     fn who_waits_outlasts_what_is_waited_for() {
         let starting_by_systemd = sum(&[UNIT, START]);
         for (what, waiting, used) in [
-            ("apply", APPLY_ANSWER, sum(&[ACTIVATE, READ_BACK, UNDO])),
+            ("apply", APPLY_ANSWER, sum(&[PROOF, ACTIVATE, READ_BACK, UNDO])),
+            ("asking a site", SITE_LEARN, SITE_ANSWER.saturating_mul(3)),
             ("revert", REVERT_ANSWER, sum(&[ACTIVATE, START_AGAIN])),
             ("bye", BYE_ANSWER, UNDO),
             ("activate", ACTIVATE, starting_by_systemd),

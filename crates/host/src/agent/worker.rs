@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use webdyno_model::change::Wish;
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
@@ -147,26 +147,7 @@ impl Worker {
             }
             ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.brake.unrest() }),
             ToAgent::Prepare { wishes } => self.prepare(&wishes),
-            ToAgent::Apply { plan, options } => {
-                let snapshot = self.discovered()?.clone();
-                let applied = self.changer.apply(&plan, &snapshot, &options);
-                self.changer
-                    .take_notes()
-                    .into_iter()
-                    .for_each(|text| self.voice.say(FromAgent::Warning { text }));
-                if applied.is_err() {
-                    self.look_again();
-                }
-                let applied = applied?;
-                for change in &applied.others {
-                    let text = format!("with the change, one of others took effect: {change}");
-                    self.voice.say(FromAgent::Warning { text });
-                }
-                self.now_is(applied.snapshot.clone());
-                let (mark, outage_us) = (applied.mark, applied.outage_us);
-                let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
-                Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
-            }
+            ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
                 self.look_again();
@@ -229,6 +210,25 @@ impl Worker {
 
     fn discovered(&self) -> Result<&ServiceSnapshot> {
         self.snapshot.as_ref().ok_or_else(|| UserError::cannot_run("no service was discovered yet"))
+    }
+
+    fn apply(&mut self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<FromAgent> {
+        let snapshot = self.discovered()?.clone();
+        let applied = self.changer.apply(plan, &snapshot, options);
+        let notes = self.changer.take_notes();
+        notes.into_iter().for_each(|text| self.voice.say(FromAgent::Warning { text }));
+        if applied.is_err() {
+            self.look_again();
+        }
+        let applied = applied?;
+        for change in &applied.others {
+            let text = format!("with the change, one of others took effect: {change}");
+            self.voice.say(FromAgent::Warning { text });
+        }
+        self.now_is(applied.snapshot.clone());
+        let (mark, outage_us) = (applied.mark, applied.outage_us);
+        let (snapshot, journal) = (Box::new(applied.snapshot), self.changer.journal_place());
+        Ok(FromAgent::Applied { mark, outage_us, snapshot, journal })
     }
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<FromAgent> {

@@ -4,7 +4,7 @@ use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use webdyno_model::change::ApplyClass;
-use webdyno_model::service::{Control, SettingValue};
+use webdyno_model::service::{Control, Inherited, SettingValue};
 
 /// One act on a server. It is in the journal before it happens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +53,43 @@ pub struct Launch {
     pub pid_file: String,
     /// It answers here when it is ready.
     pub port: u16,
+    /// A directory in the state directory that is its own: it is removed when the program is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// What it is started in, if not in what we are in ourselves. Never written: stopping does not need it, and an
+    /// environment may hold secrets.
+    #[serde(skip)]
+    pub surroundings: Option<Surroundings>,
+}
+
+impl Launch {
+    /// A program in our own surroundings.
+    pub fn new(command: Vec<String>, pid_file: String, port: u16) -> Self {
+        Self { command, pid_file, port, folder: None, surroundings: None }
+    }
+}
+
+/// What a program is started in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Its environment.
+    pub environment: BTreeMap<String, String>,
+    /// Its working directory.
+    pub directory: String,
+    /// User and group; `None` for our own.
+    pub user: Option<(u32, u32)>,
+    /// What it shall have besides: umask, limits.
+    pub inherited: Option<Inherited>,
+}
+
+impl std::fmt::Debug for Surroundings {
+    /// Without the values of the environment, which may be secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings")
+            .field("directory", &self.directory)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Files are installed that put everything back at the next boot. All are ours alone, by their names.

@@ -1,9 +1,12 @@
 //! Changing a server within a session: apply, revert, keep, launch, end.
 //!
 //! The order of one apply: check all files, and that nothing of others waits for a reload; let the program test what is
-//! there already, then for each file journal, temporary file, rename; let the program test the new files; look once more
-//! whether something waits; journal, activate; read the running values back. When any step fails, everything of this
-//! apply is undone before the error is told.
+//! there already; learn how the site answers, and prove the new configuration on a shadow instance; then for each file
+//! journal, temporary file, rename; let the program test the new files; look once more whether something waits; journal,
+//! activate; read the running values back; look whether the site answers as before. When any step fails, everything of
+//! this apply is undone before the error is told.
+
+mod prove;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
@@ -16,11 +19,15 @@ use crate::change::programs::Programs;
 use crate::change::rollback::{self, Interrupted};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, undo};
+use crate::change::undo::{
+    Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, stop_shadows, undo,
+};
 use crate::change::waiting;
 use crate::change::world::World;
 use crate::limits;
 use crate::services::Service;
+use crate::site::{self, Asker, Site};
+use prove::Subject;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -152,15 +159,39 @@ impl Changer {
         })?;
         self.begin(Some(&served))?;
         let mark = self.next_n();
+        let mut site = None;
         // A panic of a service must not leave its half-done change in force until the session ends.
-        let performed =
-            catch_unwind(AssertUnwindSafe(|| self.perform(plan, snapshot, service, &served, options)));
-        match performed
+        let performed = catch_unwind(AssertUnwindSafe(|| {
+            self.prepared(plan, service, &served, options, &mut site)?;
+            let applied = self.perform(plan, snapshot, service, &served, options)?;
+            self.compare(site.as_ref())?;
+            Ok(Applied { mark, ..applied })
+        }));
+        performed
             .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
-        {
-            Ok(applied) => Ok(Applied { mark, ..applied }),
-            Err(error) => Err(self.undo_failed(mark, error)),
+            .map_err(|error| self.undo_failed(mark, error, site.as_ref()))
+    }
+
+    /// What comes before anything is written: learning how the site answers, and the proof.
+    fn prepared(
+        &mut self,
+        plan: &RenderedPlan,
+        service: &dyn Service,
+        served: &Served,
+        options: &ApplyOptions,
+        site: &mut Option<Site>,
+    ) -> Result<()> {
+        let world = Arc::clone(&self.tools.world);
+        let addresses = service.addresses(&served.control, served.port);
+        let learnt = site::learn(&Asker::of(world.as_ref()), &addresses, &options.probes);
+        *site = learnt.site;
+        self.notes.extend(learnt.warnings);
+        if plan.class != ApplyClass::Live {
+            let subject = Subject { service, served, probes: &options.probes };
+            let unproved = self.prove(&plan.files, &subject, site.as_ref())?;
+            self.notes.extend(unproved);
         }
+        Ok(())
     }
 
     fn perform(
@@ -182,8 +213,9 @@ impl Changer {
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
-        let wait = (self.tools.world.as_ref(), self.read_back_max);
-        let snapshot = read_back(plan, service, activation.control.pid, served.port, wait);
+        let world = Arc::clone(&self.tools.world);
+        let waiting = (world.as_ref(), self.read_back_max);
+        let snapshot = read_back(plan, service, activation.control.pid, served.port, waiting);
         let snapshot = snapshot.map_err(|error| match activation.unsettled {
             Some(why) => error.hint(why),
             None => error,
@@ -204,11 +236,32 @@ impl Changer {
         waiting::check(service, served, class, &own, options)
     }
 
+    /// Looks whether the site answers as before, as far as that is known.
+    fn compare(&self, site: Option<&Site>) -> Result<()> {
+        match site.and_then(|site| self.difference(site)) {
+            None => Ok(()),
+            Some(difference) => {
+                Err(UserError::cannot_run(format!("the change made the site answer otherwise: {difference}"))
+                    .hint("the error log of the service may say why"))
+            }
+        }
+    }
+
     /// Takes back what an apply that failed has done, and gives the error to tell.
-    fn undo_failed(&mut self, mark: u64, error: UserError) -> UserError {
-        let report = self.undo(mark, false);
+    fn undo_failed(&mut self, mark: u64, error: UserError, site: Option<&Site>) -> UserError {
+        let shadows = self.stop_shadows();
+        let mut report = self.undo(mark, false);
+        report.failures.extend(shadows.failures);
         match report.error() {
-            None => error,
+            None => match site.filter(|_| self.has_written(mark)).and_then(|site| self.difference(site)) {
+                None => error,
+                // Who sees the site answer otherwise must know whether it still does.
+                Some(still) => {
+                    let still = format!("the original configuration is in force again, and still {still}");
+                    let hint = error.hint.iter().cloned().chain([still]).collect::<Vec<_>>().join("\n");
+                    error.hint(hint)
+                }
+            },
             Some(undoing) => {
                 let hint = error.hint.iter().chain(undoing.hint.iter()).cloned().collect::<Vec<_>>();
                 let more = format!("undoing it failed too: {}", undoing.message);
@@ -217,6 +270,18 @@ impl Changer {
                 error.hint(hint)
             }
         }
+    }
+
+    /// Whether a file was to be written from an action on.
+    fn has_written(&self, from_n: u64) -> bool {
+        let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
+        entries.any(|entry| entry.n >= from_n && matches!(entry.action, Action::WriteFile(_)))
+    }
+
+    /// What the site answers otherwise than before.
+    fn difference(&self, site: &Site) -> Option<String> {
+        let compared = site.answers_as_before(&Asker::of(self.tools.world.as_ref()));
+        compared.err().map(|difference| difference.message)
     }
 
     fn check_file(&self, edit: &FileEdit) -> Result<Option<OldFile>> {
@@ -271,7 +336,7 @@ impl Changer {
 
     /// Starts a program that must not outlive the session, and waits until it answers on its port.
     pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
-        let launch = Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
+        let launch = Launch::new(command.to_vec(), pid_file.to_owned(), port);
         self.tools.world.check_launch(&launch)?;
         self.begin(None)?;
         let n = self.intend(Action::Launch(launch.clone()))?;
@@ -314,6 +379,12 @@ impl Changer {
             .hint("keep or revert these changes first"));
         }
         told(self.stop_launched())
+    }
+
+    /// Stops shadow instances, and removes their files.
+    fn stop_shadows(&mut self) -> Report {
+        let Some(session) = &mut self.session else { return Report::default() };
+        stop_shadows(&mut session.journal, &self.tools, &mut session.running)
     }
 
     /// Stops launched programs without a look at their files.

@@ -5,6 +5,8 @@
 //! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
 
 use crate::change::action::{OldFile, in_base64};
+use crate::change::tree::{self, PASSABLE, set_mode};
+use crate::services::ShadowFolder;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -75,6 +77,35 @@ pub trait Disk: Send + Sync {
 
     /// Takes the lock on a file, which is created if need be; `None` when somebody has it. It ends with the process.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>>;
+
+    /// Creates a directory that others may pass through and not list, if it is not there; its parents are.
+    fn passable_directory(&self, path: &Path) -> io::Result<()> {
+        self.create_directory(path)
+    }
+    /// Creates a tree in an existing directory, for a program that runs for a moment: nothing of it needs to survive a
+    /// loss of power. A disk that holds no such programs need not know how.
+    fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
+        let _ = tree;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Removes a directory with all that is in it; symbolic links are not followed. That it is gone is no error.
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Directories and files that are created together.
+#[derive(Debug, Clone, Copy)]
+pub struct Tree<'a> {
+    /// The directory that holds all of it; it must not exist.
+    pub root: &'a Path,
+    /// Directories with modes and owners, each after the one it is in.
+    pub folders: &'a [ShadowFolder],
+    /// Files, in directories that are created as they are needed, readable by their owner only.
+    pub files: &'a [(PathBuf, Vec<u8>)],
+    /// Who owns everything; `None` for us, and for the owners of directories as they are given.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// A file whose lock is held as long as this lives.
@@ -274,6 +305,25 @@ impl Disk for RealDisk {
             Ok(()) => Ok(Some(Box::new(Flock(file)))),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    fn passable_directory(&self, path: &Path) -> io::Result<()> {
+        match std::fs::create_dir(path) {
+            Ok(()) => set_mode(path, PASSABLE),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
+        tree::plant(tree)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
         }
     }
 }

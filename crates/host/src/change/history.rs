@@ -383,7 +383,7 @@ mod tests {
     }
 
     fn launch(n: u64) -> Record {
-        let action = Launch { command: vec!["/bin/x".into()], pid_file: "/run/x".into(), port: 80 };
+        let action = Launch::new(vec!["/bin/x".into()], "/run/x".into(), 80);
         Record::Intent { n, action: Action::Launch(action) }
     }
 

@@ -73,7 +73,17 @@ pub fn start(launch: &Launch) -> Result<Running> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .process_group(0);
-    let mut child = spawn(&mut command, None).map_err(|error| io_error("run", program, &error))?;
+    if let Some(surroundings) = &launch.surroundings {
+        command.env_clear().envs(&surroundings.environment);
+        if Path::new(&surroundings.directory).is_dir() {
+            command.current_dir(&surroundings.directory);
+        }
+        if let Some((uid, gid)) = surroundings.user {
+            command.uid(uid).gid(gid);
+        }
+    }
+    let inherited = launch.surroundings.as_ref().and_then(|surroundings| surroundings.inherited.as_ref());
+    let mut child = spawn(&mut command, inherited).map_err(|error| io_error("run", program, &error))?;
     let complaints = Arc::new(Mutex::new(vec![]));
     if let Some(stderr) = child.stderr.take() {
         let complaints = Arc::clone(&complaints);
@@ -104,11 +114,22 @@ fn wait_until_ready(
         if known.is_some_and(|launched| launched.process.is_alive()) && answers(launch.port) {
             return Ok(());
         }
-        if start.elapsed() > limits::LAUNCH || known.is_some_and(|launched| !launched.process.is_alive()) {
+        let is_gone = match known {
+            Some(launched) => !launched.process.is_alive(),
+            None => ended.is_some() && has_vanished(launch),
+        };
+        if is_gone || start.elapsed() > limits::LAUNCH {
             return Err(running.not_ready(launch, known.is_some()));
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Whether a program that left its first process has ended before it wrote its pid. Told of programs with a directory
+/// of their own, as their command is that of nobody else.
+fn has_vanished(launch: &Launch) -> bool {
+    let runs = |pid: u32| procfs::arguments(pid).is_ok_and(|arguments| arguments == launch.command);
+    launch.folder.is_some() && !procfs::pids().into_iter().any(runs) && pid_in(&launch.pid_file).is_none()
 }
 
 /// Stops a launched program and everything that it started; one that has ended already is no error.
@@ -179,7 +200,7 @@ fn collect(mut stderr: ChildStderr, complaints: &Mutex<Vec<u8>>) {
 impl Running {
     fn failed(&self, launch: &Launch, status: ExitStatus) -> UserError {
         // What it wrote last may still be on its way through the pipe.
-        wait_until(Duration::from_millis(200), || self.complaint().is_some());
+        wait_until(Duration::from_millis(200), || self.said().is_some());
         self.told(format!("`{}` did not start: {status}", launch.command.join(" ")))
     }
 
@@ -193,13 +214,13 @@ impl Running {
 
     fn told(&self, message: String) -> UserError {
         let error = UserError::cannot_run(message);
-        match self.complaint() {
+        match self.said() {
             Some(text) => error.hint(format!("it says: {text}")),
             None => error,
         }
     }
 
-    fn complaint(&self) -> Option<String> {
+    fn said(&self) -> Option<String> {
         let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept).trim().to_owned();
         (!text.is_empty()).then_some(text)
@@ -213,6 +234,10 @@ impl world::Running for Running {
         found: &mut dyn FnMut(Launched) -> Result<()>,
     ) -> Result<()> {
         wait_until_ready(launch, self, found)
+    }
+
+    fn complaint(&self) -> Option<String> {
+        self.said()
     }
 
     fn end(&mut self) -> bool {
@@ -251,7 +276,7 @@ mod tests {
     fn launch(folder: &Path, script: &str, port: u16) -> Launch {
         let pid_file = folder.join("pid").to_str().unwrap().to_owned();
         let script = script.replace("PID", &pid_file);
-        Launch { command: vec!["/bin/sh".into(), "-c".into(), script], pid_file, port }
+        Launch::new(vec!["/bin/sh".into(), "-c".into(), script], pid_file, port)
     }
 
     #[test]

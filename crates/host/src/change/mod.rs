@@ -5,8 +5,8 @@
 //! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
 //! what we wrote, and leaves alone what somebody else changed since.
 //!
-//! Everything reaches the world through the seams in [`tools::Tools`]; only [`disk::RealDisk`], [`programs::ThisMachine`]
-//! and [`launch`] touch the machine itself.
+//! Everything reaches the world through the seams in [`tools::Tools`]; only [`disk::RealDisk`] with [`tree`],
+//! [`programs::ThisMachine`] and [`launch`] touch the machine itself.
 
 pub mod action;
 pub mod apply;
@@ -24,6 +24,7 @@ pub mod rollback;
 pub mod startpar;
 pub mod state;
 pub mod tools;
+pub mod tree;
 pub mod undo;
 pub mod waiting;
 pub mod world;

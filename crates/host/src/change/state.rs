@@ -76,9 +76,26 @@ impl StateDir {
         self.root.join("originals").join(id).join(format!("{n}-{name}"))
     }
 
-    /// Creates the directories, readable by their owner only, and brings them to the disk: a journal in a directory that a
-    /// power loss takes away is no journal.
+    /// Where the directories of shadow instances are.
+    pub fn shadows(&self) -> PathBuf {
+        self.root.join("shadow")
+    }
+
+    /// The directory of a shadow instance, by the process of its session and the number of its intent: short, as the
+    /// paths of sockets in it may have 107 bytes (unix(7)).
+    pub fn shadow(&self, agent_pid: u32, n: u64) -> PathBuf {
+        self.shadows().join(format!("{agent_pid}-{n}"))
+    }
+
+    /// Creates the directories, those of journals readable by their owner only, and brings them to the disk: a journal in a
+    /// directory that a power loss takes away is no journal. Others may pass through the root, as the workers of a shadow
+    /// instance may be somebody else.
     pub fn create(&self, disk: &dyn Disk) -> Result<()> {
+        if let Some(parent) = self.root.parent() {
+            private_directory(disk, parent)?;
+        }
+        let told = |error: io::Error| state_error("create the directory", &self.root, &error);
+        disk.passable_directory(&self.root).map_err(told)?;
         private_directory(disk, &self.journals())?;
         // A session that was killed may have created them, and not have come to this.
         for folder in self.journals().ancestors().skip(1).take(2) {

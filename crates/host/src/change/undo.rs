@@ -73,7 +73,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
     undo.temporaries();
     undo.services();
     if scope.launched {
-        undo.launched(running);
+        undo.launched(running, |_| true);
     }
     undo.boot_hook();
     undo.report
@@ -91,7 +91,15 @@ pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
 pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
     let scope = Scope { from_n: 1, launched: true, later: false };
     let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
-    undo.launched(running);
+    undo.launched(running, |_| true);
+    undo.report
+}
+
+/// Stops the shadow instances, of which there is at most one unless an earlier one could not be stopped.
+pub fn stop_shadows(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
+    let scope = Scope { from_n: 1, launched: true, later: false };
+    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    undo.launched(running, |launch| launch.folder.is_some());
     undo.report
 }
 
@@ -414,10 +422,13 @@ impl Undo<'_> {
         Ok(Some(activated))
     }
 
-    fn launched(&mut self, running: &mut RunningPrograms) {
+    fn launched(&mut self, running: &mut RunningPrograms, is_meant: impl Fn(&Launch) -> bool) {
         let Some(header) = self.journal.history().header.clone() else { return };
         for entry in self.outstanding().into_iter().rev() {
             let Action::Launch(launch) = &entry.action else { continue };
+            if !is_meant(launch) {
+                continue;
+            }
             if let Err(error) = self.stop(&entry, launch, &header, running.remove(&entry.n)) {
                 self.report.failures.push(error);
             }
@@ -438,9 +449,13 @@ impl Undo<'_> {
             stopped = self.tools.world.stop_launched(launch, entry.launched, header)?;
             stopped |= running.is_some_and(|mut running| running.end());
         }
+        let program = launch.command.first().map_or("a program", String::as_str);
         if stopped {
-            let program = launch.command.first().map_or("a program", String::as_str);
             self.report.lines.push(format!("stopped {program}, which was started for this session"));
+        }
+        if let Some(folder) = &launch.folder {
+            self.remove_shadow(Path::new(folder))?;
+            self.report.lines.push(format!("removed the shadow instance of {program}"));
         }
         let is_its_own =
             |other: &Entry| served(&other.action).is_some_and(|served| served.port == launch.port);
@@ -450,6 +465,19 @@ impl Undo<'_> {
             self.note(Record::Undone { n, control: None });
         }
         Ok(())
+    }
+
+    /// Removes the directory of a shadow instance, and never anything else.
+    fn remove_shadow(&self, folder: &Path) -> Result<()> {
+        if folder.parent() != Some(self.tools.state.shadows().as_path()) {
+            return Err(UserError::cannot_run(format!(
+                "{} is no directory of a shadow instance in {}: it is left alone",
+                folder.display(),
+                self.tools.state.root().display()
+            )));
+        }
+        let told = |error: std::io::Error| io_error("remove", folder.display(), &error);
+        self.tools.disk.remove_tree(folder).map_err(told)
     }
 }
 

@@ -9,10 +9,13 @@ use crate::change::launch;
 use crate::change::programs::ThisMachine;
 use crate::change::state::StateDir;
 use crate::process::{self, ProcessName};
+use crate::site::{self, Answer};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use webdyno_model::Result;
+use webdyno_model::change::SiteProbe;
 
 /// How often something is looked at while it is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -54,6 +57,12 @@ pub trait World: Send + Sync {
     /// already is no error. `Ok(false)` when there was nothing to stop.
     fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool>;
 
+    /// Asks a site something, as its clients do. Where there is no network nothing answers.
+    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+        let _ = (address, probe, at_most);
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+
     /// Asks until it is true or the time is up; the last answer.
     fn wait_until(&self, at_most: Duration, is_true: &mut dyn FnMut() -> bool) -> bool {
         let start = self.monotonic();
@@ -77,6 +86,10 @@ pub trait Running: Send {
         launch: &Launch,
         found: &mut dyn FnMut(Launched) -> Result<()>,
     ) -> Result<()>;
+    /// What it said on its standard error so far; `None` for nothing.
+    fn complaint(&self) -> Option<String> {
+        None
+    }
     /// Ends and reaps the process that was started; the program may have left it. Whether it still ran.
     fn end(&mut self) -> bool;
 }
@@ -129,5 +142,9 @@ impl World for ThisMachine {
 
     fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
         launch::stop(launch, launched, header)
+    }
+
+    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+        site::ask(address, probe, at_most)
     }
 }

@@ -31,6 +31,8 @@ pub struct Session {
     from: Option<PipeReader>,
     agent: JoinHandle<Result<()>>,
     next_id: u64,
+    /// What the agent wanted to be known.
+    pub warnings: Vec<String>,
 }
 
 impl Session {
@@ -43,7 +45,7 @@ impl Session {
         let (input, to) = pipe().unwrap();
         let (from, output) = pipe().unwrap();
         let agent = std::thread::spawn(move || serve(input, output, options));
-        Self { to: Some(to), from: Some(from), agent, next_id: 1 }
+        Self { to: Some(to), from: Some(from), agent, next_id: 1, warnings: vec![] }
     }
 
     /// After hello and discover, with the plan for so many workers.
@@ -65,7 +67,12 @@ impl Session {
     }
 
     pub fn hear(&mut self) -> Option<Framed<FromAgent>> {
-        read_message(self.from.as_mut().unwrap()).unwrap()
+        loop {
+            match read_message::<Framed<FromAgent>>(self.from.as_mut().unwrap()).unwrap() {
+                Some(Framed { body: FromAgent::Warning { text }, .. }) => self.warnings.push(text),
+                other => return other,
+            }
+        }
     }
 
     pub fn ask(&mut self, body: ToAgent) -> FromAgent {

@@ -9,6 +9,7 @@
 
 use crate::booting::{BootWorld, tree};
 use crate::fake_brake::FakeBrake;
+use crate::prove::{self, PretendedWorld};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,12 +25,13 @@ use webdyno_host::agent::host::{Host, LoadBrake, Watch};
 use webdyno_host::brake::watch::Pull;
 use webdyno_host::change::action::{OldFile, Served};
 use webdyno_host::change::apply::Changer;
-use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, sha256_hex};
+use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, Tree, sha256_hex};
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::programs::Programs;
+use webdyno_host::change::world::World;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
-use webdyno_host::services::{Activation, PendingChange, Service};
+use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -237,6 +239,18 @@ impl Disk for FatefulDisk {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
         RealDisk.lock(path)
     }
+
+    fn passable_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.passable_directory(path)
+    }
+
+    fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
+        self.0.act(|| RealDisk.plant(tree), |_| std::fs::create_dir(tree.root).unwrap())
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        self.0.act(|| RealDisk.remove_tree(path), |_| RealDisk.remove_tree(path).unwrap())
+    }
 }
 
 /// A pretended server and machine in a folder.
@@ -248,6 +262,8 @@ pub struct FakeServer {
     pub slow: Duration,
     /// Whether the service takes over what it is told to.
     pub obeys: bool,
+    /// Whether it has shadow instances and answers requests, in a pretended world.
+    pub shadows: bool,
 }
 
 /// The files of the pretended server at the beginning, with their modes.
@@ -277,7 +293,13 @@ impl FakeServer {
 
     /// The one that was set up in a folder.
     pub fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), fate: Fate::default(), slow: Duration::ZERO, obeys: true }
+        Self {
+            folder: folder.to_owned(),
+            fate: Fate::default(),
+            slow: Duration::ZERO,
+            obeys: true,
+            shadows: false,
+        }
     }
 
     pub fn conf(&self, name: &str) -> PathBuf {
@@ -289,7 +311,11 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        let world = Arc::new(BootWorld { folder: self.folder.clone(), boot_id: None });
+        let world = BootWorld { folder: self.folder.clone(), boot_id: None };
+        let world: Arc<dyn World> = match self.shadows {
+            true => Arc::new(PretendedWorld(self.clone(), world)),
+            false => Arc::new(world),
+        };
         Tools { disk, world, ..Tools::with_programs(self.state(), Arc::new(self.clone())) }
     }
 
@@ -327,11 +353,11 @@ impl FakeServer {
         std::fs::read_to_string(self.folder.join("running")).unwrap()
     }
 
-    fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         std::fs::read_to_string(self.folder.join("alive")).ok()?.parse().ok()
     }
 
-    fn set_alive(&self, pid: Option<u32>) {
+    pub fn set_alive(&self, pid: Option<u32>) {
         match pid {
             Some(pid) => std::fs::write(self.folder.join("alive"), pid.to_string()).unwrap(),
             None => std::fs::remove_file(self.folder.join("alive")).unwrap(),
@@ -344,6 +370,16 @@ impl FakeServer {
         names.retain(|path| path.extension().is_some_and(|end| end == "conf"));
         names.sort();
         names.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    /// What the configuration would be.
+    fn configuration_with(&self, edits: &[FileEdit]) -> String {
+        let text = |name: &str| {
+            let path = self.conf(name);
+            let edit = edits.iter().find(|edit| Path::new(&edit.path) == path);
+            edit.map_or_else(|| std::fs::read_to_string(path).unwrap_or_default(), |edit| edit.after.clone())
+        };
+        ["a.conf", "b.conf", "new.conf"].map(text).concat()
     }
 
     fn take_over(&self) {
@@ -398,7 +434,7 @@ impl FakeServer {
         }
     }
 
-    fn act(&self, act: impl Fn()) -> Result<()> {
+    pub fn act(&self, act: impl Fn()) -> Result<()> {
         let whole = || {
             act();
             Ok(())
@@ -493,6 +529,13 @@ impl Service for FakeServer {
         let all = named.lines().chain(marked).map(|name| self.conf(name)).filter(|path| !own.contains(path));
         let why = "was changed 2 min after Fake last read its configuration".to_owned();
         Ok(all.map(|path| PendingChange { path, why: why.clone() }).collect())
+    }
+
+    fn shadow(&self, _: &Control, edits: &[FileEdit], _: u16, folder: &Path) -> Result<Option<Shadow>> {
+        match self.shadows {
+            true => prove::shadow(&self.configuration_with(edits), folder).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

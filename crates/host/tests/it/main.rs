@@ -14,5 +14,7 @@ mod generations;
 mod hardened;
 mod moved;
 mod outsider;
+mod prove;
+mod shadow;
 mod skip;
 mod waiting;

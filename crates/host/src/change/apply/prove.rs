@@ -1,0 +1,203 @@
+//! Proves new files on a shadow instance of the service, before any of the real ones is written.
+//!
+//! The shadow with the new files has to start, and to answer as the site does. When it does not, one with the files that
+//! are there shows what that says: does that not start either, then no shadow does here, and nothing is proved; does it
+//! start and answer as the site does, or otherwise than the first, then it is the change, and it is refused. Before that the
+//! first is tried once more, as a port may be taken or a backend silent for a moment.
+//!
+//! Only one shadow runs at a time. It is in the journal before the first of its files is written, so whatever ends this
+//! session, it is stopped and its files are removed.
+
+use super::Changer;
+use crate::change::action::{Action, Launch, Served, Surroundings};
+use crate::change::disk::Tree;
+use crate::change::state::state_error;
+use crate::services::{Service, Shadow};
+use crate::site::{self, Asker, Site};
+use std::path::Path;
+use std::sync::Arc;
+use webdyno_model::change::{FileEdit, SiteProbe};
+use webdyno_model::{Result, UserError};
+
+/// The most that is read of a shadow's log.
+const LOG_BYTES_MAX: u64 = 64 << 10;
+
+/// What is to be proved.
+pub(super) struct Subject<'a> {
+    pub service: &'a dyn Service,
+    pub served: &'a Served,
+    pub probes: &'a [SiteProbe],
+}
+
+/// What a shadow did.
+#[derive(Debug, PartialEq, Eq)]
+enum Did {
+    /// It started and answered as it should.
+    Well,
+    /// It did not start, in its own words.
+    NotStart(String),
+    /// It answered otherwise; how.
+    AnswerOtherwise(String),
+    /// There can be none, and why; `None` where the service has none by its nature, which is no news.
+    Nothing(Option<String>),
+}
+
+impl Changer {
+    /// Proves new files. Gives warnings when nothing can be proved; an error when the new files are proved to be wrong.
+    pub(super) fn prove(
+        &mut self,
+        files: &[FileEdit],
+        subject: &Subject<'_>,
+        site: Option<&Site>,
+    ) -> Result<Vec<String>> {
+        let name = subject.service.name();
+        let like = |site: Option<&Site>, asker: &Asker<'_>, port: u16| {
+            let compared = match site {
+                Some(site) => site.is_answered_alike(asker, port),
+                // Nothing to compare: but a request takes as long as an early end.
+                None => {
+                    site::learn(asker, &[site::own_address(port)], subject.probes);
+                    Ok(())
+                }
+            };
+            compared.map_or_else(|difference| Did::AnswerOtherwise(difference.message), |()| Did::Well)
+        };
+        match self.show(files, subject, &mut |asker, port| like(site, asker, port))? {
+            Did::Well => return Ok(vec![]),
+            Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+            Did::NotStart(_) | Did::AnswerOtherwise(_) => {}
+        }
+        let mut learnt = None;
+        let current = self.show(&[], subject, &mut |asker, port| {
+            let shown = like(site, asker, port);
+            if matches!(shown, Did::AnswerOtherwise(_)) {
+                learnt = site::learn(asker, &[site::own_address(port)], subject.probes).site;
+            }
+            shown
+        })?;
+        let judge = match current {
+            Did::Well => site,
+            // It differs from the site for reasons of its own: those of the first may be the same.
+            Did::AnswerOtherwise(_) => learnt.as_ref(),
+            Did::NotStart(why) => {
+                return Ok(vec![unproved(&format!("none starts here, not even with the old one: {why}"))]);
+            }
+            Did::Nothing(why) => return Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+        };
+        match self.show(files, subject, &mut |asker, port| like(judge, asker, port))? {
+            Did::Well if site.is_some() && judge.is_none() => Ok(vec![unproved(
+                "its shadow instance starts, and answers nothing here, as with the old one",
+            )]),
+            Did::Well => Ok(vec![]),
+            Did::Nothing(why) => Ok(why.map(|why| unproved(&why)).into_iter().collect()),
+            Did::NotStart(why) => {
+                Err(refused(format!("{name} does not start with the new configuration: {why}")))
+            }
+            Did::AnswerOtherwise(how) => {
+                Err(refused(format!("{name} answers otherwise with the new configuration: {how}")))
+            }
+        }
+    }
+
+    /// Starts a shadow with these files, judges it when it answers, and stops it.
+    fn show(
+        &mut self,
+        files: &[FileEdit],
+        subject: &Subject<'_>,
+        judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
+    ) -> Result<Did> {
+        let Subject { service, served, .. } = subject;
+        let agent = self.tools.world.this_process()?;
+        let folder = self.tools.state.shadow(agent.pid, self.next_n());
+        let shadow = match service.shadow(&served.control, files, served.port, &folder) {
+            Ok(Some(shadow)) => shadow,
+            Ok(None) => return Ok(Did::Nothing(None)),
+            Err(error) => return Ok(Did::Nothing(Some(error.message))),
+        };
+        let launch = launch(&shadow, &folder);
+        if let Err(error) = self.tools.world.check_launch(&launch) {
+            return Ok(Did::NotStart(error.message));
+        }
+        let n = self.intend(Action::Launch(launch.clone()))?;
+        let did = self.run(n, &shadow, &launch, *service, judge);
+        match self.stop_shadows().error() {
+            None => did,
+            Some(error) => Err(UserError {
+                message: format!(
+                    "the shadow instance of {} cannot be cleared away: {}",
+                    service.name(),
+                    error.message
+                ),
+                ..error
+            }),
+        }
+    }
+
+    fn run(
+        &mut self,
+        n: u64,
+        shadow: &Shadow,
+        launch: &Launch,
+        service: &dyn Service,
+        judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
+    ) -> Result<Did> {
+        let root = launch.folder.as_ref().map(Path::new).unwrap_or(Path::new("/"));
+        let tree = Tree { root, folders: &shadow.folders, files: &shadow.files, owner: shadow.user };
+        let told = |error: std::io::Error| state_error("write the shadow instance to", root, &error);
+        let disk = self.tools.disk.as_ref();
+        disk.passable_directory(&self.tools.state.shadows())
+            .and_then(|()| disk.plant(&tree))
+            .map_err(told)?;
+        let not_started =
+            |this: &Self, error: String| Did::NotStart(this.words(n, shadow, service).unwrap_or(error));
+        if let Err(error) = self.start(n, launch) {
+            return Ok(not_started(self, error.message));
+        }
+        let world = Arc::clone(&self.tools.world);
+        let did = judge(&Asker::of(world.as_ref()), launch.port);
+        // It listens before it knows whether it can work, and an end in between is no answer.
+        match self.has_ended(n) {
+            true => Ok(not_started(self, "it ended by itself".to_owned())),
+            false => Ok(did),
+        }
+    }
+
+    /// Whether a launched program has ended.
+    fn has_ended(&self, n: u64) -> bool {
+        let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
+        let launched = entries.find(|entry| entry.n == n).and_then(|entry| entry.launched);
+        launched.is_some_and(|launched| !self.tools.world.is_running(launched.process))
+    }
+
+    /// What a shadow says of itself, as if it were the original.
+    fn words(&self, n: u64, shadow: &Shadow, service: &dyn Service) -> Option<String> {
+        let running = self.session.as_ref().and_then(|session| session.running.get(&n));
+        let complaint = running.and_then(|running| running.complaint()).unwrap_or_default();
+        let log = self.tools.disk.read_start(&shadow.log, LOG_BYTES_MAX).unwrap_or_default();
+        let said = service.said(&complaint, &String::from_utf8_lossy(&log));
+        Some(shadow.translated(&said)).filter(|said| !said.is_empty())
+    }
+}
+
+fn launch(shadow: &Shadow, folder: &Path) -> Launch {
+    let surroundings = Surroundings {
+        environment: shadow.environment.clone(),
+        directory: shadow.directory.clone(),
+        user: shadow.user,
+        inherited: shadow.inherited.clone(),
+    };
+    Launch {
+        folder: Some(folder.display().to_string()),
+        surroundings: Some(surroundings),
+        ..Launch::new(shadow.command.clone(), shadow.pid_file.display().to_string(), shadow.port)
+    }
+}
+
+fn unproved(why: &str) -> String {
+    format!("the new configuration was not proved on a shadow instance before it was put in force: {why}")
+}
+
+fn refused(what: String) -> UserError {
+    UserError::cannot_run(what)
+        .hint("this was seen on a shadow instance; nothing of the server itself was changed")
+}
