@@ -5,11 +5,14 @@ use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_load::Prepared;
 use webdyno_model::brake::Brake;
-use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, SiteProbe, Wish};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::tune::Round;
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
+
+/// The most requests by which the site is known to be well.
+const PROBES_COUNT_MAX: usize = 5;
 
 /// Asks a person before a plan is carried out.
 pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
@@ -131,11 +134,17 @@ impl Stand for LiveStand<'_> {
         {
             return Ok(None);
         }
-        let options = ApplyOptions { allow_restart, ..self.options.clone() };
-        let (in_force, journal) = self.server.apply(plan, &options)?;
+        let mut options = ApplyOptions { allow_restart, ..self.options.clone() };
+        if options.probes.is_empty() {
+            options.probes = probes(&self.workload);
+        }
+        let in_force = self.server.apply(plan, &options);
+        // What could not be proved matters whether the change is in force or not.
+        let noted = self.warn();
+        let (in_force, journal) = in_force?;
         let InForce { mark, outage_us } = in_force;
-        let told = self.session.append(EventBody::Applied { mark, outage_us, journal });
-        if let Err(error) = told.and_then(|()| self.warn()).and_then(|()| self.read_service()) {
+        let told = noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
+        if let Err(error) = told.and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.
             return Err(self.server.revert(mark, options.live_traffic).err().unwrap_or(error));
         }
@@ -166,5 +175,75 @@ impl Stand for LiveStand<'_> {
 
     fn elapsed_us(&self) -> u64 {
         self.session.elapsed_us()
+    }
+}
+
+/// The requests of a workload that only read, as they tell whether the site is well. Their headers are left out: they
+/// may be somebody's session. So are their values in any log: they go to the agent and nowhere else.
+fn probes(workload: &Workload) -> Vec<SiteProbe> {
+    let mut probes: Vec<SiteProbe> = vec![];
+    for request in workload.requests.iter().filter(|request| request.method.eq_ignore_ascii_case("GET")) {
+        let probe = probe(&request.url, &request.headers);
+        if probes.len() < PROBES_COUNT_MAX && !probe.iter().any(|probe| probes.contains(probe)) {
+            probes.extend(probe);
+        }
+    }
+    probes
+}
+
+/// Host and target of an absolute URL; a `Host` header given beside it counts more.
+fn probe(url: &str, headers: &[(String, String)]) -> Option<SiteProbe> {
+    let (_, rest) = url.split_once("://")?;
+    let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let host = given.map_or(authority, |(_, value)| value).to_owned();
+    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
+    Some(SiteProbe { host, target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop};
+
+    fn request(method: &str, url: &str, header: Option<(&str, &str)>) -> RequestSpec {
+        let header = header.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        RequestSpec {
+            name: String::new(),
+            method: method.into(),
+            url: url.into(),
+            headers: header.into_iter().collect(),
+            body: String::new(),
+        }
+    }
+
+    fn workload(requests: Vec<RequestSpec>) -> Workload {
+        Workload {
+            requests,
+            arrival: Arrival::Closed,
+            stop: Stop { duration_us: None, requests: None },
+            connections: 1,
+            threads: None,
+            timeout_us: 1,
+            keepalive: true,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn requests_that_only_read_are_the_probes() {
+        let many = (0..9).map(|n| request("GET", &format!("http://a/{n}"), None)).collect();
+        assert_eq!(probes(&workload(many)).len(), PROBES_COUNT_MAX);
+        let found = probes(&workload(vec![
+            request("GET", "http://a.example:8080/x?y=1", Some(("Cookie", "s=1"))),
+            request("POST", "http://a.example/", None),
+            request("get", "http://[::1]", Some(("HOST", "b.example"))),
+            request("GET", "http://a.example:8080/x?y=1", None),
+            request("GET", "http://c.example?q", None),
+        ]));
+        let found: Vec<_> = found.iter().map(|probe| (probe.host.as_str(), probe.target.as_str())).collect();
+        assert_eq!(found, [("a.example:8080", "/x?y=1"), ("b.example", "/"), ("c.example", "/?q")]);
     }
 }
