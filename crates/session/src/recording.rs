@@ -141,6 +141,14 @@ pub struct TuneEnd {
     pub state: TuneState,
 }
 
+impl LoadRecord {
+    /// One of which nothing but its begin is known yet.
+    fn begun(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
+        let (intervals, end, brake, unwatched) = (vec![], None, None, vec![]);
+        Self { load, purpose, begins_us, workload, intervals, end, brake, unwatched }
+    }
+}
+
 impl Recording {
     /// Reads the log of a run directory.
     pub fn read(directory: &Path) -> Result<Self> {
@@ -179,26 +187,13 @@ impl Recording {
             }
             EventBody::Service { snapshot } => self.services.push((t_us, snapshot)),
             EventBody::LoadStart { load, purpose, workload } => {
-                self.loads.push(LoadRecord {
-                    load,
-                    purpose,
-                    begins_us: t_us,
-                    workload,
-                    intervals: vec![],
-                    end: None,
-                    brake: None,
-                    unwatched: vec![],
-                });
+                self.loads.push(LoadRecord::begun(load, purpose, t_us, workload));
             }
             EventBody::Interval { load, interval } => {
-                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
-                    record.intervals.push(*interval);
-                }
+                self.of_load(load, |record| record.intervals.push(*interval));
             }
             EventBody::LoadEnd { load, end, measured_from_s } => {
-                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
-                    record.end = Some((end, measured_from_s));
-                }
+                self.of_load(load, |record| record.end = Some((end, measured_from_s)));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { sample } => self.samples.push((t_us, sample)),
@@ -225,16 +220,8 @@ impl Recording {
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
             }
-            EventBody::Brake { load, brake } => {
-                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
-                    record.brake = Some(brake);
-                }
-            }
-            EventBody::Unwatched { load, missing } => {
-                if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
-                    record.unwatched = missing;
-                }
-            }
+            EventBody::Brake { load, brake } => self.of_load(load, |record| record.brake = Some(brake)),
+            EventBody::Unwatched { load, missing } => self.of_load(load, |record| record.unwatched = missing),
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
@@ -247,6 +234,13 @@ impl Recording {
         };
         for attempt in self.attempts.iter_mut().filter(in_force) {
             attempt.put_back = Some(PutBack { outage_us });
+        }
+    }
+
+    /// Adds to what is known of a load.
+    fn of_load(&mut self, load: u32, add: impl FnOnce(&mut LoadRecord)) {
+        if let Some(record) = self.loads.iter_mut().find(|record| record.load == load) {
+            add(record);
         }
     }
 

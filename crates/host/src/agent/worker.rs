@@ -129,15 +129,7 @@ impl Worker {
                 self.watch = None;
                 Ok(FromAgent::Done)
             }
-            ToAgent::Owns { addresses, net_space } => {
-                let same_network = machine::net_space().is_some_and(|ours| net_space == Some(ours));
-                let ours = |address: &IpAddr| {
-                    let is_here = same_network || !(address.is_loopback() || address.is_unspecified());
-                    is_here && self.host.owns(*address)
-                };
-                let addresses = addresses.into_iter().filter(ours).collect();
-                Ok(FromAgent::Owned { addresses, same_network })
-            }
+            ToAgent::Owns { addresses, net_space } => Ok(self.owns(addresses, net_space)),
             ToAgent::LoadBegins { site } => {
                 Ok(FromAgent::Watched { missing: self.watching()?.brake.begin(&site) })
             }
@@ -163,6 +155,16 @@ impl Worker {
             }
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
+    }
+
+    /// Which addresses are this machine's. A loopback address means another one in another network.
+    fn owns(&self, addresses: Vec<IpAddr>, net_space: Option<String>) -> FromAgent {
+        let same_network = machine::net_space().is_some_and(|ours| net_space == Some(ours));
+        let ours = |address: &IpAddr| {
+            let is_here = same_network || !(address.is_loopback() || address.is_unspecified());
+            is_here && self.host.owns(*address)
+        };
+        FromAgent::Owned { addresses: addresses.into_iter().filter(ours).collect(), same_network }
     }
 
     fn hello(&mut self, protocol: u32, build: &str, tool: Option<Tool>) -> Result<FromAgent> {
