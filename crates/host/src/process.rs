@@ -114,6 +114,13 @@ pub fn boot_id() -> Option<String> {
     procfs::read_text("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
 }
 
+/// Which installation this is (machine-id(5)); `None` where there is none, as in most containers.
+pub fn machine_id() -> Option<String> {
+    let id = procfs::read_text("/etc/machine-id").ok()?.trim().to_owned();
+    // What an image has that was never booted says nothing.
+    (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
 /// Ends a process kindly, then with force: SIGTERM to it alone, so that it ends its children itself; after `patience`
 /// SIGKILL, to the whole group where it is known to be its own. Waits until nothing of the group is left.
 pub fn stop(main: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {

@@ -28,6 +28,9 @@ pub struct Header {
     pub started_at_us: u64,
     /// The boot in which the processes below ran; `None` when unknown.
     pub boot_id: Option<String>,
+    /// The machine: a state directory may be shared by several. `None` when unknown, and in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
     /// The process that gave the orders: the tool itself on the same machine, else what carries its connection.
     pub tool: Option<ProcessName>,
     /// The agent, which is the guardian.
@@ -328,6 +331,13 @@ impl History {
             .any(|entry| matches!(&entry.action, Action::Launch(launch) if launch.port == port))
     }
 
+    /// Whether it is of another machine, with which this one shares its state directory: its files and processes are not
+    /// here, and what there is of them is not for us to judge.
+    pub fn is_elsewhere(&self, world: &dyn World) -> bool {
+        let then = self.header.as_ref().and_then(|header| header.machine_id.as_ref());
+        then.is_some_and(|then| world.machine_id().is_some_and(|now| now != *then))
+    }
+
     /// Whether the guardian is still there.
     pub fn guardian_is_alive(&self, world: &dyn World) -> bool {
         let alive = |header: &Header| same_boot(header, world) && world.is_running(header.agent);
@@ -376,6 +386,7 @@ mod tests {
             order: 1,
             started_at_us: 3,
             boot_id: None,
+            machine_id: None,
             tool: None,
             agent,
             what: "webdyno tune".into(),

@@ -61,6 +61,7 @@ impl Journal {
             order: newest.max().unwrap_or(0) + 1,
             started_at_us: u64::try_from(now.as_microsecond()).unwrap_or(0),
             boot_id: world.boot_id(),
+            machine_id: world.machine_id(),
             tool: owner.tool,
             agent,
             what: owner.what.clone(),
@@ -198,6 +199,13 @@ pub fn read_all(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
     let mut all: Vec<_> = files.into_iter().map(|path| (path.clone(), read(&path, disk))).collect();
     let order = |read: &Result<History>| read.as_ref().ok()?.header.as_ref().map(|header| header.order);
     all.sort_by_key(|(path, read)| (order(read), path.clone()));
+    Ok(all)
+}
+
+/// [`read_all`] without the journals of other machines.
+pub fn read_here(tools: &Tools) -> Result<Vec<(PathBuf, Result<History>)>> {
+    let mut all = read_all(tools)?;
+    all.retain(|(_, read)| !read.as_ref().is_ok_and(|history| history.is_elsewhere(tools.world.as_ref())));
     Ok(all)
 }
 

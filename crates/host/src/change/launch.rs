@@ -266,6 +266,7 @@ mod tests {
             order: 1,
             started_at_us: 0,
             boot_id: None,
+            machine_id: None,
             tool: None,
             agent: ProcessName::this().unwrap(),
             what: "test".into(),

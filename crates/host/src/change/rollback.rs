@@ -51,7 +51,7 @@ pub fn pending(state: &StateDir) -> Result<Vec<PendingJournal>> {
 /// [`pending`] with given seams.
 pub fn pending_with(tools: &Tools) -> Result<Vec<PendingJournal>> {
     let mut found = vec![];
-    for (path, read) in journal::read_all(tools)? {
+    for (path, read) in journal::read_here(tools)? {
         found.extend(pending_in(path, &read?, tools.world.as_ref()));
     }
     Ok(found)
@@ -80,14 +80,14 @@ pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
 /// [`rollback_all`] with given seams.
 pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     let is_done = |history: &History| history.is_settled() && !has_untold_conflicts(history);
-    if journal::read_all(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
+    if journal::read_here(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
         return Ok(vec![]);
     }
     let _lock = take_over(tools)?;
     let mut lines = vec![];
     let mut problems = vec![];
     // Read again: a guardian may have finished while the lock was waited for.
-    for (path, read) in journal::read_all(tools)?.into_iter().rev() {
+    for (path, read) in journal::read_here(tools)?.into_iter().rev() {
         match read {
             Ok(history) if is_done(&history) => {}
             Ok(history) if history.is_settled() => problems.push(tell_conflicts(&path, &history, tools)),
@@ -128,14 +128,14 @@ pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
 pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
     let world = tools.world.as_ref();
     let is_cut_off = |history: &History| history.has_unkept() && !history.guardian_is_alive(world);
-    if !journal::read_all(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
+    if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
         return Ok(Interrupted::default());
     }
     let Some(_lock) = Lock::try_take(tools, WHAT)? else { return Ok(Interrupted::default()) };
     let mut lines = vec![];
     let mut problems = vec![];
     let mut unfinished = false;
-    for (path, read) in journal::read_all(tools)?.into_iter().rev() {
+    for (path, read) in journal::read_here(tools)?.into_iter().rev() {
         // One that cannot be read is told by the notice, and keeps a session from beginning.
         if !read.is_ok_and(|history| is_cut_off(&history)) {
             continue;
@@ -245,7 +245,7 @@ fn take_over(tools: &Tools) -> Result<Lock> {
     let holder = lock::holder(tools);
     let world = tools.world.as_ref();
     let orphan = || {
-        let all = journal::read_all(tools).ok()?;
+        let all = journal::read_here(tools).ok()?;
         let histories = all.into_iter().filter_map(|(_, read)| read.ok());
         let mut alive =
             histories.filter(|history| history.closed.is_none() && history.guardian_is_alive(world));
@@ -269,7 +269,7 @@ fn take_over(tools: &Tools) -> Result<Lock> {
 /// Refuses to begin a session while one that is dead waits for its rollback. The caller holds the lock, so whoever
 /// has not closed his journal will not do it any more.
 pub(crate) fn refuse_when_pending(tools: &Tools) -> Result<()> {
-    for (_, read) in journal::read_all(tools)? {
+    for (_, read) in journal::read_here(tools)? {
         let history = read?;
         if let Some(header) = history.header.as_ref().filter(|_| history.has_unkept()) {
             return Err(UserError::cannot_run(format!(
@@ -290,7 +290,7 @@ pub fn notice(state: &StateDir) -> Option<String> {
 
 /// [`notice`] with given seams.
 pub fn notice_with(tools: &Tools) -> Option<String> {
-    let all = journal::read_all(tools).ok()?;
+    let all = journal::read_here(tools).ok()?;
     let world = tools.world.as_ref();
     for (path, read) in &all {
         let Ok(history) = read else {

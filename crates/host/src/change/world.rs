@@ -30,6 +30,10 @@ pub trait World: Send + Sync {
     fn end_process(&self, process: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()>;
     /// Changes with every boot; `None` where it is unknown.
     fn boot_id(&self) -> Option<String>;
+    /// Which machine this is; `None` where that is unknown.
+    fn machine_id(&self) -> Option<String> {
+        None
+    }
     /// The time of day, microseconds since 1970.
     fn now_us(&self) -> i64;
     /// The time since some fixed instant; it never goes back.
@@ -117,6 +121,10 @@ impl World for ThisMachine {
 
     fn claim(&self, name: &str) -> io::Result<Claimed> {
         claim::claim(name)
+    }
+
+    fn machine_id(&self) -> Option<String> {
+        process::machine_id()
     }
 
     fn now_us(&self) -> i64 {

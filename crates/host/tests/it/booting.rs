@@ -16,8 +16,9 @@ use webdyno_host::change::boot::{Booting, HookFile, Init, Purpose, detect};
 use webdyno_host::change::claim::Claimed;
 use webdyno_host::change::disk::{Disk, RealDisk};
 use webdyno_host::change::history::{ClosedBy, Header};
+use webdyno_host::change::journal::Owner;
 use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::change::rollback::{rollback_with, undo_interrupted_with};
+use webdyno_host::change::rollback::{notice_with, rollback_with, undo_interrupted_with};
 use webdyno_host::change::world::{Running, World};
 use webdyno_host::change::{Changer, StateDir, Tools, pending};
 use webdyno_host::process::ProcessName;
@@ -28,6 +29,7 @@ use webdyno_model::change::{ApplyClass, ApplyOptions};
 pub struct BootWorld {
     pub folder: PathBuf,
     pub boot_id: Option<String>,
+    pub machine_id: Option<String>,
 }
 
 impl World for BootWorld {
@@ -38,6 +40,9 @@ impl World for BootWorld {
     }
     fn boot_id(&self) -> Option<String> {
         self.boot_id.clone().or_else(|| ThisMachine.boot_id())
+    }
+    fn machine_id(&self) -> Option<String> {
+        self.machine_id.clone()
     }
     fn claim(&self, name: &str) -> std::io::Result<Claimed> {
         ThisMachine.claim(name)
@@ -92,7 +97,8 @@ pub fn tree(folder: &Path) -> Vec<PathBuf> {
 
 /// After another boot.
 pub fn booted(server: &FakeServer, disk: Arc<dyn Disk>) -> Tools {
-    let world = BootWorld { folder: server.folder.clone(), boot_id: Some("another".into()) };
+    let world =
+        BootWorld { folder: server.folder.clone(), boot_id: Some("another".into()), machine_id: None };
     Tools { world: Arc::new(world), ..server.tools(disk) }
 }
 
@@ -210,6 +216,33 @@ fn a_launched_program_needs_no_hook() {
     assert_eq!((units(&server).len(), PORT), (2, 8000));
     changer.end(ClosedBy::Tool).unwrap();
     assert_eq!(units(&server), Vec::<String>::new());
+}
+
+/// A state directory that several machines share: each puts back what is its own, and judges no other.
+#[test]
+fn what_another_machine_left_is_left_to_it() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let on = |machine: &str| {
+        let machine_id = Some(machine.to_owned());
+        let world = BootWorld { folder: folder.path().to_owned(), boot_id: Some(machine.into()), machine_id };
+        Tools { world: Arc::new(world), ..server.tools(Arc::new(RealDisk)) }
+    };
+    let owner = || Owner { tool: None, what: "webdyno tune".into() };
+    let mut changer = Changer::with(on("one"), owner());
+    apply(&mut changer, &server, "Workers 20\n");
+    drop(changer);
+    let changed = server.picture();
+    assert!(undo_interrupted_with(&on("two")).unwrap().lines.is_empty());
+    assert_eq!(rollback_with(&on("two")).unwrap(), Vec::<String>::new());
+    assert_eq!((notice_with(&on("two")), server.picture()), (None, changed));
+    let mut other = Changer::with(on("two"), owner());
+    let plan = server.plan(&[("b.conf", "KeepAlive Off\n")], ApplyClass::Reload);
+    other.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
+    other.end(ClosedBy::Tool).unwrap();
+    rollback_with(&on("one")).unwrap();
+    assert_eq!(server.picture(), original);
 }
 
 /// Putting back what was cut off is killed at any act, and completed by the next one; what was kept stays.

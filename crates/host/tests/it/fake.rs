@@ -311,7 +311,7 @@ impl FakeServer {
     }
 
     pub fn tools(&self, disk: Arc<dyn Disk>) -> Tools {
-        let world = BootWorld { folder: self.folder.clone(), boot_id: None };
+        let world = BootWorld { folder: self.folder.clone(), boot_id: None, machine_id: None };
         let world: Arc<dyn World> = match self.shadows {
             true => Arc::new(PretendedWorld(self.clone(), world)),
             false => Arc::new(world),
