@@ -122,10 +122,11 @@ fn head(page: &mut Markdown, view: &View, tune: &TuneReport, fate: Fate, stayed_
         page.item("Service", &say::service(service));
     }
     let by = view.operator.as_deref().map(|by| format!(", by {by}")).unwrap_or_default();
-    page.item(
-        "When",
-        &format!("{}{by}, with `webdyno tune --apply` of webdyno {}", view.started_at, view.webdyno_version),
-    );
+    // Whole seconds: the log has the rest.
+    let (second, zone) =
+        view.started_at.split_once('.').map_or((view.started_at.as_str(), ""), |(s, _)| (s, "Z"));
+    let with = format!("with `webdyno tune --apply` of webdyno {}", view.webdyno_version);
+    page.item("When", &format!("{second}{zone}{by}, {with}"));
     page.item("Goal", &say::goal(tune));
     if let Some(directory) = &view.directory {
         page.item("Recording", &format!("`{directory}`"));

@@ -12,7 +12,7 @@ use webdyno_session::view::{Outcome, SessionEnd, View};
 const PAGE_LINES_MAX: usize = 60;
 
 fn of(view: &View) -> String {
-    record(view).unwrap()
+    record(view).unwrap_or_default()
 }
 
 #[test]
@@ -134,6 +134,13 @@ fn what_may_be_in_force_is_never_said_to_be_undone() {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
     }
+}
+
+#[test]
+fn the_text_ends_with_where_it_is() {
+    let paths = Paths { record: Some("runs/1/change-record.md".into()), ..Paths::default() };
+    let text = text(&sample::tune_kept(), &paths);
+    assert!(text.contains("Change record:      runs/1/change-record.md\n  Undo the changes:"), "{text}");
 }
 
 /// However much was tried: a page, and the difference after it.

@@ -268,9 +268,8 @@ fn a_tuned_server() {
     let paths = Paths {
         directory: Some("webdyno-runs/20261121-202600-tune".into()),
         html: Some("webdyno-runs/20261121-202600-tune/report.html".into()),
-        record: Some("runs/1/change-record.md".into()),
         rollback: Some("webdyno rollback --server ssh://w1".into()),
-        apply: None,
+        ..Paths::default()
     };
     insta::assert_snapshot!(text(&sample::tune_applied(), &paths), @"
     Quickstart: 750 -> 2,190 good answers a second, 2.9 times as many
@@ -319,7 +318,6 @@ fn a_tuned_server() {
 
     Where things are
       Report with plots:  webdyno-runs/20261121-202600-tune/report.html
-      Change record:      runs/1/change-record.md
       Recording:          webdyno-runs/20261121-202600-tune
       Show it again:      webdyno report webdyno-runs/20261121-202600-tune
       Undo the changes:   webdyno rollback --server ssh://w1
