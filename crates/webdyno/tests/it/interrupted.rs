@@ -1,27 +1,11 @@
 //! Ctrl-C and SIGKILL at every stage: the original configuration to the byte, and nothing left running.
 
-use crate::support::{Apache, Place, is_alive, run, snapshot, turn, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::{Apache, Place, children, is_alive, run, signal, snapshot, turn, wait_until};
+use rustix::process::Signal;
 use std::path::Path;
 use std::time::Duration;
 
 const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
-}
-
-/// The children of a process: the agent among them.
-fn children(pid: u32) -> Vec<u32> {
-    let all = std::fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-    let parent = |child: u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
-    };
-    all.filter(|child| parent(*child) == Some(pid)).collect()
-}
 
 fn drop_in(root: &Path) -> std::path::PathBuf {
     root.join("conf-enabled/zzz-webdyno.conf")
@@ -42,6 +26,8 @@ fn ctrl_c_reverts_and_says_so_with_its_exit_code() {
     assert_eq!(tool.wait().unwrap().code(), Some(130));
     assert_eq!(apache.configuration(), before);
     assert!(apache.has_limit(20), "{}", apache.scoreboard());
+    let record = std::fs::read_to_string(place.path("t/change-record.md")).unwrap();
+    assert!(record.contains("Nothing was changed") && record.contains("put back"), "{record}");
     // What was measured is kept.
     run(place.webdyno().args(["report", "t"])).with_code(0);
     assert!(run(place.webdyno().arg("rollback")).with_code(0).stdout.contains("Nothing to roll back"));

@@ -5,11 +5,15 @@
 mod apache;
 mod booting;
 mod braking;
+mod change_record;
 mod command_line;
+mod debian;
 mod interrupted;
+mod kills;
 mod loading;
 mod proposals;
 mod quickstart;
 mod recordings;
 mod support;
 mod tidy;
+mod visitors;

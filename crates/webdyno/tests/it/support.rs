@@ -92,6 +92,13 @@ pub fn run(command: &mut Command) -> Ended {
     }
 }
 
+/// Runs to the end; the JSON on its stdout.
+pub fn run_json(command: &mut std::process::Command) -> serde_json::Value {
+    let output = command.output().unwrap();
+    let told = || String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{}", told()))
+}
+
 impl Ended {
     /// Checks the exit code; shows everything when it is another one.
     pub fn with_code(self, code: i32) -> Self {
@@ -237,22 +244,31 @@ impl Apache {
         snapshot(&self.files.root)
     }
 
-    /// Whether so many workers may be the limit that is in force: the scoreboard is as long, or behind the limit it has
-    /// only places that are taken (prefork never clears those above a lowered limit).
+    /// Whether so many workers may be the limit that is in force.
     pub fn has_limit(&self, workers: usize) -> bool {
-        let board = self.scoreboard();
-        let until_open = board.rfind('.').map_or(1, |last| last + 1);
-        (until_open..=board.len()).contains(&workers)
+        allows(&self.scoreboard(), workers)
     }
 
     /// The scoreboard of the status page.
     pub fn scoreboard(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.files.port)).unwrap();
-        stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().to_owned()
+        scoreboard(self.files.port)
     }
+}
+
+/// Whether so many workers may be the limit that a scoreboard shows: it is as long, or behind the limit it has only
+/// places that are taken (prefork never clears those above a lowered limit).
+pub fn allows(board: &str, workers: usize) -> bool {
+    let until_open = board.rfind('.').map_or(1, |last| last + 1);
+    (until_open..=board.len()).contains(&workers)
+}
+
+/// The scoreboard of the status page of an Apache on this port.
+pub fn scoreboard(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /server-status?auto HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap().to_owned()
 }
 
 impl Drop for Apache {
@@ -292,6 +308,24 @@ pub fn end(pid: u32) {
     };
     let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
     let _ = wait_until(Duration::from_secs(10), || !is_alive(pid));
+}
+
+/// Sends a signal to a process that this test started.
+pub fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// The children of a process: the agent among them.
+pub fn children(pid: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let parent = |child: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    all.filter(|child| parent(*child) == Some(pid)).collect()
 }
 
 /// Whether a process lives (a zombie does not).

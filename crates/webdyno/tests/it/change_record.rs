@@ -1,0 +1,58 @@
+//! The change record of a real session: its commands do what it says, and it can be written again to the byte.
+
+use crate::debian::{Debian, Layout, obstacle};
+use crate::support::{Place, run, run_json, skip, turn};
+
+#[test]
+fn a_change_record_can_be_followed() {
+    let _turn = turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let place = Place::new();
+    let debian = Debian::start(&place, "server", Layout::InPlace);
+    let before = debian.tree();
+    let (directory, state) = (place.path("run"), place.path("state"));
+    let load =
+        ["--apply", "--goal", "150 req/s", "-c", "30", "--no-keepalive", "-d", "4s", "-q", "--json", "-"];
+    let mut command = debian.webdyno();
+    let session = run_json(
+        command
+            .env("WEBDYNO_STATE", &state)
+            .arg("tune")
+            .arg(debian.url())
+            .args(load)
+            .arg("--out")
+            .arg(&directory),
+    );
+    assert_eq!(session["state"], "applied", "{session:#}");
+    assert!(session["rounds"][0]["risk"].as_str().is_some_and(|risk| !risk.is_empty()), "{session:#}");
+
+    let path = directory.join("change-record.md");
+    let record = std::fs::read_to_string(&path).unwrap();
+    let diff = record.split("```diff\n").nth(1).unwrap().trim_end_matches("```\n");
+    assert_eq!(diff, session["rounds"][0]["diff"].as_str().unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let report = run(place.webdyno().arg("report").arg(&directory)).with_code(0).stdout;
+    assert!(report.contains(&format!("Change record:      {}", path.display())), "{report}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), record);
+
+    let by_hand = block(&record, "How to see by hand");
+    assert_eq!(by_hand.len(), 2, "{record}");
+    for line in by_hand {
+        let (command, expected) = line.split_once("  # ").unwrap();
+        let shown = debian.typed(command).split_whitespace().collect::<Vec<_>>().join(" ");
+        let expected = expected.split(',').next().unwrap();
+        assert!(shown == expected || shown.ends_with(&format!(":{expected}")), "{line} shows: {shown}");
+    }
+    let undo = block(&record, "How to undo it");
+    assert_eq!(undo, [format!("WEBDYNO_STATE={} webdyno rollback", state.display())]);
+    debian.typed(undo[0]);
+    assert_eq!(before.differences(&debian.tree()), Vec::<String>::new());
+}
+
+/// The commands under a heading.
+fn block<'a>(record: &'a str, heading: &str) -> Vec<&'a str> {
+    let section = record.split(heading).nth(1).unwrap();
+    section.split("```\n").nth(1).unwrap().lines().collect()
+}

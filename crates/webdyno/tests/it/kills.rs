@@ -1,0 +1,431 @@
+//! SIGKILL of tool, guardian and both at every record of the journal of a real session on a real Apache: whatever is
+//! killed wherever, the server has its original configuration in the end, and runs with it.
+//!
+//! Killed is as soon as a record is seen in the file; the process may have got further by then, so what counts as
+//! hit is the last record that the dead left behind.
+
+use crate::debian::{Debian, Layout, Tree, WORKERS, obstacle};
+use crate::support::{
+    Place, allows, answers_within, children, is_alive, scoreboard, signal, skip, turn, wait_until,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A second before it and two seconds of load are enough to see that no worker is free, and that they are again.
+const TUNE: [&str; 12] = [
+    "--apply",
+    "--allow-restart",
+    "--goal",
+    "150 req/s",
+    "-c",
+    "30",
+    "--no-keepalive",
+    "-d",
+    "2s",
+    "--warmup",
+    "0s",
+    "-q",
+];
+
+/// Sessions at a time: they wait most of their time.
+const AT_A_TIME: usize = 4;
+
+/// A session that noise kept from its change is started again so often.
+const TRIES_MAX: usize = 10;
+
+/// How often what was not hit is tried again.
+const AGAIN_MAX: usize = 5;
+
+/// The guardian reverts within this time of the death of its tool.
+const REVERT_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Whom {
+    Tool,
+    Guardian,
+    Both,
+}
+
+const EVERYBODY: [Whom; 3] = [Whom::Tool, Whom::Guardian, Whom::Both];
+
+/// One kill.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    layout: Layout,
+    whom: Whom,
+    /// The records that are in the journal then.
+    records: usize,
+    /// Not yet then, but when Apache is stopped after that.
+    in_outage: bool,
+    /// The tool gets this signal as soon as the change is in force: the rest is putting back.
+    before: Option<Signal>,
+}
+
+/// What a kill came to.
+#[derive(Debug)]
+struct Hit {
+    case: Case,
+    /// The last record that was written before the death.
+    record: String,
+    /// Whether Apache was stopped and not started again yet.
+    apache_was_down: bool,
+    /// From the death of the tool to the end of its guardian.
+    reverted_in: Option<Duration>,
+}
+
+#[test]
+fn whatever_is_killed_the_server_ends_as_it_was() {
+    let _turn = turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let place = Place::new();
+    let script = Script::learn(&place);
+    let mut hits = kill_all(&place, script.cases());
+    // What was meant for a record may have hit the next one.
+    for _ in 0..AGAIN_MAX {
+        hits.extend(kill_all(&place, script.missed(&hits)));
+    }
+    tell(&hits);
+    let missed = script.missed(&hits);
+    assert!(missed.is_empty(), "nobody died there: {missed:#?}");
+    assert!(hits.iter().any(|hit| hit.apache_was_down), "nobody died while Apache was stopped");
+    let slowest = hits.iter().filter_map(|hit| hit.reverted_in).max().unwrap();
+    assert!(slowest < REVERT_MAX, "a guardian took {slowest:?}");
+}
+
+/// The records of sessions that nobody kills: one that keeps its change, and one that is interrupted and puts it back.
+struct Script {
+    keeping: Vec<String>,
+    putting_back: Vec<String>,
+}
+
+impl Script {
+    fn learn(place: &Place) -> Self {
+        let mut bench = Bench { place, servers: BTreeMap::new() };
+        let keeping = bench.records(Layout::Restart, None);
+        let putting_back = bench.records(Layout::DropIn, Some(Signal::INT));
+        assert!(in_force(&keeping) == in_force(&putting_back), "{keeping:?}, {putting_back:?}");
+        Self { keeping, putting_back }
+    }
+
+    /// Every kill.
+    fn cases(&self) -> VecDeque<Case> {
+        let (in_force, all) = (in_force(&self.keeping), self.keeping.len());
+        let mut cases = VecDeque::new();
+        for whom in EVERYBODY {
+            let upon = |layout| move |records| Case::of(layout, whom, records);
+            // All ends of it, where new workers are there at once and the change is sure to be kept.
+            cases.extend((1..=all).map(upon(Layout::Restart)));
+            // In the middle of a stop and a start.
+            let in_outage = Case { in_outage: true, ..Case::of(Layout::Restart, whom, in_force - 1) };
+            cases.extend([in_outage; 3]);
+            cases.extend((2..=in_force).map(upon(Layout::DropIn)));
+            cases.extend((in_force - 3..=in_force).map(upon(Layout::InPlace)));
+            cases.extend((in_force - 2..=in_force).map(upon(Layout::Event)));
+            // Ctrl-C: tool and guardian put it back together.
+            let back =
+                |records| Case { before: Some(Signal::INT), ..Case::of(Layout::DropIn, whom, records) };
+            cases.extend((in_force + 1..=self.putting_back.len()).map(back));
+        }
+        // The guardian dies while it puts back what its dead tool left.
+        let alone = |records| Case {
+            before: Some(Signal::KILL),
+            ..Case::of(Layout::InPlace, Whom::Guardian, records)
+        };
+        cases.extend((in_force + 1..=self.putting_back.len()).map(alone));
+        cases
+    }
+
+    /// The kills that are missing to have killed everybody at every record.
+    fn missed(&self, hits: &[Hit]) -> VecDeque<Case> {
+        let name = |case: &Case| match case.before {
+            Some(_) => &self.putting_back[case.records - 1],
+            None => &self.keeping[case.records - 1],
+        };
+        let was_hit =
+            |case: &Case| hits.iter().any(|hit| hit.case.whom == case.whom && hit.record == *name(case));
+        let is_of_script = |case: &Case| case.layout == Layout::Restart || case.before == Some(Signal::INT);
+        self.cases().into_iter().filter(|case| is_of_script(case) && !was_hit(case)).collect()
+    }
+}
+
+/// How many records there are when the change is in force.
+fn in_force(records: &[String]) -> usize {
+    records.iter().position(|record| record == IN_FORCE).map_or(usize::MAX, |at| at + 1)
+}
+
+const IN_FORCE: &str = "completed activate";
+
+impl Case {
+    fn of(layout: Layout, whom: Whom, records: usize) -> Self {
+        Self { layout, whom, records, in_outage: false, before: None }
+    }
+}
+
+/// Carries all kills out, several at a time.
+fn kill_all(place: &Place, cases: VecDeque<Case>) -> Vec<Hit> {
+    let (cases, hits) = (Mutex::new(cases), Mutex::new(vec![]));
+    let next = || cases.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                let mut bench = Bench { place, servers: BTreeMap::new() };
+                while let Some(case) = next() {
+                    let hit = bench.kill(case);
+                    hits.lock().unwrap_or_else(PoisonError::into_inner).push(hit);
+                }
+            });
+        }
+    });
+    hits.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A worker's servers, one of each layout, which it kills sessions on, one after the other.
+struct Bench<'a> {
+    place: &'a Place,
+    servers: BTreeMap<Layout, Debian>,
+}
+
+/// Names servers and sessions.
+fn number() -> usize {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A session under way.
+struct Session<'a> {
+    server: &'a Debian,
+    tool: Child,
+    output: PathBuf,
+    /// The server's /etc before it.
+    original: Tree,
+}
+
+impl Bench<'_> {
+    /// Starts sessions until one comes so far, kills, and checks what is left.
+    fn kill(&mut self, case: Case) -> Hit {
+        self.until_it_comes_so_far(case, |session| {
+            let hit = session.kill(case)?;
+            session.check(&hit);
+            Some(hit)
+        })
+    }
+
+    /// The records of a session that nobody kills.
+    fn records(&mut self, layout: Layout, before: Option<Signal>) -> Vec<String> {
+        let case = Case { before, ..Case::of(layout, Whom::Tool, 0) };
+        self.until_it_comes_so_far(case, |session| {
+            session.signal_before(case)?;
+            session.wait_for_tool(case);
+            let told = told(&session.records());
+            session.server.roll_back();
+            let end = if before.is_some() { "undone activate" } else { "kept" };
+            told.iter().any(|record| record == end).then_some(told)
+        })
+    }
+
+    fn until_it_comes_so_far<T>(
+        &mut self,
+        case: Case,
+        mut work: impl FnMut(&mut Session<'_>) -> Option<T>,
+    ) -> T {
+        let place = self.place;
+        let start = || Debian::start(place, &format!("server-{}", number()), case.layout);
+        let server = self.servers.entry(case.layout).or_insert_with(start);
+        let mut said = vec![];
+        for _ in 0..TRIES_MAX {
+            let mut session = Session::start(server, &place.path(&format!("session-{}", number())));
+            if let Some(done) = work(&mut session) {
+                return done;
+            }
+            said.push(format!("{:?}\n{}", told(&session.records()), session.said()));
+            server.roll_back();
+        }
+        panic!("{case:?}: no session came so far:\n{}", said.join("\n"));
+    }
+}
+
+impl<'a> Session<'a> {
+    fn start(server: &'a Debian, folder: &Path) -> Self {
+        fs::create_dir(folder).unwrap();
+        // The journals of the last session hold nothing any more: that was checked.
+        let _ = fs::remove_dir_all(server.state());
+        let original = server.tree();
+        let mut command = server.webdyno();
+        command.arg("tune").arg(server.url()).args(TUNE).arg("--out").arg(folder.join("run"));
+        let output = folder.join("output.txt");
+        let file = File::create(&output).unwrap();
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        Self { server, tool: command.spawn().unwrap(), output, original }
+    }
+
+    /// Kills as soon as the journal is so long. `None` when the session ended before.
+    fn kill(&mut self, case: Case) -> Option<Hit> {
+        self.signal_before(case)?;
+        self.wait_for(|records| records.len() >= case.records)?;
+        if case.in_outage {
+            self.wait_for_outage();
+        }
+        let guardian = self.guardian();
+        if case.whom != Whom::Tool {
+            // It may have ended by itself this very moment.
+            let _ = kill_process(Pid::from_raw(guardian as i32)?, Signal::KILL);
+        }
+        if case.whom != Whom::Guardian {
+            let _ = self.tool.kill();
+        }
+        let record = told(&self.records()).pop()?;
+        let apache_was_down = !self.server.pid().is_some_and(is_alive);
+        let began = Instant::now();
+        let patience = if case.whom == Whom::Tool { REVERT_MAX * 2 } else { Duration::from_secs(5) };
+        assert!(wait_until(patience, || !is_alive(guardian)), "{case:?}: the guardian goes on and on");
+        let reverted_in = (case.whom == Whom::Tool).then(|| began.elapsed());
+        self.wait_for_tool(case);
+        Some(Hit { case, record, apache_was_down, reverted_in })
+    }
+
+    fn signal_before(&mut self, case: Case) -> Option<()> {
+        if let Some(first) = case.before {
+            self.wait_for(|records| told(records).iter().any(|record| record == IN_FORCE))?;
+            signal(self.tool.id(), first);
+        }
+        Some(())
+    }
+
+    /// Waits until its journal is so far; `None` when tool and guardian ended before.
+    fn wait_for(&mut self, is_so_far: impl Fn(&[Value]) -> bool) -> Option<()> {
+        loop {
+            let tool_ended = self.tool.try_wait().unwrap().is_some();
+            let records = self.records();
+            if is_so_far(&records) {
+                return Some(());
+            }
+            if tool_ended && (records.is_empty() || !is_alive(self.guardian())) {
+                return None;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Waits until Apache is stopped, or the next record says that it is over.
+    fn wait_for_outage(&self) {
+        let before = self.records().len();
+        while self.server.pid().is_some_and(is_alive) && self.records().len() == before {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn wait_for_tool(&mut self, case: Case) {
+        let ended = wait_until(Duration::from_secs(60), || self.tool.try_wait().unwrap().is_some());
+        if !ended {
+            let _ = self.tool.kill();
+        }
+        assert!(ended, "{case:?}: the tool does not end");
+    }
+
+    /// The whole records of its journal.
+    fn records(&self) -> Vec<Value> {
+        let Ok(entries) = fs::read_dir(self.server.state().join("journals")) else { return vec![] };
+        let paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        let [path] = paths.as_slice() else { return vec![] };
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone()).collect()
+    }
+
+    fn guardian(&self) -> u32 {
+        self.records()[0]["agent"]["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+
+    /// What it said, and its Apache.
+    fn said(&self) -> String {
+        fs::read_to_string(&self.output).unwrap() + &self.server.log()
+    }
+
+    /// After the guardian's work, or a boot's when it is dead, everything is as it was; what was kept is in force and
+    /// whole until it is rolled back.
+    fn check(&self, hit: &Hit) {
+        let said = || format!("{hit:?}\n{}", self.said());
+        assert!(!said().contains("panicked"), "{}", said());
+        if hit.case.whom != Whom::Tool {
+            self.server.typed("for hook in /etc/rc3.d/S00*; do [ ! -e $hook ] || $hook start; done");
+        }
+        let records = self.records();
+        let changed = self.original.differences(&self.server.tree());
+        if records.iter().any(|record| record["kind"] == "kept") {
+            let is_write = |record: &&Value| record["action"]["act"] == "write_file";
+            let write = &records.iter().find(is_write).unwrap()["action"];
+            assert_eq!(changed.len(), 1, "{changed:#?}\n{}", said());
+            assert_eq!(
+                self.server.sha256(write["path"].as_str().unwrap()),
+                write["after_sha256"],
+                "{}",
+                said()
+            );
+        } else {
+            assert_eq!(changed, Vec::<String>::new(), "{}", said());
+        }
+        self.check_rolled_back(&said);
+    }
+
+    fn check_rolled_back(&self, said: &impl Fn() -> String) {
+        let server = self.server;
+        let undone = server.roll_back();
+        let left = self.original.differences(&server.tree());
+        assert_eq!(left, Vec::<String>::new(), "{undone}\n{}", said());
+        assert!(answers_within(server.port, Duration::from_secs(10)), "{}", said());
+        let as_before = || allows(&scoreboard(server.port), WORKERS) && workers_count(server) <= WORKERS;
+        assert!(wait_until(Duration::from_secs(10), as_before), "{}\n{}", scoreboard(server.port), said());
+        assert!(server.roll_back().contains("Nothing to roll back"), "{}", said());
+        // Nothing is left but the lock and journals in which nothing is pending.
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let is_known = |name: &String| name == "lock" || name == "journals";
+        assert!(names(&server.state()).iter().all(is_known), "{:?}", names(&server.state()));
+        let journals = names(&server.state().join("journals"));
+        assert!(journals.iter().all(|name| name.ends_with(".jsonl")), "{journals:?}");
+    }
+}
+
+fn workers_count(debian: &Debian) -> usize {
+    debian.pid().map_or(0, |pid| children(pid).len())
+}
+
+/// Records as `intent write_file`, `kept`: the kind of each, and what it is about.
+fn told(records: &[Value]) -> Vec<String> {
+    let name = |record: &Value| {
+        let kind = record["kind"].as_str().unwrap();
+        let intent = |other: &&Value| other["kind"] == "intent" && other["n"] == record["n"];
+        match records.iter().find(intent).filter(|_| record["n"].is_u64()) {
+            Some(intent) => format!("{kind} {}", intent["action"]["act"].as_str().unwrap()),
+            None => kind.to_owned(),
+        }
+    };
+    records.iter().map(name).collect()
+}
+
+/// How many kills were made at which records.
+fn tell(hits: &[Hit]) {
+    let mut counts: BTreeMap<(&str, Whom), usize> = BTreeMap::new();
+    for hit in hits {
+        *counts.entry((&hit.record, hit.case.whom)).or_default() += 1;
+    }
+    eprintln!("{} kills, and the original configuration after each:", hits.len());
+    for ((record, whom), count) in counts {
+        eprintln!("  {record:<22} {count:>3} {whom:?}");
+    }
+    let down_count = hits.iter().filter(|hit| hit.apache_was_down).count();
+    eprintln!("  {down_count} of them while Apache was stopped");
+    let slowest = hits.iter().filter_map(|hit| hit.reverted_in).max();
+    eprintln!("  the slowest guardian was done {slowest:?} after its tool");
+}

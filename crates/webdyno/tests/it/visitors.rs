@@ -1,0 +1,241 @@
+//! Visitors of a site that is tuned meanwhile: clients that know nothing of webdyno, each request on a connection of
+//! its own, sent when it is due and not when the last one was answered.
+
+use crate::debian::{Debian, Layout, obstacle};
+use crate::support::{Place, run_json, skip, turn};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longer than anybody waits: a visitor that gives up would be the test's failure, not the server's.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How far the reported outage may be from what the visitors saw, beside what the visitors themselves can tell.
+const OUTAGE_ERROR_MAX_US: u64 = 50_000;
+
+/// One request, in microseconds since the visitors came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Visit {
+    sent_us: u64,
+    ended_us: u64,
+    /// What went wrong; `None` for a whole good answer.
+    failure: Option<String>,
+}
+
+/// Visitors that keep coming until they are sent home.
+struct Visitors {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    port: u16,
+    began: Instant,
+    visits: Mutex<Vec<Visit>>,
+    go_home: AtomicBool,
+}
+
+impl Visitors {
+    /// One comes every so often.
+    fn every(pace: Duration, port: u16) -> Self {
+        let shared = Arc::new(Shared {
+            port,
+            began: Instant::now(),
+            visits: Mutex::default(),
+            go_home: AtomicBool::new(false),
+        });
+        let door = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let mut all = vec![];
+            for n in 0.. {
+                if door.go_home.load(Ordering::Relaxed) {
+                    break;
+                }
+                let visitor = Arc::clone(&door);
+                all.push(std::thread::spawn(move || visitor.visit()));
+                std::thread::sleep((pace * (n + 1)).saturating_sub(door.began.elapsed()));
+            }
+            all
+        });
+        Self { shared, thread }
+    }
+
+    /// Sends them home and gives all visits, in the order in which they began.
+    fn sent_home(self) -> Vec<Visit> {
+        self.shared.go_home.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap().into_iter().for_each(|visitor| visitor.join().unwrap());
+        let mut visits = std::mem::take(&mut *self.shared.visits.lock().unwrap());
+        visits.sort_by_key(|visit| visit.sent_us);
+        visits
+    }
+
+    fn now_us(&self) -> u64 {
+        self.shared.now_us()
+    }
+}
+
+impl Shared {
+    fn visit(&self) {
+        let sent_us = self.now_us();
+        let failure = self.ask().err();
+        let visit = Visit { sent_us, ended_us: self.now_us(), failure };
+        self.visits.lock().unwrap().push(visit);
+    }
+
+    fn ask(&self) -> Result<(), String> {
+        let told = |what: &str| {
+            let what = what.to_owned();
+            move |error: std::io::Error| format!("{what}: {error}")
+        };
+        let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], self.port).into(), PATIENCE)
+            .map_err(told("connect"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(told("set"))?;
+        let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).map_err(told("write"))?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map_err(told("read"))?;
+        let whole = answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("<title>It works</title>\n");
+        if whole { Ok(()) } else { Err(format!("answered: {answer:?}")) }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros().try_into().unwrap()
+    }
+}
+
+/// A session on this server, and what it came to.
+fn tune(debian: &Debian, extra: &[&str]) -> Value {
+    let load =
+        ["--apply", "--goal", "150 req/s", "-c", "30", "--no-keepalive", "-d", "4s", "-q", "--json", "-"];
+    run_json(debian.webdyno().arg("tune").arg(debian.url()).args(load).args(extra))
+}
+
+/// A client at 50 requests a second through a whole session that reloads, and through its rollback: no request fails.
+#[test]
+fn nobody_notices_a_reload() {
+    let _turn = turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    for layout in [Layout::DropIn, Layout::Event] {
+        let place = Place::new();
+        let debian = Debian::start(&place, "server", layout);
+        let visitors = Visitors::every(Duration::from_millis(20), debian.port);
+        let session = tune(&debian, &[]);
+        let rounds = session["rounds"].as_array().unwrap();
+        assert!(rounds.iter().any(|round| round["kept"] == true), "{layout:?}: {session:#}");
+        for round in rounds {
+            assert_eq!(round["changes"][0]["class"], "reload", "{layout:?}: {round:#}");
+            assert_eq!(round["outage_us"], 0, "{layout:?}: {round:#}");
+        }
+        debian.roll_back();
+        let visits = visitors.sent_home();
+        let failed: Vec<_> = visits.iter().filter(|visit| visit.failure.is_some()).collect();
+        assert!(visits.len() > 200, "{layout:?}: only {} came", visits.len());
+        assert!(
+            failed.is_empty(),
+            "{layout:?}: {} of {} failed: {failed:#?}\n{}",
+            failed.len(),
+            visits.len(),
+            debian.log()
+        );
+        eprintln!("{layout:?}: {} visits through {} reloads, none failed", visits.len(), rounds.len() + 1);
+    }
+}
+
+/// The outage of a restart is less than a second, and what is reported is what visitors see: those of the change and of
+/// its rollback.
+#[test]
+fn the_outage_of_a_restart_is_what_visitors_see() {
+    let _turn = turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let place = Place::new();
+    let debian = Debian::start(&place, "server", Layout::Restart);
+    let visitors = Visitors::every(Duration::from_millis(5), debian.port);
+    let session = tune(&debian, &["--allow-restart"]);
+    let between_us = visitors.now_us();
+    let undone = debian.roll_back();
+    let visits = visitors.sent_home();
+    let round = &session["rounds"][0];
+    assert_eq!(
+        (round["changes"][0]["class"].as_str(), round["kept"].as_bool()),
+        (Some("restart"), Some(true))
+    );
+    let (first, second): (Vec<_>, Vec<_>) = visits.into_iter().partition(|visit| visit.sent_us < between_us);
+    compare("the change", round["outage_us"].as_u64().unwrap(), &first);
+    compare("its rollback", told_outage_us(&undone), &second);
+}
+
+/// `; nobody was answered for 35.5 ms`.
+fn told_outage_us(undone: &str) -> u64 {
+    let told =
+        undone.split("nobody was answered for ").nth(1).unwrap_or_else(|| panic!("no outage in: {undone}"));
+    let ms: f64 = told.split(' ').next().unwrap().parse().unwrap();
+    (ms * 1000.0) as u64
+}
+
+fn compare(what: &str, told_us: u64, visits: &[Visit]) {
+    let gap =
+        gap(visits).unwrap_or_else(|| panic!("{what}: {told_us} us were reported, and no visitor noticed"));
+    eprintln!("{what}: {told_us} us reported, {} us seen, to {} us", gap.length_us, gap.resolution_us);
+    assert!(gap.length_us < 1_000_000 + gap.resolution_us, "{what}: {gap:?}");
+    assert!(told_us < 1_000_000, "{what}: {told_us} us");
+    let error_us = told_us.abs_diff(gap.length_us);
+    assert!(
+        error_us <= OUTAGE_ERROR_MAX_US + gap.resolution_us,
+        "{what}: {told_us} us were reported: {gap:?}"
+    );
+}
+
+/// The time without an answer, and how exactly these visitors can tell it.
+#[derive(Debug, PartialEq, Eq)]
+struct Gap {
+    length_us: u64,
+    /// The longest time between two visitors around it: what happened in between, nobody saw.
+    resolution_us: u64,
+}
+
+/// From the last good answer before a visit failed to the first one that was asked for after the last failure.
+fn gap(visits: &[Visit]) -> Option<Gap> {
+    let failed = || visits.iter().filter(|visit| visit.failure.is_some()).map(|visit| visit.sent_us);
+    let (first_us, last_us) = (failed().min()?, failed().max()?);
+    let good = || visits.iter().filter(|visit| visit.failure.is_none());
+    let from_us = good().filter(|visit| visit.sent_us < first_us).map(|visit| visit.ended_us).max()?;
+    let to_us = good().filter(|visit| visit.sent_us > last_us).map(|visit| visit.ended_us).min()?;
+    let near: Vec<u64> = visits
+        .iter()
+        .map(|visit| visit.sent_us)
+        .filter(|&sent_us| sent_us + 100_000 > from_us && sent_us < to_us + 100_000)
+        .collect();
+    let resolution_us = near.windows(2).map(|two| two[1].saturating_sub(two[0])).max()?;
+    Some(Gap { length_us: to_us.saturating_sub(from_us), resolution_us })
+}
+
+#[test]
+fn a_gap_is_told_with_its_edges() {
+    let visit = |sent_us: u64, ended_us: u64, good: bool| Visit {
+        sent_us,
+        ended_us,
+        failure: (!good).then(|| "connect".to_owned()),
+    };
+    let all = [
+        visit(0, 900, true),
+        visit(5_000, 6_000, true),
+        visit(10_000, 10_100, false),
+        visit(17_000, 17_100, false),
+        // Asked for before the last failure, answered after it: ends no gap.
+        visit(16_000, 18_000, true),
+        visit(20_000, 21_000, true),
+        visit(25_000, 25_900, true),
+    ];
+    let mut visits = all.to_vec();
+    visits.sort_by_key(|visit| visit.sent_us);
+    assert_eq!(gap(&visits), Some(Gap { length_us: 15_000, resolution_us: 6_000 }));
+    assert_eq!(gap(&visits[..2]), None);
+}
