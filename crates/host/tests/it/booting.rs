@@ -7,6 +7,7 @@
 use crate::change::{PROGRAM, victim};
 use crate::fake::{FakeServer, Fate, PORT, What, empty_folder};
 use crate::skip::{can_mount, skip};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -22,10 +23,11 @@ use webdyno_host::change::rollback::{notice_with, rollback_with, undo_interrupte
 use webdyno_host::change::world::{Running, World};
 use webdyno_host::change::{Changer, StateDir, Tools, pending};
 use webdyno_host::process::ProcessName;
+use webdyno_host::site::Answer;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, ApplyOptions};
+use webdyno_model::change::{ApplyClass, ApplyOptions, SiteProbe};
 
-/// This machine, whose boot files are in a folder, and which may have been booted since.
+/// This machine, whose boot files are in a folder, which may have been booted since, and whose site always is well.
 pub struct BootWorld {
     pub folder: PathBuf,
     pub boot_id: Option<String>,
@@ -73,6 +75,9 @@ impl World for BootWorld {
     }
     fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
         ThisMachine.stop_launched(launch, launched, header)
+    }
+    fn ask(&self, _: SocketAddr, _: &SiteProbe, _: Duration) -> std::io::Result<Answer> {
+        Ok(Answer { status: 200, length_bytes: 100 })
     }
 }
 
