@@ -37,6 +37,7 @@ impl Control {
             EndReason::Interrupted => 4,
             EndReason::Hopeless => 5,
             EndReason::Braked => 6,
+            EndReason::StopLoss => 7,
         };
         let shared = &self.shared;
         // It was stopped before if this fails; waking again does no harm.
@@ -57,6 +58,7 @@ impl Control {
             4 => Some(EndReason::Interrupted),
             5 => Some(EndReason::Hopeless),
             6 => Some(EndReason::Braked),
+            7 => Some(EndReason::StopLoss),
             _ => None,
         }
     }

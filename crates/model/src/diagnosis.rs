@@ -2,6 +2,7 @@
 
 use crate::change::{ApplyClass, Wish};
 use crate::environment::Environment;
+use crate::live_traffic::LiveTraffic;
 use crate::run::RunReport;
 use crate::sample::Missing;
 use crate::service::SettingValue;
@@ -153,6 +154,9 @@ pub struct Diagnosis {
     pub missing: Vec<Missing>,
     /// The load that was diagnosed; `None` without load of our own.
     pub run: Option<RunReport>,
+    /// What other clients sent meanwhile; `None` when that is not known.
+    #[serde(default)]
+    pub live_traffic: Option<LiveTraffic>,
     /// The machine of the server.
     pub environment: Environment,
 }

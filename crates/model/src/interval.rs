@@ -202,4 +202,6 @@ pub enum EndReason {
     Hopeless,
     /// It began to do harm: see [`crate::brake`].
     Braked,
+    /// It verified a change, and it became clear that the change is worse.
+    StopLoss,
 }

@@ -12,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod histogram;
 pub mod interval;
+pub mod live_traffic;
 pub mod number;
 pub mod objective;
 pub mod run;

@@ -5,6 +5,7 @@ use crate::change::{Change, Managed};
 use crate::diagnosis::{Ceiling, Predicted};
 use crate::environment::Environment;
 use crate::error::{Result, UserError};
+use crate::live_traffic::LiveTraffic;
 use crate::run::RunReport;
 use serde::{Deserialize, Serialize};
 
@@ -181,6 +182,9 @@ pub struct TuneReport {
     pub state: TuneState,
     /// Limits before they are hit, from the last measurement.
     pub ceilings: Vec<Ceiling>,
+    /// What other clients sent during the session; `None` when that is not known.
+    #[serde(default)]
+    pub live_traffic: Option<LiveTraffic>,
     /// The machine of the server.
     pub environment: Environment,
 }

@@ -3,6 +3,7 @@
 //! A collector that cannot read a value leaves it out and says why; it never reports zero for unknown.
 
 pub mod apache_status;
+pub mod clients;
 pub mod cpu;
 pub mod memory;
 pub mod pressure;
@@ -101,6 +102,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(pressure::Pressure),
         Box::new(memory::Memory),
         Box::new(worker_memory::WorkerMemory::default()),
+        Box::new(clients::Clients::default()),
         Box::new(apache_status::ApacheStatus::default()),
     ]
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-mod netlink;
+pub(super) mod netlink;
 
 /// Lines of `/proc/net/tcp` that are read at most: listening sockets come first and are few.
 const LINES_MAX: usize = 10_000;
@@ -147,7 +147,7 @@ pub struct Sockets {
 impl Sockets {
     /// The directory whose files show the service's namespace, and whether that is ours; an error when the service
     /// was elsewhere and is gone.
-    fn place(&mut self, target: &Target) -> Result<(String, bool), String> {
+    pub(super) fn place(&mut self, target: &Target) -> Result<(String, bool), String> {
         let own = || Ok(("/proc/self/net".to_owned(), true));
         let Some(pid) = target.service_pid else {
             return own();

@@ -7,6 +7,7 @@ mod booting;
 mod brake;
 mod change;
 mod claims;
+mod clients;
 mod fake;
 mod fake_brake;
 mod full_disk;

@@ -1,0 +1,45 @@
+//! Which connections are whose, from ends as the kernel lists them. Real ones are in the integration tests.
+
+use super::*;
+use std::net::{SocketAddr, TcpListener};
+
+#[test]
+fn what_is_not_on_this_machine_is_somebody_elses() {
+    let end = |cookie: u8, own: &str, peer: &str, open: bool, inode: u64| {
+        let ends = [own, peer].map(|end| end.parse::<SocketAddr>().unwrap());
+        let [own, peer] = ends.map(|end| (end.ip(), end.port()));
+        End { cookie: [cookie; 8], open, own, peer, inode }
+    };
+    let servers = [
+        end(1, "10.0.0.1:80", "10.0.0.9:5000", true, 7),
+        end(2, "10.0.0.1:80", "10.0.0.1:6000", true, 8),
+        end(3, "10.0.0.1:80", "10.0.0.1:6001", false, 9),
+    ];
+    // The same ports at another address are another connection.
+    let clients =
+        [end(4, "10.0.0.1:6000", "10.0.0.1:80", true, 20), end(5, "10.0.0.2:5000", "10.0.0.1:80", true, 21)];
+    let look = |servers: &[End], clients: &[End]| Look { servers: servers.into(), clients: clients.into() };
+    let first = look(&servers, &clients);
+    let open = open_throughout(&first, &first);
+    let inode = |cookie: u8| open.iter().find(|c| c.cookie == [cookie; 8]).map(|c| c.client_inode);
+    assert_eq!((inode(1), inode(2), inode(3)), (Some(None), Some(Some(20)), None));
+    assert_eq!(without(&open, &BTreeSet::from([20])).len(), 1);
+    // A client here that has closed its end is nobody, also while the server's end is open still.
+    for (second, count) in [(look(&servers, &[]), 1), (look(&servers[1..], &clients), 1), (look(&[], &[]), 0)]
+    {
+        assert_eq!(open_throughout(&first, &second).len(), count);
+    }
+}
+
+#[test]
+fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
+    assert!(Clients::default().read(&Target::default()).error.is_some());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let target = Target { port: Some(port), client_pid: Some(u32::MAX), ..Target::default() };
+    let reading = Clients::default().read(&target);
+    let values =
+        ["connections", "others", "left"].map(|what| reading.value(&format!("clients.{what}_count")));
+    assert_eq!(values, [Some(0.0), None, Some(0.0)]);
+    assert!(reading.error.unwrap().contains("/proc/"));
+}
