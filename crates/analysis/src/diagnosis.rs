@@ -3,6 +3,7 @@
 use crate::breakdown::breakdown;
 use crate::ceilings::ceilings;
 use crate::facts::{self, Facts};
+use crate::live_traffic::live_traffic;
 use crate::measurement::Measurement;
 use crate::rules;
 use crate::summary::run_report;
@@ -27,6 +28,7 @@ pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
         missing: crate::missing::missing(measurement),
         findings,
         run,
+        live_traffic: live_traffic(measurement),
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }

@@ -13,7 +13,7 @@ use webdyno_model::run::RunReport;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::Goal;
 
-mod by_hand;
+pub(crate) mod by_hand;
 mod client;
 mod scoreboard;
 #[cfg(test)]

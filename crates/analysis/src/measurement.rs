@@ -29,6 +29,8 @@ pub struct Measurement {
     pub measured_from_s: f64,
     /// End of the measured part.
     pub measured_to_s: f64,
+    /// Since when, before this load, nothing of ours but readings had come to the server; `None` when something had.
+    pub quiet_from_s: Option<f64>,
     /// How the load ended; `None` while it runs or when it was cut off.
     pub end: Option<LoadEnd>,
     /// Why the load was stopped before it did harm.

@@ -4,6 +4,7 @@ use crate::measurement::Measurement;
 use crate::stats::{Ratio, ratio_of_means};
 use crate::summary::run_report;
 use webdyno_model::Result;
+use webdyno_model::interval::EndReason;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::Verdict;
 use webdyno_model::workload::Arrival;
@@ -31,7 +32,8 @@ const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 /// The verdict on a change from the measurements before and after it: the good rate decides; where requests arrive at
 /// a given rate, which no change can raise, the response time does. A change by which more requests fail, or by which
 /// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
-/// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then.
+/// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
+/// so is one whose load the stop-loss ended.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if before.brake.is_none() && after.brake.is_some() {
         return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
@@ -48,7 +50,8 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
         verdict = Verdict::Better;
     }
     let fails_more = failed_fraction(&run_after) > failed_fraction(&run_before) + FAILED_FRACTION_TOLERANCE;
-    if verdict != Verdict::Worse && (fails_more || misses_more(&run_before, &run_after)) {
+    let stopped = after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
+    if verdict != Verdict::Worse && (stopped || fails_more || misses_more(&run_before, &run_after)) {
         verdict = Verdict::Worse;
     }
     Ok(Comparison { ratio: rates.ratio, verdict })

@@ -22,10 +22,11 @@ impl LiveTraffic {
     pub fn told(&self) -> String {
         let whole = |value: f64| significant(value, 3);
         let requests = self.requests_per_s.map(|rate| format!("{} requests/s", whole(rate)));
-        let connections = self.connections_count.map(|count| match whole(count) {
-            1.0 => "1 open connection".to_owned(),
-            count => format!("{count} open connections"),
-        });
+        let connections =
+            self.connections_count.filter(|count| *count > 0.0).map(|count| match whole(count) {
+                1.0 => "1 open connection".to_owned(),
+                count => format!("{count} open connections"),
+            });
         let told: Vec<String> = requests.into_iter().chain(connections).collect();
         if told.is_empty() {
             "requests of others".into()
@@ -45,6 +46,7 @@ mod tests {
             (Some(12.04), Some(3.0), "12 requests/s and 3 open connections of others"),
             (Some(0.5), None, "0.5 requests/s of others"),
             (None, Some(1.0), "1 open connection of others"),
+            (Some(20.0), Some(0.0), "20 requests/s of others"),
             (None, None, "requests of others"),
         ] {
             let traffic = LiveTraffic { present: true, requests_per_s, connections_count, evidence: vec![] };

@@ -6,7 +6,7 @@ use webdyno_model::workload::Arrival;
 
 /// A command of the catalogue with the service's own values in the places of the words PID, PORT and URL, and the
 /// load generator's process in that of CLIENT. What is not known stays: the reader has to fill it in.
-pub(super) fn filled_in(command: &str, service: Option<&ServiceSnapshot>) -> String {
+pub(crate) fn filled_in(command: &str, service: Option<&ServiceSnapshot>) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let value = |word: &str| -> Option<String> {
         match word {
