@@ -74,6 +74,8 @@ pub struct Owned {
 pub struct RevertedChange {
     /// One line each.
     pub actions: Vec<String>,
+    /// What is not as before until the next restart, one line each; among the actions, too.
+    pub left: Vec<String>,
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
@@ -459,7 +461,7 @@ impl Shared {
 
 fn reverted(answer: FromAgent) -> Result<RevertedChange> {
     match answer {
-        FromAgent::Reverted { actions, outage_us } => Ok(RevertedChange { actions, outage_us }),
+        FromAgent::Reverted { actions, left, outage_us } => Ok(RevertedChange { actions, left, outage_us }),
         FromAgent::Done => Ok(RevertedChange::default()),
         other => Err(unexpected(&other)),
     }

@@ -204,6 +204,9 @@ pub enum FromAgent {
     Reverted {
         /// In the order in which it was done.
         actions: Vec<String>,
+        /// What is not as before until the next restart; among the actions, too.
+        #[serde(default)]
+        left: Vec<String>,
         /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
         outage_us: Option<u64>,
     },

@@ -5,7 +5,7 @@ use crate::agent::host::{Host, LoadBrake, Watch};
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
-use crate::change::apply::Changer;
+use crate::change::apply::{Changer, Reverted};
 use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
 use crate::change::programs::Programs;
@@ -111,7 +111,7 @@ impl Worker {
         let reverted = self.changer.put_back(by)?;
         Ok(match reverted.lines.is_empty() {
             true => FromAgent::Done,
-            false => FromAgent::Reverted { actions: reverted.lines, outage_us: reverted.outage_us },
+            false => told(reverted),
         })
     }
 
@@ -143,7 +143,7 @@ impl Worker {
             ToAgent::Revert { mark, live_traffic } => {
                 let reverted = self.changer.revert(mark, live_traffic);
                 self.look_again();
-                reverted.map(|done| FromAgent::Reverted { actions: done.lines, outage_us: done.outage_us })
+                reverted.map(told)
             }
             ToAgent::Keep => self.changer.keep().map(|()| FromAgent::Done),
             ToAgent::Launch { command, pid_file, port } => {
@@ -151,7 +151,7 @@ impl Worker {
             }
             ToAgent::Dispose => {
                 let stopped = self.changer.dispose()?;
-                Ok(FromAgent::Reverted { actions: stopped.lines, outage_us: stopped.outage_us })
+                Ok(told(stopped))
             }
             ToAgent::Hello { .. } | ToAgent::Heartbeat | ToAgent::Bye => Ok(FromAgent::Done),
         }
@@ -296,6 +296,10 @@ impl Worker {
             Err(error) => self.voice.say(FromAgent::Warning { text: error.message }),
         }
     }
+}
+
+fn told(done: Reverted) -> FromAgent {
+    FromAgent::Reverted { actions: done.lines, left: done.left, outage_us: done.outage_us }
 }
 
 /// A panic of what is called ends one answer, not the guardian.

@@ -3,7 +3,7 @@
 use crate::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, Change};
 use webdyno_model::service::{Control, Inherited, SettingValue};
 
 /// One act on a server. It is in the journal before it happens.
@@ -42,6 +42,12 @@ pub struct Activate {
     pub class: ApplyClass,
     /// The values that the running program showed before, where it shows them.
     pub running: BTreeMap<String, SettingValue>,
+    /// The settings that change; empty in journals of before that was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Whether others used the service then: whoever undoes it must not drop their connections.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live_traffic: bool,
 }
 
 /// A program is started that must not outlive the session.

@@ -59,6 +59,8 @@ pub struct Applied {
 pub struct Reverted {
     /// One line each, in the order in which it was done.
     pub lines: Vec<String>,
+    /// What is not as before until the next restart, one line each; in `lines`, too.
+    pub left: Vec<String>,
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
@@ -68,6 +70,8 @@ pub struct Changer {
     tools: Tools,
     owner: Owner,
     session: Option<Session>,
+    /// Whether others use the service; once they do, that holds to the end.
+    live_traffic: bool,
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
     read_back_max: Duration,
@@ -95,6 +99,7 @@ impl Changer {
             tools,
             owner,
             session: None,
+            live_traffic: false,
             planned: BTreeMap::new(),
             read_back_max: limits::READ_BACK,
             notes: vec![],
@@ -138,6 +143,7 @@ impl Changer {
         snapshot: &ServiceSnapshot,
         options: &ApplyOptions,
     ) -> Result<Applied> {
+        self.live_traffic |= options.live_traffic;
         check_class(plan, options.allow_restart)?;
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
@@ -208,7 +214,8 @@ impl Changer {
         service.validate(&served.control)?;
         let others = self.check_waiting(service, served, plan.class, options)?;
         let running = service.running_values(snapshot);
-        let activate = Activate { served: served.clone(), class: plan.class, running };
+        let (changes, live_traffic) = (plan.changes.clone(), self.live_traffic);
+        let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
         let n = self.intend(Action::Activate(activate))?;
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
@@ -319,7 +326,7 @@ impl Changer {
     /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on. With live traffic nothing
     /// is restarted for it.
     pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<Reverted> {
-        let _ = live_traffic;
+        self.live_traffic |= live_traffic;
         let report = self.undo(mark, false);
         told(report)
     }
@@ -449,7 +456,7 @@ impl Changer {
 
     fn undo(&mut self, from_n: u64, launched: bool) -> Report {
         let Some(session) = &mut self.session else { return Report::default() };
-        let scope = Scope { from_n, launched, later: false };
+        let scope = Scope { from_n, launched, later: false, live_traffic: self.live_traffic };
         undo(&mut session.journal, &self.tools, scope, &mut session.running)
     }
 
@@ -505,7 +512,7 @@ impl Changer {
 
 fn told(report: Report) -> Result<Reverted> {
     match report.error() {
-        None => Ok(Reverted { lines: report.lines, outage_us: report.outage_us }),
+        None => Ok(Reverted { lines: report.lines, left: report.left, outage_us: report.outage_us }),
         Some(error) => Err(error),
     }
 }

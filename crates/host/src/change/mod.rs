@@ -17,6 +17,7 @@ pub mod file;
 pub mod history;
 pub mod journal;
 pub mod launch;
+pub mod live;
 pub mod lock;
 pub mod moved;
 pub mod programs;

@@ -201,7 +201,7 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
         None => conflicts_of(journal.history()),
         Some(_) => String::new(),
     };
-    let scope = Scope { from_n, launched: true, later: true };
+    let scope = Scope { from_n, launched: true, later: true, live_traffic: false };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
     report.lines.extend(stopping.lines);

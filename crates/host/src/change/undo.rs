@@ -4,11 +4,12 @@
 //! wrote is put back, and anything else is somebody's work that is left alone and told, with a saved copy of the
 //! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
 
-use crate::change::action::{Action, Launch, OldFile, WriteFile};
+use crate::change::action::{Action, Activate, Launch, OldFile, WriteFile};
 use crate::change::boot;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
+use crate::change::live;
 use crate::change::moved::{self, Known};
 use crate::change::state::private_directory;
 use crate::change::tools::Tools;
@@ -34,6 +35,8 @@ pub struct Scope {
     pub launched: bool,
     /// Whether time has passed since: somebody else may have reloaded the service with our files meanwhile.
     pub later: bool,
+    /// Whether others use the services now; for what was done while they did, it holds anyway.
+    pub live_traffic: bool,
 }
 
 /// What was undone, and what could not be.
@@ -45,6 +48,8 @@ pub struct Report {
     pub conflicts: Vec<String>,
     /// What failed and is still to be undone.
     pub failures: Vec<UserError>,
+    /// What is not as before until the next restart, one line each; in `lines`, too.
+    pub left: Vec<String>,
     /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
     pub outage_us: Option<u64>,
 }
@@ -55,7 +60,7 @@ struct Touched {
     /// The most disruptive way in which our change was to take effect; `None` when it never came to that.
     class: Option<ApplyClass>,
     /// The activations that are outstanding.
-    activations: Vec<u64>,
+    activations: Vec<(u64, Activate)>,
     /// Files that are as they were before.
     restored_count: usize,
     /// Files that this run wrote.
@@ -68,7 +73,8 @@ struct Touched {
 
 /// Undoes what is outstanding in a journal, from an action on.
 pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut RunningPrograms) -> Report {
-    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    let mut undo = Undo::new(journal, tools, scope);
+    undo.ask();
     undo.files();
     undo.temporaries();
     undo.services();
@@ -81,24 +87,24 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
 
 /// Removes the hook at boot when nothing is left for it to put back.
 pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
-    let scope = Scope { from_n: 1, launched: false, later: false };
-    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    let scope = Scope { from_n: 1, launched: false, later: false, live_traffic: false };
+    let mut undo = Undo::new(journal, tools, scope);
     undo.boot_hook();
     undo.report
 }
 
 /// Stops what was launched, and forgets its files: nobody uses them any more.
 pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
-    let scope = Scope { from_n: 1, launched: true, later: false };
-    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    let scope = Scope { from_n: 1, launched: true, later: false, live_traffic: false };
+    let mut undo = Undo::new(journal, tools, scope);
     undo.launched(running, |_| true);
     undo.report
 }
 
 /// Stops the shadow instances, of which there is at most one unless an earlier one could not be stopped.
 pub fn stop_shadows(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
-    let scope = Scope { from_n: 1, launched: true, later: false };
-    let mut undo = Undo { journal, tools, scope, report: Report::default(), touched: BTreeMap::new() };
+    let scope = Scope { from_n: 1, launched: true, later: false, live_traffic: false };
+    let mut undo = Undo::new(journal, tools, scope);
     undo.launched(running, |launch| launch.folder.is_some());
     undo.report
 }
@@ -109,6 +115,8 @@ struct Undo<'a> {
     scope: Scope,
     report: Report,
     touched: BTreeMap<(String, u16), Touched>,
+    /// Services that are left as they are now.
+    left_alone: BTreeSet<(String, u16)>,
 }
 
 /// What became of a file that nobody can put back, when nothing better is known.
@@ -117,6 +125,13 @@ const REMOVED: &str = "was removed by someone else meanwhile";
 
 /// The outstanding writes of one file, the last one first.
 type Chain = Vec<(u64, WriteFile)>;
+
+impl<'a> Undo<'a> {
+    fn new(journal: &'a mut Journal, tools: &'a Tools, scope: Scope) -> Self {
+        let (touched, left_alone) = (BTreeMap::new(), BTreeSet::new());
+        Self { journal, tools, scope, report: Report::default(), touched, left_alone }
+    }
+}
 
 impl Undo<'_> {
     fn outstanding(&self) -> Vec<Entry> {
@@ -138,10 +153,46 @@ impl Undo<'_> {
         }
     }
 
+    /// The outstanding activations of each service.
+    fn activations(&self) -> BTreeMap<(String, u16), Vec<(u64, Activate)>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for entry in self.outstanding() {
+            let Action::Activate(activate) = entry.action else { continue };
+            let key = (activate.served.service.clone(), activate.served.port);
+            all.entry(key).or_default().push((entry.n, activate));
+        }
+        all
+    }
+
+    /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
+    /// to be undone.
+    fn ask(&mut self) {
+        for ((name, port), activations) in self.activations() {
+            let is_live = self.scope.live_traffic || live::is_live(&activations);
+            let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
+            let key = (name, port);
+            let Some(control) = self.journal.history().controls.get(&key) else { continue };
+            if !self.tools.programs.is_alive(control) {
+                continue;
+            }
+            if let Some(error) = live::refusal(service, control, port, &activations) {
+                self.report.failures.push(error);
+                self.left_alone.insert(key);
+            }
+        }
+    }
+
+    fn is_left_alone(&self, write: &WriteFile) -> bool {
+        self.left_alone.contains(&(write.served.service.clone(), write.served.port))
+    }
+
     fn files(&mut self) {
         let mut chains: Vec<(String, Chain)> = vec![];
         for entry in self.outstanding().into_iter().rev() {
             let Action::WriteFile(write) = entry.action else { continue };
+            if self.is_left_alone(&write) {
+                continue;
+            }
             match chains.iter_mut().find(|(path, _)| *path == write.path) {
                 Some((_, chain)) => chain.push((entry.n, write)),
                 None => chains.push((write.path.clone(), vec![(entry.n, write)])),
@@ -298,12 +349,13 @@ impl Undo<'_> {
     }
 
     fn services(&mut self) {
-        for entry in self.outstanding() {
-            let Action::Activate(activate) = entry.action else { continue };
-            let key = (activate.served.service.clone(), activate.served.port);
+        for (key, activations) in self.activations() {
+            if self.left_alone.contains(&key) {
+                continue;
+            }
             let touched = self.touched.entry(key).or_default();
-            touched.class = touched.class.max(Some(activate.class));
-            touched.activations.push(entry.n);
+            touched.class = activations.iter().map(|(_, activate)| activate.class).max();
+            touched.activations = activations;
         }
         for ((service, port), touched) in std::mem::take(&mut self.touched) {
             if let Err(error) = self.service(&service, port, &touched) {
@@ -352,13 +404,14 @@ impl Undo<'_> {
                 .push(format!("{service} was not reloaded: none of its files could be put back"));
             None
         } else {
-            self.activate(service, port, class, touched.class.is_some())?
+            let is_live = self.scope.live_traffic || live::is_live(&touched.activations);
+            self.activate(service, port, (class, is_live), touched)?
         };
         let control = activation.map(|activation| {
             self.report.outage_us = self.report.outage_us.max(activation.outage_us);
             activation.control
         });
-        for n in &touched.activations {
+        for (n, _) in &touched.activations {
             self.note(Record::Undone { n: *n, control: control.clone() });
         }
         Ok(())
@@ -370,9 +423,11 @@ impl Undo<'_> {
         &mut self,
         service: &str,
         port: u16,
-        class: ApplyClass,
-        ours: bool,
+        (class, is_live): (ApplyClass, bool),
+        touched: &Touched,
     ) -> Result<Option<Activation>> {
+        let (ours, as_planned) = (touched.class.is_some(), class);
+        let class = if is_live { live::class(class) } else { class };
         let programs = Arc::clone(&self.tools.programs);
         let Some(known) = programs.service(service) else {
             return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
@@ -419,6 +474,11 @@ impl Undo<'_> {
         let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         let outage = missed(activated.outage_us);
         self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
+        if class != as_planned {
+            let left = live::left(service, &running, &touched.activations);
+            self.report.lines.extend(left.iter().cloned());
+            self.report.left.extend(left);
+        }
         Ok(Some(activated))
     }
 

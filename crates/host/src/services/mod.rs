@@ -103,6 +103,15 @@ pub trait Service: Sync {
         lines.collect::<Vec<_>>().join("; ").chars().take(CHARACTERS_MAX).collect()
     }
 
+    /// Why putting a setting back would drop connections that are in use now, in words (`70000 connections are tracked, and
+    /// those above the limit are dropped`); `None` when it would not. Asked before a change is undone while others use
+    /// the service, in the way that [`crate::change::live`] undoes it then; what it names is not put back. `back` is
+    /// `None` when the value of before is not known. Reads only.
+    fn undo_drops(&self, control: &Control, port: u16, change: &Undoing<'_>) -> Option<String> {
+        let _ = (control, port, change);
+        None
+    }
+
     /// The values that the running program shows.
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue>;
 }
@@ -116,6 +125,17 @@ pub struct Activation {
     pub outage_us: Option<u64>,
     /// What was still on its way to the new state when waiting for it ended; `None` when all is as it should be.
     pub unsettled: Option<String>,
+}
+
+/// A setting that is to be put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Undoing<'a> {
+    /// `MaxRequestWorkers`.
+    pub setting: &'a str,
+    /// The value that we gave it.
+    pub now: &'a SettingValue,
+    /// The value of before; `None` when it is not known.
+    pub back: Option<&'a SettingValue>,
 }
 
 /// Something that waits for the next reload, and is not ours.

@@ -31,7 +31,7 @@ use webdyno_host::change::programs::Programs;
 use webdyno_host::change::world::World;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
-use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
+use webdyno_host::services::{Activation, PendingChange, Service, Shadow, Undoing};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Sample};
@@ -382,6 +382,15 @@ impl FakeServer {
         ["a.conf", "b.conf", "new.conf"].map(text).concat()
     }
 
+    /// So many connections are open from now on: fewer workers than that would drop some.
+    pub fn set_in_use(&self, connections: u64) {
+        std::fs::write(self.folder.join("in_use"), connections.to_string()).unwrap();
+    }
+
+    fn in_use(&self) -> Option<f64> {
+        std::fs::read_to_string(self.folder.join("in_use")).ok()?.parse().ok()
+    }
+
     fn take_over(&self) {
         std::fs::write(self.folder.join("running"), self.configuration()).unwrap();
     }
@@ -536,6 +545,12 @@ impl Service for FakeServer {
             true => prove::shadow(&self.configuration_with(edits), folder).map(Some),
             false => Ok(None),
         }
+    }
+
+    fn undo_drops(&self, _: &Control, _: u16, undoing: &Undoing<'_>) -> Option<String> {
+        let (in_use, back) = (self.in_use()?, undoing.back?.number()?);
+        (undoing.setting == "Workers" && back < in_use)
+            .then(|| format!("{:.0} of {in_use} connections are dropped", in_use - back))
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

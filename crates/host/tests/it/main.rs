@@ -13,6 +13,7 @@ mod fake_brake;
 mod full_disk;
 mod generations;
 mod hardened;
+mod live_traffic;
 mod moved;
 mod outsider;
 mod prove;
