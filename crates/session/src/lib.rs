@@ -1,6 +1,7 @@
 //! Sessions: the event log (writer, reader), recordings, the rounds of tuning, plans as files, the live stand,
 //! and the simulated server that tests the rounds.
 
+mod careful;
 pub mod export;
 pub mod live;
 pub mod log;

@@ -2,6 +2,7 @@
 
 use crate::log::reader;
 use std::path::Path;
+use webdyno_analysis::live_traffic;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::Result;
 use webdyno_model::change::{Change, JournalPlace};
@@ -9,6 +10,7 @@ use webdyno_model::diagnosis::Finding;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, Purpose};
 use webdyno_model::interval::{Interval, LoadEnd};
+use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::Objective;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -17,6 +19,8 @@ use webdyno_model::workload::Workload;
 
 /// Samples this long before a load are kept with it, so that counters have a reading before the window.
 const BEFORE_S: f64 = 3.0;
+/// Of the time before the first load, as much as this tells what other clients send.
+const QUIET_S_MAX: f64 = 10.0;
 
 /// The events of one session, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -253,19 +257,36 @@ impl Recording {
     pub fn measurement(&self, record: &LoadRecord) -> Measurement {
         let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
         let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
+        // Nothing of ours but readings comes before the first load.
+        let is_first = self.loads.first().is_some_and(|first| first.load == record.load);
+        let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
+        let quiet_from_s =
+            quiet_us.map(|t_us| seconds_since(record.begins_us, t_us)).filter(|t_s| *t_s < 0.0);
         Measurement {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
             end,
             brake: record.brake.clone(),
             unwatched: record.unwatched.clone(),
-            ..self.window(record.begins_us, measured_from_s, lasted_s)
+            quiet_from_s,
+            ..self.window((record.begins_us, quiet_from_s), measured_from_s, lasted_s)
         }
     }
 
     /// A window of watching without load of our own.
     pub fn watched(&self, window: (u64, u64)) -> Measurement {
-        self.window(window.0, 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
+        self.window((window.0, None), 0.0, window.1.saturating_sub(window.0) as f64 / 1e6)
+    }
+
+    /// What other clients sent so far; `None` when that is not known.
+    pub fn live_traffic(&self) -> Option<LiveTraffic> {
+        let loads = self.loads.iter().map(|record| self.measurement(record));
+        let ends = self.samples.first().zip(self.samples.last()).map(|(first, last)| (first.0, last.0));
+        let watched = self.watches.last().copied().or(ends).filter(|_| self.loads.is_empty());
+        let watched = watched.map(|window| self.watched(window));
+        live_traffic::together(
+            loads.chain(watched).filter_map(|measurement| live_traffic::live_traffic(&measurement)),
+        )
     }
 
     /// What a diagnosis of this session is made from: the last load, or the last window of watching.
@@ -275,10 +296,10 @@ impl Recording {
             .or_else(|| self.watches.last().map(|window| self.watched(*window)))
     }
 
-    fn window(&self, begins_us: u64, from_s: f64, to_s: f64) -> Measurement {
-        let seconds = |t_us: u64| (t_us as f64 - begins_us as f64) / 1e6;
-        let around = self.samples.iter().map(|(t_us, sample)| (seconds(*t_us), sample));
-        let around = around.filter(|(t_s, _)| (-BEFORE_S..=to_s + 0.5).contains(t_s));
+    fn window(&self, (begins_us, quiet_from_s): (u64, Option<f64>), from_s: f64, to_s: f64) -> Measurement {
+        let before_s = BEFORE_S.max(quiet_from_s.map_or(0.0, |t_s| -t_s)).min(QUIET_S_MAX);
+        let around = self.samples.iter().map(|(t_us, sample)| (seconds_since(begins_us, *t_us), sample));
+        let around = around.filter(|(t_s, _)| (-before_s..=to_s + 0.5).contains(t_s));
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
         Measurement {
@@ -289,6 +310,7 @@ impl Recording {
             end: None,
             brake: None,
             unwatched: vec![],
+            quiet_from_s: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             collectors: self.collectors.clone(),
             service: service.map(|(_, snapshot)| snapshot.clone()),
@@ -298,4 +320,9 @@ impl Recording {
             goal: self.goal,
         }
     }
+}
+
+/// Seconds from one time of the session to another; negative before it.
+fn seconds_since(begins_us: u64, t_us: u64) -> f64 {
+    (t_us as f64 - begins_us as f64) / 1e6
 }

@@ -1,6 +1,7 @@
 //! The rounds of tuning: measure, diagnose, choose, change, verify, keep or put back, until the goal is met or
 //! nothing helps. Decides only; everything that is done goes through the [`Stand`].
 
+use crate::careful;
 use crate::stand::{Measured, Stand};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::planner::{Choice, Policy, Stop, choose};
@@ -104,6 +105,7 @@ enum Why {
     Invalid,
     Declined,
     Braked,
+    OthersPresent,
 }
 
 impl Session {
@@ -221,7 +223,8 @@ impl Session {
             self.kept = true;
             self.best = after;
         }
-        Ok(Next::Again)
+        let ends = careful::ends_tuning(kept, stand.is_live());
+        Ok(if ends { Next::Stop(Why::OthersPresent) } else { Next::Again })
     }
 
     /// Puts everything back after an error and says in the log what became of the server. What could not be put back
@@ -234,16 +237,19 @@ impl Session {
         reverted.err().unwrap_or(error)
     }
 
-    /// Measures what is in force now against the best so far; once more when the first look is not conclusive (a
-    /// server that had not settled, or noise) and there is time for it.
+    /// Measures what is in force now against the best so far; once more with the same setting when the first look is not
+    /// conclusive (a server that had not settled, or noise) and there is time for it.
     fn verify(&self, stand: &mut dyn Stand) -> Result<(Measured, Comparison)> {
         let look = |stand: &mut dyn Stand| {
-            let after = stand.measure(Purpose::Verify)?;
+            let after = stand.verify(&self.best.measurement)?;
             let comparison = judge(&self.best.measurement, &after.measurement)?;
+            if let Some(text) = careful::stopped(&self.best.measurement, &after.measurement) {
+                stand.record(EventBody::Note { text })?;
+            }
             Ok((after, comparison))
         };
         let first = look(stand)?;
-        let again = first.1.verdict == Verdict::Inconclusive;
+        let again = careful::looks_again(first.1.verdict, stand.is_live());
         if again && stand.elapsed_us() <= self.options.budget_us { look(stand) } else { Ok(first) }
     }
 
@@ -331,6 +337,7 @@ fn note(why: Why) -> Option<&'static str> {
         Why::Proposed => Some(
             "what helps next is in files that others manage: take it over there; --export writes it as files",
         ),
+        Why::OthersPresent => Some(careful::ENDED),
         Why::NeedsRestart => Some("the next change needs a restart: --allow-restart permits it"),
         Why::OutOfTime => Some("the time budget is used up: --budget gives more"),
         Why::Invalid => Some("the load generator was the bottleneck: the figures are not the server's"),

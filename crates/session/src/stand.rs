@@ -29,6 +29,15 @@ pub struct InForce {
 pub trait Stand {
     /// Loads the server until the rate has settled and enough of it was measured.
     fn measure(&mut self, purpose: Purpose) -> Result<Measured>;
+    /// Measures a change. The load may end as soon as it is clear that it is worse than the best so far.
+    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+        let _ = best;
+        self.measure(Purpose::Verify)
+    }
+    /// Whether others use the server, as far as it is known; true also when that cannot be told.
+    fn is_live(&self) -> bool {
+        false
+    }
     /// Renders wishes. Writes nothing on the server.
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan>;
     /// Makes a plan take effect. When it fails, nothing of it stays; `None` when the operator declined it.

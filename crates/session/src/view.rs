@@ -183,6 +183,7 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
         rounds: recording.rounds.iter().map(|record| record.round.clone()).collect(),
         state: end.state,
         ceilings: diagnosis.ceilings,
+        live_traffic: recording.live_traffic(),
         environment: recording.server.clone().unwrap_or_default(),
     }))
 }

@@ -155,6 +155,7 @@ mod tests {
                     rounds: vec![],
                     state,
                     ceilings: vec![],
+                    live_traffic: None,
                     environment: Environment::default(),
                 };
                 assert_eq!(exit_code(&Outcome::Tune(tune), false), code, "{state:?}");

@@ -45,6 +45,11 @@ pub(super) fn details(m: &mut Markup, diagnosis: &Diagnosis) {
         m.leaf("h2", &format!("Under this load: {}", say::run_headline(run)));
         parts::run_details(m, run);
     }
+    if let Some(others) = say::live_traffic(diagnosis.live_traffic.as_ref()) {
+        m.leaf("h2", "Other clients");
+        m.leaf("p", &others);
+        parts::facts(m, diagnosis.live_traffic.as_ref().map_or(&[], |traffic| &traffic.evidence));
+    }
     if !diagnosis.missing.is_empty() {
         m.leaf("h2", "What could not be read");
         let missing = diagnosis.missing.iter();

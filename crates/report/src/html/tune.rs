@@ -28,6 +28,9 @@ pub(super) fn summary(m: &mut Markup, tune: &TuneReport) {
             parts::run_cards(m, &tune.baseline);
         }
     }
+    if let Some(others) = say::live_traffic(tune.live_traffic.as_ref()) {
+        m.leaf("p", &others);
+    }
     limit(m, tune);
     rounds(m, tune);
 }

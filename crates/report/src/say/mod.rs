@@ -12,6 +12,7 @@ pub(crate) use tune::{
     change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
     round_outcome, took_effect, tune_headline, will_take_effect,
 };
+use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{Dist, RunReport};
 use webdyno_model::service::SettingValue;
@@ -217,4 +218,15 @@ pub(crate) fn objective_value(objective: &ObjectiveResult) -> String {
         _ => "us",
     };
     objective.value.map_or_else(|| crate::human::UNKNOWN.into(), |value| quantity(value, unit))
+}
+
+/// What other clients did meanwhile; `None` when nobody was seen or that is not known.
+pub(crate) fn live_traffic(traffic: Option<&LiveTraffic>) -> Option<String> {
+    let traffic = traffic.filter(|traffic| traffic.present)?;
+    let requests = traffic.requests_per_s.map(|rate| format!("{} requests/s", number(rate)));
+    let connections = traffic.connections_count.filter(|count| *count > 0.0);
+    let connections = connections.map(|count| format!("open connections: {}", number(count)));
+    let told: Vec<_> = requests.into_iter().chain(connections).collect();
+    let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
+    Some(format!("Other clients used the server meanwhile{told}."))
 }

@@ -28,13 +28,18 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
         load(page, run);
     }
     if let Some(finding) = answer {
-        facts(page, &finding.facts);
+        facts(page, "How we know (and how to see it by hand, on the server)", &finding.facts);
         remedies(page, &finding.remedies);
     }
     other_findings(page, others);
     breakdown(page, &diagnosis.time_breakdown_us);
     ceilings(page, &diagnosis.ceilings);
     next_limit(page, diagnosis);
+    if let Some(others) = say::live_traffic(diagnosis.live_traffic.as_ref()) {
+        let evidence = diagnosis.live_traffic.as_ref().map_or(&[][..], |traffic| &traffic.evidence);
+        facts(page, "Other clients", evidence);
+        page.para(&others);
+    }
     missing(page, diagnosis);
     server(page, view);
 }
@@ -77,11 +82,11 @@ fn load(page: &mut Page, run: &webdyno_model::run::RunReport) {
     run::failures(page, run);
 }
 
-fn facts(page: &mut Page, facts: &[Fact]) {
+fn facts(page: &mut Page, heading: &str, facts: &[Fact]) {
     if facts.is_empty() {
         return;
     }
-    page.heading("How we know (and how to see it by hand, on the server)");
+    page.heading(heading);
     let row = |fact: &Fact| {
         vec![say::fact_name(fact), say::fact_value(fact), say::fact_window(fact), fact.source.clone()]
     };

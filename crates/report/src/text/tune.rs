@@ -20,6 +20,9 @@ pub(super) fn whole(page: &mut Page, view: &View, tune: &TuneReport, paths: &Pat
         TuneState::Applied => applied(page, tune),
         TuneState::Reverted => reverted(page, tune),
     }
+    if let Some(others) = say::live_traffic(tune.live_traffic.as_ref()) {
+        page.para(&others);
+    }
     rounds(page, tune);
     limit(page, tune);
     diagnosis::ceilings(page, &tune.ceilings);

@@ -1,8 +1,9 @@
 //! The texts themselves, as a newcomer reads them.
 
 use crate::sample;
+use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_report::{Paths, text};
-use webdyno_session::view::View;
+use webdyno_session::view::{Outcome, View};
 
 fn plain(view: &View) -> String {
     text(view, &Paths::default())
@@ -444,4 +445,43 @@ fn a_recording_that_stops_in_the_middle() {
     Where things are
       Undo the changes:   webdyno rollback
     ");
+}
+
+#[test]
+fn others_on_the_server() {
+    let evidence = webdyno_model::diagnosis::Fact {
+        name: "others_requests_per_s".into(),
+        value: 12.333,
+        unit: "requests/s".into(),
+        from_s: -3.2,
+        to_s: -0.2,
+        source: "mod_status".into(),
+        reproduce: "a=$(x); sleep 3; b=$(x); echo $(( (b - a - 1) / 3 ))".into(),
+    };
+    let traffic = LiveTraffic {
+        present: true,
+        requests_per_s: Some(12.333),
+        connections_count: Some(3.0),
+        evidence: vec![evidence],
+    };
+    let (mut tuned, mut diagnosed) = (sample::tune_reverted(), sample::diagnosis_exhausted());
+    let said = "Other clients used the server meanwhile (12.3 requests/s; open connections: 3).";
+    let nobody = [plain(&tuned), plain(&diagnosed)];
+    assert!(nobody.iter().all(|text| !text.contains("Other clients")), "{nobody:?}");
+    for present in [true, false] {
+        let traffic = Some(LiveTraffic { present, ..traffic.clone() });
+        match (&mut tuned.outcome, &mut diagnosed.outcome) {
+            (Outcome::Tune(tune), Outcome::Diagnosis(diagnosis)) => {
+                tune.live_traffic = traffic.clone();
+                diagnosis.live_traffic = traffic;
+            }
+            other => panic!("{other:?}"),
+        }
+        for view in [&tuned, &diagnosed] {
+            let text = plain(view).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(text.contains(said), present, "{text}");
+            assert_eq!(webdyno_report::html(view).contains(said), present);
+        }
+        assert_eq!(plain(&diagnosed).contains("$ a=$(x); sleep 3"), present, "{}", plain(&diagnosed));
+    }
 }

@@ -112,6 +112,9 @@ impl Session {
             match message {
                 Ok(Message::Interval(interval)) => {
                     self.append(EventBody::Interval { load, interval })?;
+                    if self.is_lost(load) {
+                        control.stop(EndReason::StopLoss);
+                    }
                     if self.is_enough(load, length) {
                         control.stop(EndReason::Enough);
                     }
@@ -146,6 +149,14 @@ impl Session {
             self.take_samples(Some(server))?;
         }
         Ok(())
+    }
+
+    /// Whether it is clear that what the load verifies is worse than the best so far.
+    fn is_lost(&self, load: u32) -> bool {
+        let record = self.recording.load(load);
+        let lost =
+            record.zip(self.stop_loss.as_ref()).and_then(|(record, loss)| loss.check(&record.intervals));
+        lost.is_some()
     }
 
     fn is_enough(&self, load: u32, length: Length) -> bool {

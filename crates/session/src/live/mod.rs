@@ -16,6 +16,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use webdyno_analysis::stop_loss::StopLoss;
+use webdyno_host::agent::RevertedChange;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};
 use webdyno_model::objective::Objective;
@@ -45,6 +47,8 @@ pub struct Session {
     began_us: u64,
     seq: u64,
     loads: u32,
+    /// What loads are held against, second by second.
+    stop_loss: Option<StopLoss>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -70,6 +74,7 @@ impl Session {
             began_us: monotonic_us(),
             seq: 0,
             loads: 0,
+            stop_loss: None,
             interrupted,
         };
         session.append(EventBody::SessionStart {
@@ -109,6 +114,13 @@ impl Session {
         self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
         self.seq += 1;
         self.log.append(t_us, body)
+    }
+
+    /// Writes that changes were put back, and what of them was not.
+    pub fn reverted(&mut self, mark: u64, done: RevertedChange) -> Result<()> {
+        let RevertedChange { actions, left, outage_us } = done;
+        self.append(EventBody::Reverted { mark, actions, outage_us })?;
+        left.into_iter().try_for_each(|text| self.append(EventBody::Note { text }))
     }
 
     /// What was recorded so far.

@@ -1,8 +1,11 @@
 //! The live stand: the load engine in front, the agent at the server, the log between them.
 
 use super::{Length, Server, Session, lower};
+use crate::careful;
 use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
+use webdyno_analysis::measurement::Measurement;
+use webdyno_analysis::stop_loss::StopLoss;
 use webdyno_load::Prepared;
 use webdyno_model::brake::Brake;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, SiteProbe, Wish};
@@ -35,6 +38,8 @@ pub struct LiveStand<'a> {
     pub confirm: Option<Confirm>,
     /// Gathers the plans, where they are wanted as files.
     pub export: Option<Export>,
+    /// Whether the server was started for this session, so that nobody else can be there.
+    pub private: bool,
 }
 
 impl LiveStand<'_> {
@@ -57,7 +62,9 @@ impl LiveStand<'_> {
 
     /// Loads once, as it is set now.
     fn load_once(&mut self, purpose: Purpose, length: Length) -> Result<Measured> {
+        self.look_for_others(false)?;
         let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.server))?;
+        self.look_for_others(false)?;
         let recording = self.session.recording();
         let record =
             recording.load(load).ok_or_else(|| UserError::cannot_run("the load was not recorded"))?;
@@ -84,6 +91,19 @@ impl LiveStand<'_> {
                 return Ok(unrest);
             }
         }
+    }
+
+    /// Sees whether others use the server; once they do, the session treats it so to its end. Before a change `must_know`
+    /// holds: what cannot be told then counts as if they did.
+    fn look_for_others(&mut self, must_know: bool) -> Result<()> {
+        if self.private || self.options.live_traffic {
+            return Ok(());
+        }
+        let Some(text) = careful::note(self.session.recording().live_traffic().as_ref(), must_know) else {
+            return Ok(());
+        };
+        self.options.live_traffic = true;
+        self.session.append(EventBody::Note { text })
     }
 
     fn stop_if_interrupted(&self) -> Result<()> {
@@ -122,6 +142,17 @@ impl Stand for LiveStand<'_> {
         Ok(measured)
     }
 
+    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+        self.session.stop_loss = Some(StopLoss::against(best));
+        let measured = self.measure(Purpose::Verify);
+        self.session.stop_loss = None;
+        measured
+    }
+
+    fn is_live(&self) -> bool {
+        self.options.live_traffic
+    }
+
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
         self.stop_if_interrupted()?;
         self.server.agent().prepare(wishes)
@@ -134,6 +165,7 @@ impl Stand for LiveStand<'_> {
         {
             return Ok(None);
         }
+        self.look_for_others(true)?;
         let mut options = ApplyOptions { allow_restart, ..self.options.clone() };
         if options.probes.is_empty() {
             options.probes = probes(&self.workload);
@@ -153,8 +185,7 @@ impl Stand for LiveStand<'_> {
 
     fn revert(&mut self, mark: u64) -> Result<()> {
         let reverted = self.server.revert(mark, self.options.live_traffic)?;
-        let (actions, outage_us) = (reverted.actions, reverted.outage_us);
-        self.session.append(EventBody::Reverted { mark, actions, outage_us })?;
+        self.session.reverted(mark, reverted)?;
         self.read_service()
     }
 

@@ -70,6 +70,7 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveStand<'_>) -
         options: ApplyOptions::default(),
         confirm: None,
         export: None,
+        private: true,
     };
     let done = work(&mut stand);
     session.append(EventBody::SessionEnd { exit_code: 0, error: None }).unwrap();

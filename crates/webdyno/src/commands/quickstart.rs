@@ -1,6 +1,6 @@
 //! `webdyno quickstart`: the whole loop on a private Apache of its own.
 
-use super::diagnose::introduce;
+use super::diagnose::{BEFORE_S, introduce};
 use crate::cli::QuickstartArgs;
 use crate::{finish, interrupt, place, progress, terminal};
 use std::net::{Ipv4Addr, TcpListener};
@@ -95,7 +95,7 @@ fn tune(
     apache: &PrivateApache,
     arguments: &QuickstartArgs,
 ) -> Result<()> {
-    introduce(session, server)?;
+    introduce(session, server, BEFORE_S)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
     server.require_own(&prepared, &ServerAddress::Local.to_string())?;
@@ -109,6 +109,7 @@ fn tune(
         options: ApplyOptions::default(),
         confirm: None,
         export: None,
+        private: true,
     };
     let options = Options { goal: arguments.goal, apply: true, allow_restart: true, budget_us: BUDGET_US };
     rounds::tune(&mut InTime(stand), options).map(|_| ())

@@ -1,6 +1,6 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
-use super::diagnose::{MeasuredLoad, introduce};
+use super::diagnose::{BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, introduce};
 use crate::cli::TuneArgs;
 use crate::{finish, interrupt, place, progress, terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,7 +38,8 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         allow_restart: arguments.allow_restart,
         budget_us: arguments.budget,
     };
-    let result = introduce(&mut session, &server).and_then(|()| {
+    let before_s = if arguments.apply { BEFORE_CHANGES_S } else { BEFORE_S };
+    let result = introduce(&mut session, &server, before_s).and_then(|()| {
         waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.yes_reload, ..ApplyOptions::default() };
@@ -52,6 +53,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             options: allowed,
             confirm,
             export,
+            private: false,
         };
         let tuned = rounds::tune(&mut stand, options).map(|_| ());
         // Also what was planned before an error is of use.
@@ -69,8 +71,7 @@ fn put_back(session: &mut Session, done: RevertedChange) -> Result<()> {
     if done.actions.is_empty() {
         return Ok(());
     }
-    let RevertedChange { actions, outage_us } = done;
-    session.append(EventBody::Reverted { mark: 0, actions, outage_us })
+    session.reverted(0, done)
 }
 
 /// What of others waits for a reload, as a note. Where it would be refused in the end, it is before the server is loaded

@@ -10,6 +10,7 @@ mod command_line;
 mod debian;
 mod interrupted;
 mod kills;
+mod live_traffic;
 mod loading;
 mod proposals;
 mod quickstart;

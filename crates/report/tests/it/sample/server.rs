@@ -87,6 +87,7 @@ pub fn diagnosis(findings: Vec<Finding>, run: RunReport) -> Diagnosis {
         time_breakdown_us: TimeBreakdown::default(),
         missing: vec![],
         run: Some(run),
+        live_traffic: None,
         environment: machine(),
     }
 }

@@ -60,6 +60,7 @@ pub fn tune(state: TuneState, rounds: Vec<Round>) -> TuneReport {
         rounds,
         state,
         ceilings: ceilings(),
+        live_traffic: None,
         environment: machine(),
     }
 }
