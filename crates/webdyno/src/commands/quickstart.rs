@@ -5,6 +5,7 @@ use crate::cli::QuickstartArgs;
 use crate::{finish, interrupt, place, progress, terminal};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use webdyno_analysis::measurement::Measurement;
 use webdyno_host::agent::ServerAddress;
 use webdyno_lab::quickstart::{PrivateApache, USERS};
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
@@ -129,6 +130,11 @@ impl Stand for InTime<'_> {
     fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
         self.0.length = length_at(self.0.elapsed_us());
         self.0.measure(purpose)
+    }
+
+    fn verify(&mut self, best: &Measurement) -> Result<Measured> {
+        self.0.length = length_at(self.0.elapsed_us());
+        self.0.verify(best)
     }
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
