@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::{BootWorld, tree};
-use crate::fake_brake::FakeBrake;
+use crate::fake_brake::{FakeBrake, NoWatch};
 use crate::prove::{self, PretendedWorld};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -576,12 +576,6 @@ impl Programs for FakeServer {
     fn is_alive(&self, control: &Control) -> bool {
         self.pid() == Some(control.pid)
     }
-}
-
-struct NoWatch;
-
-impl Watch for NoWatch {
-    fn set_target(&self, _: Target) {}
 }
 
 impl Host for FakeServer {

@@ -1,16 +1,24 @@
-//! A pretended brake: pulled at once by every load while the file `harm` is in the pretended server's folder.
+//! Pretended watches: one that reads nothing, and a brake that is pulled at once by every load while the file `harm` is in
+//! the pretended server's folder.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use webdyno_host::agent::host::LoadBrake;
+use webdyno_host::agent::host::{LoadBrake, Watch};
 use webdyno_host::brake::watch::Pull;
 use webdyno_host::collectors::Target;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Missing;
+
+/// Reads nothing.
+pub struct NoWatch;
+
+impl Watch for NoWatch {
+    fn set_target(&self, _: Target) {}
+}
 
 /// The brake.
 pub struct FakeBrake {
