@@ -10,6 +10,7 @@ mod claims;
 mod clients;
 mod fake;
 mod fake_brake;
+mod fate;
 mod full_disk;
 mod generations;
 mod hardened;

@@ -44,7 +44,7 @@ pub struct LiveStand<'a> {
 
 impl LiveStand<'_> {
     fn read_service(&mut self) -> Result<()> {
-        self.server.notes().try_for_each(|note| self.session.append(note))?;
+        self.warn()?;
         let Some(snapshot) = self.server.snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
         else {
             return Ok(());
@@ -54,10 +54,7 @@ impl LiveStand<'_> {
 
     /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.
     fn warn(&mut self) -> Result<()> {
-        for text in self.server.agent().warnings() {
-            self.session.append(EventBody::Note { text })?;
-        }
-        Ok(())
+        self.server.notes().try_for_each(|note| self.session.append(note))
     }
 
     /// Loads once, as it is set now.
