@@ -19,9 +19,7 @@ use crate::change::programs::Programs;
 use crate::change::rollback::{self, Interrupted};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{
-    Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, stop_shadows, undo,
-};
+use crate::change::undo::{Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, stop_some, undo};
 use crate::change::waiting;
 use crate::change::world::World;
 use crate::limits;
@@ -391,7 +389,8 @@ impl Changer {
     /// Stops shadow instances, and removes their files.
     fn stop_shadows(&mut self) -> Report {
         let Some(session) = &mut self.session else { return Report::default() };
-        stop_shadows(&mut session.journal, &self.tools, &mut session.running)
+        let is_shadow = |launch: &Launch| launch.folder.is_some();
+        stop_some(&mut session.journal, &self.tools, &mut session.running, is_shadow)
     }
 
     /// Stops launched programs without a look at their files.

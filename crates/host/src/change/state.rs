@@ -87,6 +87,18 @@ impl StateDir {
         self.shadows().join(format!("{agent_pid}-{n}"))
     }
 
+    /// Removes the directory of a shadow instance, and never anything else.
+    pub fn remove_shadow(&self, disk: &dyn Disk, folder: &Path) -> Result<()> {
+        if folder.parent() != Some(self.shadows().as_path()) || folder.file_name().is_none() {
+            return Err(UserError::cannot_run(format!(
+                "{} is no directory of a shadow instance in {}: it is left alone",
+                folder.display(),
+                self.root.display()
+            )));
+        }
+        disk.remove_tree(folder).map_err(|error| io_error("remove", folder.display(), &error))
+    }
+
     /// Creates the directories, those of journals readable by their owner only, and brings them to the disk: a journal in a
     /// directory that a power loss takes away is no journal. Others may pass through the root, as the workers of a shadow
     /// instance may be somebody else.
@@ -177,6 +189,7 @@ fn choose(variable: impl Fn(&str) -> Option<PathBuf>, root: bool) -> Option<Path
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::disk::RealDisk;
 
     fn check(variables: &[(&str, &str)], root: bool, expected: Option<&str>) {
         let variable = |name: &str| {
@@ -193,5 +206,21 @@ mod tests {
         check(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")], false, Some("/h/.local/state/webdyno"));
         check(&[("HOME", "/h"), ("WEBDYNO_STATE", "")], false, Some("/h/.local/state/webdyno"));
         check(&[], false, None);
+    }
+
+    #[test]
+    fn only_directories_of_shadows_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::at(folder.path());
+        let (shadow, journals) = (state.shadow(7, 1), state.journals());
+        for path in [&shadow, &journals] {
+            std::fs::create_dir_all(path.join("x")).unwrap();
+        }
+        for other in [&journals, &state.shadows().join(".."), &state.shadows(), Path::new("/")] {
+            assert!(state.remove_shadow(&RealDisk, other).is_err(), "{}", other.display());
+        }
+        state.remove_shadow(&RealDisk, &shadow).unwrap();
+        state.remove_shadow(&RealDisk, &shadow).unwrap();
+        assert!(!shadow.exists() && journals.join("x").exists());
     }
 }

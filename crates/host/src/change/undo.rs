@@ -95,17 +95,19 @@ pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
 
 /// Stops what was launched, and forgets its files: nobody uses them any more.
 pub fn stop_launched(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
-    let scope = Scope { from_n: 1, launched: true, later: false, live_traffic: false };
-    let mut undo = Undo::new(journal, tools, scope);
-    undo.launched(running, |_| true);
-    undo.report
+    stop_some(journal, tools, running, |_| true)
 }
 
-/// Stops the shadow instances, of which there is at most one unless an earlier one could not be stopped.
-pub fn stop_shadows(journal: &mut Journal, tools: &Tools, running: &mut RunningPrograms) -> Report {
+/// Stops those of what was launched that are meant.
+pub fn stop_some(
+    journal: &mut Journal,
+    tools: &Tools,
+    running: &mut RunningPrograms,
+    is_meant: fn(&Launch) -> bool,
+) -> Report {
     let scope = Scope { from_n: 1, launched: true, later: false, live_traffic: false };
     let mut undo = Undo::new(journal, tools, scope);
-    undo.launched(running, |launch| launch.folder.is_some());
+    undo.launched(running, is_meant);
     undo.report
 }
 
@@ -510,11 +512,10 @@ impl Undo<'_> {
             stopped |= running.is_some_and(|mut running| running.end());
         }
         let program = launch.command.first().map_or("a program", String::as_str);
-        if stopped {
-            self.report.lines.push(format!("stopped {program}, which was started for this session"));
-        }
+        let told = format!("stopped {program}, which was started for this session");
+        self.report.lines.extend(stopped.then_some(told));
         if let Some(folder) = &launch.folder {
-            self.remove_shadow(Path::new(folder))?;
+            self.tools.state.remove_shadow(self.tools.disk.as_ref(), Path::new(folder))?;
             self.report.lines.push(format!("removed the shadow instance of {program}"));
         }
         let is_its_own =
@@ -525,19 +526,6 @@ impl Undo<'_> {
             self.note(Record::Undone { n, control: None });
         }
         Ok(())
-    }
-
-    /// Removes the directory of a shadow instance, and never anything else.
-    fn remove_shadow(&self, folder: &Path) -> Result<()> {
-        if folder.parent() != Some(self.tools.state.shadows().as_path()) {
-            return Err(UserError::cannot_run(format!(
-                "{} is no directory of a shadow instance in {}: it is left alone",
-                folder.display(),
-                self.tools.state.root().display()
-            )));
-        }
-        let told = |error: std::io::Error| io_error("remove", folder.display(), &error);
-        self.tools.disk.remove_tree(folder).map_err(told)
     }
 }
 
