@@ -58,25 +58,26 @@ pub fn refusal(
 
 /// What stays in the running program until its next restart, one line each: settings that only a restart brings back,
 /// if there was one since they were changed.
-pub fn left(service: &str, running: &Control, activations: &Activations) -> Vec<String> {
+pub fn left(service: &dyn Service, running: &Control, activations: &Activations) -> Vec<String> {
     let restarted: Vec<(u64, Activate)> = activations
         .iter()
         .filter(|(_, activate)| ProcessName::from(&activate.served.control) != ProcessName::from(running))
         .cloned()
         .collect();
     let settings = settings(&restarted).into_iter();
-    let needs_restart = settings.filter(|(_, (_, last))| last.class == ApplyClass::Restart);
-    needs_restart
-        .map(|(setting, (first, last))| {
-            let back =
-                first.from.as_ref().map_or_else(|| "as before".to_owned(), |from| format!("{from} again"));
-            format!(
-                "{setting} {} stays in the running {service} until its next restart, which would drop the \
+    let kept = settings.filter(|(setting, (_, last))| {
+        last.class == ApplyClass::Restart && service.keeps_until_restart(setting)
+    });
+    let service = service.name();
+    kept.map(|(setting, (first, last))| {
+        let back = first.from.as_ref().map_or_else(|| "as before".to_owned(), |from| format!("{from} again"));
+        format!(
+            "{setting} {} stays in the running {service} until its next restart, which would drop the \
                  connections of others; on disk it is {back}",
-                last.to
-            )
-        })
-        .collect()
+            last.to
+        )
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -119,7 +120,11 @@ mod tests {
 
     #[test]
     fn only_what_a_restart_put_in_force_stays() {
-        let first = activation(1, 10, &[("ServerLimit", 256, 585, Restart), ("KeepAlive", 0, 1, Reload)]);
+        let first = activation(
+            1,
+            10,
+            &[("ServerLimit", 256, 585, Restart), ("MaxRequestWorkers", 150, 585, Restart)],
+        );
         let second = activation(2, 11, &[("ServerLimit", 585, 800, Restart)]);
         for (activations, running, expected) in [
             (vec![first.clone()], 11, vec!["ServerLimit 585 stays", "on disk it is 256 again"]),
@@ -133,7 +138,7 @@ mod tests {
             (vec![first, second], 11, vec!["ServerLimit 585 stays", "on disk it is 256 again"]),
             (vec![activation(1, 10, &[("KeepAlive", 0, 1, Reload)])], 11, vec![]),
         ] {
-            let left = left("apache", &control(running), &activations);
+            let left = left(&crate::services::apache::Apache, &control(running), &activations);
             assert_eq!(left.len(), usize::from(!expected.is_empty()), "{left:?}");
             assert!(expected.iter().all(|part| left[0].contains(part)), "{left:?}");
         }

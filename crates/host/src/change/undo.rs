@@ -477,7 +477,7 @@ impl Undo<'_> {
         let outage = missed(activated.outage_us);
         self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
         if class != as_planned {
-            let left = live::left(service, &running, &touched.activations);
+            let left = live::left(known, &running, &touched.activations);
             self.report.lines.extend(left.iter().cloned());
             self.report.left.extend(left);
         }

@@ -103,6 +103,12 @@ pub trait Service: Sync {
         lines.collect::<Vec<_>>().join("; ").chars().take(CHARACTERS_MAX).collect()
     }
 
+    /// Whether the running program keeps the value of a setting until it is started anew, also when it reloads a lower one.
+    fn keeps_until_restart(&self, setting: &str) -> bool {
+        let _ = setting;
+        true
+    }
+
     /// Why putting a setting back would drop connections that are in use now, in words (`70000 connections are tracked, and
     /// those above the limit are dropped`); `None` when it would not. Asked before a change is undone while others use
     /// the service, in the way that [`crate::change::live`] undoes it then; what it names is not put back. `back` is

@@ -4,13 +4,20 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used)]
 
+use crate::apache::server::{Server, apache_is_installed};
 use crate::fake::{FakeServer, empty_folder};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::journal::Owner;
+use webdyno_host::change::programs::ThisMachine;
 use webdyno_host::change::rollback::{pending_with, rollback_with};
-use webdyno_host::change::tools::Tools;
-use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan};
+use webdyno_host::change::{Changer, StateDir, Tools};
+use webdyno_host::services::by_name;
+use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
 
 fn tools(server: &FakeServer) -> Tools {
@@ -142,4 +149,59 @@ fn the_whole_way_back_is_asked_about() {
     assert!(server.running().contains("Workers 100"), "{}", server.running());
     changer.revert(first.mark, true).unwrap_err();
     assert!(server.running().contains("Workers 100"), "{}", server.running());
+}
+
+/// A real Apache gets more workers by a restart, and is put back while a request of somebody is under way.
+fn check_apache(mpm: &str, conf: &str, workers: [i64; 2], server_limit: [i64; 2]) {
+    if !apache_is_installed() {
+        return;
+    }
+    let server = Server::debian(mpm, conf);
+    server.start();
+    let state = tempfile::tempdir().unwrap();
+    let owner = Owner { tool: None, what: "webdyno tune".into() };
+    let mut changer = Changer::new(StateDir::at(state.path()), Arc::new(ThisMachine), owner);
+    let wish = |setting: &str, to: i64| Wish {
+        service: "apache".into(),
+        setting: setting.into(),
+        to: SettingValue::Integer(to),
+    };
+    let wishes = [wish("MaxRequestWorkers", workers[1]), wish("ServerLimit", server_limit[1])];
+    let (service, before) = (by_name("apache").unwrap(), server.snapshot());
+    let plan = service.prepare(&before, &wishes).unwrap();
+    assert_eq!(plan.class, ApplyClass::Restart);
+    let applied = changer.apply(&plan, &before, &options(true)).unwrap();
+    let pid = server.pid();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.write_all(b"GET /server-status?auto HTTP/1.1\r\n").unwrap();
+    let somebody = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        stream.write_all(b"Host: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    });
+    let reverted = changer.revert(applied.mark, true).unwrap();
+    let answer = somebody.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("Scoreboard: "), "{answer}");
+    assert_eq!(server.pid(), pid, "{reverted:?}");
+    let after = server.snapshot();
+    assert_eq!(after.number("MaxRequestWorkers"), Some(workers[0] as f64), "{after:?}");
+    assert_eq!(after.number("ServerLimit"), before.number("ServerLimit"));
+    let told = format!("ServerLimit {} stays in the running apache until its next restart", server_limit[1]);
+    assert!(reverted.left.len() == 1 && reverted.left[0].contains(&told), "{reverted:?}");
+    changer.end(ClosedBy::Tool).unwrap();
+}
+
+#[test]
+fn apache_prefork_is_put_back_without_a_restart() {
+    let conf = "StartServers 3\nServerLimit 20\nMaxRequestWorkers 8\n";
+    check_apache("prefork", conf, [8, 30], [20, 30]);
+}
+
+#[test]
+fn apache_event_is_put_back_without_a_restart() {
+    let conf = "StartServers 1\nThreadsPerChild 5\nMinSpareThreads 5\nMaxSpareThreads 10\nServerLimit 4\n\
+                MaxRequestWorkers 20\n";
+    check_apache("event", conf, [20, 40], [4, 8]);
 }

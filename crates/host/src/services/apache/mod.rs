@@ -130,6 +130,11 @@ impl Service for Apache {
         control::said_at_start(complaint, log)
     }
 
+    /// MaxRequestWorkers needs a restart only to grow beyond ServerLimit, not to shrink again.
+    fn keeps_until_restart(&self, setting: &str) -> bool {
+        settings::find(setting).is_none_or(|setting| setting.class == ApplyClass::Restart)
+    }
+
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
         let page = snapshot.status_url.as_deref().and_then(|url| status::read(url).ok());
         let mpm = snapshot.mode.as_deref().and_then(settings::Mpm::parse);
