@@ -109,6 +109,32 @@ pub fn replace(
     result
 }
 
+/// [`replace`] with the original. Where its attributes are refused it is restored without them, as a label may be one that
+/// nobody knows any more: the bytes count for more. The second value says so.
+pub fn restore(
+    disk: &dyn Disk,
+    path: &Path,
+    original: &OldFile,
+    expected: Option<&str>,
+    temporary: &Path,
+) -> io::Result<(Replaced, String)> {
+    match replace(disk, path, original, expected, temporary) {
+        Err(error) if !original.attributes.is_empty() && is_refused(&error) => {
+            let names: Vec<&str> = original.attributes.keys().map(String::as_str).collect();
+            let plain = OldFile { attributes: BTreeMap::new(), ..original.clone() };
+            let without = format!(" without {}: {error}", names.join(", "));
+            replace(disk, path, &plain, expected, temporary).map(|replaced| (replaced, without))
+        }
+        other => other.map(|replaced| (replaced, String::new())),
+    }
+}
+
+/// Whether a file system or a policy refuses, not a full or broken disk.
+pub fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+}
+
 /// The SHA-256 of what is at a path; `None` when there is no file.
 pub fn sha256_of(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
     Ok(disk.read(path)?.map(|file| file.sha256))

@@ -7,6 +7,7 @@
 //! Facts: dpkg(1) and ucf(1) (`.dpkg-old` is the operator's version that made room for the package's, `.dpkg-dist` the
 //! package's that waits beside it), rpm(8) (`.rpmsave`, `.rpmorig`, `.rpmnew`), pacman(8) (`.pacsave`, `.pacorig`).
 
+use crate::change::action::WriteFile;
 use crate::change::disk::{Disk, Kind};
 use crate::change::file::folder_of;
 use std::collections::VecDeque;
@@ -53,6 +54,35 @@ pub struct Found {
     pub link: Option<PathBuf>,
     /// What became of it, in words, when there is nothing to put back.
     pub lost: Option<String>,
+}
+
+/// What became of a file that nobody can put back, when nothing better is known.
+pub const CHANGED: &str = "was changed by someone else meanwhile";
+
+/// The same for one that is gone.
+pub const REMOVED: &str = "was removed by someone else meanwhile";
+
+/// The line that tells of a file that was left to the operator.
+pub fn left_alone(path: &str, what: &str, saved: Option<&str>) -> String {
+    let original = match saved {
+        Some(saved) => format!("its original is {saved}"),
+        None => "there was no such file before".to_owned(),
+    };
+    format!("{path} {what} and is left alone; {original}")
+}
+
+impl<'a> Known<'a> {
+    /// By the writes of a file that are outstanding, the last one first.
+    pub fn of(writes: &'a [(u64, WriteFile)]) -> Self {
+        fn before(write: &WriteFile) -> Option<&str> {
+            write.before.as_ref().map(|file| file.sha256.as_str())
+        }
+        Self {
+            written: writes.iter().map(|(_, write)| write.after_sha256.as_str()).collect(),
+            found: writes.iter().map(|(_, write)| before(write)).collect(),
+            original: writes.last().and_then(|(_, write)| before(write)),
+        }
+    }
 }
 
 impl Known<'_> {

@@ -10,7 +10,7 @@ use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
 use crate::change::live;
-use crate::change::moved::{self, Known};
+use crate::change::moved::{self, CHANGED, Known, REMOVED, left_alone};
 use crate::change::state::private_directory;
 use crate::change::tools::Tools;
 use crate::change::world::Running;
@@ -121,10 +121,6 @@ struct Undo<'a> {
     left_alone: BTreeSet<(String, u16)>,
 }
 
-/// What became of a file that nobody can put back, when nothing better is known.
-pub const CHANGED: &str = "was changed by someone else meanwhile";
-const REMOVED: &str = "was removed by someone else meanwhile";
-
 /// The outstanding writes of one file, the last one first.
 type Chain = Vec<(u64, WriteFile)>;
 
@@ -217,7 +213,7 @@ impl Undo<'_> {
     fn file(&mut self, path: &Path, chain: &Chain) -> Result<()> {
         let Some((first_n, first)) = chain.last() else { return Ok(()) };
         let told = |error: io::Error| io_error("restore", path.display(), &error);
-        let found = moved::find(self.tools.disk.as_ref(), path, &known(chain)).map_err(told)?;
+        let found = moved::find(self.tools.disk.as_ref(), path, &Known::of(chain)).map_err(told)?;
         let mut is_original = found.lost.is_none();
         for (path, now) in &found.files {
             let (target, is_back) = follow(chain, now.as_deref());
@@ -276,19 +272,7 @@ impl Undo<'_> {
         let temporary = file::temporary(path, &self.journal.id(), n);
         // What a killed session left there would be in the way.
         disk.remove(&temporary).map_err(told)?;
-        let mut replaced = file::replace(disk, path, before, now, &temporary);
-        let mut without = String::new();
-        if let Err(error) = &replaced
-            && !before.attributes.is_empty()
-            && is_refused(error)
-        {
-            // A label may be one that nobody knows any more: the bytes count for more.
-            let names: Vec<&str> = before.attributes.keys().map(String::as_str).collect();
-            without = format!(" without {}: {error}", names.join(", "));
-            let plain = OldFile { attributes: BTreeMap::new(), ..before.clone() };
-            replaced = file::replace(disk, path, &plain, now, &temporary);
-        }
-        let replaced = replaced.map_err(told)?;
+        let (replaced, without) = file::restore(disk, path, before, now, &temporary).map_err(told)?;
         if replaced == Replaced::Done {
             self.report.lines.push(format!("restored {}{without}", path.display()));
         }
@@ -321,7 +305,7 @@ impl Undo<'_> {
         let create = |file: &OldFile| disk.remove(&saved).and_then(|()| disk.create(&saved, file));
         let plain = OldFile { attributes: BTreeMap::new(), ..before.clone() };
         match create(before) {
-            Err(error) if is_refused(&error) => create(&plain),
+            Err(error) if file::is_refused(&error) => create(&plain),
             other => other,
         }
         .map_err(told)?;
@@ -526,33 +510,6 @@ impl Undo<'_> {
             self.note(Record::Undone { n, control: None });
         }
         Ok(())
-    }
-}
-
-/// Whether a file system or a policy refuses, not a full or broken disk.
-fn is_refused(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
-}
-
-/// The line that tells of a file that was left to the operator.
-pub fn left_alone(path: &str, what: &str, saved: Option<&str>) -> String {
-    let original = match saved {
-        Some(saved) => format!("its original is {saved}"),
-        None => "there was no such file before".to_owned(),
-    };
-    format!("{path} {what} and is left alone; {original}")
-}
-
-/// What is known of a file by the writes that are outstanding.
-fn known(chain: &Chain) -> Known<'_> {
-    fn before(write: &WriteFile) -> Option<&str> {
-        write.before.as_ref().map(|file| file.sha256.as_str())
-    }
-    Known {
-        written: chain.iter().map(|(_, write)| write.after_sha256.as_str()).collect(),
-        found: chain.iter().map(|(_, write)| before(write)).collect(),
-        original: chain.last().and_then(|(_, write)| before(write)),
     }
 }
 
