@@ -145,7 +145,11 @@ impl Worker {
                 self.look_again();
                 reverted.map(told)
             }
-            ToAgent::Keep => self.changer.keep().map(|()| FromAgent::Done),
+            ToAgent::Keep => {
+                let kept = self.changer.keep();
+                self.say_notes();
+                kept.map(|()| FromAgent::Done)
+            }
             ToAgent::Launch { command, pid_file, port } => {
                 self.changer.launch(&command, &pid_file, port).map(|()| FromAgent::Done)
             }
@@ -165,6 +169,12 @@ impl Worker {
             is_here && self.host.owns(*address)
         };
         FromAgent::Owned { addresses: addresses.into_iter().filter(ours).collect(), same_network }
+    }
+
+    /// What the operator should know of a change, beside its answer.
+    fn say_notes(&mut self) {
+        let notes = self.changer.take_notes();
+        notes.into_iter().for_each(|text| self.voice.say(FromAgent::Warning { text }));
     }
 
     fn hello(&mut self, protocol: u32, build: &str, tool: Option<Tool>) -> Result<FromAgent> {

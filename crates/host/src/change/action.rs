@@ -31,6 +31,9 @@ pub struct WriteFile {
     pub after_sha256: String,
     /// The service that reads it.
     pub served: Served,
+    /// How the change takes effect; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ApplyClass>,
 }
 
 /// A service takes over what is on disk.

@@ -6,20 +6,21 @@
 //! activate; read the running values back; look whether the site answers as before. When any step fails, everything of
 //! this apply is undone before the error is told.
 
+mod back;
 mod prove;
 
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
 use crate::change::claim::Claims;
 use crate::change::file::{self, Replaced};
-use crate::change::history::{ClosedBy, Record, served};
+use crate::change::history::{Record, served};
 use crate::change::journal::{Journal, Owner};
 use crate::change::lock::Lock;
 use crate::change::programs::Programs;
 use crate::change::rollback::{self, Interrupted};
 use crate::change::state::StateDir;
 use crate::change::tools::Tools;
-use crate::change::undo::{Report, RunningPrograms, Scope, remove_boot_hook, stop_launched, stop_some, undo};
+use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
 use crate::change::waiting;
 use crate::change::world::World;
 use crate::limits;
@@ -79,6 +80,8 @@ pub struct Changer {
 struct Session {
     journal: Journal,
     running: RunningPrograms,
+    /// Not all could be undone from here on.
+    half_undone_from: Option<u64>,
     /// The hook at boot could not be installed: the next write would meet the same obstacle.
     is_unhookable: bool,
     claims: Claims,
@@ -143,6 +146,7 @@ impl Changer {
     ) -> Result<Applied> {
         self.live_traffic |= options.live_traffic;
         check_class(plan, options.allow_restart)?;
+        self.finish_undoing()?;
         let served = served_by(plan, snapshot)?;
         let programs = Arc::clone(&self.tools.programs);
         let service = programs.service(&served.service).ok_or_else(|| {
@@ -207,7 +211,7 @@ impl Changer {
         options: &ApplyOptions,
     ) -> Result<Applied> {
         for edit in &plan.files {
-            self.write(edit, served)?;
+            self.write(edit, served, plan.class)?;
         }
         service.validate(&served.control)?;
         let others = self.check_waiting(service, served, plan.class, options)?;
@@ -252,37 +256,6 @@ impl Changer {
         }
     }
 
-    /// Takes back what an apply that failed has done, and gives the error to tell.
-    fn undo_failed(&mut self, mark: u64, error: UserError, site: Option<&Site>) -> UserError {
-        let shadows = self.stop_shadows();
-        let mut report = self.undo(mark, false);
-        report.failures.extend(shadows.failures);
-        match report.error() {
-            None => match site.filter(|_| self.has_written(mark)).and_then(|site| self.difference(site)) {
-                None => error,
-                // Who sees the site answer otherwise must know whether it still does.
-                Some(still) => {
-                    let still = format!("the original configuration is in force again, and still {still}");
-                    let hint = error.hint.iter().cloned().chain([still]).collect::<Vec<_>>().join("\n");
-                    error.hint(hint)
-                }
-            },
-            Some(undoing) => {
-                let hint = error.hint.iter().chain(undoing.hint.iter()).cloned().collect::<Vec<_>>();
-                let more = format!("undoing it failed too: {}", undoing.message);
-                let last = "when the cause is removed: `webdyno rollback`".to_owned();
-                let hint = std::iter::once(more).chain(hint).chain([last]).collect::<Vec<_>>().join("\n");
-                error.hint(hint)
-            }
-        }
-    }
-
-    /// Whether a file was to be written from an action on.
-    fn has_written(&self, from_n: u64) -> bool {
-        let mut entries = self.session.iter().flat_map(|session| &session.journal.history().entries);
-        entries.any(|entry| entry.n >= from_n && matches!(entry.action, Action::WriteFile(_)))
-    }
-
     /// What the site answers otherwise than before.
     fn difference(&self, site: &Site) -> Option<String> {
         let compared = site.answers_as_before(&Asker::of(self.tools.world.as_ref()));
@@ -293,7 +266,7 @@ impl Changer {
         file::check(self.tools.disk.as_ref(), edit, self.planned.get(&edit.path).map(String::as_str))
     }
 
-    fn write(&mut self, edit: &FileEdit, served: &Served) -> Result<()> {
+    fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
         let before = self.check_file(edit)?;
         let path = Path::new(&edit.path);
         let new = file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
@@ -303,7 +276,8 @@ impl Changer {
         }
         let after_sha256 = new.sha256.clone();
         self.hook_boot(served)?;
-        let write = WriteFile { path: edit.path.clone(), before, after_sha256, served: served.clone() };
+        let (path_text, served) = (edit.path.clone(), served.clone());
+        let write = WriteFile { path: path_text, before, after_sha256, served, class: Some(class) };
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = file::temporary(path, &self.journal()?.id(), n);
         let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)
@@ -321,16 +295,9 @@ impl Changer {
         }
     }
 
-    /// Undoes the applied plans from the last back to a mark (0: all). Launched programs go on. With live traffic nothing
-    /// is restarted for it.
-    pub fn revert(&mut self, mark: u64, live_traffic: bool) -> Result<Reverted> {
-        self.live_traffic |= live_traffic;
-        let report = self.undo(mark, false);
-        told(report)
-    }
-
     /// What is applied now stays when the session ends. It can still be rolled back later.
     pub fn keep(&mut self) -> Result<()> {
+        self.finish_undoing()?;
         let Some(session) = &mut self.session else { return Ok(()) };
         let through = session.journal.history().last_n();
         session.journal.append(Record::Kept { through })?;
@@ -399,25 +366,6 @@ impl Changer {
         stop_launched(&mut session.journal, &self.tools, &mut session.running)
     }
 
-    /// Ends the session: what is not kept is undone, what was launched is stopped, the journal is closed. When
-    /// something failed the journal stays open ([`Changer::has_session`]), and this can be called again.
-    pub fn end(&mut self, by: ClosedBy) -> Result<Reverted> {
-        let Some(session) = &self.session else { return Ok(Reverted::default()) };
-        let kept = session.journal.history().kept_through;
-        let unkept = session.journal.history().has_unkept();
-        let mut report = self.undo(kept + 1, true);
-        let stopping = self.stop_launched();
-        report.lines.extend(stopping.lines);
-        report.failures.extend(stopping.failures);
-        if report.failures.is_empty() {
-            // Only who put something back has something to tell.
-            let by = if unkept { by } else { ClosedBy::Tool };
-            self.journal()?.append(Record::Closed { by })?;
-            self.session = None;
-        }
-        told(report)
-    }
-
     /// Where the undo of this session is; `None` before its first change.
     pub fn journal_place(&self) -> Option<JournalPlace> {
         let session = self.session.as_ref()?;
@@ -429,20 +377,6 @@ impl Changer {
         })
     }
 
-    /// [`Changer::end`], tried again when it fails: a disk may be full for a moment only. A panic ends one attempt.
-    pub fn put_back(&mut self, by: ClosedBy) -> Result<Reverted> {
-        let mut attempt = 1;
-        loop {
-            let ended = catch_unwind(AssertUnwindSafe(|| self.end(by)));
-            match ended.unwrap_or_else(|_| Err(UserError::cannot_run("ending failed within webdyno itself")))
-            {
-                Err(_) if self.has_session() && attempt < limits::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
-                ended => return ended,
-            }
-            self.tools.world.pause(limits::PUT_BACK_PAUSE);
-        }
-    }
-
     /// Whether a journal is open.
     pub fn has_session(&self) -> bool {
         self.session.is_some()
@@ -451,12 +385,6 @@ impl Changer {
     /// Whether something would be undone at the end.
     pub fn has_unkept(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.journal.history().has_unkept())
-    }
-
-    fn undo(&mut self, from_n: u64, launched: bool) -> Report {
-        let Some(session) = &mut self.session else { return Report::default() };
-        let scope = Scope { from_n, launched, later: false, live_traffic: self.live_traffic };
-        undo(&mut session.journal, &self.tools, scope, &mut session.running)
     }
 
     /// Takes the lock and begins the journal. Refused while an earlier session waits for its rollback: its changes
@@ -473,7 +401,9 @@ impl Changer {
         served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
         let journal = Journal::create(&self.tools, &self.owner)?;
         let running = BTreeMap::new();
-        self.session = Some(Session { journal, running, is_unhookable: false, claims, _lock: lock });
+        let (half_undone_from, is_unhookable) = (None, false);
+        self.session =
+            Some(Session { journal, running, half_undone_from, is_unhookable, claims, _lock: lock });
         Ok(())
     }
 

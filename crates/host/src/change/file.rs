@@ -104,7 +104,7 @@ pub fn replace(
     });
     if !matches!(result, Ok(Replaced::Done)) {
         // What went wrong is told; a temporary file that stays is removed by the rollback.
-        let _ = disk.remove(temporary);
+        let _ = disk.remove(temporary).and_then(|()| disk.sync_directory(folder_of(path)));
     }
     result
 }
@@ -155,6 +155,9 @@ pub fn remove_temporaries(disk: &dyn Disk, folder: &Path, id: &str) -> io::Resul
             disk.remove(&folder.join(&name))?;
             removed_count += 1;
         }
+    }
+    if removed_count > 0 {
+        disk.sync_directory(folder)?;
     }
     Ok(removed_count)
 }

@@ -101,6 +101,8 @@ pub enum Record {
         /// The last one of them.
         through: u64,
     },
+    /// What was kept is rolled back after all. From here on it waits for that, whoever begins or ends it.
+    Unkept,
     /// The end.
     Closed {
         /// By whom.
@@ -259,6 +261,7 @@ impl History {
                 self.conflicts.push(Conflict { n, saved, what });
             }
             Record::Kept { through } => self.kept_through = self.kept_through.max(through),
+            Record::Unkept => (self.kept_through, self.closed) = (0, None),
             Record::Closed { by } => self.closed = Some(by),
             Record::Told => self.told = true,
         }
@@ -323,6 +326,12 @@ impl History {
     /// Whether nothing can be undone any more.
     pub fn is_settled(&self) -> bool {
         self.outstanding(1).next().is_none()
+    }
+
+    /// Whether it did something and was not closed: temporary files or a hook at boot may lie about even when all that
+    /// was changed is undone or kept.
+    pub fn is_open(&self) -> bool {
+        self.closed.is_none() && !self.entries.is_empty()
     }
 
     /// Whether this port is served by a program that this session launched and that was not stopped yet.

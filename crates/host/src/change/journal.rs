@@ -5,7 +5,7 @@
 //! intent room is reserved for the records of its completion and of its undo (fallocate(2)): a disk that fills up
 //! between them must not keep a session from its end.
 
-use crate::change::action::Action;
+use crate::change::action::{Action, Served};
 use crate::change::disk::Disk;
 use crate::change::history::{self, Damage, Header, History, Record};
 use crate::change::state::state_error;
@@ -99,13 +99,22 @@ impl Journal {
     /// Writes a record to the disk, then takes it in. When it fails nothing was recorded, and the caller must not go on
     /// with what it announces.
     pub fn append(&mut self, record: Record) -> Result<()> {
+        self.put(record, true)
+    }
+
+    /// [`Journal::append`] for the records of undoing: their room was reserved with what they undo.
+    pub fn append_in_room(&mut self, record: Record) -> Result<()> {
+        self.put(record, false)
+    }
+
+    fn put(&mut self, record: Record, reserves: bool) -> Result<()> {
         let path = self.path.clone();
         let told = |error: io::Error| state_error("write the journal", &path, &error);
         if self.broken {
             return Err(told(io::Error::other("an earlier write failed")));
         }
         let line = history::encode(self.next_sequence, &record).map_err(|error| told(error.into()))?;
-        if let Err(error) = self.write(&record, &line) {
+        if let Err(error) = self.write(&record, &line, reserves) {
             let told = told(error);
             let hint = told.hint.clone().unwrap_or_else(|| "make it writable".to_owned());
             let told = told.hint(format!("{hint}; without its undo on disk nothing is changed"));
@@ -117,10 +126,10 @@ impl Journal {
     }
 
     /// Writes a line; when that fails it is cut off again.
-    fn write(&mut self, record: &Record, line: &[u8]) -> io::Result<()> {
+    fn write(&mut self, record: &Record, line: &[u8], reserves: bool) -> io::Result<()> {
         let length_bytes = line.len() as u64;
         match record {
-            Record::Intent { action, .. } => self.reserve(length_bytes + room_for(action))?,
+            Record::Intent { action, .. } if reserves => self.reserve(length_bytes + room_for(action))?,
             Record::Header(_) => self.reserve(length_bytes)?,
             // It has its room.
             _ => {}
@@ -134,17 +143,18 @@ impl Journal {
         written
     }
 
-    /// Reserves room behind the last record: so many bytes, what outstanding actions will need, and the end.
+    /// Reserves room behind the last record: so many bytes, what outstanding actions will need, and the end, with a
+    /// rollback after it.
     fn reserve(&self, length_bytes: u64) -> io::Result<()> {
         let outstanding = self.history.outstanding(1).map(|entry| room_for(&entry.action));
-        let room_bytes = outstanding.fold(length_bytes + 2 * RECORD_BYTES_MAX, u64::saturating_add);
+        let room_bytes = outstanding.fold(length_bytes + 3 * RECORD_BYTES_MAX, u64::saturating_add);
         self.disk.reserve(&self.path, self.whole_bytes, room_bytes)
     }
 
-    /// Like [`Journal::append`], for what has happened already: it is taken in also when it could not be written.
+    /// Like [`Journal::append_in_room`], for what has happened already: it is taken in also when it could not be written.
     /// Undoing twice is harmless, not undoing because the disk is full is not.
     pub fn note(&mut self, record: Record) -> Result<()> {
-        match self.append(record.clone()) {
+        match self.append_in_room(record.clone()) {
             Ok(()) => Ok(()),
             Err(error) => self.remember(record).and(Err(error)),
         }
@@ -175,16 +185,15 @@ impl Journal {
 }
 
 /// Room for the records that follow on an intent: what it led to, its completion and its undo. Those of an activation
-/// hold the service's control.
+/// hold the service's control; and undoing a file may need an activation that nobody intended before.
 fn room_for(action: &Action) -> u64 {
-    let text_bytes = match action {
-        Action::WriteFile(write) => write.path.len(),
-        Action::Activate(activate) => {
-            serde_json::to_vec(&activate.served.control).map_or(0, |control| control.len())
-        }
-        Action::Launch(_) | Action::BootHook(_) => 0,
+    let control_bytes = |served: &Served| serde_json::to_vec(&served.control).map_or(0, |text| text.len());
+    let (records_count, text_bytes) = match action {
+        Action::WriteFile(write) => (6, 2 * write.path.len() + 3 * control_bytes(&write.served)),
+        Action::Activate(activate) => (3, 2 * control_bytes(&activate.served)),
+        Action::Launch(_) | Action::BootHook(_) => (3, 0),
     };
-    3 * RECORD_BYTES_MAX + 2 * text_bytes as u64
+    records_count * RECORD_BYTES_MAX + text_bytes as u64
 }
 
 /// Reads what a journal says, without changing it. Errors as in [`Journal::open`].

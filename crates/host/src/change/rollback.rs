@@ -5,7 +5,7 @@
 
 use crate::change::action::Action;
 use crate::change::claim::Claims;
-use crate::change::history::{ClosedBy, History, Record, served};
+use crate::change::history::{ClosedBy, Entry, History, Record, served};
 use crate::change::journal::{self, Journal};
 use crate::change::lock::{self, Lock};
 use crate::change::moved::{CHANGED, left_alone};
@@ -80,25 +80,34 @@ pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
 
 /// [`rollback_all`] with given seams.
 pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
-    let is_done = |history: &History| history.is_settled() && !has_untold_conflicts(history);
+    let is_over = |history: &History| history.is_settled() && !history.is_open();
+    let is_done = |history: &History| is_over(history) && !has_untold_conflicts(history);
     if journal::read_here(tools)?.iter().all(|(_, read)| read.as_ref().is_ok_and(is_done)) {
         return Ok(vec![]);
     }
     let _lock = take_over(tools)?;
     let mut lines = vec![];
     let mut problems = vec![];
+    let mut waiting = BTreeSet::new();
     // Read again: a guardian may have finished while the lock was waited for.
     for (path, read) in journal::read_here(tools)?.into_iter().rev() {
         match read {
             Ok(history) if is_done(&history) => {}
-            Ok(history) if history.is_settled() => problems.push(tell_conflicts(&path, &history, tools)),
-            Ok(_) => match one(&path, tools, Extent::Everything) {
-                Ok((done, problem)) => {
-                    lines.extend(done);
-                    problems.extend(problem);
+            Ok(history) if is_over(&history) => problems.push(tell_conflicts(&path, &history, tools)),
+            Ok(history) if !waiting.is_disjoint(&files_of(&history)) => {
+                waiting.extend(files_of(&history));
+                problems.push(after_a_later_one(&history));
+            }
+            Ok(_) => {
+                match one(&path, tools, Extent::Everything) {
+                    Ok((done, problem)) => {
+                        lines.extend(done);
+                        problems.extend(problem);
+                    }
+                    Err(error) => problems.push(error),
                 }
-                Err(error) => problems.push(error),
-            },
+                waiting.extend(journal::read(&path, tools.disk.as_ref()).iter().flat_map(files_of));
+            }
             Err(error) => problems.push(error),
         }
     }
@@ -106,6 +115,22 @@ pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
         None => Ok(lines),
         Some((first, more)) => Err(joined(first, more, &lines)),
     }
+}
+
+/// The files of which a journal has something to undo.
+fn files_of(history: &History) -> BTreeSet<String> {
+    let path = |entry: &Entry| match &entry.action {
+        Action::WriteFile(write) => Some(write.path.clone()),
+        _ => None,
+    };
+    history.outstanding(1).filter_map(path).collect()
+}
+
+/// An older session only knows its own files again when what came later is gone.
+fn after_a_later_one(history: &History) -> UserError {
+    let id = history.header.as_ref().map_or("", |header| &header.id);
+    UserError::cannot_run(format!("the session {id} waits for a later one of the same files to be undone"))
+        .hint("remove the cause of that, then run `webdyno rollback` again")
 }
 
 /// What became of sessions that were cut off.
@@ -128,7 +153,7 @@ pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
 /// [`undo_interrupted`] with given seams.
 pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
     let world = tools.world.as_ref();
-    let is_cut_off = |history: &History| history.has_unkept() && !history.guardian_is_alive(world);
+    let is_cut_off = |history: &History| history.is_open() && !history.guardian_is_alive(world);
     if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
         return Ok(Interrupted::default());
     }
@@ -163,17 +188,22 @@ fn has_untold_conflicts(history: &History) -> bool {
 fn tell_conflicts(path: &Path, history: &History, tools: &Tools) -> UserError {
     // That it is told again next time, when this cannot be written, harms nobody.
     let _ = Journal::open(path, &tools.disk).and_then(|mut journal| journal.append(Record::Told));
-    UserError::cannot_run(conflicts_of(history))
+    UserError::cannot_run(joined_conflicts(history))
         .hint("compare it with the original, and take over what you want")
 }
 
-fn conflicts_of(history: &History) -> String {
+fn joined_conflicts(history: &History) -> String {
+    conflicts_of(history).into_iter().collect::<Vec<_>>().join("; ")
+}
+
+/// Files that were left alone, one line each.
+fn conflicts_of(history: &History) -> BTreeSet<String> {
     let told = history.conflicts.iter().filter_map(|conflict| {
         let entry = history.entries.iter().find(|entry| entry.n == conflict.n)?;
         let Action::WriteFile(write) = &entry.action else { return None };
         Some(left_alone(&write.path, conflict.what.as_deref().unwrap_or(CHANGED), conflict.saved.as_deref()))
     });
-    told.collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join("; ")
+    told.collect()
 }
 
 /// How much of a session is undone.
@@ -181,45 +211,50 @@ fn conflicts_of(history: &History) -> String {
 enum Extent {
     /// All of it.
     Everything,
-    /// What was never kept: what the guardian would have undone.
+    /// What was never kept: what the guardian would have undone. As after a guardian, the next command tells of it: at
+    /// boot nobody reads.
     Unkept,
 }
 
 /// Undoes one journal, and closes it if nothing is left that a further attempt could do.
 fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Option<UserError>)> {
     let mut journal = Journal::open(path, &tools.disk)?;
-    let (from_n, patience) = match extent {
-        Extent::Everything => (1, ENDING_TIME_MAX),
-        Extent::Unkept => (journal.history().kept_through + 1, Duration::ZERO),
+    let has_news = journal.history().has_unkept() || !journal.history().conflicts.is_empty();
+    let unkept_from_n = journal.history().kept_through + 1;
+    let (from_n, patience, by) = match extent {
+        Extent::Everything => (1, ENDING_TIME_MAX, ClosedBy::Rollback),
+        Extent::Unkept if has_news => (unkept_from_n, Duration::ZERO, ClosedBy::Guardian),
+        // It was at its end.
+        Extent::Unkept => (unkept_from_n, Duration::ZERO, ClosedBy::Tool),
     };
     // A session in another state directory may be at work on the same service.
     let mut claims = Claims::default();
     let services = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
     let by_port: BTreeMap<u16, _> = services.map(|served| (served.port, served)).collect();
     by_port.into_values().try_for_each(|served| claims.wait(tools, served, patience))?;
-    // What an attempt left alone that was killed before it could say so.
-    let untold = match journal.history().closed {
-        None => conflicts_of(journal.history()),
-        Some(_) => String::new(),
+    let is_kept = journal.history().kept_through > 0 && !journal.history().is_settled();
+    let unkept = match extent {
+        Extent::Everything if is_kept => journal.note(Record::Unkept),
+        _ => Ok(()),
     };
-    let scope = Scope { from_n, launched: true, later: true, live_traffic: false };
+    let scope = Scope { from_n, launched: true, live_traffic: false };
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
     report.lines.extend(stopping.lines);
-    report.failures.extend(stopping.failures);
+    report.failures.extend(stopping.failures.into_iter().chain(unkept.err()));
     if report.failures.is_empty()
-        && let Err(error) = journal.append(Record::Closed { by: ClosedBy::Rollback })
+        && let Err(error) = journal.append(Record::Closed { by })
     {
         report.failures.push(error);
     }
     let id = journal.id();
-    if !untold.is_empty() {
-        report.conflicts.insert(0, untold);
-    }
+    // What an attempt before this one left alone was told to nobody.
+    let conflicts = conflicts_of(journal.history());
+    report.conflicts = conflicts.into_iter().collect();
     let problem = report.error();
     let mut lines: Vec<String> =
         report.lines.into_iter().map(|line| format!("session {id}: {line}")).collect();
-    if lines.is_empty() && problem.is_none() {
+    if lines.is_empty() && problem.is_none() && extent == Extent::Everything {
         lines.push(format!("session {id}: everything was as before already"));
     }
     Ok((lines, problem))
@@ -320,7 +355,7 @@ fn tell(tools: &Tools, path: &Path) -> Option<String> {
     let mut journal = Journal::open(path, &tools.disk).ok()?;
     journal.append(Record::Told).ok()?;
     let told = format!("the session {} was interrupted; its guardian put everything back", journal.id());
-    Some(match conflicts_of(journal.history()) {
+    Some(match joined_conflicts(journal.history()) {
         none if none.is_empty() => told,
         conflicts => format!("{told}, but {conflicts}"),
     })

@@ -110,10 +110,12 @@ impl StateDir {
         disk.passable_directory(&self.root).map_err(told)?;
         private_directory(disk, &self.journals())?;
         // A session that was killed may have created them, and not have come to this.
-        for folder in self.journals().ancestors().skip(1).take(2) {
-            sync_parent(disk, folder)?;
+        sync(disk, &self.root)?;
+        match disk.sync_directory(self.root.parent().unwrap_or(&self.root)) {
+            // Of a directory that is not ours only its owner can say that.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            other => other.map_err(|error| state_error("synchronise", &self.root, &error)),
         }
-        Ok(())
     }
 
     /// The files of all journals, the oldest first (their names begin with the time). Empty when there is no state.
@@ -159,17 +161,14 @@ pub fn private_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
     }
     for folder in missing.into_iter().rev() {
         disk.create_directory(folder).map_err(told)?;
-        sync_parent(disk, folder.parent().unwrap_or(folder))?;
+        sync(disk, folder.parent().unwrap_or(folder))?;
     }
     Ok(())
 }
 
-/// Brings the entries of a directory to the disk, where it may be read: only that can be synchronised.
-fn sync_parent(disk: &dyn Disk, folder: &Path) -> Result<()> {
-    match disk.sync_directory(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        other => other.map_err(|error| state_error("synchronise the directory", folder, &error)),
-    }
+/// Brings the entries of a directory to the disk.
+fn sync(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    disk.sync_directory(folder).map_err(|error| state_error("synchronise", folder, &error))
 }
 
 /// Decides the directory from environment variables; empty ones count as not set.

@@ -4,22 +4,21 @@
 //! wrote is put back, and anything else is somebody's work that is left alone and told, with a saved copy of the
 //! original. Undoing never depends on being able to write the journal: it goes on, and says so afterwards.
 
-use crate::change::action::{Action, Activate, Launch, OldFile, WriteFile};
+mod services;
+
+use crate::change::action::{Action, Launch, OldFile, WriteFile};
 use crate::change::boot;
 use crate::change::file::{self, Replaced};
 use crate::change::history::{Entry, Header, Record, served};
 use crate::change::journal::Journal;
-use crate::change::live;
 use crate::change::moved::{self, CHANGED, Known, REMOVED, left_alone};
 use crate::change::state::private_directory;
 use crate::change::tools::Tools;
+use crate::change::undo::services::Touched;
 use crate::change::world::Running;
-use crate::services::Activation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use webdyno_model::change::ApplyClass;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -33,8 +32,6 @@ pub struct Scope {
     pub from_n: u64,
     /// Whether launched programs are stopped too: at the end of a session, not when a round is taken back.
     pub launched: bool,
-    /// Whether time has passed since: somebody else may have reloaded the service with our files meanwhile.
-    pub later: bool,
     /// Whether others use the services now; for what was done while they did, it holds anyway.
     pub live_traffic: bool,
 }
@@ -54,23 +51,6 @@ pub struct Report {
     pub outage_us: Option<u64>,
 }
 
-/// A service whose files were put back.
-#[derive(Debug, Default)]
-struct Touched {
-    /// The most disruptive way in which our change was to take effect; `None` when it never came to that.
-    class: Option<ApplyClass>,
-    /// The activations that are outstanding.
-    activations: Vec<(u64, Activate)>,
-    /// Files that are as they were before.
-    restored_count: usize,
-    /// Files that this run wrote.
-    written_count: usize,
-    /// Files that are not, and will not be.
-    conflicts_count: usize,
-    /// Files that could not be put back.
-    failed_count: usize,
-}
-
 /// Undoes what is outstanding in a journal, from an action on.
 pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut RunningPrograms) -> Report {
     let mut undo = Undo::new(journal, tools, scope);
@@ -87,7 +67,7 @@ pub fn undo(journal: &mut Journal, tools: &Tools, scope: Scope, running: &mut Ru
 
 /// Removes the hook at boot when nothing is left for it to put back.
 pub fn remove_boot_hook(journal: &mut Journal, tools: &Tools) -> Report {
-    let scope = Scope { from_n: 1, launched: false, later: false, live_traffic: false };
+    let scope = Scope { from_n: 1, launched: false, live_traffic: false };
     let mut undo = Undo::new(journal, tools, scope);
     undo.boot_hook();
     undo.report
@@ -105,7 +85,7 @@ pub fn stop_some(
     running: &mut RunningPrograms,
     is_meant: fn(&Launch) -> bool,
 ) -> Report {
-    let scope = Scope { from_n: 1, launched: true, later: false, live_traffic: false };
+    let scope = Scope { from_n: 1, launched: true, live_traffic: false };
     let mut undo = Undo::new(journal, tools, scope);
     undo.launched(running, is_meant);
     undo.report
@@ -151,35 +131,6 @@ impl Undo<'_> {
         }
     }
 
-    /// The outstanding activations of each service.
-    fn activations(&self) -> BTreeMap<(String, u16), Vec<(u64, Activate)>> {
-        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for entry in self.outstanding() {
-            let Action::Activate(activate) = entry.action else { continue };
-            let key = (activate.served.service.clone(), activate.served.port);
-            all.entry(key).or_default().push((entry.n, activate));
-        }
-        all
-    }
-
-    /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
-    /// to be undone.
-    fn ask(&mut self) {
-        for ((name, port), activations) in self.activations() {
-            let is_live = self.scope.live_traffic || live::is_live(&activations);
-            let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
-            let key = (name, port);
-            let Some(control) = self.journal.history().controls.get(&key) else { continue };
-            if !self.tools.programs.is_alive(control) {
-                continue;
-            }
-            if let Some(error) = live::refusal(service, control, port, &activations) {
-                self.report.failures.push(error);
-                self.left_alone.insert(key);
-            }
-        }
-    }
-
     fn is_left_alone(&self, write: &WriteFile) -> bool {
         self.left_alone.contains(&(write.served.service.clone(), write.served.port))
     }
@@ -220,13 +171,16 @@ impl Undo<'_> {
             is_original &= is_back;
             if target.is_some_and(|(_, sha256)| sha256 != now.as_deref()) {
                 let (write, _) = target.unwrap_or((first, None));
+                self.intend_activation(chain);
                 if self.write(path, *first_n, write.before.as_ref(), now.as_deref())? == Replaced::Changed {
                     return self.conflict(path, chain, CHANGED);
                 }
-                self.touched(first).written_count += 1;
+            } else if is_back {
+                self.settle(path)?;
             }
         }
         if let Some(link) = found.link.filter(|_| first.before.is_none()) {
+            self.intend_activation(chain);
             self.write(&link, *first_n, None, None)?;
         }
         if !is_original {
@@ -237,6 +191,16 @@ impl Undo<'_> {
         self.touched(first).restored_count += 1;
         self.note_all(chain, |n| Record::Undone { n, control: None });
         Ok(())
+    }
+
+    /// Whoever put the original there may have ended before it was on the disk to stay.
+    fn settle(&self, path: &Path) -> Result<()> {
+        match self.tools.disk.sync_directory(file::folder_of(path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("restore", path.display(), &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes what became of the writes of a file, the last one first. When one cannot be written, those before it are
@@ -265,6 +229,10 @@ impl Undo<'_> {
         };
         let disk = self.tools.disk.as_ref();
         let Some(before) = before else {
+            // As late as can be: an operator's editor may have been at work since we looked. (A link has no content.)
+            if now.is_some() && file::sha256_of(disk, path).map_err(told)?.as_deref() != now {
+                return Ok(Replaced::Changed);
+            }
             disk.remove(path).and_then(|()| disk.sync_directory(file::folder_of(path))).map_err(told)?;
             self.report.lines.push(format!("removed {}, which was not there before", path.display()));
             return Ok(Replaced::Done);
@@ -334,22 +302,6 @@ impl Undo<'_> {
         }
     }
 
-    fn services(&mut self) {
-        for (key, activations) in self.activations() {
-            if self.left_alone.contains(&key) {
-                continue;
-            }
-            let touched = self.touched.entry(key).or_default();
-            touched.class = activations.iter().map(|(_, activate)| activate.class).max();
-            touched.activations = activations;
-        }
-        for ((service, port), touched) in std::mem::take(&mut self.touched) {
-            if let Err(error) = self.service(&service, port, &touched) {
-                self.report.failures.push(error);
-            }
-        }
-    }
-
     /// As long as something could not be put back, the next boot is to try it.
     fn boot_hook(&mut self) {
         if self.journal.history().needs_boot_hook() {
@@ -366,106 +318,6 @@ impl Undo<'_> {
                 }
             }
         }
-    }
-
-    /// Lets one service take over the files that were put back.
-    fn service(&mut self, service: &str, port: u16, touched: &Touched) -> Result<()> {
-        let launched_here = self.journal.history().is_launched_here(port);
-        if launched_here && self.scope.launched {
-            return Ok(());
-        }
-        if touched.failed_count > 0 {
-            // The next attempt puts the rest back first.
-            return Ok(());
-        }
-        let class = match touched.class {
-            Some(class) => class,
-            // It was never told to reload by us; but a log rotation may have done it since.
-            None if self.scope.later && touched.written_count > 0 => ApplyClass::Reload,
-            None => return Ok(()),
-        };
-        let activation = if touched.conflicts_count > 0 && touched.restored_count == 0 {
-            self.report
-                .lines
-                .push(format!("{service} was not reloaded: none of its files could be put back"));
-            None
-        } else {
-            let is_live = self.scope.live_traffic || live::is_live(&touched.activations);
-            self.activate(service, port, (class, is_live), touched)?
-        };
-        let control = activation.map(|activation| {
-            self.report.outage_us = self.report.outage_us.max(activation.outage_us);
-            activation.control
-        });
-        for (n, _) in &touched.activations {
-            self.note(Record::Undone { n: *n, control: control.clone() });
-        }
-        Ok(())
-    }
-
-    /// Validates and activates what is on disk now, starting the service again if it died of our change.
-    /// `Ok(None)` when there is nothing to activate any more.
-    fn activate(
-        &mut self,
-        service: &str,
-        port: u16,
-        (class, is_live): (ApplyClass, bool),
-        touched: &Touched,
-    ) -> Result<Option<Activation>> {
-        let (ours, as_planned) = (touched.class.is_some(), class);
-        let class = if is_live { live::class(class) } else { class };
-        let programs = Arc::clone(&self.tools.programs);
-        let Some(known) = programs.service(service) else {
-            return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
-                .hint("use the webdyno that made the change"));
-        };
-        let Some(control) = self.journal.history().controls.get(&(service.to_owned(), port)).cloned() else {
-            return Ok(None);
-        };
-        let same_boot = self.is_same_boot();
-        let running = match programs.is_alive(&control) && same_boot {
-            true => Some(control.clone()),
-            false => programs.on_port(service, port),
-        };
-        let pid = |activation: &Activation| activation.control.pid;
-        if running.is_none() && (!ours || !same_boot) {
-            self.report.lines.push(format!("{service} does not run, and was left so"));
-            return Ok(None);
-        }
-        let Some(present) = known.locate(running.as_ref().unwrap_or(&control)) else {
-            let gone = &control.executable;
-            self.report.lines.push(format!("{service} was left as it is: its program {gone} is gone"));
-            return Ok(None);
-        };
-        if running.is_none() {
-            known.validate(&present)?;
-            let started = known.start(&present, port)?;
-            self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
-            return Ok(Some(started));
-        }
-        let running = present;
-        known.validate(&running)?;
-        let activated = match known.activate(&running, class, port) {
-            Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
-                let started = known.start(&running, port)?;
-                self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
-                return Ok(Some(started));
-            }
-            other => other?,
-        };
-        let how = match class {
-            ApplyClass::Restart => "restarted",
-            _ => "reloaded",
-        };
-        let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        let outage = missed(activated.outage_us);
-        self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
-        if class != as_planned {
-            let left = live::left(known, &running, &touched.activations);
-            self.report.lines.extend(left.iter().cloned());
-            self.report.left.extend(left);
-        }
-        Ok(Some(activated))
     }
 
     fn launched(&mut self, running: &mut RunningPrograms, is_meant: impl Fn(&Launch) -> bool) {
@@ -510,14 +362,6 @@ impl Undo<'_> {
             self.note(Record::Undone { n, control: None });
         }
         Ok(())
-    }
-}
-
-/// The outage that an activation was seen to have, as the end of its line.
-fn missed(outage_us: Option<u64>) -> String {
-    match outage_us {
-        None | Some(0) => String::new(),
-        Some(us) => format!("; nobody was answered for {}.{} ms", us / 1000, us / 100 % 10),
     }
 }
 

@@ -133,10 +133,12 @@ fn a_session_does_not_stand_in_its_own_way() {
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let (mut changer, options) = (server.changer(), ApplyOptions::default());
-    // Written and put back without a reload: newer than what runs, and with the same content.
+    // What was put back after a failure is in force again.
     apply(&server, &mut changer, "INVALID\n", ApplyClass::Reload, &options).unwrap_err();
-    wait(&server, "a.conf\n");
-    apply(&server, &mut changer, "Workers 20\n", ApplyClass::Reload, &options).unwrap();
+    assert!(!server.running().contains("INVALID"));
+    // Written, and not in force yet: newer than what runs.
+    let text = "Workers 20\n# WAITS a.conf\n";
+    apply(&server, &mut changer, text, ApplyClass::Reload, &options).unwrap();
     refused(apply(&server, &mut changer, "Workers 30\n", ApplyClass::Reload, &options), "a.conf");
     assert!(server.running().contains("Workers 20"));
     changer.end(ClosedBy::Tool).unwrap();

@@ -61,7 +61,8 @@ pub fn put_back_first(command: &Command) -> Result<()> {
             .hint("remove the cause, then run `webdyno rollback`"));
     }
     // What was told a moment ago need not be told again.
-    if let Some(line) = notice(&state).filter(|_| done.problem.is_none()) {
+    let is_told = done.problem.is_some() || !done.lines.is_empty();
+    if let Some(line) = notice(&state).filter(|_| !is_told) {
         terminal::tell(&format!("webdyno: {line}"));
     }
     Ok(())

@@ -1,0 +1,239 @@
+//! Letting each service take over the files that were put back, once.
+//!
+//! A service need not have been told of our files to have them in force: somebody else may have reloaded it, or started
+//! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before.
+
+use crate::change::action::{Action, Activate, Served};
+use crate::change::history::{Entry, Record, served};
+use crate::change::live;
+use crate::change::undo::{Chain, Undo};
+use crate::process::ProcessName;
+use crate::services::Activation;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::{Result, UserError};
+
+/// A service whose files were put back.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// The most disruptive way in which our change took effect, or is to be taken back; `None` when nothing of it was ever
+    /// in place.
+    pub(super) class: Option<ApplyClass>,
+    /// The activations that are outstanding.
+    pub(super) activations: Vec<(u64, Activate)>,
+    /// Files that are as they were before.
+    pub(super) restored_count: usize,
+    /// Files that are not, and will not be.
+    pub(super) conflicts_count: usize,
+    /// Files that could not be put back.
+    pub(super) failed_count: usize,
+}
+
+impl Undo<'_> {
+    /// The outstanding activations of each service.
+    fn activations(&self) -> BTreeMap<(String, u16), Vec<(u64, Activate)>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for entry in self.outstanding() {
+            let Action::Activate(activate) = entry.action else { continue };
+            let key = (activate.served.service.clone(), activate.served.port);
+            all.entry(key).or_default().push((entry.n, activate));
+        }
+        all
+    }
+
+    /// Asks each service whether it can be put back without harm to those who use it; else it is left as it is, and stays
+    /// to be undone.
+    pub(super) fn ask(&mut self) {
+        for ((name, port), activations) in self.activations() {
+            let is_live = self.scope.live_traffic || live::is_live(&activations);
+            let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
+            let key = (name, port);
+            let Some(control) = self.journal.history().controls.get(&key) else { continue };
+            if !self.tools.programs.is_alive(control) {
+                continue;
+            }
+            if let Some(error) = live::refusal(service, control, port, &activations) {
+                self.report.failures.push(error);
+                self.left_alone.insert(key);
+            }
+        }
+    }
+
+    /// Notes that the service must take over what is put back, if that is not in the journal yet: after a kill between
+    /// file and service nobody would know. What we wrote may be in force even if we never told the service: somebody
+    /// else may have reloaded or started it meanwhile.
+    pub(super) fn intend_activation(&mut self, chain: &Chain) {
+        let Some((_, first)) = chain.last() else { return };
+        let history = self.journal.history();
+        let key = (first.served.service.clone(), first.served.port);
+        let is_its = |entry: &Entry| match &entry.action {
+            Action::Activate(known) => (&known.served.service, known.served.port) == (&key.0, key.1),
+            _ => false,
+        };
+        let stops = self.scope.launched && history.is_launched_here(key.1);
+        if stops || history.outstanding(self.scope.from_n).any(is_its) {
+            return;
+        }
+        let control = history.controls.get(&key).cloned().unwrap_or_else(|| first.served.control.clone());
+        let class = ApplyClass::Reload;
+        let n = self.journal.history().last_n() + 1;
+        let served = Served { control, ..first.served.clone() };
+        let live_traffic = self.scope.live_traffic;
+        let activate = Activate { served, class, running: BTreeMap::new(), changes: vec![], live_traffic };
+        let intent = Record::Intent { n, action: Action::Activate(activate) };
+        if let Err(error) = self.journal.append_in_room(intent) {
+            // An intent that is not on disk would make a gap in the journal; the service takes it over all the same.
+            self.report.failures.push(error);
+            let touched = self.touched(first);
+            touched.class = touched.class.max(Some(class));
+        }
+    }
+
+    pub(super) fn services(&mut self) {
+        for (key, activations) in self.activations() {
+            if self.left_alone.contains(&key) {
+                continue;
+            }
+            let touched = self.touched.entry(key).or_default();
+            touched.class = touched.class.max(activations.iter().map(|(_, activate)| activate.class).max());
+            touched.activations = activations;
+        }
+        for ((service, port), touched) in std::mem::take(&mut self.touched) {
+            if let Err(error) = self.service(&service, port, &touched) {
+                self.report.failures.push(error);
+            }
+        }
+    }
+
+    /// Lets one service take over the files that were put back.
+    fn service(&mut self, service: &str, port: u16, touched: &Touched) -> Result<()> {
+        let launched_here = self.journal.history().is_launched_here(port);
+        if launched_here && self.scope.launched {
+            return Ok(());
+        }
+        if touched.failed_count > 0 {
+            // The next attempt puts the rest back first.
+            return Ok(());
+        }
+        let Some(class) = touched.class else { return Ok(()) };
+        let is_restored = touched.restored_count > 0 || self.was_restored(service, port);
+        let activation = if touched.conflicts_count > 0 && !is_restored {
+            self.report
+                .lines
+                .push(format!("{service} was not reloaded: none of its files could be put back"));
+            None
+        } else {
+            let is_live = self.scope.live_traffic || live::is_live(&touched.activations);
+            self.activate(service, port, (class, is_live), touched)?
+        };
+        let control = activation.map(|activation| {
+            self.report.outage_us = self.report.outage_us.max(activation.outage_us);
+            activation.control
+        });
+        for (n, _) in &touched.activations {
+            self.note(Record::Undone { n: *n, control: control.clone() });
+        }
+        Ok(())
+    }
+
+    /// Validates and activates what is on disk now, starting the service again if it died of our change.
+    /// `Ok(None)` when there is nothing to activate any more.
+    fn activate(
+        &mut self,
+        service: &str,
+        port: u16,
+        (class, is_live): (ApplyClass, bool),
+        touched: &Touched,
+    ) -> Result<Option<Activation>> {
+        let programs = Arc::clone(&self.tools.programs);
+        let Some(known) = programs.service(service) else {
+            return Err(UserError::cannot_run(format!("this webdyno does not know the service `{service}`"))
+                .hint("use the webdyno that made the change"));
+        };
+        let Some(control) = self.journal.history().controls.get(&(service.to_owned(), port)).cloned() else {
+            return Ok(None);
+        };
+        let same_boot = self.is_same_boot();
+        let running = match programs.is_alive(&control) && same_boot {
+            true => Some(control.clone()),
+            false => programs.on_port(service, port),
+        };
+        let pid = |activation: &Activation| activation.control.pid;
+        if running.is_none() && !same_boot {
+            self.report.lines.push(format!("{service} does not run, and was left so"));
+            return Ok(None);
+        }
+        let Some(present) = known.locate(running.as_ref().unwrap_or(&control)) else {
+            let gone = &control.executable;
+            self.report.lines.push(format!("{service} was left as it is: its program {gone} is gone"));
+            return Ok(None);
+        };
+        if running.is_none() {
+            known.validate(&present)?;
+            let started = known.start(&present, port)?;
+            self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+            return Ok(Some(started));
+        }
+        let running = present;
+        // What started since with our files may have taken over what a reload does not change.
+        let is_same = same_boot && ProcessName::from(&running) == ProcessName::from(&control);
+        let as_planned = if is_same { class } else { class.max(self.written_class(service, port)) };
+        let class = if is_live { live::class(as_planned) } else { as_planned };
+        known.validate(&running)?;
+        let activated = match known.activate(&running, class, port) {
+            Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
+                let started = known.start(&running, port)?;
+                self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+                return Ok(Some(started));
+            }
+            other => other?,
+        };
+        let how = match class {
+            ApplyClass::Restart => "restarted",
+            _ => "reloaded",
+        };
+        let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+        let outage = missed(activated.outage_us);
+        self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
+        if class != as_planned {
+            let left = live::left(known, &running, &touched.activations);
+            self.report.lines.extend(left.iter().cloned());
+            self.report.left.extend(left);
+        }
+        Ok(Some(activated))
+    }
+
+    /// Whether an attempt before this one put a file back that the service has not taken over since.
+    fn was_restored(&self, service: &str, port: u16) -> bool {
+        let history = self.journal.history();
+        let is_its = |entry: &&Entry| {
+            served(&entry.action).is_some_and(|to| to.service == service && to.port == port) && entry.undone
+        };
+        let is_activation = |entry: &Entry| matches!(entry.action, Action::Activate(_));
+        let is_conflict = |entry: &Entry| history.conflicts.iter().any(|conflict| conflict.n == entry.n);
+        let since = history.entries.iter().rev().filter(is_its).take_while(|entry| !is_activation(entry));
+        since.into_iter().any(|entry| !is_conflict(entry))
+    }
+
+    /// The most disruptive class of all that was written for a service.
+    fn written_class(&self, service: &str, port: u16) -> ApplyClass {
+        let from_n = self.scope.from_n;
+        let entries = self.journal.history().entries.iter().filter(|entry| entry.n >= from_n);
+        let class = |entry: &Entry| match &entry.action {
+            Action::WriteFile(write) if write.served.service == service && write.served.port == port => {
+                write.class
+            }
+            _ => None,
+        };
+        entries.filter_map(class).max().unwrap_or(ApplyClass::Reload)
+    }
+}
+
+/// The outage that an activation was seen to have, as the end of its line.
+fn missed(outage_us: Option<u64>) -> String {
+    match outage_us {
+        None | Some(0) => String::new(),
+        Some(us) => format!("; nobody was answered for {}.{} ms", us / 1000, us / 100 % 10),
+    }
+}
