@@ -59,6 +59,19 @@ impl TimeHistogram {
         Self { buckets, min_us: u64::MAX, max_us: 0, sum_us: 0.0, sum_squares_us2: 0.0 }
     }
 
+    /// Records the same time so often.
+    pub fn record_many(&mut self, time_us: u64, count: u64) {
+        let time_us = time_us.min(TIME_US_MAX);
+        self.buckets.saturating_record_n(time_us, count);
+        if count > 0 {
+            self.min_us = self.min_us.min(time_us);
+            self.max_us = self.max_us.max(time_us);
+        }
+        let (value, count) = (time_us as f64, count as f64);
+        self.sum_us += value * count;
+        self.sum_squares_us2 += value * value * count;
+    }
+
     /// Records one time. Never allocates, never fails: longer than an hour counts as an hour.
     #[inline]
     pub fn record(&mut self, time_us: u64) {
@@ -192,6 +205,14 @@ mod tests {
         let dist = TimeHistogram::new().dist();
         assert_eq!((dist.count, dist.min, dist.mean, dist.p99, dist.max), (0, None, None, None, None));
         assert!(TimeHistogram::new().encode().is_none());
+    }
+
+    #[test]
+    fn many_times_are_one_time_often() {
+        let mut many = TimeHistogram::new();
+        many.record_many(7, 3);
+        many.record_many(9, 0);
+        assert_eq!(many.dist(), of(&[7, 7, 7]).dist());
     }
 
     #[test]

@@ -179,7 +179,10 @@ impl Session {
         if error.kind == ErrorKind::Interrupted {
             return Err(error);
         }
-        stand.record(EventBody::Note { text: format!("not done: {}", error.message) })?;
+        // The hint may say that something could not be put back, or was left to the operator.
+        let hint =
+            error.hint.as_ref().map(|hint| format!("; {}", hint.replace('\n', "; "))).unwrap_or_default();
+        stand.record(EventBody::Note { text: format!("not done: {}{hint}", error.message) })?;
         self.refused = Some(error);
         Ok(Next::Again)
     }

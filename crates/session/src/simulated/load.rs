@@ -1,0 +1,185 @@
+//! The modelled load: what a server with some values gives to a number of users.
+//!
+//! N users in a closed loop, W workers that each hold a request for S seconds, C cores and D seconds of CPU per request.
+//! The rate is the least of min(W, N) / S and C / D; what does not fit waits in the accept queue.
+
+use crate::simulated::random::Random;
+use crate::simulated::server::Settings;
+use std::collections::BTreeMap;
+use webdyno_model::brake::{Brake, BrakeCause};
+use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::number::Number;
+use webdyno_model::sample::Sample;
+use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
+
+/// What the users ask for, and what the machine can give.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Users in a closed loop.
+    pub users: f64,
+    /// How long a request holds a worker.
+    pub worker_time_s: f64,
+    /// CPU time per request.
+    pub cpu_s_per_request: f64,
+    /// Cores.
+    pub cores: f64,
+    /// Each worker above this many halves the rate (memory that does not suffice, unseen).
+    pub cliff_workers: f64,
+    /// Above so many workers in use the load is stopped: memory does not suffice, and that is seen.
+    pub brake_workers: f64,
+    /// How many seconds a load takes.
+    pub length_s: u32,
+    /// Whether times are recorded in each second, which takes most of the time of a session; else all in the first one.
+    pub records_times: bool,
+}
+
+/// A server with room for more workers.
+pub const PLENTY: Model = Model {
+    users: 450.0,
+    worker_time_s: 0.2,
+    cpu_s_per_request: 0.0004,
+    cores: 2.0,
+    cliff_workers: 1e9,
+    brake_workers: 1e9,
+    length_s: 12,
+    records_times: true,
+};
+
+impl Model {
+    /// The one of a seed.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed, 2);
+        let (cliff, brake) = (random.one_in(3), random.one_in(6));
+        Self {
+            users: 50.0 + random.below(800) as f64,
+            worker_time_s: 0.02 + random.below(40) as f64 / 100.0,
+            cpu_s_per_request: 0.0001 + random.below(20) as f64 / 10_000.0,
+            cores: 1.0 + random.below(8) as f64,
+            cliff_workers: if cliff { 151.0 + random.below(300) as f64 } else { 1e9 },
+            brake_workers: if brake { 100.0 + random.below(300) as f64 } else { 1e9 },
+            length_s: 6,
+            records_times: false,
+        }
+    }
+
+    /// Good answers per second.
+    pub fn rate(&self, settings: Settings) -> f64 {
+        let workers = settings.workers as f64;
+        let by_workers = workers.min(self.users) / self.worker_time_s;
+        let by_cpu = self.cores / self.cpu_s_per_request;
+        let fits = if workers > self.cliff_workers { 0.5 } else { 1.0 };
+        by_workers.min(by_cpu) * fits
+    }
+
+    /// What a load generator sees in a second.
+    pub fn interval(&self, settings: Settings, second: u32, random: &mut Random) -> Interval {
+        let rate = self.rate(settings) * (1.0 + 0.02 * random.noise());
+        let response_us = self.users / rate * 1e6;
+        let seconds = if self.records_times { 1 } else { u64::from(self.length_s) };
+        let times = (self.records_times || second == 0).then(|| {
+            let mut times = TimeHistogram::new();
+            times.record_many(response_us as u64, rate as u64 * seconds);
+            times
+        });
+        Interval {
+            t_s: f64::from(second),
+            length_us: 1_000_000,
+            started: rate as u64,
+            completed: rate as u64,
+            in_flight: self.users as u64,
+            in_flight_us: (rate as u64 as f64 * response_us) as u64,
+            response_time: times.and_then(|times| times.encode()),
+            cpu_us: 100_000,
+            cpu_us_max_thread: 100_000,
+            ..Interval::default()
+        }
+    }
+
+    /// What is read of the server in a second.
+    pub fn samples(&self, settings: Settings, second: f64) -> [Sample; 3] {
+        let (rate, workers) = (self.rate(settings), settings.workers as f64);
+        let busy = (rate * self.worker_time_s).min(workers);
+        let cpu = (rate * self.cpu_s_per_request / self.cores).min(1.0);
+        let idle = if busy >= workers - 0.5 { 0.0 } else { 5.0 };
+        let queue = (self.users - busy).max(0.0);
+        let elapsed = 100.0 + second;
+        [
+            sample(
+                "cpu",
+                &[
+                    ("cpu.user_s", cpu * self.cores * elapsed),
+                    ("cpu.idle_s", (1.0 - cpu) * self.cores * elapsed),
+                    ("cpu.nice_s", 0.0),
+                    ("cpu.system_s", 0.0),
+                    ("cpu.irq_s", 0.0),
+                    ("cpu.softirq_s", 0.0),
+                    ("cpu.steal_s", 0.0),
+                    ("cpu.cores_count", self.cores),
+                    ("cpu.run_queue_count", if cpu >= 0.999 { 9.0 } else { 1.0 }),
+                ],
+            ),
+            sample(
+                "sockets",
+                &[("sockets.accept_queue_count", queue), ("sockets.accept_queue_max_count", 511.0)],
+            ),
+            sample(
+                "apache_status",
+                &[
+                    ("apache.slots_count", workers),
+                    ("apache.slots_open_count", 0.0),
+                    ("apache.workers_idle_count", idle),
+                    ("apache.workers_busy_count", busy),
+                    ("apache.accesses_count", rate * elapsed),
+                    ("apache.busy_duration_ms", rate * elapsed * self.worker_time_s * 1e3),
+                ],
+            ),
+        ]
+    }
+
+    /// How a load ends.
+    pub fn end(&self) -> LoadEnd {
+        LoadEnd {
+            elapsed_us: u64::from(self.length_s) * 1_000_000,
+            in_flight_at_end: self.users as u64,
+            waiting_at_end: 0,
+            censored_time: None,
+            thread_cpu_us: vec![u64::from(self.length_s) * 100_000],
+            reason: EndReason::Enough,
+        }
+    }
+
+    /// Why the load is stopped with these settings, if it is.
+    pub fn brake(&self, settings: Settings) -> Option<Brake> {
+        let in_use = (settings.workers as f64).min(self.users);
+        (in_use > self.brake_workers).then(|| Brake {
+            cause: BrakeCause::OutOfMemory,
+            metric: "memory.oom_kills_count".into(),
+            value: Number(1.0),
+            limit: Number(1.0),
+            text: "the kernel killed 1 process for want of memory".into(),
+        })
+    }
+
+    /// What is sent.
+    pub fn workload(&self) -> Workload {
+        Workload {
+            requests: vec![],
+            arrival: Arrival::Closed,
+            stop: Stop { duration_us: None, requests: None },
+            connections: self.users as u32,
+            threads: None,
+            timeout_us: 10_000_000,
+            keepalive: false,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 0,
+        }
+    }
+}
+
+fn sample(source: &str, values: &[(&str, f64)]) -> Sample {
+    let values: BTreeMap<_, _> =
+        values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
+    Sample { source: source.into(), duration_us: 10, values, error: None }
+}

@@ -1,0 +1,159 @@
+//! What follows on a session: boots, the next commands, and the operator who repairs what is broken.
+
+use crate::simulated::faults::Faults;
+use crate::simulated::machine::{Machine, Process};
+use crate::simulated::stand::{live, text_of, tools};
+use std::path::Path;
+use webdyno_host::change::Tools;
+use webdyno_host::change::rollback::{
+    Interrupted, notice_with, pending_with, rollback_with, undo_interrupted_with,
+};
+use webdyno_host::process::ProcessName;
+
+/// How many commands may be struck before the operator repairs everything.
+const STRUCK_COMMANDS_COUNT: u32 = 3;
+
+/// Where units are.
+const UNITS: &str = "/etc/systemd/system";
+
+/// What this operator does.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    /// Whether he asks for a rollback at once, and does not begin with the next tuning.
+    pub rolls_back: bool,
+    /// Whether he rolls back what was kept, too.
+    pub rolls_back_kept: bool,
+}
+
+/// What the next commands do, until nothing is left to do. Things go on going wrong for a while. Gives all that a person
+/// was told.
+pub fn recovered(
+    machine: &Machine,
+    mut told: Vec<String>,
+    agent: Option<ProcessName>,
+    habits: Habits,
+) -> Vec<String> {
+    for attempt in 0..=STRUCK_COMMANDS_COUNT {
+        while machine.state().is_down {
+            boot(machine);
+        }
+        let is_last = attempt == STRUCK_COMMANDS_COUNT;
+        if is_last {
+            repaired(machine, agent);
+        }
+        let process = machine.start();
+        machine.state().worker = Some(process.name);
+        let is_over = live(|| {
+            let tools = tools(&process);
+            let tunes = is_last || attempt < 2 && !habits.rolls_back;
+            let is_begun = tunes && begin_a_tuning(&tools, &mut told);
+            if tunes && !is_last {
+                is_begun && !habits.rolls_back_kept
+            } else {
+                roll_back(&tools, habits, &mut told)
+            }
+        });
+        machine.state().end(process.name);
+        if is_over == Some(true) {
+            return told;
+        }
+    }
+    machine.state().violations.push("a rollback without any trouble does not come to an end".into());
+    told
+}
+
+/// The next tuning begins when nothing goes wrong any more: whatever was left to do is done now.
+pub fn undisturbed(machine: &Machine, mut told: Vec<String>) -> Vec<String> {
+    {
+        let mut state = machine.state();
+        state.faults = Faults::none();
+        state.files.repair();
+        state.end_standing(None);
+    }
+    let process = machine.start();
+    let is_begun = begin_a_tuning(&tools(&process), &mut told);
+    let mut state = machine.state();
+    state.end(process.name);
+    if !is_begun {
+        state.violations.push("the next tuning could not begin".into());
+    }
+    drop(state);
+    told
+}
+
+/// The machine boots: what was hooked there puts everything back, then the service starts.
+fn boot(machine: &Machine) {
+    machine.state().boot();
+    let is_hooked = is_hooked(machine);
+    let faults_count = machine.state().faults_count;
+    if is_hooked {
+        let process: Process = machine.start();
+        machine.state().worker = Some(process.name);
+        live(|| drop(undo_interrupted_with(&tools(&process))));
+        machine.state().end(process.name);
+    }
+    let mut state = machine.state();
+    if !state.is_down {
+        state.note(|| "the service is started".into());
+        state.restart_server();
+        let is_struck = !is_hooked || state.faults_count > faults_count;
+        state.is_dead_since_boot |= is_struck && !state.server.is_running();
+    }
+}
+
+/// Whether the unit and what makes the boot want it are there.
+fn is_hooked(machine: &Machine) -> bool {
+    let state = machine.state();
+    let has = |folder: &Path| {
+        let names = state.files.list(folder).unwrap_or_default();
+        names.iter().any(|name| name.starts_with("webdyno-rollback-"))
+    };
+    has(Path::new(UNITS)) && has(&Path::new(UNITS).join("multi-user.target.d"))
+}
+
+/// The operator makes room on his disks, mends his own files, and ends what stands still; not the agent, if a rollback
+/// has to do that.
+fn repaired(machine: &Machine, agent: Option<ProcessName>) {
+    {
+        let mut state = machine.state();
+        state.note(|| "the operator repairs everything".into());
+        state.faults = Faults::none();
+        state.files.repair();
+        state.mend();
+    }
+    let look = machine.start();
+    let is_pending = pending_with(&tools(&look)).is_ok_and(|all| all.iter().any(|journal| !journal.kept));
+    let mut state = machine.state();
+    state.end(look.name);
+    state.end_standing(agent.filter(|_| is_pending));
+}
+
+/// The next tuning begins: it puts back what was cut off. Whether it could go on.
+fn begin_a_tuning(tools: &Tools, told: &mut Vec<String>) -> bool {
+    let done = undo_interrupted_with(tools)
+        .unwrap_or_else(|error| Interrupted { problem: Some(error), ..Interrupted::default() });
+    told.extend(done.problem.as_ref().map(text_of));
+    // As the command does: what was told a moment ago is not told again.
+    let is_told = done.problem.is_some() || !done.lines.is_empty();
+    told.extend(notice_with(tools).filter(|_| !is_told));
+    let again = undo_interrupted_with(tools).unwrap_or_default();
+    told.extend(again.problem.as_ref().map(text_of));
+    let is_quiet = again.lines.is_empty() && again.problem.is_none();
+    is_quiet && pending_with(tools).is_ok_and(|all| all.iter().all(|journal| journal.kept))
+}
+
+/// `webdyno rollback`, if there is anything that he wants to be rolled back. Whether nothing is left to do.
+fn roll_back(tools: &Tools, habits: Habits, told: &mut Vec<String>) -> bool {
+    told.extend(notice_with(tools));
+    let Ok(pending) = pending_with(tools) else { return false };
+    let is_wanted =
+        pending.is_empty() || habits.rolls_back_kept || pending.iter().any(|journal| !journal.kept);
+    if !is_wanted {
+        return undo_interrupted_with(tools).is_ok_and(|done| done.problem.is_none());
+    }
+    told.extend(rollback_with(tools).err().map(|error| text_of(&error)));
+    told.extend(notice_with(tools));
+    let again = rollback_with(tools);
+    told.extend(again.as_ref().err().map(text_of));
+    again.is_ok_and(|lines| lines.is_empty())
+}

@@ -1,0 +1,317 @@
+//! The seam to the modelled service: how it is read, changed, tested, reloaded and started.
+
+use crate::simulated::faults::{Kind, ServiceFault};
+use crate::simulated::files::Progress;
+use crate::simulated::machine::{Course, ETC, Process, State};
+use crate::simulated::server::{DEADLY, INVALID, configured};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use webdyno_host::change::action::Served;
+use webdyno_host::change::programs::Programs;
+use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, Managed, RenderedPlan, Wish};
+use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// Where it answers.
+pub const PORT: u16 = 80;
+
+/// The executable.
+const PROGRAM: &str = "/usr/sbin/apache2";
+
+/// How wishes are written, and what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Style {
+    /// Whether MaxRequestWorkers is written where it is, and not into a late drop-in.
+    pub workers_in_place: bool,
+    /// Whether ServerLimit is.
+    pub limit_in_place: bool,
+    /// Values above this are in files that Puppet manages.
+    pub managed_above: Option<i64>,
+    /// Whether the service does not do what it is told the next time that that is a restart.
+    pub refuses_restart: bool,
+    /// A line that spoils it.
+    pub poison: Option<&'static str>,
+}
+
+impl Style {
+    /// What a test and a start make of such a line.
+    pub const POISONS: [&'static str; 2] = [INVALID, DEADLY];
+
+    fn path(self, setting: &str) -> PathBuf {
+        let in_place = if setting == "ServerLimit" { self.limit_in_place } else { self.workers_in_place };
+        Path::new(ETC).join(if in_place { "mods-enabled/mpm.conf" } else { "conf-enabled/zz-webdyno.conf" })
+    }
+}
+
+fn refused(what: &str) -> UserError {
+    UserError::cannot_run(format!("apache: {what}"))
+}
+
+impl State {
+    fn control(&self) -> Option<Control> {
+        self.server.main.map(|main| Control {
+            pid: main.pid,
+            start_ticks: main.start_ticks,
+            executable: PROGRAM.into(),
+            arguments: vec![PROGRAM.into()],
+            environment: BTreeMap::new(),
+            directory: "/".into(),
+            pid_file: None,
+            unit: None,
+            supervised: false,
+            inherited: None,
+        })
+    }
+
+    fn runs_as(&self, control: &Control) -> bool {
+        self.control().as_ref() == Some(control)
+    }
+
+    /// What runs now, as it shows itself.
+    pub fn snapshot(&self) -> Result<ServiceSnapshot> {
+        let running = self.server.running().ok_or_else(|| refused("nothing listens on port 80"))?;
+        let on_disk = configured(&self.files);
+        let setting = |running: i64, on_disk: Option<i64>| SettingInForce {
+            running: Some(SettingValue::Integer(running)),
+            configured: on_disk.map(SettingValue::Integer),
+            ..SettingInForce::default()
+        };
+        Ok(ServiceSnapshot {
+            service: "apache".into(),
+            pid: self.server.main.map_or(0, |main| main.pid),
+            executable: Some(PROGRAM.into()),
+            version: None,
+            port: PORT,
+            mode: Some("prefork".into()),
+            config_file: None,
+            status_url: None,
+            settings: [
+                ("MaxRequestWorkers", setting(running.workers, on_disk.map(|found| found.workers))),
+                ("ServerLimit", setting(running.server_limit, on_disk.map(|found| found.server_limit))),
+            ]
+            .map(|(name, setting)| (name.to_owned(), setting))
+            .into(),
+            missing: vec![],
+            warnings: vec![],
+            pending: vec![],
+            control: self.control(),
+        })
+    }
+
+    fn activate(&mut self, control: &Control, class: ApplyClass, course: Course) -> Result<Activation> {
+        if !self.runs_as(control) {
+            return Err(refused("its main process is gone"));
+        }
+        if class == ApplyClass::Restart && std::mem::take(&mut self.server.style.refuses_restart) {
+            return Err(refused("it did not do what it was told"));
+        }
+        let before = self.server.running();
+        if course.service != Some(ServiceFault::Refuses) && course.progress != Progress::None {
+            self.take_over(class);
+        }
+        match course.service {
+            Some(ServiceFault::Dies) => self.kill_server(),
+            Some(ServiceFault::Ignores) => self.server.override_with(before),
+            Some(ServiceFault::Hangs) => self.clock_us += 20_000_000,
+            _ => {}
+        }
+        match (course.service, self.control()) {
+            (_, None) => Err(refused("it ended")),
+            (None | Some(ServiceFault::Ignores), Some(control)) => {
+                Ok(Activation { control, outage_us: None, unsettled: None })
+            }
+            (Some(_), _) => Err(refused("it did not do what it was told")),
+        }
+    }
+
+    fn take_over(&mut self, class: ApplyClass) {
+        if class == ApplyClass::Restart {
+            self.restart_server();
+        } else {
+            self.server.reload(&self.files);
+            self.bury_server();
+        }
+    }
+
+    fn start_again(&mut self, course: Course) -> Result<Activation> {
+        if self.server.is_running() {
+            return Err(refused("it still runs"));
+        }
+        if matches!(course.service, None | Some(ServiceFault::LateError)) && course.progress != Progress::None
+        {
+            self.take_over(ApplyClass::Restart);
+        }
+        match self.control().filter(|_| course.service.is_none()) {
+            Some(control) => Ok(Activation { control, outage_us: None, unsettled: None }),
+            None => Err(refused("it does not start")),
+        }
+    }
+
+    fn render(&self, wishes: &[Wish]) -> RenderedPlan {
+        let style = self.server.style;
+        let mut texts: BTreeMap<PathBuf, String> = BTreeMap::new();
+        let mut changes = vec![];
+        for wish in wishes {
+            let path = style.path(&wish.setting);
+            let text = texts.entry(path.clone()).or_insert_with(|| {
+                self.files
+                    .read(&path)
+                    .map_or(String::new(), |file| String::from_utf8_lossy(&file.content).into())
+            });
+            *text = with_line(text, &wish.setting, &wish.to);
+            if let Some(poison) = style.poison {
+                text.push_str(&format!("{poison}\n"));
+            }
+            changes.push(Change {
+                service: wish.service.clone(),
+                setting: wish.setting.clone(),
+                from: None,
+                to: wish.to.clone(),
+                file: path.display().to_string(),
+                class: if wish.setting == "ServerLimit" { ApplyClass::Restart } else { ApplyClass::Reload },
+            });
+        }
+        let class = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
+        let edit = |(path, after): (PathBuf, String)| FileEdit {
+            before_sha256: self.files.read(&path).map(|file| file.sha256.clone()),
+            path: path.display().to_string(),
+            before: None,
+            after,
+        };
+        let files = texts.into_iter().map(edit).collect();
+        let above = |wish: &Wish| {
+            wish.to.number().zip(style.managed_above).is_some_and(|(to, above)| to > above as f64)
+        };
+        let managed: Vec<_> = wishes.iter().find(|wish| above(wish)).map(managed).into_iter().collect();
+        let class = if managed.is_empty() { class } else { ApplyClass::Manual };
+        RenderedPlan { changes, files, class, diff: "+x".into(), managed }
+    }
+}
+
+fn managed(wish: &Wish) -> Managed {
+    let path = format!("{ETC}/mods-enabled/{}.conf", wish.setting);
+    Managed { path, by: "Puppet".into(), why: "it is in its catalog".into() }
+}
+
+/// A text in which a setting has a value, on the line where it is, or at the end.
+fn with_line(text: &str, setting: &str, to: &SettingValue) -> String {
+    let is_it = |line: &&str| line.split_once(' ').is_some_and(|(name, _)| name == setting);
+    let mut lines: Vec<String> = text.lines().filter(|line| !is_it(line)).map(str::to_owned).collect();
+    lines.push(format!("{setting} {to}"));
+    lines.join("\n") + "\n"
+}
+
+impl Service for Process {
+    fn name(&self) -> &'static str {
+        "apache"
+    }
+
+    fn recognises(&self, executable: &str, _: &[String]) -> bool {
+        executable == PROGRAM
+    }
+
+    fn snapshot(&self, _: u32, _: u16) -> Result<ServiceSnapshot> {
+        self.act(
+            Kind::Service,
+            || "read the service".into(),
+            |state, course| match course.service {
+                None | Some(ServiceFault::Ignores) => state.snapshot(),
+                Some(_) => Err(refused("its status page does not answer")),
+            },
+        )
+    }
+
+    fn prepare(&self, _: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+        self.act(
+            Kind::Service,
+            || "prepare".into(),
+            |state, course| match course.service {
+                None | Some(ServiceFault::Ignores) => Ok(state.render(wishes)),
+                Some(_) => Err(refused("its configuration cannot be read")),
+            },
+        )
+    }
+
+    fn validate(&self, _: &Control) -> Result<()> {
+        self.act(
+            Kind::Service,
+            || "test the configuration".into(),
+            |state, course| match course.service {
+                Some(ServiceFault::Ignores) => Ok(()),
+                Some(_) => Err(refused("the test failed")),
+                None if configured(&state.files).is_none() => Err(refused("the configuration is not valid")),
+                None => Ok(()),
+            },
+        )
+    }
+
+    fn activate(&self, control: &Control, class: ApplyClass, _: u16) -> Result<Activation> {
+        let name = || format!("{} {}", class.name(), control.pid);
+        self.act(Kind::Service, name, |state, course| state.activate(control, class, course))
+    }
+
+    fn start(&self, _: &Control, _: u16) -> Result<Activation> {
+        self.act(Kind::Service, || "start the service".into(), |state, course| state.start_again(course))
+    }
+
+    fn pending_changes(&self, _: &Control, _: u16, own: &[PathBuf]) -> Result<Vec<PendingChange>> {
+        self.act(
+            Kind::Service,
+            || "what waits for a reload".into(),
+            |state, course| match course.service {
+                None | Some(ServiceFault::Ignores) => {
+                    let waiting =
+                        state.server.waiting(&state.files).into_iter().filter(|path| !own.contains(path));
+                    Ok(waiting.map(|path| PendingChange { path, why: "was changed".into() }).collect())
+                }
+                Some(_) => Err(refused("its configuration cannot be read")),
+            },
+        )
+    }
+
+    fn shadow(&self, _: &Control, edits: &[FileEdit], _: u16, folder: &Path) -> Result<Option<Shadow>> {
+        self.act(
+            Kind::Service,
+            || "render a shadow".into(),
+            |state, course| match course.service {
+                None | Some(ServiceFault::Ignores) => {
+                    Ok(state.has_shadow.then(|| state.shadow(edits, folder)))
+                }
+                Some(_) => Err(refused("its configuration cannot be read")),
+            },
+        )
+    }
+
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
+        let shown =
+            |(name, setting): (&String, &SettingInForce)| Some((name.clone(), setting.running.clone()?));
+        snapshot.settings.iter().filter_map(shown).collect()
+    }
+}
+
+impl Programs for Process {
+    fn service(&self, name: &str) -> Option<&dyn Service> {
+        (name == "apache").then_some(self as &dyn Service)
+    }
+
+    fn on_port(&self, name: &str, port: u16) -> Option<Control> {
+        self.act(
+            Kind::Other,
+            || format!("who serves port {port}"),
+            |state, _| state.control().filter(|_| name == "apache" && port == PORT),
+        )
+    }
+
+    fn claim_names(&self, served: &Served) -> Vec<String> {
+        vec![format!("tcp/{}", served.port)]
+    }
+
+    fn is_alive(&self, control: &Control) -> bool {
+        self.act(
+            Kind::Other,
+            || format!("does {} serve", control.pid),
+            |state, _| state.exists(control.into()),
+        )
+    }
+}

@@ -1,0 +1,149 @@
+//! One simulated session from a seed: a tuning in which things go wrong, whatever the next commands make of it, and then
+//! the look at what is left.
+
+use crate::rounds::{Options, tune};
+use crate::simulated::checks::{Outcome, check};
+use crate::simulated::faults::Faults;
+use crate::simulated::files::Files;
+use crate::simulated::load::Model;
+use crate::simulated::machine::{ETC, Machine};
+use crate::simulated::operator::{Operator, configuration, original};
+use crate::simulated::random::Random;
+use crate::simulated::recovery::{Habits, recovered, undisturbed};
+use crate::simulated::service::Style;
+use crate::simulated::stand::{SimulatedStand, live, text_of, tools};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use webdyno_host::change::Changer;
+use webdyno_host::change::action::OldFile;
+use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::journal::Owner;
+use webdyno_host::process::ProcessName;
+use webdyno_host::services::Service;
+use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_model::service::SettingValue;
+use webdyno_model::tune::Goal;
+
+/// The configuration, by path.
+pub type Configuration = BTreeMap<PathBuf, OldFile>;
+
+/// What became of a session.
+pub struct Simulated {
+    /// What must not be, one line each.
+    pub violations: Vec<String>,
+    /// Everything that happened, when it was asked for.
+    pub trace: Vec<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How many acts it had.
+    pub acts_count: u64,
+    /// How many of them were struck.
+    pub faults_count: u64,
+}
+
+/// A machine with its files, before anything happens.
+pub fn machine(seed: u64, traced: bool) -> Machine {
+    let mut random = Random::new(seed, 4);
+    let folders =
+        ["/", "/etc", ETC, "/etc/apache2/mods-enabled", "/etc/apache2/conf-enabled", "/var", "/var/lib"];
+    let folders = [&folders[..], &["/etc/systemd", "/etc/systemd/system"]].concat();
+    let mut files = Files::new(&folders, random.one_in(2));
+    let original = original(random.one_in(2));
+    for (path, file) in &original {
+        files.put(path, Some(file.clone()));
+    }
+    let operator = Operator { original, ..Operator::default() };
+    let machine = Machine::new(files, operator, Faults::none(), traced);
+    {
+        let mut state = machine.state();
+        state.has_init = random.one_in(2);
+        state.has_shadow = random.one_in(2);
+        state.server.style = Style {
+            workers_in_place: random.one_in(2),
+            limit_in_place: random.one_in(2),
+            refuses_restart: false,
+            managed_above: random.one_in(6).then(|| 200 + random.below(8) as i64 * 60),
+            poison: random.one_in(8).then(|| *random.pick(&Style::POISONS)),
+        };
+    }
+    machine
+}
+
+/// Plays a session.
+pub fn play(seed: u64, traced: bool) -> Simulated {
+    let machine = machine(seed, traced);
+    let mut random = Random::new(seed, 5);
+    let first = configuration(&machine.state().files);
+    if random.one_in(6) {
+        keep_a_change(&machine);
+    }
+    let before = configuration(&machine.state().files);
+    machine.state().operator.original.clone_from(&before);
+    machine.state().faults = Faults::of(seed);
+    let model = Model::of(seed);
+    let (told, kept, agent) = tuned(&machine, &model, seed);
+    let habits = Habits { rolls_back: random.one_in(2), rolls_back_kept: random.one_in(3) };
+    let told = recovered(&machine, told, agent, habits);
+    let told = undisturbed(&machine, told);
+    let outcome = check(&machine, [&first, &before], kept.as_ref(), &model, &told);
+    let mut state = machine.state();
+    Simulated {
+        violations: std::mem::take(&mut state.violations),
+        trace: state.trace.take().unwrap_or_default(),
+        outcome,
+        acts_count: state.acts_count,
+        faults_count: state.faults_count,
+    }
+}
+
+/// An earlier session whose change was kept, and that nothing befell.
+fn keep_a_change(machine: &Machine) {
+    let process = machine.start();
+    let snapshot = machine.state().snapshot().unwrap();
+    let style = std::mem::take(&mut machine.state().server.style);
+    let wish = Wish {
+        service: "apache".into(),
+        setting: "MaxRequestWorkers".into(),
+        to: SettingValue::Integer(160),
+    };
+    let plan = process.prepare(&snapshot, &[wish]).unwrap();
+    let mut changer = Changer::with(tools(&process), Owner { tool: None, what: "webdyno tune".into() });
+    changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
+    changer.keep().unwrap();
+    changer.end(ClosedBy::Tool).unwrap();
+    drop(changer);
+    let mut state = machine.state();
+    state.end(process.name);
+    state.server.style = style;
+}
+
+/// The session itself: what a person was told, the configuration that was to be kept, and the agent.
+fn tuned(
+    machine: &Machine,
+    model: &Model,
+    seed: u64,
+) -> (Vec<String>, Option<Configuration>, Option<ProcessName>) {
+    let mut random = Random::new(seed, 6);
+    let mut stand = SimulatedStand::new(machine, model.clone(), seed);
+    stand.is_live = random.one_in(4);
+    machine.state().is_live = stand.is_live;
+    stand.fail_measure_at = random.one_in(8).then(|| 1 + random.below(3) as u32);
+    let goal = if random.one_in(4) { Goal::Rate(1000.0) } else { Goal::Max };
+    let options = Options { goal, apply: true, allow_restart: !random.one_in(5), budget_us: 600_000_000 };
+    let life = live(|| {
+        let ended = tune(&mut stand, options);
+        stand.told.extend(ended.err().map(|error| text_of(&error)));
+        stand.bye();
+    });
+    if life.is_none() {
+        stand.abandon();
+    }
+    let mut told = std::mem::take(&mut stand.told);
+    told.append(&mut stand.recording.notes);
+    let (tool, kept) = (stand.tool.name, stand.kept.take());
+    drop(stand);
+    let mut state = machine.state();
+    state.end(tool);
+    state.tool = None;
+    (told, kept, state.worker)
+}

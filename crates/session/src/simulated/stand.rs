@@ -1,0 +1,262 @@
+//! The simulated stand: a tool and its agent on a modelled machine. What the rounds of tuning order is carried out by the
+//! real code for changing a server.
+
+use crate::recording::Recording;
+use crate::simulated::faults::Kind;
+use crate::simulated::load::Model;
+use crate::simulated::machine::{Ended, Machine, Process, STATE, State};
+use crate::simulated::operator::configuration;
+use crate::simulated::random::Random;
+use crate::stand::{InForce, Measured, Stand};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use webdyno_host::change::action::OldFile;
+use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::journal::Owner;
+use webdyno_host::change::{Changer, StateDir, Tools};
+use webdyno_host::services::Service;
+use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::tune::Round;
+use webdyno_model::{Result, UserError};
+
+/// What a process works with.
+pub fn tools(process: &Process) -> Tools {
+    Tools {
+        state: StateDir::at(STATE),
+        disk: Arc::new(process.clone()),
+        programs: Arc::new(process.clone()),
+        world: Arc::new(process.clone()),
+    }
+}
+
+/// The agent.
+struct Agent {
+    process: Process,
+    changer: Changer,
+    /// The service as it was read last.
+    snapshot: Option<ServiceSnapshot>,
+}
+
+/// A tool at work.
+pub struct SimulatedStand {
+    /// The tool's own process.
+    pub tool: Process,
+    agent: Option<Agent>,
+    model: Model,
+    random: Random,
+    loads: u32,
+    /// How many changes were ordered.
+    pub applies: u32,
+    /// The load that fails, if any.
+    pub fail_measure_at: Option<u32>,
+    /// What was recorded.
+    pub recording: Recording,
+    /// The configuration at the moment at which it was ordered to be kept.
+    pub kept: Option<BTreeMap<PathBuf, OldFile>>,
+    /// The rounds whose plans were exported.
+    pub exported: Vec<u32>,
+    /// Whether others use the server.
+    pub is_live: bool,
+    /// Everything that a person was told.
+    pub told: Vec<String>,
+}
+
+/// An error as a person reads it.
+pub fn text_of(error: &UserError) -> String {
+    format!("{}\n{}", error.message, error.hint.as_deref().unwrap_or_default())
+}
+
+/// Runs a part of a process's life. `None` when the process ended within it.
+pub fn live<T>(life: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(life)) {
+        Ok(done) => Some(done),
+        Err(payload) if payload.is::<Ended>() => None,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+fn gone() -> UserError {
+    UserError::cannot_run("the agent is gone")
+}
+
+impl SimulatedStand {
+    /// Starts tool and agent. The agent reads the service at once.
+    pub fn new(machine: &Machine, model: Model, seed: u64) -> Self {
+        let (tool, process) = (machine.start(), machine.start());
+        {
+            let mut state = machine.state();
+            (state.tool, state.worker) = (Some(tool.name), Some(process.name));
+        }
+        let owner = Owner { tool: Some(tool.name), what: "webdyno tune".into() };
+        let changer = Changer::with(tools(&process), owner);
+        let snapshot = machine.state().snapshot().ok();
+        Self {
+            tool,
+            agent: Some(Agent { process, changer, snapshot }),
+            model,
+            random: Random::new(seed, 3),
+            loads: 0,
+            applies: 0,
+            fail_measure_at: None,
+            recording: Recording::default(),
+            kept: None,
+            exported: vec![],
+            is_live: false,
+            told: vec![],
+        }
+    }
+
+    /// Asks the agent. When the tool ended meanwhile, this is its end, too.
+    fn ask<T>(&mut self, question: impl FnOnce(&mut Agent) -> Result<T>) -> Result<T> {
+        let agent = self.agent.as_mut().ok_or_else(gone)?;
+        let answer = live(|| question(agent));
+        let name = agent.process.name;
+        let hears = |state: &mut State, _| state.is_connected && state.runs(name);
+        let notes = agent.changer.take_notes();
+        match answer.filter(|_| self.tool.act(Kind::Other, || "hear the agent".into(), hears)) {
+            Some(answer) => {
+                self.told.extend(notes);
+                answer
+            }
+            None => {
+                self.abandon();
+                Err(gone())
+            }
+        }
+    }
+
+    /// What an agent does when it hears its tool no more: it puts everything back, and tells nobody.
+    pub fn abandon(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            live(|| drop(agent.changer.put_back(ClosedBy::Guardian)));
+            let name = agent.process.name;
+            drop(agent);
+            let mut state = self.tool.machine().state();
+            if state.runs(name) {
+                state.end(name);
+            }
+        }
+    }
+
+    /// What a tool does at its end.
+    pub fn bye(&mut self) {
+        let ended = self.ask(|agent| agent.changer.put_back(ClosedBy::Tool));
+        self.told.extend(ended.err().map(|error| text_of(&error)));
+        if let Some(agent) = self.agent.take() {
+            self.tool.machine().state().end(agent.process.name);
+        }
+        self.tool.machine().state().end(self.tool.name);
+    }
+
+    fn add(&mut self, t_us: u64, body: EventBody) {
+        self.recording.add(Event { v: VERSION, seq: 0, t_us, body });
+    }
+}
+
+impl Agent {
+    fn look_again(&mut self) {
+        self.snapshot = self.process.machine().state().snapshot().ok().or(self.snapshot.take());
+    }
+}
+
+impl Stand for SimulatedStand {
+    fn measure(&mut self, purpose: Purpose) -> Result<Measured> {
+        self.loads += 1;
+        if self.fail_measure_at == Some(self.loads) {
+            return Err(UserError::interrupted());
+        }
+        let snapshot = self
+            .ask(|agent| agent.process.act(Kind::Other, || "observe".into(), |state, _| state.snapshot()))?;
+        let running = self.tool.machine().state().server.running();
+        let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
+        let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
+        self.add(begins_us, EventBody::Service { snapshot: snapshot.for_log() });
+        self.add(begins_us, EventBody::LoadStart { load, purpose, workload: model.workload() });
+        for second in 0..model.length_s {
+            let interval = Box::new(model.interval(settings, second, &mut self.random));
+            let t_us = begins_us + u64::from(second) * 1_000_000 + 500_000;
+            for sample in model.samples(settings, f64::from(second) + 0.5) {
+                self.add(t_us, EventBody::Sample { sample });
+            }
+            self.add(t_us + 500_000, EventBody::Interval { load, interval });
+        }
+        let end_us = begins_us + u64::from(model.length_s) * 1_000_000;
+        if let Some(brake) = model.brake(settings) {
+            self.add(end_us, EventBody::Brake { load, brake });
+        }
+        self.add(end_us, EventBody::LoadEnd { load, end: model.end(), measured_from_s: 0.0 });
+        self.tool.act(
+            Kind::Other,
+            || format!("load at {settings:?}"),
+            |state, _| {
+                state.clock_us += u64::from(model.length_s + 3) * 1_000_000;
+            },
+        );
+        let record = self.recording.load(load).ok_or_else(|| UserError::cannot_run("no load"))?;
+        Ok(Measured { load, measurement: self.recording.measurement(record) })
+    }
+
+    fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
+        self.ask(|agent| {
+            let snapshot = agent.snapshot.as_ref().ok_or_else(gone)?;
+            let plan = agent.process.prepare(snapshot, wishes)?;
+            agent.changer.remember(&plan);
+            Ok(plan)
+        })
+    }
+
+    fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
+        self.applies += 1;
+        assert!(plan.managed.is_empty(), "a file of others was written");
+        assert!(allow_restart || plan.class < ApplyClass::Restart, "a restart that was not allowed");
+        let options = ApplyOptions { allow_restart, live_traffic: self.is_live, ..ApplyOptions::default() };
+        let applied = self.ask(|agent| {
+            let snapshot = agent.snapshot.clone().ok_or_else(gone)?;
+            let applied = agent.changer.apply(plan, &snapshot, &options);
+            match &applied {
+                Ok(applied) => agent.snapshot = Some(applied.snapshot.clone()),
+                Err(_) => agent.look_again(),
+            }
+            applied
+        });
+        let applied = applied?;
+        Ok(Some(InForce { mark: applied.mark, outage_us: applied.outage_us }))
+    }
+
+    fn revert(&mut self, mark: u64) -> Result<()> {
+        let is_live = self.is_live;
+        let reverted = self.ask(|agent| {
+            let reverted = agent.changer.revert(mark, is_live);
+            agent.look_again();
+            reverted
+        });
+        reverted.map(|_| ())
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        self.kept = Some(configuration(&self.tool.machine().state().files));
+        self.ask(|agent| agent.changer.keep())
+    }
+
+    fn export(&mut self, _: &RenderedPlan, round: &Round) {
+        self.exported.push(round.n);
+    }
+
+    fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    fn record(&mut self, body: EventBody) -> Result<()> {
+        let t_us = self.elapsed_us();
+        self.add(t_us, body);
+        Ok(())
+    }
+
+    fn elapsed_us(&self) -> u64 {
+        self.tool.machine().state().clock_us
+    }
+}

@@ -1,0 +1,292 @@
+//! Sessions that nothing befalls, one by one, and thousands in which things go wrong.
+
+use crate::recording::Recording;
+use crate::rounds::{Ended, Options, tune};
+use crate::simulated::checks::Outcome;
+use crate::simulated::faults::Faults;
+use crate::simulated::load::{Model, PLENTY};
+use crate::simulated::operator::configuration;
+use crate::simulated::server::Settings;
+use crate::simulated::service::Style;
+use crate::simulated::session::{Simulated, machine, play};
+use crate::simulated::stand::SimulatedStand;
+use crate::view::{Outcome as Shown, View};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use webdyno_model::Result;
+use webdyno_model::tune::{Goal, TuneReport, TuneState, Verdict};
+
+/// How many sessions are played, if [`SEEDS`] does not say otherwise.
+const SEEDS_COUNT: u64 = 5_000;
+
+/// The environment variable that says how many sessions are played.
+const SEEDS: &str = "WEBDYNO_SEEDS";
+
+/// The environment variable that plays one session and shows its acts.
+const SEED: &str = "WEBDYNO_SEED";
+
+const AT_FIRST: Settings = Settings { workers: 150, server_limit: 256 };
+
+fn options(goal: Goal) -> Options {
+    Options { goal, apply: true, allow_restart: true, budget_us: 600_000_000 }
+}
+
+/// A session that nothing befell.
+struct Run {
+    ended: Result<Ended>,
+    recording: Recording,
+    /// What runs afterwards.
+    running: Settings,
+    applies: u32,
+    was_kept: bool,
+    /// The rounds whose plans were exported.
+    exported: Vec<u32>,
+    /// Whether all files are as before.
+    as_before: bool,
+}
+
+impl Run {
+    fn report(&self) -> TuneReport {
+        let Shown::Tune(report) = View::of(&self.recording).unwrap().outcome else { panic!("no report") };
+        report
+    }
+}
+
+fn run(model: Model, options: Options) -> Run {
+    run_on(model, options, Style::default())
+}
+
+/// A session on a server whose settings are written so.
+fn run_on(model: Model, options: Options, style: Style) -> Run {
+    let machine = machine(42, false);
+    {
+        let mut state = machine.state();
+        state.server.style = style;
+        state.faults = Faults::none();
+    }
+    let before = configuration(&machine.state().files);
+    let mut stand = SimulatedStand::new(&machine, model, 42);
+    let ended = tune(&mut stand, options);
+    stand.bye();
+    let state = machine.state();
+    assert_eq!(state.violations, Vec::<String>::new());
+    Run {
+        ended,
+        running: state.server.running().unwrap(),
+        applies: stand.applies,
+        was_kept: stand.kept.is_some(),
+        as_before: before == configuration(&state.files),
+        recording: stand.recording,
+        exported: stand.exported,
+    }
+}
+
+#[test]
+fn exhausted_workers_are_found_and_raised() {
+    let run = run(PLENTY, options(Goal::Max));
+    let ended = run.ended.clone().unwrap();
+    assert_eq!((ended.goal_met, ended.state), (true, TuneState::Applied));
+    assert_eq!(run.running, Settings { workers: 585, server_limit: 585 });
+    assert!(run.was_kept);
+    let round = &run.recording.rounds[0].round;
+    assert_eq!((round.finding.as_str(), round.kept), ("apache-workers-exhausted", true));
+    let ratio = round.ratio.unwrap();
+    assert!((2.9..3.1).contains(&ratio), "{ratio}");
+    let report = run.report();
+    assert_eq!(report.limit.as_deref(), Some("healthy"));
+    assert!(report.improvement.ci95.unwrap()[0] > 1.5);
+}
+
+#[test]
+fn a_goal_that_is_met_changes_nothing() {
+    let run = run(PLENTY, options(Goal::Rate(500.0)));
+    assert_eq!((run.ended.unwrap().goal_met, run.applies, run.as_before), (true, 0, true));
+}
+
+#[test]
+fn a_goal_beyond_the_hardware_is_not_met() {
+    let slow = Model { cpu_s_per_request: 0.002, ..PLENTY };
+    let run = run(slow, options(Goal::Rate(3000.0)));
+    assert!(!run.ended.as_ref().unwrap().goal_met);
+    assert_eq!(run.report().limit.as_deref(), Some("cpu-saturated"));
+}
+
+#[test]
+fn a_change_that_does_not_help_is_put_back() {
+    let worse = Model { cliff_workers: 160.0, users: 200.0, ..PLENTY };
+    let run = run(worse, options(Goal::Max));
+    assert_eq!(run.ended.unwrap().state, TuneState::Reverted);
+    assert_eq!((run.running, run.was_kept, run.as_before), (AT_FIRST, false, true));
+    assert!(!run.recording.rounds[0].round.kept);
+}
+
+/// Three times as fast until the kernel kills: that is no gain.
+#[test]
+fn a_change_that_makes_the_load_do_harm_is_worse_and_put_back() {
+    let model = Model { brake_workers: 200.0, ..PLENTY };
+    let run = run(model.clone(), options(Goal::Max));
+    assert_eq!(run.ended.unwrap().state, TuneState::Reverted);
+    assert_eq!((run.running, run.was_kept, run.as_before), (AT_FIRST, false, true));
+    let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
+    assert!(!rounds.is_empty());
+    for round in rounds {
+        assert_eq!((round.verdict, round.kept), (Some(Verdict::Worse), false));
+        assert_eq!(round.brake, model.brake(Settings { workers: 256, ..AT_FIRST }));
+    }
+}
+
+#[test]
+fn when_every_load_does_harm_it_ends_with_the_finding() {
+    for apply in [true, false] {
+        let model = Model { brake_workers: 100.0, ..PLENTY };
+        let run = run(model.clone(), Options { apply, ..options(Goal::Max) });
+        assert_eq!((run.ended.as_ref().unwrap().goal_met, run.applies), (false, 0));
+        let report = run.report();
+        assert_eq!(report.limit.as_deref(), Some("memory-exhausted"));
+        assert_eq!(report.baseline.brake, model.brake(AT_FIRST));
+        assert!(run.recording.notes[0].starts_with("every load that was tried did harm"));
+    }
+}
+
+#[test]
+fn a_plan_writes_nothing() {
+    let run = run(PLENTY, Options { apply: false, ..options(Goal::Max) });
+    assert_eq!((run.ended.unwrap().state, run.applies, run.as_before), (TuneState::Planned, 0, true));
+    assert_eq!(run.recording.rounds[0].round.verdict, None);
+}
+
+#[test]
+fn without_leave_nothing_is_restarted() {
+    let run = run(PLENTY, Options { allow_restart: false, ..options(Goal::Max) });
+    // Up to the running ServerLimit a reload does; what is left after it needs the restart.
+    assert_eq!((run.ended.unwrap().goal_met, run.applies), (false, 1));
+    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert!(run.recording.notes[0].contains("--allow-restart"));
+}
+
+#[test]
+fn a_remedy_that_cannot_be_carried_out_is_told() {
+    let run = run_on(PLENTY, options(Goal::Max), Style { refuses_restart: true, ..Style::default() });
+    // Up to the running ServerLimit there is another way, and it helped.
+    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    assert!(run.recording.notes[0].contains("it did not do what it was told"), "{:?}", run.recording.notes);
+}
+
+/// A server of which values above this are in files that Puppet manages.
+fn managed_above(value: i64) -> Style {
+    Style { managed_above: Some(value), ..Style::default() }
+}
+
+#[test]
+fn what_others_manage_is_proposed_and_the_next_remedy_tried() {
+    // Above the running ServerLimit the file is Puppet's; up to it, it is not.
+    let run = run_on(PLENTY, options(Goal::Max), managed_above(256));
+    let ended = run.ended.unwrap();
+    assert_eq!((ended.goal_met, ended.state), (false, TuneState::Applied));
+    assert_eq!((run.running, run.was_kept), (Settings { workers: 256, server_limit: 256 }, true));
+    let rounds: Vec<_> = run.recording.rounds.iter().map(|record| &record.round).collect();
+    let told: Vec<_> =
+        rounds.iter().map(|round| (round.managed.len(), round.verdict.is_some(), round.kept)).collect();
+    assert_eq!(told, [(1, false, false), (0, true, true)]);
+    assert_eq!(run.exported, [1, 2]);
+    let notes = &run.recording.notes;
+    assert!(notes[0].contains(".conf is managed by Puppet (it is in its catalog): "), "{notes:?}");
+    assert!(notes[1].contains("--export"), "{notes:?}");
+}
+
+#[test]
+fn when_all_is_managed_nothing_is_written() {
+    for apply in [true, false] {
+        let run = run_on(PLENTY, Options { apply, ..options(Goal::Rate(2000.0)) }, managed_above(0));
+        let state = if apply { TuneState::Reverted } else { TuneState::Planned };
+        let ended = run.ended.unwrap();
+        assert_eq!((ended.goal_met, ended.state, run.applies, run.as_before), (false, state, 0, true));
+        // The best remedy of the finding, and not each lesser one.
+        assert_eq!((run.recording.rounds.len(), run.exported), (1, vec![1]));
+        let round = &run.recording.rounds[0].round;
+        assert_eq!((round.managed[0].by.as_str(), run.recording.loads.len()), ("Puppet", 1));
+    }
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_it() {
+    let run = run(PLENTY, Options { budget_us: 0, ..options(Goal::Max) });
+    assert_eq!((run.ended.unwrap().goal_met, run.applies), (false, 0));
+}
+
+/// However a session and the commands after it are struck, the server ends with the configuration that it had, or with
+/// one that was verified better; and nothing is written before its undo is on the disk.
+#[test]
+fn struck_sessions_end_as_before_or_better() {
+    if let Ok(seed) = std::env::var(SEED) {
+        let simulated = play(seed.parse().unwrap(), true);
+        simulated.trace.iter().for_each(|line| println!("{line}"));
+        assert_eq!(simulated.violations, Vec::<String>::new());
+        return;
+    }
+    let seeds_count = std::env::var(SEEDS).map_or(SEEDS_COUNT, |count| count.parse().unwrap());
+    let next = AtomicU64::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut totals = Totals::default();
+    std::thread::scope(|scope| {
+        let work = || {
+            let mut totals = Totals::default();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds_count {
+                    return totals;
+                }
+                totals.add(seed, catch_unwind(AssertUnwindSafe(|| play(seed, false))));
+            }
+        };
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().for_each(|worker| totals.merge(worker.join().unwrap()));
+    });
+    println!("{totals:?}");
+    totals.assert();
+}
+
+/// What many sessions add up to.
+#[derive(Debug, Default)]
+struct Totals {
+    outcomes: BTreeMap<Outcome, u64>,
+    acts_count: u64,
+    faults_count: u64,
+    /// By seed.
+    failures: BTreeMap<u64, String>,
+}
+
+impl Totals {
+    fn add(&mut self, seed: u64, played: std::thread::Result<Simulated>) {
+        let Ok(played) = played else {
+            self.failures.insert(seed, "it panicked".into());
+            return;
+        };
+        *self.outcomes.entry(played.outcome).or_default() += 1;
+        self.acts_count += played.acts_count;
+        self.faults_count += played.faults_count;
+        if !played.violations.is_empty() {
+            self.failures.insert(seed, played.violations.join("; "));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (outcome, count) in other.outcomes {
+            *self.outcomes.entry(outcome).or_default() += count;
+        }
+        self.acts_count += other.acts_count;
+        self.faults_count += other.faults_count;
+        self.failures.extend(other.failures);
+    }
+
+    fn assert(&self) {
+        if let Some((seed, what)) = self.failures.first_key_value() {
+            panic!(
+                "{} sessions ended badly, the first with seed {seed}: {what}\n\
+                 its acts: {SEED}={seed} cargo test -p webdyno-session simulated -- --nocapture",
+                self.failures.len()
+            );
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The seam to the modelled processes and clocks. Waiting takes no time but that of the model.
+
+use crate::simulated::disk::Held;
+use crate::simulated::faults::Kind;
+use crate::simulated::machine::Process;
+use crate::simulated::service::PORT;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use webdyno_host::change::StateDir;
+use webdyno_host::change::action::{Launch, Launched};
+use webdyno_host::change::boot::{Booting, Init};
+use webdyno_host::change::claim::Claimed;
+use webdyno_host::change::history::Header;
+use webdyno_host::change::world::{Running, World};
+use webdyno_host::process::ProcessName;
+use webdyno_host::site::Answer;
+use webdyno_model::change::SiteProbe;
+use webdyno_model::{Result, UserError};
+
+/// How often something is looked at while it is waited for.
+const LOOKS_COUNT: u32 = 8;
+
+/// The time of day at the first boot: 2026-01-01.
+const BEGIN_US: i64 = 1_767_225_600_000_000;
+
+impl World for Process {
+    fn this_process(&self) -> Result<ProcessName> {
+        Ok(self.name)
+    }
+
+    fn is_running(&self, process: ProcessName) -> bool {
+        self.act(Kind::Other, || format!("is {} there", process.pid), |state, _| state.exists(process))
+    }
+
+    fn end_process(&self, process: ProcessName, _: Option<u32>, _: Duration) -> Result<()> {
+        self.act(Kind::Other, || format!("end {}", process.pid), |state, _| state.end(process));
+        Ok(())
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        Some(self.machine().state().boot_id())
+    }
+
+    fn now_us(&self) -> i64 {
+        BEGIN_US + self.machine().state().clock_us as i64
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.machine().state().clock_us)
+    }
+
+    fn pause(&self, time: Duration) {
+        self.act(
+            Kind::Other,
+            || format!("wait {time:?}"),
+            |state, _| {
+                state.clock_us += time.as_micros() as u64;
+            },
+        );
+    }
+
+    fn booting(&self, _: &StateDir) -> Option<Booting> {
+        let program = PathBuf::from("/usr/bin/webdyno");
+        let booting = Booting { init: Init::Systemd, root: "/".into(), program };
+        Some(booting).filter(|_| self.machine().state().has_init)
+    }
+
+    fn claim(&self, name: &str) -> io::Result<Claimed> {
+        let claimed = self.act(
+            Kind::Other,
+            || format!("claim {name}"),
+            |state, _| {
+                let path = Path::new("claims").join(name);
+                (state.lock(&path, self.name), path)
+            },
+        );
+        Ok(match claimed {
+            (true, path) => Claimed::Ours(Box::new(Held::new(self, &path))),
+            (false, _) => Claimed::Theirs(None),
+        })
+    }
+
+    /// As the real one, with a few looks where that takes hundreds of thousands.
+    fn wait_until(&self, at_most: Duration, is_true: &mut dyn FnMut() -> bool) -> bool {
+        for _ in 0..LOOKS_COUNT {
+            if is_true() {
+                return true;
+            }
+            self.pause(at_most / LOOKS_COUNT);
+        }
+        is_true()
+    }
+
+    fn check_launch(&self, launch: &Launch) -> Result<()> {
+        match self.machine().state().shadows.iter().any(|(_, port)| *port == launch.port) {
+            true => Err(UserError::cannot_run(format!("port {} is taken", launch.port))),
+            false => Ok(()),
+        }
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>> {
+        Ok(Box::new(self.start_shadow(launch)))
+    }
+
+    fn stop_launched(&self, launch: &Launch, _: Option<Launched>, _: &Header) -> Result<bool> {
+        Ok(self.stop_shadow(launch))
+    }
+
+    fn ask(&self, address: SocketAddr, _: &SiteProbe, _: Duration) -> io::Result<Answer> {
+        self.act(
+            Kind::Other,
+            || format!("ask {address}"),
+            |state, _| {
+                let port = address.port();
+                let answers = match port {
+                    PORT => state.server.is_running(),
+                    _ => state.shadows.iter().any(|(_, taken)| *taken == port),
+                };
+                let answer = Answer { status: 200, length_bytes: 1000 };
+                if answers { Ok(answer) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+            },
+        )
+    }
+}
