@@ -215,7 +215,8 @@ impl Worker {
 
     fn discover(&mut self, port: u16) -> Result<FromAgent> {
         self.put_back_earlier();
-        let snapshot = self.host.discover(port)?;
+        let mut snapshot = self.host.discover(port)?;
+        self.changer.forget_ours(&mut snapshot);
         self.now_is(snapshot.clone());
         Ok(FromAgent::Discovered { snapshot: Box::new(snapshot) })
     }

@@ -366,6 +366,11 @@ impl Changer {
         stop_launched(&mut session.journal, &self.tools, &mut session.running)
     }
 
+    /// Takes out of a snapshot what waits for a reload only by an earlier session of ours, which put it back.
+    pub fn forget_ours(&self, snapshot: &mut ServiceSnapshot) {
+        waiting::forget_ours(&self.tools, snapshot);
+    }
+
     /// Where the undo of this session is; `None` before its first change.
     pub fn journal_place(&self) -> Option<JournalPlace> {
         let session = self.session.as_ref()?;

@@ -9,6 +9,7 @@ use crate::change::tools::Tools;
 use crate::services::Service;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, ApplyOptions};
+use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
 
 /// How many changes are named.
@@ -65,6 +66,25 @@ pub fn left(tools: &Tools) -> Result<Vec<PathBuf>> {
         left.extend(own(&history.entries).into_iter().filter(untouched));
     }
     Ok(left)
+}
+
+/// Takes out of a snapshot what earlier sessions of ours left newer than what runs: it waits for no reload. Of a file that
+/// is reached through links, the path as told is another one.
+pub fn forget_ours(tools: &Tools, snapshot: &mut ServiceSnapshot) {
+    if snapshot.pending.is_empty() {
+        return;
+    }
+    // Where journals cannot be read, a session that begins says so.
+    let left = left(tools).unwrap_or_default();
+    let leads_to_ours = |path: &str| {
+        path.starts_with('/')
+            && tools.disk.resolve(Path::new(path)).ok().flatten().is_some_and(|real| left.contains(&real))
+    };
+    let is_ours = |told: &str| told.match_indices(' ').any(|(at, _)| leads_to_ours(&told[..at]));
+    let (ours, others) = std::mem::take(&mut snapshot.pending).into_iter().partition(|told| is_ours(told));
+    let ours: Vec<String> = ours;
+    snapshot.warnings.retain(|warning| !ours.iter().any(|told| warning.starts_with(told)));
+    snapshot.pending = others;
 }
 
 /// The files that a session wrote since it last made the service take its configuration, and their directories, in

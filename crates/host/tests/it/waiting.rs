@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_host::change::history::ClosedBy;
-use webdyno_host::change::journal::Owner;
+use webdyno_host::change::action::{Action, Served, WriteFile};
+use webdyno_host::change::history::{ClosedBy, Record};
+use webdyno_host::change::journal::{Journal, Owner};
 use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::change::{Applied, Changer, StateDir, pending};
+use webdyno_host::change::{Applied, Changer, StateDir, Tools, pending};
 use webdyno_host::process::wait_until;
 use webdyno_host::services::by_name;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Managed, RenderedPlan, Wish};
@@ -218,9 +219,27 @@ impl Stand {
         assert!(!self.server.path("conf-enabled/zzz-webdyno.conf").exists() && !self.changer.has_session());
     }
 
-    fn next_session(&mut self) {
+    /// What a session leaves that was killed between writing its file and the reload, and was put back by its guardian.
+    fn killed_before_the_reload(&mut self) {
         self.changer.end(ClosedBy::Tool).unwrap();
         self.changer = changer(&self.state);
+        let path = self.server.path("conf-enabled/zzz-webdyno.conf");
+        let served = Served {
+            service: "apache".into(),
+            port: self.server.port,
+            control: self.server.snapshot().control.unwrap(),
+        };
+        let write =
+            WriteFile { path: path.display().to_string(), before: None, after_sha256: String::new(), served };
+        let state = StateDir::at(self.state.path());
+        fs::create_dir_all(state.journals()).unwrap();
+        let owner = Owner { tool: None, what: "webdyno tune".into() };
+        let mut journal = Journal::create(&Tools::of_this_machine(state), &owner).unwrap();
+        journal.append(Record::Intent { n: 1, action: Action::WriteFile(write) }).unwrap();
+        fs::write(&path, "").unwrap();
+        fs::remove_file(&path).unwrap();
+        journal.append(Record::Undone { n: 1, control: None }).unwrap();
+        journal.append(Record::Closed { by: ClosedBy::Guardian }).unwrap();
     }
 
     fn end(mut self) {
@@ -263,27 +282,29 @@ fn a_session_that_was_put_back_stands_in_nobodys_way() {
         return;
     }
     let mut stand = stand();
-    // Written, found to be invalid by Apache itself, and put back.
-    let snapshot = stand.server.snapshot();
-    let wish =
-        Wish { service: "apache".into(), setting: "MaxRequestWorkers".into(), to: SettingValue::Integer(12) };
-    let mut plan = by_name("apache").unwrap().prepare(&snapshot, &[wish]).unwrap();
-    plan.files[0].after.push_str("NoSuchDirective\n");
-    let rejected = stand.changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap_err();
-    assert!(rejected.message.contains("NoSuchDirective"), "{rejected}");
-    stand.next_session();
-    // What somebody does there after that is his.
-    std::thread::sleep(Duration::from_millis(50));
-    stand.server.write("conf-enabled/mine.conf", "# mine\n");
-    stand.refused(&[("conf-enabled/mine.conf", "was changed ")]);
-    fs::remove_file(stand.server.path("conf-enabled/mine.conf")).unwrap();
-    stand.refused(&[("conf-enabled", "got or lost files ")]);
-    assert!(stand.server.run(&["-k", "graceful"]).status.success());
-    std::thread::sleep(Duration::from_secs(1));
-    stand.changer.apply(&plan, &stand.server.snapshot(), &ApplyOptions::default()).unwrap_err();
-    stand.next_session();
+    stand.killed_before_the_reload();
+    let mut seen = stand.server.snapshot();
+    assert!(seen.pending.len() == 1 && seen.warnings.iter().any(|told| told.starts_with(&seen.pending[0])));
+    stand.changer.forget_ours(&mut seen);
+    assert_eq!(seen.pending, Vec::<String>::new());
+    let puts_in_force = |told: &String| told.contains("a reload puts that in force");
+    assert!(!seen.warnings.iter().any(puts_in_force), "{:?}", seen.warnings);
     let applied = stand.raise(12, &ApplyOptions::default()).unwrap();
     assert_eq!(applied.others, Vec::<String>::new());
+    stand.changer.revert(0, false).unwrap();
+    // What somebody does there after that is his.
+    stand.killed_before_the_reload();
+    std::thread::sleep(Duration::from_millis(50));
+    stand.server.write("conf-enabled/mine.conf", "# mine\n");
+    let mut seen = stand.server.snapshot();
+    stand.changer.forget_ours(&mut seen);
+    assert!(
+        seen.pending.len() == 1 && seen.pending[0].contains("mine.conf was changed"),
+        "{:?}",
+        seen.pending
+    );
+    let refused = stand.raise(12, &ApplyOptions::default()).unwrap_err();
+    assert!(refused.message.contains("mine.conf was changed"), "{refused}");
     stand.end();
 }
 

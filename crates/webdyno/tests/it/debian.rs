@@ -8,7 +8,7 @@
 //! What else keeps this machine's processors busy must not decide what a session finds to change: /proc/stat stands
 //! still in the namespace, so that nothing is known of them.
 
-use crate::support::{Place, answers_within, can_mount, end, wait_until};
+use crate::support::{Place, answers_within, can_mount, end, is_alive, wait_until};
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::io::{BufRead, BufReader};
@@ -163,6 +163,16 @@ impl Debian {
     /// Its main process now.
     pub fn pid(&self) -> Option<u32> {
         fs::read_to_string(self.folder.join("run/apache2.pid")).ok()?.trim().parse().ok()
+    }
+
+    /// Everything that runs on this server.
+    pub fn processes(&self) -> Vec<u32> {
+        let namespace = |path: String| fs::read_link(path).ok();
+        let ours = namespace(format!("/proc/self/fd/{}", self.namespace.as_ref().unwrap().as_raw_fd()));
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        all.filter(|pid| is_alive(*pid) && namespace(format!("/proc/{pid}/ns/mnt")) == ours).collect()
     }
 
     /// What it wrote to its logs.
@@ -343,10 +353,11 @@ const STATUS: &str = "\
 </IfModule>
 ";
 
+/// Each answer takes another time, or all workers would come free at the same moment: when the status page is served.
 const APPLICATION: &str = "\
 function handle(r)
     r.content_type = 'text/plain'
-    r.usleep(100000)
+    r.usleep(math.random(70000, 130000))
     r:puts('done')
     return apache2.OK
 end

