@@ -39,8 +39,10 @@ const BASE_FACTOR: f64 = 2.0;
 /// Readings before the load, and since it began; both in order of time.
 #[derive(Debug, Clone, Copy)]
 pub struct History<'a> {
-    /// The seconds before. Without them everything counts as the load's doing.
+    /// The seconds before, or before an earlier load. Without them everything counts as the load's doing.
     pub base: &'a [Reading],
+    /// Whether the load begins where the base ends.
+    pub follows: bool,
     /// Since it began.
     pub load: &'a [Reading],
 }
@@ -70,8 +72,10 @@ struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     /// `None` when there is nothing to compare yet.
-    fn of(History { base, load }: History<'a>) -> Option<Self> {
-        let load: Vec<&Reading> = base.last().into_iter().chain(load).collect();
+    fn of(History { base, follows, load }: History<'a>) -> Option<Self> {
+        // What lies between an earlier time and this load is not its doing.
+        let just_before = base.last().filter(|_| follows);
+        let load: Vec<&Reading> = just_before.into_iter().chain(load).collect();
         (load.len() >= 2).then_some(Self { base, load })
     }
 

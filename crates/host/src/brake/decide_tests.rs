@@ -30,7 +30,7 @@ fn readings(from: u64, count: u64, at: impl Fn(u64, &mut Reading)) -> Vec<Readin
 fn check(count: u64, at: impl Fn(u64, &mut Reading)) -> Option<(BrakeCause, String, f64, f64)> {
     let base = readings(0, 15, |_, _| {});
     let load = readings(15, count, |number, reading| at(number - 14, reading));
-    let brake = decide(History { base: &base, load: &load })?;
+    let brake = decide(History { base: &base, follows: true, load: &load })?;
     Some((brake.cause, brake.metric, brake.value.0, brake.limit.0))
 }
 
@@ -42,7 +42,7 @@ fn add(counter: &mut Option<u64>, amount: u64) {
 fn a_quiet_load_goes_on() {
     assert_eq!(check(100, |_, _| {}), None);
     assert_eq!(check(0, |_, _| {}), None);
-    assert_eq!(decide(History { base: &[], load: &[] }), None);
+    assert_eq!(decide(History { base: &[], follows: true, load: &[] }), None);
 }
 
 #[test]
@@ -69,12 +69,25 @@ fn kills_that_went_on_before_are_not_ours() {
         add(&mut reading.machine.oom_kills_count, number / 5);
     };
     let (base, load) = (readings(0, 15, killing), readings(15, 25, killing));
-    assert_eq!(decide(History { base: &base, load: &load }), None);
+    assert_eq!(decide(History { base: &base, follows: true, load: &load }), None);
     let more = readings(15, 25, |number, reading| {
         killing(number, reading);
         add(&mut reading.machine.oom_kills_count, (number - 14) * 2);
     });
-    assert_eq!(decide(History { base: &base, load: &more }).unwrap().cause, BrakeCause::OutOfMemory);
+    assert_eq!(decide(History { base: &base, follows: true, load: &more }).unwrap().cause, BrakeCause::OutOfMemory);
+}
+
+/// A load that follows at once on another one is compared with the time before that one.
+#[test]
+fn what_was_there_before_an_earlier_load_is_not_ours_either() {
+    let failing = |number: u64, reading: &mut Reading| {
+        // Five a second: one a reading.
+        add(&mut reading.others_failed_count, number);
+    };
+    let (base, load) = (readings(0, 15, failing), readings(500, 25, failing));
+    let brake = |base: &[Reading], follows| decide(History { base, follows, load: &load });
+    assert_eq!(brake(&base, false), None);
+    assert_eq!(brake(&[], true).unwrap().cause, BrakeCause::OthersFail);
 }
 
 #[test]
@@ -156,7 +169,7 @@ fn what_went_on_before_the_load_must_become_clearly_worse() {
             begin(14, reading);
             swaps(400 * times)(number - 14, reading);
         });
-        let found = decide(History { base: &base, load: &load });
+        let found = decide(History { base: &base, follows: true, load: &load });
         assert_eq!(found.is_some(), fires, "{times} times: {found:?}");
     }
 }
@@ -212,7 +225,7 @@ fn every_text_ends_a_sentence() {
 fn check_text(change: impl Fn(&mut Reading)) -> String {
     let base = readings(0, 15, |_, _| {});
     let load = readings(15, 1, |_, reading| change(reading));
-    decide(History { base: &base, load: &load }).unwrap().text
+    decide(History { base: &base, follows: true, load: &load }).unwrap().text
 }
 
 /// A reading with any counters at all.
@@ -245,7 +258,7 @@ proptest! {
         base in prop::collection::vec(any_reading(), 0..8),
         load in prop::collection::vec(any_reading(), 0..12),
     ) {
-        if let Some(brake) = decide(History { base: &base, load: &load }) {
+        if let Some(brake) = decide(History { base: &base, follows: true, load: &load }) {
             prop_assert!(brake.value.0 >= brake.limit.0, "{:?}", brake);
             prop_assert!(!brake.text.is_empty());
         }
@@ -264,6 +277,6 @@ proptest! {
             add(&mut reading.others_failed_count, number * failed);
         };
         let (base, load) = (readings(0, 15, same), readings(15, count, same));
-        prop_assert_eq!(decide(History { base: &base, load: &load }), None);
+        prop_assert_eq!(decide(History { base: &base, follows: true, load: &load }), None);
     }
 }

@@ -4,7 +4,7 @@
 //! nothing (some ten small files of /proc and of the control group, and what was appended to the access logs); the site
 //! is asked only while a load is on.
 
-use super::decide::{History, decide};
+use super::decide::{History, WINDOW_US, decide};
 use super::others::{AccessLogs, Others};
 use super::probe::{self, Probe};
 use super::reading::{MemorySource, Reading};
@@ -52,6 +52,8 @@ struct State {
     service_pid: Option<u32>,
     /// The last seconds before a load, or since it ended.
     base: VecDeque<Reading>,
+    /// What was read before the last load: what another one that follows at once is compared with.
+    earlier: Vec<Reading>,
     load: Option<Load>,
     /// The site of the last load.
     site: Option<SiteUnderLoad>,
@@ -73,6 +75,7 @@ impl LoadWatch {
         let state = State {
             service_pid: target.service_pid,
             base: VecDeque::new(),
+            earlier: vec![],
             load: None,
             site: None,
             others: Others::of(logs, target.status_url.as_deref().and_then(path)),
@@ -94,7 +97,10 @@ impl LoadWatch {
         if state.service_pid != target.service_pid {
             state.service_pid = target.service_pid;
             // Counters of another group would look as if they had jumped.
-            state.base.clear();
+            let base = state.base.drain(..).collect::<Vec<_>>();
+            if lasts_us(&base) >= WINDOW_US {
+                state.earlier = base;
+            }
         }
     }
 
@@ -121,7 +127,10 @@ impl LoadWatch {
     pub fn end(&self) {
         let mut state = self.shared.state();
         state.load = None;
-        state.base.clear();
+        let base = state.base.drain(..).collect::<Vec<_>>();
+        if lasts_us(&base) >= WINDOW_US {
+            state.earlier = base;
+        }
     }
 
     /// Why the server is not yet as quiet as it must be for another load; `None` when it is.
@@ -129,7 +138,7 @@ impl LoadWatch {
         let site = {
             let state = self.shared.state();
             let since: Vec<Reading> = state.base.iter().cloned().collect();
-            if let Some(brake) = decide(History { base: &[], load: &since }) {
+            if let Some(brake) = decide(History { base: &[], follows: true, load: &since }) {
                 return Some(brake.text);
             }
             let ends = since.first().zip(since.last());
@@ -218,7 +227,10 @@ impl State {
             return;
         }
         let base: &[Reading] = self.base.make_contiguous();
-        let Some(brake) = decide(History { base, load: &load.readings }) else {
+        // A load that follows at once has no seconds of its own before it: what was there before the last one counts.
+        let follows = lasts_us(base) >= WINDOW_US || self.earlier.is_empty();
+        let base = if follows { base } else { &self.earlier };
+        let Some(brake) = decide(History { base, follows, load: &load.readings }) else {
             load.forget_long_ago();
             return;
         };
@@ -242,6 +254,11 @@ impl Load {
             self.readings.drain(1..READINGS_COUNT_MAX / 2);
         }
     }
+}
+
+/// The time from the first of these readings to the last.
+fn lasts_us(readings: &[Reading]) -> u64 {
+    readings.first().zip(readings.last()).map_or(0, |(first, last)| last.at_us.saturating_sub(first.at_us))
 }
 
 /// The path of a URL without a query.

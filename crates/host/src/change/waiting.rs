@@ -42,8 +42,8 @@ pub fn refusal(service: &str, told: &[String]) -> UserError {
         named(told).join("; ")
     ))
     .hint(format!(
-        "look with `ls -ldc FILE`, and `diff` against a backup; reload {service} yourself if they are meant to be, or \
-         accept them with --yes-reload"
+        "look with `ls -ldc FILE`, and `diff` against a backup; reload {service} yourself if they are meant to be (restart it \
+         for a program or library that was replaced), or accept them with --yes-reload"
     ))
 }
 
