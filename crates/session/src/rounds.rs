@@ -64,7 +64,8 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
             Err(error) => return Err(session.abandon(stand, error)),
         }
     };
-    if let Some(refusal) = session.refused.take().filter(|_| !session.kept && why == Why::NothingHelps) {
+    let ends_for_that = matches!(why, Why::NothingHelps | Why::OthersPresent);
+    if let Some(refusal) = session.refused.take().filter(|_| !session.kept && ends_for_that) {
         return Err(session.abandon(stand, refusal));
     }
     session.end(stand, why)
@@ -210,7 +211,11 @@ impl Session {
         let in_force = match stand.apply(plan, self.options.allow_restart) {
             Ok(Some(in_force)) => in_force,
             Ok(None) => return Ok(Next::Stop(Why::Declined)),
-            Err(error) => return self.refuse(stand, error),
+            Err(error) => {
+                let next = self.refuse(stand, error)?;
+                // It may have been in force for a moment, and was put back: the next try would be one more for others.
+                return Ok(if stand.is_live() { Next::Stop(Why::OthersPresent) } else { next });
+            }
         };
         self.applied = true;
         let (after, comparison) = self.verify(stand)?;

@@ -74,7 +74,10 @@ fn kills_that_went_on_before_are_not_ours() {
         killing(number, reading);
         add(&mut reading.machine.oom_kills_count, (number - 14) * 2);
     });
-    assert_eq!(decide(History { base: &base, follows: true, load: &more }).unwrap().cause, BrakeCause::OutOfMemory);
+    assert_eq!(
+        decide(History { base: &base, follows: true, load: &more }).unwrap().cause,
+        BrakeCause::OutOfMemory
+    );
 }
 
 /// A load that follows at once on another one is compared with the time before that one.

@@ -29,6 +29,8 @@ struct Script {
     /// By how much seconds differ, as a share.
     noise: f64,
     workers: i64,
+    /// Whether every change fails, and is undone.
+    fails: bool,
     before: Vec<i64>,
     loads: usize,
     orders: Vec<String>,
@@ -42,6 +44,7 @@ impl Script {
             rates: rates.to_vec(),
             noise: 0.01,
             workers: 150,
+            fails: false,
             before: vec![],
             loads: 0,
             orders: vec![],
@@ -213,6 +216,10 @@ impl Stand for Script {
     }
 
     fn apply(&mut self, plan: &RenderedPlan, _: bool) -> Result<Option<InForce>> {
+        if self.fails {
+            self.orders.push("fail".into());
+            return Err(UserError::cannot_run("the site answers otherwise"));
+        }
         self.before.push(self.workers);
         for change in plan.changes.iter().filter(|change| change.setting == "MaxRequestWorkers") {
             let SettingValue::Integer(to) = change.to else { panic!("not a number") };
@@ -297,6 +304,18 @@ fn with_others_there_is_one_way_back_and_then_an_end() {
         assert_eq!(ended.state, if kept { TuneState::Applied } else { TuneState::Reverted });
         assert!(!ended.goal_met, "it ended before everything was tried");
         assert!(script.recording().notes.iter().any(|note| note == ENDED), "{:?}", script.recording().notes);
+    }
+}
+
+/// A change that failed may have been in force for a moment: with others there, no other one is tried on them.
+#[test]
+fn a_change_that_failed_is_the_last_one_with_others() {
+    for (live, tries) in [(true, 1), (false, 2)] {
+        let mut script = Script { fails: true, ..Script::new(live, &[750.0; 4]) };
+        let error = script.run().unwrap_err();
+        assert_eq!(error.message, "the site answers otherwise");
+        let failed = orders(&script).iter().filter(|order| **order == "fail").count();
+        assert!(if live { failed == tries } else { failed >= tries }, "{live}: {failed}");
     }
 }
 
