@@ -21,6 +21,8 @@ use webdyno_model::workload::Workload;
 const BEFORE_S: f64 = 3.0;
 /// Of the time before the first load, as much as this tells what other clients send.
 const QUIET_S_MAX: f64 = 10.0;
+/// The longest that a reading takes.
+const READING_US_MAX: u64 = 2_000_000;
 
 /// The events of one session, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -281,7 +283,9 @@ impl Recording {
     /// What other clients sent so far; `None` when that is not known.
     pub fn live_traffic(&self) -> Option<LiveTraffic> {
         let loads = self.loads.iter().map(|record| self.measurement(record));
-        let ends = self.samples.first().zip(self.samples.last()).map(|(first, last)| (first.0, last.0));
+        // The last reading ends a moment after it began.
+        let ends = self.samples.first().zip(self.samples.last());
+        let ends = ends.map(|(first, last)| (first.0, last.0 + READING_US_MAX));
         let watched = self.watches.last().copied().or(ends).filter(|_| self.loads.is_empty());
         let watched = watched.map(|window| self.watched(window));
         live_traffic::together(
