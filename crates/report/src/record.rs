@@ -165,7 +165,8 @@ fn undo(page: &mut Markdown, view: &View) {
     page.heading("How to undo it");
     page.para(
         "On the server, as the same user. Every file gets its content, mode and owner of before back, and the \
-         service takes them over. It undoes what other sessions have kept there as well.",
+         service takes them over; while others use the site nothing is restarted for it, and what only a \
+         restart brings back is told. It undoes what other sessions have kept there as well.",
     );
     page.code("", std::iter::once(rollback(view).as_str()));
 }

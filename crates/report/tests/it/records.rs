@@ -52,7 +52,8 @@ fn a_change_that_stays() {
 
     ## How to undo it
     On the server, as the same user. Every file gets its content, mode and owner of before back, and the
-    service takes them over. It undoes what other sessions have kept there as well.
+    service takes them over; while others use the site nothing is restarted for it, and what only a
+    restart brings back is told. It undoes what other sessions have kept there as well.
     ```
     webdyno rollback
     ```
