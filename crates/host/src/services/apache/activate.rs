@@ -36,7 +36,7 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
     let apache = Apache::of_control(control.clone())?;
     let page = status::find(&apache.evaluation, port).ok();
     let old = ProcessName::from(control).children();
-    let probe = Probe::start(&near(&apache.evaluation, port));
+    let probe = Probe::start_gently(&near(&apache.evaluation, port));
     match &control.unit {
         Some(unit) => unit_command(&["reload", unit])?,
         None => signal(control, Signal::USR1)?,

@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 /// Pause between questions.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// The same for a reload, which is seldom missed at all and may be watched for many seconds: each question costs the site
+/// an answer.
+const PAUSE_GENTLE: Duration = Duration::from_millis(25);
+
 /// Whether anything answers in HTTP at one of the addresses.
 pub fn answers(addresses: &[SocketAddr]) -> bool {
     addresses.iter().any(|&address| ask(address, limits::LOOK))
@@ -110,6 +114,15 @@ pub struct Probe {
 impl Probe {
     /// Starts asking the first of the addresses that answers now; measures nothing when none does.
     pub fn start(addresses: &[SocketAddr]) -> Self {
+        Self::every(PAUSE, addresses)
+    }
+
+    /// The same, with so few questions that they may go on for long.
+    pub fn start_gently(addresses: &[SocketAddr]) -> Self {
+        Self::every(PAUSE_GENTLE, addresses)
+    }
+
+    fn every(pause: Duration, addresses: &[SocketAddr]) -> Self {
         let address = addresses.iter().copied().find(|&address| ask(address, limits::LOOK));
         let Some(address) = address else {
             return Self { watch: None, thread: None };
@@ -121,7 +134,7 @@ impl Probe {
         let ask_on = move || {
             while !shared.stop.load(Ordering::Relaxed) {
                 shared.look();
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(pause);
             }
         };
         let thread = std::thread::Builder::new().name("probe".into()).spawn(ask_on).ok();
