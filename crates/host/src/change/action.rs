@@ -34,6 +34,9 @@ pub struct WriteFile {
     /// How the change takes effect; `None` in older journals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ApplyClass>,
+    /// When it was about to be written, in microseconds since 1970; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
 }
 
 /// A service takes over what is on disk.

@@ -277,7 +277,8 @@ impl Changer {
         let after_sha256 = new.sha256.clone();
         self.hook_boot(served)?;
         let (path_text, served) = (edit.path.clone(), served.clone());
-        let write = WriteFile { path: path_text, before, after_sha256, served, class: Some(class) };
+        let (class, at_us) = (Some(class), Some(self.tools.world.now_us()));
+        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us };
         let n = self.intend(Action::WriteFile(write))?;
         let temporary = file::temporary(path, &self.journal()?.id(), n);
         let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)

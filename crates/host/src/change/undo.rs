@@ -166,12 +166,17 @@ impl Undo<'_> {
         let told = |error: io::Error| io_error("restore", path.display(), &error);
         let found = moved::find(self.tools.disk.as_ref(), path, &Known::of(chain)).map_err(told)?;
         let mut is_original = found.lost.is_none();
+        let was_taken = self.was_taken(first);
+        let mut is_changed = false;
         for (path, now) in &found.files {
             let (target, is_back) = follow(chain, now.as_deref());
             is_original &= is_back;
             if target.is_some_and(|(_, sha256)| sha256 != now.as_deref()) {
                 let (write, _) = target.unwrap_or((first, None));
-                self.intend_activation(chain);
+                if was_taken != Some(false) {
+                    self.intend_activation(chain);
+                }
+                is_changed = true;
                 if self.write(path, *first_n, write.before.as_ref(), now.as_deref())? == Replaced::Changed {
                     return self.conflict(path, chain, CHANGED);
                 }
@@ -180,8 +185,20 @@ impl Undo<'_> {
             }
         }
         if let Some(link) = found.link.filter(|_| first.before.is_none()) {
-            self.intend_activation(chain);
+            if was_taken != Some(false) {
+                self.intend_activation(chain);
+            }
+            is_changed = true;
             self.write(&link, *first_n, None, None)?;
+        }
+        // Somebody may have reloaded it until now; from here on nobody can with our file. A try before this one may have
+        // ended between putting the file back and this look.
+        let may_be_taken = || match self.was_taken(first) {
+            None => is_changed,
+            Some(is_taken) => is_taken,
+        };
+        if first.at_us.is_some() && may_be_taken() {
+            self.intend_activation(chain);
         }
         if !is_original {
             let is_gone = found.files.iter().all(|(_, now)| now.is_none());

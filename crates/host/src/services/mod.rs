@@ -8,6 +8,7 @@ use crate::brake::others::AccessLogs;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
 use webdyno_model::service::{Control, Inherited, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
@@ -115,6 +116,13 @@ pub trait Service: Sync {
     /// `None` when the value of before is not known. Reads only.
     fn undo_drops(&self, control: &Control, port: u16, change: &Undoing<'_>) -> Option<String> {
         let _ = (control, port, change);
+        None
+    }
+
+    /// Whether the running program may have read its configuration since a time; `None` when that is not known.
+    /// `Some(false)` only when it surely has not. Reads only.
+    fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
+        let _ = (control, time);
         None
     }
 

@@ -18,7 +18,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use webdyno_host::agent::host::{Host, LoadBrake, Watch};
 use webdyno_host::brake::watch::Pull;
 use webdyno_host::change::action::Served;
@@ -55,6 +55,8 @@ pub struct FakeServer {
     pub obeys: bool,
     /// Whether it has shadow instances and answers requests, in a pretended world.
     pub shadows: bool,
+    /// Whether it tells when it took its configuration.
+    pub tells_reads: bool,
 }
 
 /// The files of the pretended server at the beginning, with their modes.
@@ -90,6 +92,7 @@ impl FakeServer {
             slow: Duration::ZERO,
             obeys: true,
             shadows: false,
+            tells_reads: false,
         }
     }
 
@@ -342,6 +345,12 @@ impl Service for FakeServer {
         let (in_use, back) = (self.in_use()?, undoing.back?.number()?);
         (undoing.setting == "Workers" && back < in_use)
             .then(|| format!("{:.0} of {in_use} connections are dropped", in_use - back))
+    }
+
+    fn read_since(&self, _: &Control, time: SystemTime) -> Option<bool> {
+        let taken = std::fs::metadata(self.folder.join("running")).ok()?.modified().ok()?;
+        // Files are stamped in ticks of the kernel's clock.
+        self.tells_reads.then(|| taken + Duration::from_millis(20) >= time)
     }
 
     fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {

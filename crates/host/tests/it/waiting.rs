@@ -111,6 +111,24 @@ fn what_comes_in_between_is_seen_before_the_reload() {
     assert_eq!(server.picture(), original);
 }
 
+/// What waits of an operator while our change is refused stays as he left it: neither in force nor lost.
+#[test]
+fn a_refused_change_puts_nothing_of_others_in_force() {
+    let folder = empty_folder();
+    let server = FakeServer { tells_reads: true, ..FakeServer::set_up(folder.path()) };
+    let (running, mut changer) = (server.running(), server.changer());
+    // Later than the slack in which what was written counts as read.
+    std::thread::sleep(Duration::from_millis(50));
+    fs::write(server.conf("b.conf"), "KeepAlive Off\n").unwrap();
+    let original = server.picture();
+    // Only the look before the reload finds what waits.
+    let text = "Workers 20\n# WAITS b.conf\n";
+    refused(apply(&server, &mut changer, text, ApplyClass::Reload, &ApplyOptions::default()), "b.conf");
+    assert_eq!((server.running(), server.picture()), (running, original.clone()));
+    changer.end(ClosedBy::Tool).unwrap();
+    assert_eq!((server.picture(), pending(&server.state()).unwrap()), (original, vec![]));
+}
+
 #[test]
 fn putting_back_is_never_refused() {
     let folder = empty_folder();
@@ -229,8 +247,9 @@ impl Stand {
             port: self.server.port,
             control: self.server.snapshot().control.unwrap(),
         };
-        let write =
-            WriteFile { path: path.display().to_string(), before: None, after_sha256: String::new(), served };
+        let (path_text, after_sha256) = (path.display().to_string(), String::new());
+        let (before, class, at_us) = (None, None, None);
+        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us };
         let state = StateDir::at(self.state.path());
         fs::create_dir_all(state.journals()).unwrap();
         let owner = Owner { tool: None, what: "webdyno tune".into() };

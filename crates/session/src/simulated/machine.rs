@@ -310,7 +310,7 @@ impl State {
             OperatorAct::Edit => self.operator.edit(&mut self.files, self.faults.random(), self.clock_us),
             OperatorAct::Delete => self.operator.delete(&mut self.files, self.faults.random()),
             OperatorAct::PutBack => self.operator.put_back(&mut self.files, self.faults.random()),
-            OperatorAct::Reload => self.server.reload(&self.files),
+            OperatorAct::Reload => self.server.reload((&self.files, self.clock_us)),
             OperatorAct::Restart => self.restart_server(),
             OperatorAct::KillService => {
                 self.kill_server();
@@ -329,7 +329,7 @@ impl State {
     pub fn restart_server(&mut self) {
         self.kill_server();
         let main = self.start();
-        self.server.start(main, &self.files);
+        self.server.start(main, (&self.files, self.clock_us));
         self.bury_server();
     }
 

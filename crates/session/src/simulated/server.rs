@@ -43,6 +43,8 @@ pub struct Server {
     pub style: Style,
     /// What it read last: the sums of its files.
     read: BTreeMap<PathBuf, String>,
+    /// When.
+    pub read_at_us: u64,
 }
 
 impl Server {
@@ -74,14 +76,14 @@ impl Server {
     }
 
     /// Starts with what the files say, or not at all.
-    pub fn start(&mut self, main: ProcessName, files: &Files) {
+    pub fn start(&mut self, main: ProcessName, (files, clock_us): (&Files, u64)) {
         self.main = Some(main);
         self.running = None;
-        self.reload(files);
+        self.reload((files, clock_us));
     }
 
     /// Takes over what the files say; the limit only when it starts. Without a valid configuration it ends.
-    pub fn reload(&mut self, files: &Files) {
+    pub fn reload(&mut self, (files, clock_us): (&Files, u64)) {
         let Some(main) = self.main else { return };
         match configured(files).filter(|_| !has_line(files, DEADLY)) {
             None => (self.main, self.ended) = (None, Some(main)),
@@ -91,6 +93,7 @@ impl Server {
                 let workers = configured.workers.min(server_limit);
                 self.running = Some(Settings { workers, server_limit });
                 self.read = sums(files);
+                self.read_at_us = clock_us;
                 self.at_first = self.at_first.or(self.running);
             }
         }

@@ -4,8 +4,10 @@ use crate::simulated::faults::{Kind, ServiceFault};
 use crate::simulated::files::Progress;
 use crate::simulated::machine::{Course, ETC, Process, State};
 use crate::simulated::server::{DEADLY, INVALID, configured};
+use crate::simulated::world::BEGIN_US;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use webdyno_host::change::action::Served;
 use webdyno_host::change::programs::Programs;
 use webdyno_host::services::{Activation, PendingChange, Service, Shadow};
@@ -129,7 +131,7 @@ impl State {
         if class == ApplyClass::Restart {
             self.restart_server();
         } else {
-            self.server.reload(&self.files);
+            self.server.reload((&self.files, self.clock_us));
             self.bury_server();
         }
     }
@@ -279,6 +281,18 @@ impl Service for Process {
                     Ok(state.has_shadow.then(|| state.shadow(edits, folder)))
                 }
                 Some(_) => Err(refused("its configuration cannot be read")),
+            },
+        )
+    }
+
+    fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
+        self.act(
+            Kind::Service,
+            || "when it read its files".into(),
+            |state, course| {
+                let is_told = course.service.is_none() && state.runs_as(control);
+                let read_at = Duration::from_micros(BEGIN_US.cast_unsigned() + state.server.read_at_us);
+                is_told.then(|| SystemTime::UNIX_EPOCH + read_at >= time)
             },
         )
     }

@@ -23,7 +23,7 @@ use webdyno_model::{Result, UserError};
 const LOOKS_COUNT: u32 = 8;
 
 /// The time of day at the first boot: 2026-01-01.
-const BEGIN_US: i64 = 1_767_225_600_000_000;
+pub const BEGIN_US: i64 = 1_767_225_600_000_000;
 
 impl World for Process {
     fn this_process(&self) -> Result<ProcessName> {

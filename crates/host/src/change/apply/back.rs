@@ -9,12 +9,21 @@ use crate::site::Site;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use webdyno_model::{Result, UserError};
 
+/// What an undo that nobody asked for has left, and what it cost those who use the service.
+fn costs(report: &Report) -> Vec<String> {
+    let outage = report.outage_us.filter(|us| *us > 0).map(|us| {
+        format!("while a failed change was put back, nobody was answered for {}.{} ms", us / 1000, us / 100 % 10)
+    });
+    report.left.iter().cloned().chain(outage).collect()
+}
+
 impl Changer {
     /// Takes back what an apply that failed has done, and gives the error to tell.
     pub(super) fn undo_failed(&mut self, mark: u64, error: UserError, site: Option<&Site>) -> UserError {
         let shadows = self.stop_shadows();
         let mut report = self.undo(mark, false);
         report.failures.extend(shadows.failures);
+        self.notes.extend(costs(&report));
         match report.error() {
             None => match site.filter(|_| self.has_written(mark)).and_then(|site| self.difference(site)) {
                 None => error,

@@ -1,9 +1,10 @@
 //! Letting each service take over the files that were put back, once.
 //!
 //! A service need not have been told of our files to have them in force: somebody else may have reloaded it, or started
-//! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before.
+//! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
+//! only what it surely never read is put back without.
 
-use crate::change::action::{Action, Activate, Served};
+use crate::change::action::{Action, Activate, Served, WriteFile};
 use crate::change::history::{Entry, Record, served};
 use crate::change::live;
 use crate::change::undo::{Chain, Undo};
@@ -11,6 +12,7 @@ use crate::process::ProcessName;
 use crate::services::Activation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::{Result, UserError};
 
@@ -58,6 +60,17 @@ impl Undo<'_> {
                 self.left_alone.insert(key);
             }
         }
+    }
+
+    /// Whether the service may have taken over what a write put there, by when it read its files; `None` when that is not
+    /// known. What it surely never took is put back without a reload, which would put in force what others left waiting.
+    pub(super) fn was_taken(&self, write: &WriteFile) -> Option<bool> {
+        let at_us = u64::try_from(write.at_us?).ok()?;
+        let written_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(at_us))?;
+        let Served { service, port, control } = &write.served;
+        let known = self.tools.programs.service(service).filter(|_| self.is_same_boot())?;
+        let control = self.journal.history().controls.get(&(service.clone(), *port)).unwrap_or(control);
+        known.read_since(control, written_at)
     }
 
     /// Notes that the service must take over what is put back, if that is not in the journal yet: after a kill between

@@ -31,6 +31,7 @@ use crate::process::ProcessName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingValue};
 use webdyno_model::{Result, UserError};
@@ -94,6 +95,11 @@ impl Service for Apache {
         let apache = control::Apache::of_control(control.clone())?;
         let pid_file = control.pid_file.as_ref().map(Path::new);
         Ok(pending::pending(&apache.evaluation, main, pid_file, own))
+    }
+
+    fn read_since(&self, control: &Control, time: SystemTime) -> Option<bool> {
+        let pid_file = control.pid_file.as_ref().map(Path::new);
+        pending::read_since(ProcessName::from(control), pid_file, time)
     }
 
     fn locate(&self, control: &Control) -> Option<Control> {

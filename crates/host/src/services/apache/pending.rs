@@ -96,13 +96,29 @@ fn replaced(pid: u32) -> Vec<PendingChange> {
 /// When the running generation had read its configuration: no file that is newer is in force.
 fn read_at(main: ProcessName, pid_file: Option<&Path>) -> Option<SystemTime> {
     let started = procfs::started_at(main.start_ticks)?;
-    let by_file = pid_file.and_then(|path| written_for(path, main.pid));
-    let lives =
-        |time: &SystemTime| *time + PID_FILE_SLACK >= started && *time <= SystemTime::now() + PID_FILE_SLACK;
-    by_file.filter(lives).or_else(|| {
+    told_by_file(main, started, pid_file).or_else(|| {
         let oldest = main.children().into_iter().map(|child| child.start_ticks).min();
         Some(procfs::started_at(oldest.unwrap_or(main.start_ticks))? + START_SLACK)
     })
+}
+
+/// Whether the configuration may have been read since a time. Only a pid file tells that: workers tell no more than that
+/// it was read before they began. A reload that has read its files and not yet written its pid file is not seen.
+pub fn read_since(main: ProcessName, pid_file: Option<&Path>, time: SystemTime) -> Option<bool> {
+    // A clock that was set back since tells nothing.
+    if !main.is_alive() || time > SystemTime::now() {
+        return None;
+    }
+    let started = procfs::started_at(main.start_ticks)?;
+    // Files are stamped in ticks of the kernel's clock: the stamp may be older than what it stands for.
+    told_by_file(main, started, pid_file).map(|read_at| read_at + START_SLACK >= time)
+}
+
+/// When the configuration was read, by a pid file that is believable.
+fn told_by_file(main: ProcessName, started: SystemTime, pid_file: Option<&Path>) -> Option<SystemTime> {
+    let lives =
+        |time: &SystemTime| *time + PID_FILE_SLACK >= started && *time <= SystemTime::now() + PID_FILE_SLACK;
+    pid_file.and_then(|path| written_for(path, main.pid)).filter(lives)
 }
 
 /// When a pid file was written, if it is that of this process.
