@@ -136,6 +136,8 @@ pub struct History {
     pub entries: Vec<Entry>,
     /// Actions up to this one are kept; 0 for none.
     pub kept_through: u64,
+    /// Actions up to this one were verified once, also when they are rolled back after all; 0 for none.
+    pub verified_through: u64,
     /// Who closed it last.
     pub closed: Option<ClosedBy>,
     /// Whether the user heard of the guardian's work.
@@ -260,7 +262,10 @@ impl History {
                 self.entry(n)?.undone = true;
                 self.conflicts.push(Conflict { n, saved, what });
             }
-            Record::Kept { through } => self.kept_through = self.kept_through.max(through),
+            Record::Kept { through } => {
+                self.kept_through = self.kept_through.max(through);
+                self.verified_through = self.verified_through.max(through);
+            }
             Record::Unkept => (self.kept_through, self.closed) = (0, None),
             Record::Closed { by } => self.closed = Some(by),
             Record::Told => self.told = true,
@@ -290,6 +295,13 @@ impl History {
 
     fn entry(&mut self, n: u64) -> Result<&mut Entry, String> {
         self.entries.iter_mut().find(|entry| entry.n == n).ok_or_else(|| format!("no intent {n}"))
+    }
+
+    /// Whether an activation may have ended its service: it is not known to have come to its end, or nobody has verified
+    /// it since. A service that was seen at work with it was stopped by somebody else.
+    pub fn may_have_ended_its_service(&self, n: u64) -> bool {
+        let is_done = |entry: &Entry| entry.n == n && entry.completed && n <= self.verified_through;
+        !self.entries.iter().any(is_done)
     }
 
     /// The number of the last action; 0 when there is none.

@@ -15,6 +15,12 @@ pub trait Programs: Send + Sync {
     /// How the service of that name is controlled that answers on a port now; `None` when there is none.
     fn on_port(&self, name: &str, port: u16) -> Option<Control>;
 
+    /// The program that answers on a port now and is not the service of that name; `None` when there is none.
+    fn other_on_port(&self, name: &str, port: u16) -> Option<String> {
+        let _ = (name, port);
+        None
+    }
+
     /// The names that only one tuner of this service may hold at a time.
     fn claim_names(&self, served: &Served) -> Vec<String> {
         let _ = served;
@@ -41,6 +47,13 @@ impl Programs for ThisMachine {
         let listener = discover::listener(port).ok()?;
         let service = services::recognise(listener.executable.as_deref()?, &listener.arguments)?;
         (service.name() == name).then(|| service.snapshot(listener.main_pid, port).ok()?.control)?
+    }
+
+    fn other_on_port(&self, name: &str, port: u16) -> Option<String> {
+        let listener = discover::listener(port).ok()?;
+        let executable = listener.executable.unwrap_or_else(|| format!("process {}", listener.main_pid));
+        let known = services::recognise(&executable, &listener.arguments);
+        known.is_none_or(|known| known.name() != name).then_some(executable)
     }
 
     fn claim_names(&self, served: &Served) -> Vec<String> {

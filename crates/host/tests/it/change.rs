@@ -385,6 +385,31 @@ fn a_rollback_finds_the_service_that_runs_now() {
     assert_eq!(server.picture(), original);
 }
 
+/// What was seen at work with our change did not end of it: who stopped it, or put another program in its place, did.
+#[test]
+fn a_rollback_starts_nothing_that_others_have_stopped() {
+    for (kept, other) in [(true, None), (true, Some("/usr/sbin/nginx")), (false, Some("/usr/sbin/nginx"))] {
+        let folder = empty_folder();
+        let server = FakeServer::set_up(folder.path());
+        if kept {
+            let mut changer = server.changer();
+            let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+            changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
+            changer.keep().unwrap();
+            changer.end(ClosedBy::Tool).unwrap();
+        } else {
+            killed_session(&server, &[("a.conf", "Workers 20\n")]);
+        }
+        server.set_alive(None);
+        other.map(|other| std::fs::write(folder.path().join("other"), other).unwrap());
+        let lines = rollback(&server).unwrap();
+        assert!(lines.iter().any(|line| line.contains("fake does not run, and was left so")), "{lines:?}");
+        assert_eq!(other.is_some(), lines.iter().any(|line| line.contains("nginx answers")), "{lines:?}");
+        assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), "Workers 10\n");
+        assert_eq!((server.pid(), pending(&server.state()).unwrap()), (None, vec![]));
+    }
+}
+
 /// A rollback waits for a guardian that still works, and refuses while the tool itself lives.
 #[test]
 fn a_rollback_never_works_beside_a_session() {

@@ -369,6 +369,10 @@ impl Programs for FakeServer {
         (name == "fake" && port == PORT && self.pid().is_some()).then(|| self.control())
     }
 
+    fn other_on_port(&self, _: &str, _: u16) -> Option<String> {
+        std::fs::read_to_string(self.folder.join("other")).ok()
+    }
+
     fn claim_names(&self, served: &Served) -> Vec<String> {
         vec![format!("{}/{}", self.folder.display(), served.port)]
     }

@@ -103,6 +103,25 @@ impl Undo<'_> {
         }
     }
 
+    /// Notes that a service that is known to have taken our change well is told to take it back: should it end of that,
+    /// and we with it, the next attempt knows that nobody else stopped it.
+    fn intend_again(&mut self, service: &str, port: u16, touched: &mut Touched) {
+        let Some((_, known)) = touched.activations.last() else { return };
+        let control = self.journal.history().controls.get(&(service.to_owned(), port)).cloned();
+        let served = Served {
+            control: control.unwrap_or_else(|| known.served.control.clone()),
+            ..known.served.clone()
+        };
+        let activate = Activate { served, changes: vec![], running: BTreeMap::new(), ..known.clone() };
+        let n = self.journal.history().last_n() + 1;
+        let intent = Record::Intent { n, action: Action::Activate(activate.clone()) };
+        // What cannot be written now makes no gap: the undo goes on without it.
+        match self.journal.append_in_room(intent) {
+            Ok(()) => touched.activations.push((n, activate)),
+            Err(error) => self.report.failures.push(error),
+        }
+    }
+
     pub(super) fn services(&mut self) {
         for (key, activations) in self.activations() {
             if self.left_alone.contains(&key) {
@@ -112,15 +131,15 @@ impl Undo<'_> {
             touched.class = touched.class.max(activations.iter().map(|(_, activate)| activate.class).max());
             touched.activations = activations;
         }
-        for ((service, port), touched) in std::mem::take(&mut self.touched) {
-            if let Err(error) = self.service(&service, port, &touched) {
+        for ((service, port), mut touched) in std::mem::take(&mut self.touched) {
+            if let Err(error) = self.service(&service, port, &mut touched) {
                 self.report.failures.push(error);
             }
         }
     }
 
     /// Lets one service take over the files that were put back.
-    fn service(&mut self, service: &str, port: u16, touched: &Touched) -> Result<()> {
+    fn service(&mut self, service: &str, port: u16, touched: &mut Touched) -> Result<()> {
         let launched_here = self.journal.history().is_launched_here(port);
         if launched_here && self.scope.launched {
             return Ok(());
@@ -157,7 +176,7 @@ impl Undo<'_> {
         service: &str,
         port: u16,
         (class, is_live): (ApplyClass, bool),
-        touched: &Touched,
+        touched: &mut Touched,
     ) -> Result<Option<Activation>> {
         let programs = Arc::clone(&self.tools.programs);
         let Some(known) = programs.service(service) else {
@@ -173,9 +192,17 @@ impl Undo<'_> {
             false => programs.on_port(service, port),
         };
         let pid = |activation: &Activation| activation.control.pid;
-        if running.is_none() && !same_boot {
-            self.report.lines.push(format!("{service} does not run, and was left so"));
-            return Ok(None);
+        let activations = &touched.activations;
+        let may_be_ours = |n: &u64| self.journal.history().may_have_ended_its_service(*n);
+        let is_ended_by_us = same_boot && activations.iter().any(|(n, _)| may_be_ours(n));
+        if running.is_none() {
+            // An operator stopped it, or another program has its place: that is his to change.
+            let other = programs.other_on_port(service, port);
+            if !is_ended_by_us || other.is_some() {
+                let by = other.map(|other| format!(": {other} answers on port {port}")).unwrap_or_default();
+                self.report.lines.push(format!("{service} does not run, and was left so{by}"));
+                return Ok(None);
+            }
         }
         let Some(present) = known.locate(running.as_ref().unwrap_or(&control)) else {
             let gone = &control.executable;
@@ -194,6 +221,9 @@ impl Undo<'_> {
         let as_planned = if is_same { class } else { class.max(self.written_class(service, port)) };
         let class = if is_live { live::class(as_planned) } else { as_planned };
         known.validate(&running)?;
+        if !is_ended_by_us {
+            self.intend_again(service, port, touched);
+        }
         let activated = match known.activate(&running, class, port) {
             Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
                 let started = known.start(&running, port)?;
