@@ -6,6 +6,7 @@
 //!
 //! The question is HTTP/1.0 (RFC 1945) with a `Host` header, so that the body ends with the connection.
 
+use crate::change::abandoned::Abandoned;
 use crate::change::world::World;
 use crate::limits;
 use std::collections::BTreeSet;
@@ -66,6 +67,24 @@ impl<'a> Asker<'a> {
             ask: Box::new(|address, probe, at_most| world.ask(address, probe, at_most)),
             clock: Box::new(|| world.monotonic()),
             pause: Box::new(|time| world.pause(time)),
+        }
+    }
+
+    /// In this world, until the tool is gone: from then on nothing answers, and nothing is waited for.
+    pub fn until(abandoned: &'a Abandoned, world: &'a dyn World) -> Self {
+        let Self { ask, clock, pause } = Self::of(world);
+        let gone = || io::Error::new(io::ErrorKind::Interrupted, "the tool is gone");
+        Self {
+            ask: Box::new(move |address, probe, at_most| match abandoned.is_set() {
+                true => Err(gone()),
+                false => ask(address, probe, at_most),
+            }),
+            clock,
+            pause: Box::new(move |time| {
+                if !abandoned.is_set() {
+                    pause(time)
+                }
+            }),
         }
     }
 

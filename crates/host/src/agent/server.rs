@@ -12,6 +12,7 @@ use crate::agent::protocol::{Framed, FromAgent, ToAgent};
 use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
 use crate::change::StateDir;
+use crate::change::abandoned::Abandoned;
 use crate::change::programs::ThisMachine;
 use crate::limits;
 use std::io::{Read, Write};
@@ -76,10 +77,9 @@ pub fn serve(
     let (heard_sender, heard) = sync_channel(QUESTIONS_COUNT_MAX);
     std::thread::spawn(move || listen(input, &heard_sender));
     let (jobs, waiting) = sync_channel(QUESTIONS_COUNT_MAX);
-    let abandoned = Arc::new(AtomicBool::new(false));
-    let worker = Worker::new(&options, voice.clone());
-    let seen = Arc::clone(&abandoned);
-    let work = std::thread::spawn(move || worker.run(&waiting, &seen));
+    let abandoned = Abandoned::default();
+    let worker = Worker::new(&options, voice.clone(), abandoned.clone());
+    let work = std::thread::spawn(move || worker.run(&waiting));
     let dispatch = Dispatch { heard, jobs, voice, terminated, abandoned, silence_max: options.silence_max };
     // When the worker has ended by itself there is nobody left to end.
     let end = dispatch.run(|| work.is_finished());
@@ -115,7 +115,7 @@ struct Dispatch {
     jobs: SyncSender<Job>,
     voice: Voice,
     terminated: Arc<AtomicBool>,
-    abandoned: Arc<AtomicBool>,
+    abandoned: Abandoned,
     silence_max: Duration,
 }
 
@@ -136,15 +136,15 @@ impl Dispatch {
                 Err(RecvTimeoutError::Disconnected) => "the reader ended".into(),
                 Err(RecvTimeoutError::Timeout) if worker_ended() => return None,
                 Err(RecvTimeoutError::Timeout) if self.terminated.load(Ordering::SeqCst) => {
-                    self.abandoned.store(true, Ordering::SeqCst);
                     "the agent was asked to end".into()
                 }
                 Err(RecvTimeoutError::Timeout) if last_heard.elapsed() > self.silence_max => {
-                    self.abandoned.store(true, Ordering::SeqCst);
                     format!("nothing was heard of the tool for {} s", self.silence_max.as_secs())
                 }
                 Err(RecvTimeoutError::Timeout) => continue,
             };
+            // Whatever it still wanted is not done any more, not even the rest of what is being done.
+            self.abandoned.set();
             return Some((self.jobs, why));
         }
     }

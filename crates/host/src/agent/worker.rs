@@ -5,6 +5,7 @@ use crate::agent::host::{Host, LoadBrake, Watch};
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
+use crate::change::abandoned::Abandoned;
 use crate::change::apply::{Changer, Reverted};
 use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
@@ -16,7 +17,6 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::ServiceSnapshot;
@@ -37,6 +37,8 @@ pub struct Worker {
     build: String,
     voice: Voice,
     changer: Changer,
+    /// What waits is not to be done any more.
+    abandoned: Abandoned,
     greeted: bool,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
@@ -51,15 +53,18 @@ struct Watching {
 }
 
 impl Worker {
-    /// At the start of a session.
-    pub fn new(options: &Options, voice: Voice) -> Self {
+    /// At the start of a session. `abandoned` is set when the tool is gone.
+    pub fn new(options: &Options, voice: Voice, abandoned: Abandoned) -> Self {
         let programs: Arc<dyn Programs> = Arc::clone(&options.host) as Arc<dyn Programs>;
         let owner = Owner { tool: ProcessName::parent(), what: "webdyno".into() };
+        let mut changer = Changer::new(options.state.clone(), programs, owner);
+        changer.set_abandoned(abandoned.clone());
         Self {
             host: Arc::clone(&options.host),
             build: options.build.clone(),
             voice,
-            changer: Changer::new(options.state.clone(), programs, owner),
+            changer,
+            abandoned,
             greeted: false,
             has_put_back: false,
             snapshot: None,
@@ -67,8 +72,8 @@ impl Worker {
         }
     }
 
-    /// Works until the end of the session. `abandoned` tells that what waits is not to be done any more.
-    pub fn run(mut self, jobs: &Receiver<Job>, abandoned: &AtomicBool) -> Result<()> {
+    /// Works until the end of the session.
+    pub fn run(mut self, jobs: &Receiver<Job>) -> Result<()> {
         for job in jobs {
             match job {
                 Job::End(why) => {
@@ -78,7 +83,7 @@ impl Worker {
                     }
                     break;
                 }
-                Job::Ask(..) if abandoned.load(Ordering::SeqCst) => {}
+                Job::Ask(..) if self.abandoned.is_set() => {}
                 Job::Ask(id, ToAgent::Bye) => return self.bye(id),
                 Job::Ask(id, question) => {
                     let fatal = matches!(question, ToAgent::Hello { .. }) && !self.greeted;
@@ -301,7 +306,9 @@ impl Worker {
 
     /// After something was undone: what was read before does not hold any more.
     fn look_again(&mut self) {
-        let Some(port) = self.snapshot.as_ref().map(|snapshot| snapshot.port) else { return };
+        let port = self.snapshot.as_ref().map(|snapshot| snapshot.port);
+        // Nobody asks any more, and what is not undone yet must not wait for this.
+        let Some(port) = port.filter(|_| !self.abandoned.is_set()) else { return };
         match self.host.discover(port) {
             Ok(snapshot) => self.now_is(snapshot),
             Err(error) => self.voice.say(FromAgent::Warning { text: error.message }),

@@ -4,11 +4,13 @@
 //! there already; learn how the site answers, and prove the new configuration on a shadow instance; then for each file
 //! journal, temporary file, rename; let the program test the new files; look once more whether something waits; journal,
 //! activate; read the running values back; look whether the site answers as before. When any step fails, everything of
-//! this apply is undone before the error is told.
+//! this apply is undone before the error is told. It fails as well when the tool is gone ([`Abandoned`]), which is looked at
+//! before each step and within its waits.
 
 mod back;
 mod prove;
 
+use crate::change::abandoned::Abandoned;
 use crate::change::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
 use crate::change::boot;
 use crate::change::claim::Claims;
@@ -74,6 +76,7 @@ pub struct Changer {
     /// The texts that plans were made from, by path.
     planned: BTreeMap<String, String>,
     read_back_max: Duration,
+    abandoned: Abandoned,
     notes: Vec<String>,
 }
 
@@ -84,6 +87,8 @@ struct Session {
     half_undone_from: Option<u64>,
     /// The hook at boot could not be installed: the next write would meet the same obstacle.
     is_unhookable: bool,
+    /// A change was undone of which the tool, which is gone, did not hear.
+    has_undone_unheard: bool,
     claims: Claims,
     _lock: Lock,
 }
@@ -103,6 +108,7 @@ impl Changer {
             live_traffic: false,
             planned: BTreeMap::new(),
             read_back_max: limits::READ_BACK,
+            abandoned: Abandoned::default(),
             notes: vec![],
         }
     }
@@ -115,6 +121,11 @@ impl Changer {
     /// Says whose session it is; before the first change.
     pub fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
+    }
+
+    /// From when this is set, a change that is under way is given up, and none begins.
+    pub fn set_abandoned(&mut self, abandoned: Abandoned) {
+        self.abandoned = abandoned;
     }
 
     /// How long a program may take to show its new values.
@@ -145,6 +156,7 @@ impl Changer {
         options: &ApplyOptions,
     ) -> Result<Applied> {
         self.live_traffic |= options.live_traffic;
+        self.abandoned.check()?;
         check_class(plan, options.allow_restart)?;
         self.finish_undoing()?;
         let served = served_by(plan, snapshot)?;
@@ -165,6 +177,7 @@ impl Changer {
                 format!("the configuration was not valid before the change already: {}", error.message);
             UserError { message: told, ..error }
         })?;
+        self.abandoned.check()?;
         self.begin(Some(&served))?;
         let mark = self.next_n();
         let mut site = None;
@@ -191,7 +204,8 @@ impl Changer {
     ) -> Result<()> {
         let world = Arc::clone(&self.tools.world);
         let addresses = service.addresses(&served.control, served.port);
-        let learnt = site::learn(&Asker::of(world.as_ref()), &addresses, &options.probes);
+        let learnt = site::learn(&Asker::until(&self.abandoned, world.as_ref()), &addresses, &options.probes);
+        self.abandoned.check()?;
         *site = learnt.site;
         self.notes.extend(learnt.warnings);
         if plan.class != ApplyClass::Live {
@@ -217,13 +231,16 @@ impl Changer {
         let others = self.check_waiting(service, served, plan.class, options)?;
         let running = service.running_values(snapshot);
         let (changes, live_traffic) = (plan.changes.clone(), self.live_traffic);
+        // From the next line on the undo has to activate, too.
+        self.abandoned.check()?;
         let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
         let n = self.intend(Action::Activate(activate))?;
         let activation = service.activate(&served.control, plan.class, served.port)?;
         let control = Some(activation.control.clone());
         self.journal()?.append(Record::Completed { n, control })?;
         let world = Arc::clone(&self.tools.world);
-        let waiting = (world.as_ref(), self.read_back_max);
+        let waiting =
+            Waiting { world: world.as_ref(), at_most: self.read_back_max, abandoned: &self.abandoned };
         let snapshot = read_back(plan, service, activation.control.pid, served.port, waiting);
         let snapshot = snapshot.map_err(|error| match activation.unsettled {
             Some(why) => error.hint(why),
@@ -247,7 +264,10 @@ impl Changer {
 
     /// Looks whether the site answers as before, as far as that is known.
     fn compare(&self, site: Option<&Site>) -> Result<()> {
-        match site.and_then(|site| self.difference(site)) {
+        let asker = Asker::until(&self.abandoned, self.tools.world.as_ref());
+        let difference = site.and_then(|site| site.answers_as_before(&asker).err());
+        self.abandoned.check()?;
+        match difference.map(|difference| difference.message) {
             None => Ok(()),
             Some(difference) => {
                 Err(UserError::cannot_run(format!("the change made the site answer otherwise: {difference}"))
@@ -267,6 +287,7 @@ impl Changer {
     }
 
     fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
+        self.abandoned.check()?;
         let before = self.check_file(edit)?;
         let path = Path::new(&edit.path);
         let new = file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
@@ -310,6 +331,7 @@ impl Changer {
     /// Starts a program that must not outlive the session, and waits until it answers on its port.
     pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
         let launch = Launch::new(command.to_vec(), pid_file.to_owned(), port);
+        self.abandoned.check()?;
         self.tools.world.check_launch(&launch)?;
         self.begin(None)?;
         let n = self.intend(Action::Launch(launch.clone()))?;
@@ -328,6 +350,7 @@ impl Changer {
         let Some(session) = &mut self.session else { return Ok(()) };
         let running = session.running.entry(n).or_insert(running);
         let journal = &mut session.journal;
+        running.give_up_when(&self.abandoned);
         running.wait_until_ready(launch, &mut |launched| journal.append(Record::Launched { n, launched }))?;
         journal.append(Record::Completed { n, control: None })
     }
@@ -407,9 +430,16 @@ impl Changer {
         served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
         let journal = Journal::create(&self.tools, &self.owner)?;
         let running = BTreeMap::new();
-        let (half_undone_from, is_unhookable) = (None, false);
-        self.session =
-            Some(Session { journal, running, half_undone_from, is_unhookable, claims, _lock: lock });
+        let (half_undone_from, is_unhookable, has_undone_unheard) = (None, false, false);
+        self.session = Some(Session {
+            journal,
+            running,
+            half_undone_from,
+            is_unhookable,
+            has_undone_unheard,
+            claims,
+            _lock: lock,
+        });
         Ok(())
     }
 
@@ -488,13 +518,20 @@ fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> 
     Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
 }
 
+/// How something is waited for.
+struct Waiting<'a> {
+    world: &'a dyn World,
+    at_most: Duration,
+    abandoned: &'a Abandoned,
+}
+
 /// Waits until the running program shows the wanted values, where it shows any.
 fn read_back(
     plan: &RenderedPlan,
     service: &dyn Service,
     pid: u32,
     port: u16,
-    (world, at_most): (&dyn World, Duration),
+    Waiting { world, at_most, abandoned }: Waiting<'_>,
 ) -> Result<ServiceSnapshot> {
     let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
         Err(UserError::cannot_run("the service was not read"));
@@ -503,8 +540,9 @@ fn read_back(
             let difference = difference(plan, &service.running_values(&snapshot));
             (snapshot, difference)
         });
-        matches!(seen, Ok((_, None)))
+        abandoned.is_set() || matches!(seen, Ok((_, None)))
     });
+    abandoned.check()?;
     match seen? {
         (snapshot, None) => Ok(snapshot),
         (_, Some(error)) => Err(error),

@@ -6,6 +6,7 @@
 //!
 //! These are the real processes behind the seam [`crate::change::world::World`].
 
+use crate::change::abandoned::Abandoned;
 use crate::change::action::{Launch, Launched};
 use crate::change::history::Header;
 use crate::change::world;
@@ -33,6 +34,7 @@ pub struct Running {
     /// The process that was started; the program may have left it.
     child: Child,
     complaints: Arc<Mutex<Vec<u8>>>,
+    abandoned: Abandoned,
 }
 
 /// Refuses what cannot be launched, before anything is written or started.
@@ -89,7 +91,7 @@ pub fn start(launch: &Launch) -> Result<Running> {
         let complaints = Arc::clone(&complaints);
         std::thread::spawn(move || collect(stderr, &complaints));
     }
-    Ok(Running { child, complaints })
+    Ok(Running { child, complaints, abandoned: Abandoned::default() })
 }
 
 fn wait_until_ready(
@@ -121,6 +123,7 @@ fn wait_until_ready(
         if is_gone || start.elapsed() > limits::LAUNCH {
             return Err(running.not_ready(launch, known.is_some()));
         }
+        running.abandoned.check()?;
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -228,6 +231,10 @@ impl Running {
 }
 
 impl world::Running for Running {
+    fn give_up_when(&mut self, abandoned: &Abandoned) {
+        self.abandoned = abandoned.clone();
+    }
+
     fn wait_until_ready(
         &mut self,
         launch: &Launch,

@@ -8,6 +8,7 @@
 //! Everything reaches the world through the seams in [`tools::Tools`]; only [`disk::RealDisk`] with [`tree`],
 //! [`programs::ThisMachine`] and [`launch`] touch the machine itself.
 
+pub mod abandoned;
 pub mod action;
 pub mod apply;
 pub mod boot;

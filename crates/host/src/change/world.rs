@@ -1,6 +1,7 @@
 //! The seam to processes and clocks: who runs, which boot this is, what time it is, and programs that are started for a
 //! session. Tests bring a pretended world, in which waiting takes no time and anything may end.
 
+use crate::change::abandoned::Abandoned;
 use crate::change::action::{Launch, Launched};
 use crate::change::boot::Booting;
 use crate::change::claim::{self, Claimed};
@@ -84,6 +85,10 @@ pub trait World: Send + Sync {
 
 /// A program that was started here.
 pub trait Running: Send {
+    /// Waiting ends with an error once this is set.
+    fn give_up_when(&mut self, abandoned: &Abandoned) {
+        let _ = abandoned;
+    }
     /// Waits until the program has written its pid file and answers; `found` hears of its process as soon as it is known.
     fn wait_until_ready(
         &mut self,

@@ -192,7 +192,31 @@ fn silence_reverts_and_heartbeats_prevent_it_also_during_a_long_apply() {
 }
 
 #[test]
-fn an_end_during_an_apply_reverts_after_it() {
+fn an_apply_is_given_up_when_the_tool_is_gone() {
+    for written in [false, true] {
+        let folder = empty_folder();
+        let mut server = FakeServer::set_up(folder.path());
+        // An activation, once begun, would be waited for. What was written needs one to be undone.
+        server.slow = if written { Duration::ZERO } else { LONG };
+        server.slow_test = Duration::from_millis(500);
+        let original = server.picture();
+        let (mut session, plan) = Session::greeted(&server, LONG);
+        let options = ApplyOptions::default();
+        session.send(ToAgent::Apply { plan: plan.clone(), options: options.clone() });
+        session.send(ToAgent::Apply { plan, options });
+        let is_written = || std::fs::read_to_string(server.conf("a.conf")).unwrap() != FILES[0].1;
+        assert!(!written || wait_until(Duration::from_secs(10), is_written));
+        let start = Instant::now();
+        session.ended().unwrap();
+        assert!(start.elapsed() < LONG / 2, "{:?}", start.elapsed());
+        assert_eq!(server.picture(), original, "written: {written}");
+        assert_eq!(pending(&server.state()).unwrap(), []);
+        assert_eq!(notice(&server.state()).is_some(), written, "who finds what was put back is told");
+    }
+}
+
+#[test]
+fn an_end_during_an_apply_reverts_it() {
     for bye in [true, false] {
         let folder = empty_folder();
         let mut server = FakeServer::set_up(folder.path());
@@ -208,6 +232,9 @@ fn an_end_during_an_apply_reverts_after_it() {
             assert!(matches!(session.hear().unwrap().body, FromAgent::Applied { .. }));
             let FromAgent::Reverted { actions, .. } = session.hear().unwrap().body else { panic!() };
             assert!(actions[0].starts_with("restored "), "{actions:?}");
+        } else {
+            let is_written = || std::fs::read_to_string(server.conf("a.conf")).unwrap() != FILES[0].1;
+            assert!(wait_until(Duration::from_secs(10), is_written));
         }
         session.ended().unwrap();
         assert_eq!(server.picture(), original);

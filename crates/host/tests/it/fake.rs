@@ -51,6 +51,8 @@ pub struct FakeServer {
     pub fate: Fate,
     /// How long activating takes.
     pub slow: Duration,
+    /// How long testing the configuration takes.
+    pub slow_test: Duration,
     /// Whether the service takes over what it is told to.
     pub obeys: bool,
     /// Whether it has shadow instances and answers requests, in a pretended world.
@@ -90,6 +92,7 @@ impl FakeServer {
             folder: folder.to_owned(),
             fate: Fate::default(),
             slow: Duration::ZERO,
+            slow_test: Duration::ZERO,
             obeys: true,
             shadows: false,
             tells_reads: false,
@@ -117,6 +120,7 @@ impl FakeServer {
         let owner = Owner { tool: None, what: "webdyno tune".into() };
         let mut changer = Changer::with(self.tools(Arc::new(FatefulDisk(self.fate.clone()))), owner);
         changer.set_read_back_time(Duration::from_millis(100));
+        changer.set_abandoned(self.fate.gone());
         changer
     }
 
@@ -290,6 +294,7 @@ impl Service for FakeServer {
     }
 
     fn validate(&self, _: &Control) -> Result<()> {
+        std::thread::sleep(self.slow_test);
         match self.configuration().contains("INVALID") {
             true => Err(UserError::cannot_run("fake: the configuration is invalid")),
             false => Ok(()),

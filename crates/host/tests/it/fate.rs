@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use webdyno_host::change::abandoned::Abandoned;
 use webdyno_host::change::action::OldFile;
 use webdyno_host::change::disk::{Disk, LockedFile, RealDisk, Seen, Tree};
 
@@ -27,6 +28,7 @@ struct FateState {
     /// The length of what was written by the act at which it happened.
     length_bytes: AtomicU64,
     label: Label,
+    gone: Abandoned,
 }
 
 /// Whether files have a security label.
@@ -53,6 +55,8 @@ pub enum What {
     FailOnce,
     /// From this act on the process is as good as dead: nothing works any more. A write has got that many bytes far.
     Dead(usize),
+    /// The tool is gone from then on, and the act is done.
+    ToolGone,
 }
 
 impl Fate {
@@ -66,6 +70,11 @@ impl Fate {
     /// Nothing happens, but files have labels.
     pub fn labelling(label: Label) -> Self {
         Self(Arc::new(FateState { label, ..FateState::default() }))
+    }
+
+    /// Whether the tool is gone.
+    pub fn gone(&self) -> Abandoned {
+        self.0.gone.clone()
     }
 
     /// How many acts there were.
@@ -97,6 +106,10 @@ impl Fate {
             What::AbortWithin => {
                 partly(None);
                 std::process::abort()
+            }
+            What::ToolGone => {
+                self.0.gone.set();
+                whole()
             }
             What::FailOnce => Err(io::ErrorKind::StorageFull.into()),
             What::Dead(bytes) => {

@@ -296,6 +296,36 @@ fn what_takes_effect_at_once_needs_no_shadow() {
     assert_eq!(apply("", "NOSTART\n", ApplyClass::Live).unwrap(), Vec::<String>::new());
 }
 
+/// Whenever the tool is gone during an apply, it goes no further and everything is put back; what had not taken effect
+/// by then never does.
+#[test]
+fn an_apply_whose_tool_is_gone_goes_no_further() {
+    let mut activated = vec![];
+    for act in 1.. {
+        let folder = empty_folder();
+        let server = FakeServer { fate: Fate::at(act, What::ToolGone), ..set_up(folder.path(), "") };
+        let original = server.picture();
+        let mut changer = server.changer();
+        let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+        let applied = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default());
+        if server.fate.acts() < act {
+            applied.unwrap();
+            break;
+        }
+        assert_eq!(applied.unwrap_err().message, "the tool is gone", "act {act}");
+        assert!(is_clear(&server), "act {act}");
+        let journal = changer.journal_place().map(|place| format!("{}.jsonl", place.id));
+        let journal = journal.map(|name| fs::read_to_string(server.state().journals().join(name)).unwrap());
+        activated.push(journal.is_some_and(|text| text.contains("\"activate\"")));
+        changer.end(ClosedBy::Guardian).unwrap();
+        assert_eq!(server.picture(), original, "act {act}");
+        let error = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err();
+        assert_eq!((error.message.as_str(), changer.has_session()), ("the tool is gone", false));
+    }
+    let before = activated.iter().filter(|activated| !**activated).count();
+    assert!(before > 10 && activated.is_sorted() && activated.ends_with(&[true]), "{activated:?}");
+}
+
 /// The environment variable that makes the test below the process that is killed: `FOLDER|ACT|WITHIN|NEW`.
 const VICTIM: &str = "WEBDYNO_TEST_SHADOW_VICTIM";
 

@@ -28,16 +28,24 @@ impl Changer {
         let mut report = self.undo(mark, false);
         report.failures.extend(shadows.failures);
         self.notes.extend(costs(&report));
+        let (has_written, is_abandoned) = (self.has_written(mark), self.abandoned.is_set());
+        if let Some(session) = &mut self.session {
+            session.has_undone_unheard |= has_written && is_abandoned;
+        }
         match report.error() {
-            None => match site.filter(|_| self.has_written(mark)).and_then(|site| self.difference(site)) {
-                None => error,
-                // Who sees the site answer otherwise must know whether it still does.
-                Some(still) => {
-                    let still = format!("the original configuration is in force again, and still {still}");
-                    let hint = error.hint.iter().cloned().chain([still]).collect::<Vec<_>>().join("\n");
-                    error.hint(hint)
+            // Who is gone needs no answer, and the site is asked no more than the undo itself needs.
+            None => {
+                match site.filter(|_| has_written && !is_abandoned).and_then(|site| self.difference(site)) {
+                    None => error,
+                    // Who sees the site answer otherwise must know whether it still does.
+                    Some(still) => {
+                        let still =
+                            format!("the original configuration is in force again, and still {still}");
+                        let hint = error.hint.iter().cloned().chain([still]).collect::<Vec<_>>().join("\n");
+                        error.hint(hint)
+                    }
                 }
-            },
+            }
             Some(undoing) => {
                 let hint = error.hint.iter().chain(undoing.hint.iter()).cloned().collect::<Vec<_>>();
                 let more = format!("undoing it failed too: {}", undoing.message);
@@ -68,7 +76,7 @@ impl Changer {
         let Some(session) = &self.session else { return Ok(Reverted::default()) };
         let kept = session.journal.history().kept_through;
         let history = session.journal.history();
-        let has_news = history.has_unkept() || !history.conflicts.is_empty();
+        let has_news = history.has_unkept() || !history.conflicts.is_empty() || session.has_undone_unheard;
         let mut report = self.undo(kept + 1, true);
         let stopping = self.stop_launched();
         report.lines.extend(stopping.lines);

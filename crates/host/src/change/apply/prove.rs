@@ -108,6 +108,7 @@ impl Changer {
         judge: &mut dyn FnMut(&Asker<'_>, u16) -> Did,
     ) -> Result<Did> {
         let Subject { service, served, .. } = subject;
+        self.abandoned.check()?;
         let agent = self.tools.world.this_process()?;
         let folder = self.tools.state.shadow(agent.pid, self.next_n());
         let shadow = match service.shadow(&served.control, files, served.port, &folder) {
@@ -119,10 +120,12 @@ impl Changer {
         if let Err(error) = self.tools.world.check_launch(&launch) {
             return Ok(Did::NotStart(error.message));
         }
+        self.abandoned.check()?;
         let n = self.intend(Action::Launch(launch.clone()))?;
         let did = self.run(n, &shadow, &launch, *service, judge);
         match self.stop_shadows().error() {
-            None => did,
+            // Cut short, it proves nothing.
+            None => self.abandoned.check().and(did),
             Some(error) => Err(UserError {
                 message: format!(
                     "the shadow instance of {} cannot be cleared away: {}",
@@ -149,13 +152,14 @@ impl Changer {
         disk.passable_directory(&self.tools.state.shadows())
             .and_then(|()| disk.plant(&tree))
             .map_err(told)?;
+        self.abandoned.check()?;
         let not_started =
             |this: &Self, error: String| Did::NotStart(this.words(n, shadow, service).unwrap_or(error));
         if let Err(error) = self.start(n, launch) {
             return Ok(not_started(self, error.message));
         }
         let world = Arc::clone(&self.tools.world);
-        let did = judge(&Asker::of(world.as_ref()), launch.port);
+        let did = judge(&Asker::until(&self.abandoned, world.as_ref()), launch.port);
         // It listens before it knows whether it can work, and an end in between is no answer.
         match self.has_ended(n) {
             true => Ok(not_started(self, "it ended by itself".to_owned())),
