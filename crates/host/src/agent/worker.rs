@@ -96,18 +96,20 @@ impl Worker {
                 }
             }
         }
+        // Only then the watch: nothing that it waits for may delay this.
+        let ended = self.put_back(ClosedBy::Guardian).map(|_| ());
         self.watch = None;
-        self.put_back(ClosedBy::Guardian).map(|_| ())
+        ended
     }
 
     fn bye(&mut self, id: u64) -> Result<()> {
-        self.watch = None;
         let ended = self.put_back(ClosedBy::Tool);
         let answer = match &ended {
             Ok(answer) => answer.clone(),
             Err(error) => FromAgent::Failed { error: error.clone() },
         };
         self.voice.answer(id, answer);
+        self.watch = None;
         ended.map(|_| ())
     }
 

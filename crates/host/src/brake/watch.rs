@@ -3,6 +3,9 @@
 //! Readings begin with the observation, before any load: what they show then is the base. They cost the machine next to
 //! nothing (some ten small files of /proc and of the control group, and what was appended to the access logs); the site
 //! is asked only while a load is on.
+//!
+//! Access logs may be on a file system that hangs. They are read without the lock of the state, so that nobody waits for
+//! them: who needs them waits for [`LOGS_PATIENCE`] at most.
 
 use super::decide::{History, WINDOW_US, decide};
 use super::others::{AccessLogs, Others};
@@ -11,7 +14,8 @@ use super::reading::{MemorySource, Reading};
 use crate::agent::clock_us;
 use crate::collectors::Target;
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::sample::Missing;
@@ -32,6 +36,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// A site that answers nothing is told again after this time: whoever makes the load may have had answers meanwhile.
 const SILENT_AGAIN_US: u64 = 500_000;
 
+/// A look at the access logs takes moments; one that takes longer hangs.
+const LOGS_PATIENCE: Duration = Duration::from_secs(1);
+
 /// What is called with a brake. Must not wait for anybody.
 pub type Pull = Box<dyn Fn(Brake) + Send>;
 
@@ -44,7 +51,10 @@ pub struct LoadWatch {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Held while files are read. Never waited for with the state locked.
+    others: Mutex<Others>,
     changed: Condvar,
+    stop: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -57,14 +67,14 @@ struct State {
     load: Option<Load>,
     /// The site of the last load.
     site: Option<SiteUnderLoad>,
-    others: Others,
-    stop: bool,
 }
 
 #[derive(Debug)]
 struct Load {
     probe: Option<Probe>,
     readings: Vec<Reading>,
+    /// Whether the access logs are told which requests are the load's.
+    others_known: bool,
     pulled: bool,
     silent_told_us: u64,
 }
@@ -78,10 +88,14 @@ impl LoadWatch {
             earlier: vec![],
             load: None,
             site: None,
-            others: Others::of(logs, target.status_url.as_deref().and_then(path)),
-            stop: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let others = Others::of(logs, target.status_url.as_deref().and_then(path));
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            others: Mutex::new(others),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+        });
         let thread = Arc::clone(&shared);
         let started = std::thread::Builder::new().name("brake".into()).spawn(move || thread.run(&pull));
         started.map_err(|error| {
@@ -107,8 +121,22 @@ impl LoadWatch {
     /// A load begins. Gives what cannot be watched of the harm that it may do.
     pub fn begin(&self, site: &SiteUnderLoad) -> Vec<Missing> {
         let probe = Probe::start(site);
-        let mut state = self.shared.state();
-        let mut missing: Vec<Missing> = state.others.missing(site).into_iter().collect();
+        let mut missing = vec![];
+        let others_known = match self.shared.others_within(LOGS_PATIENCE) {
+            Some(mut others) => {
+                missing.extend(others.missing(site));
+                others.begin(site);
+                true
+            }
+            None => {
+                missing.push(Missing {
+                    signal: "errors of other clients".into(),
+                    why: "reading the access logs hangs".into(),
+                    how_to_enable: "the file system of the access logs must answer".into(),
+                });
+                false
+            }
+        };
         if let Err(error) = &probe {
             missing.push(Missing {
                 signal: "whether the site is reachable".into(),
@@ -116,10 +144,10 @@ impl LoadWatch {
                 how_to_enable: "the agent must reach the site at the address that is loaded".into(),
             });
         }
-        state.others.begin(site);
+        let mut state = self.shared.state();
         state.site = Some(site.clone());
         let probe = probe.ok();
-        state.load = Some(Load { probe, readings: vec![], pulled: false, silent_told_us: 0 });
+        state.load = Some(Load { probe, readings: vec![], others_known, pulled: false, silent_told_us: 0 });
         missing
     }
 
@@ -154,9 +182,9 @@ impl LoadWatch {
 }
 
 impl Drop for LoadWatch {
-    /// The thread ends by itself, after the reading that it is in.
+    /// The thread ends by itself, after the reading that it is in, or the pause.
     fn drop(&mut self) {
-        self.shared.state().stop = true;
+        self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.changed.notify_all();
     }
 }
@@ -167,13 +195,26 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None` when a look at the logs takes longer than this.
+    fn others_within(&self, at_most: Duration) -> Option<MutexGuard<'_, Others>> {
+        let start = Instant::now();
+        loop {
+            match self.others.try_lock() {
+                Ok(others) => return Some(others),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if start.elapsed() >= at_most => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
     fn run(&self, pull: &Pull) {
         let mut service_pid = self.state().service_pid;
         let mut memory = MemorySource::of(service_pid);
         let mut due = Instant::now();
         loop {
             let mut state = self.wait(due);
-            if state.stop {
+            if self.stop.load(Ordering::SeqCst) {
                 return;
             }
             if state.service_pid != service_pid {
@@ -182,13 +223,13 @@ impl Shared {
                 memory = MemorySource::of(service_pid);
                 continue;
             }
-            // Without the lock: where memory is short, reading takes long.
+            // Without the lock: where memory is short, reading takes long, and a log may hang.
             drop(state);
             let (machine, group) = memory.read();
+            let others_failed_count = self.others.lock().unwrap_or_else(PoisonError::into_inner).look();
             state = self.state();
             // What was read of another group meanwhile would look as if counters had jumped.
             if state.service_pid == service_pid {
-                let others_failed_count = state.others.look();
                 let reading = Reading { at_us: clock_us(), machine, group, others_failed_count, site: None };
                 state.take(reading, pull);
             }
@@ -202,7 +243,7 @@ impl Shared {
         let mut state = self.state();
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.stop {
+            if left.is_zero() || self.stop.load(Ordering::SeqCst) {
                 return state;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -220,6 +261,7 @@ impl State {
             self.base.push_back(reading);
             return;
         };
+        reading.others_failed_count = reading.others_failed_count.filter(|_| load.others_known);
         reading.site = load.probe.as_ref().map(Probe::state);
         let at_us = reading.at_us;
         load.readings.push(reading);
@@ -265,4 +307,31 @@ fn lasts_us(readings: &[Reading]) -> u64 {
 fn path(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     Some(rest[rest.find('/')?..].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lock of the logs is held as long as they are read, here: for ever.
+    #[test]
+    fn logs_that_hang_hold_up_nobody() {
+        let watch = LoadWatch::start(&Target::default(), AccessLogs::default(), Box::new(|_| ())).unwrap();
+        let shared = Arc::clone(&watch.shared);
+        let hanging = shared.others.lock().unwrap();
+        let site = SiteUnderLoad {
+            addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            host: "localhost".into(),
+            user_agents: vec![],
+            generators: vec![],
+            timeout_us: 1,
+        };
+        let missing = watch.begin(&site);
+        assert!(missing.iter().any(|missing| missing.why == "reading the access logs hangs"), "{missing:?}");
+        watch.set_target(&Target { service_pid: Some(1), ..Target::default() });
+        watch.end();
+        assert!(watch.unrest().is_some());
+        drop(watch);
+        drop(hanging);
+    }
 }
