@@ -51,11 +51,11 @@ impl Undo<'_> {
             let is_live = self.scope.live_traffic || live::is_live(&activations);
             let Some(service) = self.tools.programs.service(&name).filter(|_| is_live) else { continue };
             let key = (name, port);
-            let Some(control) = self.journal.history().controls.get(&key) else { continue };
-            if !self.tools.programs.is_alive(control) {
-                continue;
-            }
-            if let Some(error) = live::refusal(service, control, port, &activations) {
+            let known = self.journal.history().controls.get(&key);
+            let known = known.filter(|control| self.tools.programs.is_alive(control)).cloned();
+            // Somebody else may have started it anew; nobody is connected to what does not run.
+            let Some(control) = known.or_else(|| self.tools.programs.on_port(&key.0, port)) else { continue };
+            if let Some(error) = live::refusal(service, &control, port, &activations) {
                 self.report.failures.push(error);
                 self.left_alone.insert(key);
             }
