@@ -7,6 +7,8 @@
 //! main process are claimed, so that two tuners do not meet through two of them.
 //!
 //! Anybody may take such a name, as anybody may take a port: then tuning is refused, with the process that holds it.
+//! Undoing must not be anybody's to prevent: there a name counts only when its holder is seen to be root's or our own
+//! user's.
 
 use crate::change::action::Served;
 use crate::change::tools::Tools;
@@ -24,7 +26,16 @@ pub enum Claimed {
     /// It is held as long as this lives.
     Ours(Box<dyn Send>),
     /// Somebody else holds it: his process, where it can be seen.
-    Theirs(Option<u32>),
+    Theirs(Option<Holder>),
+}
+
+/// A process that holds a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its pid.
+    pub pid: u32,
+    /// Whether it is root's or our own user's.
+    pub is_trusted: bool,
 }
 
 /// The names that a session holds; they end with this value, and with the process in any case.
@@ -40,13 +51,15 @@ impl Claims {
         }
     }
 
-    /// The same, waiting a while for whoever has them.
-    pub fn wait(&mut self, tools: &Tools, served: &Served, at_most: Duration) -> Result<()> {
-        let mut last = self.try_take(tools, served)?;
+    /// The same to undo something, waiting a while for whoever has them. Who is not seen to be root's or our own user's
+    /// keeps nobody from it: he is told, one line for each name.
+    pub fn wait_to_undo(&mut self, tools: &Tools, served: &Served, at_most: Duration) -> Result<Vec<String>> {
+        let mut ignored = BTreeMap::new();
+        let mut last = self.try_take_to_undo(tools, served, &mut ignored)?;
         let mut failed = None;
         tools.world.wait_until(at_most, &mut || {
             if last.is_some() {
-                match self.try_take(tools, served) {
+                match self.try_take_to_undo(tools, served, &mut ignored) {
                     Ok(holder) => last = holder,
                     Err(error) => failed = Some(error),
                 }
@@ -55,21 +68,47 @@ impl Claims {
         });
         match (failed, last) {
             (Some(error), _) => Err(error),
-            (None, Some(holder)) => Err(held_by(served, holder)),
-            (None, None) => Ok(()),
+            (None, Some(holder)) => Err(held_by(served, Some(holder))),
+            (None, None) => Ok(ignored.into_iter().map(|(name, holder)| ignoring(&name, holder)).collect()),
         }
     }
 
-    /// `Ok(Some(holder))` when somebody else has one of the names.
-    fn try_take(&mut self, tools: &Tools, served: &Served) -> Result<Option<Option<u32>>> {
+    /// `Some` when somebody who is trusted has one of the names.
+    fn try_take_to_undo(
+        &mut self,
+        tools: &Tools,
+        served: &Served,
+        ignored: &mut BTreeMap<String, Option<Holder>>,
+    ) -> Result<Option<Holder>> {
+        ignored.clear();
         for name in tools.programs.claim_names(served) {
-            if self.0.contains_key(&name) {
-                continue;
+            match self.try_name(tools, &name)? {
+                None => {}
+                Some(Some(holder)) if holder.is_trusted => return Ok(Some(holder)),
+                Some(holder) => drop(ignored.insert(name, holder)),
             }
-            match tools.world.claim(&name).map_err(|error| io_error("claim", &name, &error))? {
-                Claimed::Ours(claim) => drop(self.0.insert(name, claim)),
-                Claimed::Theirs(holder) => return Ok(Some(holder)),
+        }
+        Ok(None)
+    }
+
+    /// `Ok(Some(holder))` when somebody else has one of the names.
+    fn try_take(&mut self, tools: &Tools, served: &Served) -> Result<Option<Option<Holder>>> {
+        for name in tools.programs.claim_names(served) {
+            if let Some(holder) = self.try_name(tools, &name)? {
+                return Ok(Some(holder));
             }
+        }
+        Ok(None)
+    }
+
+    /// `Ok(Some(holder))` when somebody else has the name.
+    fn try_name(&mut self, tools: &Tools, name: &str) -> Result<Option<Option<Holder>>> {
+        if self.0.contains_key(name) {
+            return Ok(None);
+        }
+        match tools.world.claim(name).map_err(|error| io_error("claim", name, &error))? {
+            Claimed::Ours(claim) => drop(self.0.insert(name.to_owned(), claim)),
+            Claimed::Theirs(holder) => return Ok(Some(holder)),
         }
         Ok(None)
     }
@@ -92,10 +131,30 @@ pub fn claim(name: &str) -> io::Result<Claimed> {
 }
 
 /// The process that holds a name; `None` when it has ended meanwhile, or we may not look into it.
-fn holder(name: &str) -> Option<u32> {
+fn holder(name: &str) -> Option<Holder> {
     let inode = parse_inode(&procfs::read_text("/proc/self/net/unix").ok()?, name)?;
     let holds = |pid: &u32| procfs::socket_inodes(*pid).is_ok_and(|held| held.contains(&inode));
-    procfs::pids().into_iter().find(holds)
+    let pid = procfs::pids().into_iter().find(holds)?;
+    let status = procfs::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
+    Some(Holder { pid, is_trusted: is_trusted(&status, rustix::process::geteuid().as_raw()) })
+}
+
+/// Whether all user ids of `/proc/PID/status` are root's or our own: the owner of `/proc/PID` is root also for processes
+/// of others that may not be dumped, and a set-user-id program belongs to its caller, too (proc_pid(5)).
+fn is_trusted(status: &str, own_uid: u32) -> bool {
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let mut ids = ids.split_ascii_whitespace().map(str::parse::<u32>).peekable();
+    ids.peek().is_some() && ids.all(|id| id.is_ok_and(|id| id == 0 || id == own_uid))
+}
+
+fn ignoring(name: &str, holder: Option<Holder>) -> String {
+    let who = holder.map_or_else(
+        || "a process that cannot be seen".to_owned(),
+        |holder| format!("process {}", holder.pid),
+    );
+    format!(
+        "went on although {who} holds the name {name}, as that is not known to be a webdyno of root or of this user"
+    )
 }
 
 /// The inode of an abstract name in `/proc/net/unix`: the last but one field, before `@` and the name.
@@ -104,9 +163,11 @@ fn parse_inode(text: &str, name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-fn held_by(served: &Served, holder: Option<u32>) -> UserError {
-    let who =
-        holder.map_or_else(|| "another webdyno".to_owned(), |pid| format!("another webdyno (process {pid})"));
+fn held_by(served: &Served, holder: Option<Holder>) -> UserError {
+    let who = holder.map_or_else(
+        || "another webdyno".to_owned(),
+        |holder| format!("another webdyno (process {})", holder.pid),
+    );
     let Served { service, port, .. } = served;
     UserError::cannot_run(format!("{who} is changing {service} on port {port} already")).hint(
         "wait until it has ended; its journal is in another state directory than this one's (WEBDYNO_STATE)",
@@ -134,9 +195,25 @@ mod tests {
         let name = format!("webdyno/test/{}", std::process::id());
         let Claimed::Ours(first) = claim(&name).unwrap() else { panic!("it was free") };
         let Claimed::Theirs(holder) = claim(&name).unwrap() else { panic!("it was held") };
-        assert_eq!(holder, Some(std::process::id()));
+        assert_eq!(holder, Some(Holder { pid: std::process::id(), is_trusted: true }));
         drop(first);
         assert!(matches!(claim(&name).unwrap(), Claimed::Ours(_)));
+    }
+
+    #[test]
+    fn only_root_and_our_own_user_are_trusted() {
+        for (ids, expected) in [
+            ("0\t0\t0\t0", true),
+            ("1000\t1000\t1000\t1000", true),
+            ("33\t33\t33\t33", false),
+            // A set-user-id program that somebody else runs.
+            ("33\t0\t0\t0", false),
+            ("", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_trusted(&format!("Name:\tx\nUid:\t{ids}\nGid:\t0\n"), 1000), expected, "{ids}");
+        }
+        assert!(!is_trusted("", 1000), "it has ended");
     }
 
     #[test]

@@ -231,7 +231,10 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
     let mut claims = Claims::default();
     let services = journal.history().outstanding(from_n).filter_map(|entry| served(&entry.action));
     let by_port: BTreeMap<u16, _> = services.map(|served| (served.port, served)).collect();
-    by_port.into_values().try_for_each(|served| claims.wait(tools, served, patience))?;
+    let mut ignored = vec![];
+    for served in by_port.into_values() {
+        ignored.extend(claims.wait_to_undo(tools, served, patience)?);
+    }
     let is_kept = journal.history().kept_through > 0 && !journal.history().is_settled();
     let unkept = match extent {
         Extent::Everything if is_kept => journal.note(Record::Unkept),
@@ -241,6 +244,7 @@ fn one(path: &Path, tools: &Tools, extent: Extent) -> Result<(Vec<String>, Optio
     let mut report = undo(&mut journal, tools, scope, &mut BTreeMap::new());
     let stopping = stop_launched(&mut journal, tools, &mut BTreeMap::new());
     report.lines.extend(stopping.lines);
+    report.lines.extend(ignored);
     report.failures.extend(stopping.failures.into_iter().chain(unkept.err()));
     if report.failures.is_empty()
         && let Err(error) = journal.append(Record::Closed { by })

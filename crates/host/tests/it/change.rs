@@ -6,8 +6,13 @@
 
 use crate::booting::booted;
 use crate::fake::{FILES, FakeServer, Fate, FatefulDisk, PORT, What, empty_folder};
+use crate::skip::skip;
 use proptest::prelude::*;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -473,6 +478,38 @@ fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
     assert!(server.running().contains("Workers 30"));
     first.end(ClosedBy::Tool).unwrap();
     rollback_with(&elsewhere()).unwrap();
+    assert_eq!(server.picture(), original);
+}
+
+/// Anybody may hold a name. That keeps a tuner from a change, and nobody from undoing one.
+#[test]
+fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can start a process of another user");
+    }
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+    let mut changer = server.changer();
+    changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
+    changer.keep().unwrap();
+    changer.end(ClosedBy::Tool).unwrap();
+    let name = format!("{}/{PORT}", folder.path().display());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    let mut command = Command::new("sleep");
+    let mut stranger = command.arg("60").uid(65_534).stdin(OwnedFd::from(socket)).spawn().unwrap();
+    drop(command);
+    let plan = server.plan(&[("a.conf", "Workers 30\n")], ApplyClass::Reload);
+    let told = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err().message;
+    let undone = rollback_with(&server.tools(Arc::new(RealDisk)));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(told.contains(&format!("(process {}) is changing fake", stranger.id())), "{told}");
+    let lines = undone.unwrap();
+    let noted = format!("went on although process {} holds the name {name}", stranger.id());
+    assert!(lines.iter().any(|line| line.contains(&noted)), "{lines:?}");
     assert_eq!(server.picture(), original);
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use webdyno_host::change::StateDir;
 use webdyno_host::change::action::{Launch, Launched};
 use webdyno_host::change::boot::{Booting, Init};
-use webdyno_host::change::claim::Claimed;
+use webdyno_host::change::claim::{Claimed, Holder};
 use webdyno_host::change::history::Header;
 use webdyno_host::change::world::{Running, World};
 use webdyno_host::process::ProcessName;
@@ -78,7 +78,8 @@ impl World for Process {
         );
         Ok(match claimed {
             (true, path) => Claimed::Ours(Box::new(Held::new(self, &path))),
-            (false, _) => Claimed::Theirs(None),
+            // All of them are root's.
+            (false, _) => Claimed::Theirs(Some(Holder { pid: 1, is_trusted: true })),
         })
     }
 
