@@ -406,7 +406,9 @@ fn a_rollback_starts_nothing_that_others_have_stopped() {
             killed_session(&server, &[("a.conf", "Workers 20\n")]);
         }
         server.set_alive(None);
-        other.map(|other| std::fs::write(folder.path().join("other"), other).unwrap());
+        if let Some(other) = other {
+            std::fs::write(folder.path().join("other"), other).unwrap();
+        }
         let lines = rollback(&server).unwrap();
         assert!(lines.iter().any(|line| line.contains("fake does not run, and was left so")), "{lines:?}");
         assert_eq!(other.is_some(), lines.iter().any(|line| line.contains("nginx answers")), "{lines:?}");

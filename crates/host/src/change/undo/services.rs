@@ -191,18 +191,11 @@ impl Undo<'_> {
             true => Some(control.clone()),
             false => programs.on_port(service, port),
         };
-        let pid = |activation: &Activation| activation.control.pid;
-        let activations = &touched.activations;
-        let may_be_ours = |n: &u64| self.journal.history().may_have_ended_its_service(*n);
-        let is_ended_by_us = same_boot && activations.iter().any(|(n, _)| may_be_ours(n));
-        if running.is_none() {
-            // An operator stopped it, or another program has its place: that is his to change.
-            let other = programs.other_on_port(service, port);
-            if !is_ended_by_us || other.is_some() {
-                let by = other.map(|other| format!(": {other} answers on port {port}")).unwrap_or_default();
-                self.report.lines.push(format!("{service} does not run, and was left so{by}"));
-                return Ok(None);
-            }
+        let history = self.journal.history();
+        let is_ended_by_us =
+            same_boot && touched.activations.iter().any(|(n, _)| history.may_have_ended_its_service(*n));
+        if running.is_none() && self.stays_stopped(service, port, is_ended_by_us) {
+            return Ok(None);
         }
         let Some(present) = known.locate(running.as_ref().unwrap_or(&control)) else {
             let gone = &control.executable;
@@ -212,7 +205,7 @@ impl Undo<'_> {
         if running.is_none() {
             known.validate(&present)?;
             let started = known.start(&present, port)?;
-            self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+            self.report.lines.push(format!("started {service} again (pid {})", started.control.pid));
             return Ok(Some(started));
         }
         let running = present;
@@ -227,7 +220,7 @@ impl Undo<'_> {
         let activated = match known.activate(&running, class, port) {
             Err(_) if !programs.is_alive(&running) && programs.on_port(service, port).is_none() => {
                 let started = known.start(&running, port)?;
-                self.report.lines.push(format!("started {service} again (pid {})", pid(&started)));
+                self.report.lines.push(format!("started {service} again (pid {})", started.control.pid));
                 return Ok(Some(started));
             }
             other => other?,
@@ -236,15 +229,23 @@ impl Undo<'_> {
             ApplyClass::Restart => "restarted",
             _ => "reloaded",
         };
-        let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
-        let outage = missed(activated.outage_us);
-        self.report.lines.push(format!("{how} {service} (pid {}){outage}{unsettled}", pid(&activated)));
+        self.report.lines.push(format!("{how} {service} {}", told(&activated)));
         if class != as_planned {
             let left = live::left(known, &running, &touched.activations);
             self.report.lines.extend(left.iter().cloned());
             self.report.left.extend(left);
         }
         Ok(Some(activated))
+    }
+
+    /// Whether a service that does not run is left so: an operator stopped it, or another program has its place, and that
+    /// is his to change.
+    fn stays_stopped(&mut self, service: &str, port: u16, is_ended_by_us: bool) -> bool {
+        let other = self.tools.programs.other_on_port(service, port);
+        let stays = !is_ended_by_us || other.is_some();
+        let by = other.map(|other| format!(": {other} answers on port {port}")).unwrap_or_default();
+        self.report.lines.extend(stays.then(|| format!("{service} does not run, and was left so{by}")));
+        stays
     }
 
     /// Whether an attempt before this one put a file back that the service has not taken over since.
@@ -279,4 +280,10 @@ fn missed(outage_us: Option<u64>) -> String {
         None | Some(0) => String::new(),
         Some(us) => format!("; nobody was answered for {}.{} ms", us / 1000, us / 100 % 10),
     }
+}
+
+/// What runs now, and what came of it, as the end of a line.
+fn told(activated: &Activation) -> String {
+    let unsettled = activated.unsettled.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+    format!("(pid {}){}{unsettled}", activated.control.pid, missed(activated.outage_us))
 }
