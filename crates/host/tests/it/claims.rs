@@ -1,18 +1,28 @@
-//! Two tuners of one real Apache, through two of its ports and from two state directories: the second one is refused.
+//! Two tuners of one service, from two state directories: the second one is refused, be it a real Apache through two of
+//! its ports; and nobody else keeps anybody from undoing.
 
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{Server, apache_is_installed};
+use crate::fake::{FakeServer, PORT, empty_folder};
+use crate::skip::skip;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
+use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::history::ClosedBy;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::change::{Applied, Changer, StateDir};
+use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::{Applied, Changer, StateDir, Tools};
 use webdyno_host::services::by_name;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyOptions, Wish};
+use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
@@ -49,4 +59,68 @@ fn a_second_port_is_no_way_to_a_service_that_is_being_tuned() {
     apply(&server, second_port, &mut second).unwrap();
     second.end(ClosedBy::Tool).unwrap();
     assert_eq!(server.snapshot().number("MaxRequestWorkers"), Some(5.0));
+}
+
+/// Two state directories on one server do not make two tuners of one service: neither changes it beside the other, nor
+/// takes it back.
+#[test]
+fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let elsewhere =
+        || Tools { state: StateDir::at(folder.path().join("other")), ..server.tools(Arc::new(RealDisk)) };
+    let mut other = Changer::with(elsewhere(), Owner { tool: None, what: "webdyno tune".into() });
+    let apply = |changer: &mut Changer, text: &str| {
+        let plan = server.plan(&[("a.conf", text)], ApplyClass::Reload);
+        changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default())
+    };
+    apply(&mut other, "Workers 20\n").unwrap();
+    other.keep().unwrap();
+    other.end(ClosedBy::Tool).unwrap();
+
+    let mut first = server.changer();
+    apply(&mut first, "Workers 30\n").unwrap();
+    let told =
+        format!("another webdyno (process {}) is changing fake on port {PORT} already", std::process::id());
+    let error = apply(&mut other, "Workers 40\n").unwrap_err();
+    assert_eq!(error.message, told);
+    assert!(!other.has_session() && error.hint.unwrap().contains("WEBDYNO_STATE"));
+    assert_eq!(rollback_with(&elsewhere()).unwrap_err().message, told);
+    assert!(server.running().contains("Workers 30"));
+    first.end(ClosedBy::Tool).unwrap();
+    rollback_with(&elsewhere()).unwrap();
+    assert_eq!(server.picture(), original);
+}
+
+/// Anybody may hold a name. That keeps a tuner from a change, and nobody from undoing one.
+#[test]
+fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can start a process of another user");
+    }
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let original = server.picture();
+    let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);
+    let mut changer = server.changer();
+    changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap();
+    changer.keep().unwrap();
+    changer.end(ClosedBy::Tool).unwrap();
+    let name = format!("{}/{PORT}", folder.path().display());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    let mut command = Command::new("sleep");
+    let mut stranger = command.arg("60").uid(65_534).stdin(OwnedFd::from(socket)).spawn().unwrap();
+    drop(command);
+    let plan = server.plan(&[("a.conf", "Workers 30\n")], ApplyClass::Reload);
+    let told = changer.apply(&plan, &server.snapshot_now(), &ApplyOptions::default()).unwrap_err().message;
+    let undone = rollback_with(&server.tools(Arc::new(RealDisk)));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(told.contains(&format!("(process {}) is changing fake", stranger.id())), "{told}");
+    let lines = undone.unwrap();
+    let noted = format!("went on although process {} holds the name {name}", stranger.id());
+    assert!(lines.iter().any(|line| line.contains(&noted)), "{lines:?}");
+    assert_eq!(server.picture(), original);
 }
