@@ -51,7 +51,8 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
         best: baseline,
         tried: vec![],
         n: 0,
-        applied: false,
+        ordered: false,
+        failed: false,
         kept: false,
         refused: None,
         restart_refused: false,
@@ -68,6 +69,9 @@ pub fn tune(stand: &mut dyn Stand, options: Options) -> Result<Ended> {
     if let Some(refusal) = session.refused.take().filter(|_| !session.kept && ends_for_that) {
         return Err(session.abandon(stand, refusal));
     }
+    if let Err(error) = session.settle(stand) {
+        return Err(session.abandon(stand, error));
+    }
     session.end(stand, why)
 }
 
@@ -78,8 +82,10 @@ struct Session {
     best: Measured,
     tried: Vec<Vec<Wish>>,
     n: u32,
-    /// Whether anything was ever applied.
-    applied: bool,
+    /// Whether a change was ever ordered: whatever became of it, something of it may be there.
+    ordered: bool,
+    /// Whether one failed.
+    failed: bool,
     /// Whether a change is in force that was verified.
     kept: bool,
     /// Why a remedy could not be carried out; another one may be.
@@ -208,16 +214,17 @@ impl Session {
         choice: &Choice,
         plan: &RenderedPlan,
     ) -> Result<Next> {
+        self.ordered = true;
         let in_force = match stand.apply(plan, self.options.allow_restart) {
             Ok(Some(in_force)) => in_force,
             Ok(None) => return Ok(Next::Stop(Why::Declined)),
             Err(error) => {
+                self.failed = true;
                 let next = self.refuse(stand, error)?;
                 // It may have been in force for a moment, and was put back: the next try would be one more for others.
                 return Ok(if stand.is_live() { Next::Stop(Why::OthersPresent) } else { next });
             }
         };
-        self.applied = true;
         let (after, comparison) = self.verify(stand)?;
         let kept = comparison.verdict == Verdict::Better;
         let round = self.verified(self.describe(choice, plan), &after, &comparison, in_force.outage_us);
@@ -238,7 +245,7 @@ impl Session {
     /// Puts everything back after an error and says in the log what became of the server. What could not be put back
     /// counts more than the error that came before.
     fn abandon(&self, stand: &mut dyn Stand, error: UserError) -> UserError {
-        let reverted = if self.applied { stand.revert(0) } else { Ok(()) };
+        let reverted = if self.ordered { stand.revert(0) } else { Ok(()) };
         let state = if reverted.is_ok() { TuneState::Reverted } else { TuneState::Applied };
         // Whether this can be written counts least.
         drop(self.record_end(stand, false, state));
@@ -304,12 +311,18 @@ impl Session {
         stand.record(EventBody::RoundEnd { round: Box::new(round), load_before: self.best.load, load_after })
     }
 
+    /// What was verified stays. Without that nothing does: a change that failed may have left something behind.
+    fn settle(&self, stand: &mut dyn Stand) -> Result<()> {
+        match (self.kept, self.failed) {
+            (true, _) => stand.keep(),
+            (false, true) => stand.revert(0),
+            (false, false) => Ok(()),
+        }
+    }
+
     fn end(self, stand: &mut dyn Stand, why: Why) -> Result<Ended> {
         if let Some(text) = note(why) {
             stand.record(EventBody::Note { text: text.into() })?;
-        }
-        if self.kept {
-            stand.keep()?;
         }
         let state = match (self.options.apply, self.kept) {
             (false, _) => TuneState::Planned,

@@ -233,7 +233,10 @@ impl Stand for Script {
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        self.workers = self.before[(mark as usize).max(1) - 1];
+        // Where nothing was changed there is nothing to put back.
+        if let Some(before) = self.before.get((mark as usize).max(1) - 1) {
+            self.workers = *before;
+        }
         self.orders.push(format!("revert to {}", self.workers));
         Ok(())
     }
