@@ -44,6 +44,8 @@ fn count(measurement: &Measurement, run: &mut RunReport) {
         }
         run.errors.add(&interval.errors);
         run.connections.add(&interval.connections);
+        run.tcp.add(&interval.tcp);
+        run.redirects += interval.redirects;
     }
     run.requests.started = run.requests.completed + run.requests.failed + run.requests.in_flight_at_end;
     run.elapsed_s = length_us as f64 / 1e6;
@@ -60,6 +62,9 @@ fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     run.connect_time_us = dist(|interval| &interval.connect_time)?;
     run.first_byte_us = dist(|interval| &interval.first_byte)?;
     run.client_delay_us = dist(|interval| &interval.client_delay)?;
+    run.tls_handshake_us = dist(|interval| &interval.tls_handshake)?;
+    run.receive_delay_us = dist(|interval| &interval.receive_delay)?;
+    run.round_trip_us = dist(|interval| &interval.round_trip)?;
     run.failed_time_us = dist(|interval| &interval.failed_time)?;
     let censored = measurement.end.as_ref().and_then(|end| end.censored_time.as_ref());
     run.censored_time_us = merged(censored.into_iter())?.dist();

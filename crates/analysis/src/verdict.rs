@@ -118,7 +118,7 @@ mod tests {
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
     use webdyno_model::objective::Objective;
-    use webdyno_model::workload::{StatusSet, Stop, Workload};
+    use webdyno_model::workload::Workload;
 
     fn measured(rate: u64, failed: u64, time_us: u64, arrival: Arrival) -> Measurement {
         let second = |i: u64| {
@@ -135,18 +135,7 @@ mod tests {
                 ..Interval::default()
             }
         };
-        let workload = Workload {
-            requests: vec![],
-            arrival,
-            stop: Stop { duration_us: None, requests: None },
-            connections: 10,
-            threads: None,
-            timeout_us: 1_000_000,
-            keepalive: true,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        };
+        let workload = Workload { arrival, connections: 10, timeout_us: 1_000_000, ..Workload::default() };
         Measurement {
             intervals: (0..8).map(second).collect(),
             workload: Some(workload),

@@ -2,7 +2,7 @@
 
 use webdyno_load::{Control, prepare, probe, run};
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
 fn main() {
@@ -18,13 +18,7 @@ fn workload() -> Result<Workload> {
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<f64>().ok()).ok_or_else(usage);
     let url = args.first().ok_or_else(usage)?.clone();
     Ok(Workload {
-        requests: vec![RequestSpec {
-            name: url.clone(),
-            method: "GET".into(),
-            url,
-            headers: vec![],
-            body: String::new(),
-        }],
+        requests: vec![RequestSpec { name: url.clone(), url, ..RequestSpec::default() }],
         arrival: match number(3) {
             Ok(rate_per_s) if rate_per_s > 0.0 => Arrival::Open { rate_per_s, poisson: false },
             _ => Arrival::Closed,
@@ -32,11 +26,8 @@ fn workload() -> Result<Workload> {
         stop: Stop { duration_us: Some((number(2)? * 1e6) as u64), requests: None },
         connections: number(1)? as u32,
         threads: Some(1),
-        timeout_us: 10_000_000,
         keepalive: args.get(4).is_none(),
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 1,
+        ..Workload::default()
     })
 }
 

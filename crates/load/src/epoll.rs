@@ -4,7 +4,8 @@
 //! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
-use crate::world::{Ready, World};
+use crate::prepare::Origin;
+use crate::world::{Broke, Ready, World};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
@@ -109,7 +110,8 @@ impl World for EpollWorld {
         nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
     }
 
-    fn connect(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<()> {
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> std::result::Result<(), Broke> {
+        let address = origin.address();
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
@@ -117,9 +119,9 @@ impl World for EpollWorld {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
         sockopt::set_tcp_nodelay(&socket, true)?;
-        match rustix::net::connect(&socket, address) {
+        match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err(errno.into()),
         }
         let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
@@ -128,19 +130,19 @@ impl World for EpollWorld {
     }
 
     #[inline]
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize> {
-        rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> std::result::Result<usize, Broke> {
+        Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
     }
 
     #[inline]
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize> {
-        rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::empty()).map(|(_, count)| count)
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> std::result::Result<usize, Broke> {
+        Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::empty())?.1)
     }
 
     /// MSG_TRUNC on a stream: the kernel drops the bytes and copies nothing, tcp(7).
     #[inline]
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize> {
-        rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::TRUNC).map(|(_, count)| count)
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> std::result::Result<usize, Broke> {
+        Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::TRUNC)?.1)
     }
 
     fn close(&mut self, slot: u32) {

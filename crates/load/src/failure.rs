@@ -2,12 +2,15 @@
 //!
 //! The meaning of the error numbers is that of connect(2), send(2), recv(2) and socket(2) of the Linux manual.
 
+use crate::world::Broke;
 use rustix::io::Errno;
 use webdyno_model::interval::ErrorCounts;
 
 /// The class of a failure; each failed request has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
+    Dns,
+    Tls,
     ConnectRefused,
     ConnectTimeout,
     Unreachable,
@@ -23,7 +26,12 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The class of an error of `socket` or `connect`, also when it is reported later by the first `send`.
-    pub(crate) fn of_connect(errno: Errno) -> Self {
+    pub(crate) fn of_connect(broke: Broke) -> Self {
+        let errno = match broke {
+            Broke::Dns => return Self::Dns,
+            Broke::Tls => return Self::Tls,
+            Broke::Os(errno) => errno,
+        };
         match errno {
             Errno::CONNREFUSED => Self::ConnectRefused,
             // EAGAIN is how connect says that no local port is free for an unbound socket on some kernels.
@@ -37,10 +45,14 @@ impl Failure {
     }
 
     /// The class of an error on an established connection.
-    pub(crate) fn of_transfer(errno: Errno) -> Self {
-        match errno {
-            Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN => Self::Unreachable,
-            _ => Self::Reset,
+    pub(crate) fn of_transfer(broke: Broke) -> Self {
+        match broke {
+            Broke::Dns => Self::Dns,
+            Broke::Tls => Self::Tls,
+            Broke::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
+                Self::Unreachable
+            }
+            Broke::Os(_) => Self::Reset,
         }
     }
 
@@ -53,13 +65,19 @@ impl Failure {
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,
-            Self::ConnectRefused | Self::Unreachable | Self::LocalPortsExhausted | Self::NoDescriptors
+            Self::Dns
+                | Self::ConnectRefused
+                | Self::Unreachable
+                | Self::LocalPortsExhausted
+                | Self::NoDescriptors
         )
     }
 
     /// Counts one failure of this class.
     pub(crate) fn count_in(self, errors: &mut ErrorCounts) {
         let counter = match self {
+            Self::Dns => &mut errors.dns,
+            Self::Tls => &mut errors.tls,
             Self::ConnectRefused => &mut errors.connect_refused,
             Self::ConnectTimeout => &mut errors.connect_timeout,
             Self::Unreachable => &mut errors.unreachable,
@@ -92,10 +110,10 @@ mod tests {
             (Errno::CONNRESET, Failure::Reset),
             (Errno::TIMEDOUT, Failure::ConnectTimeout),
         ] {
-            assert_eq!(Failure::of_connect(errno), class, "{errno:?}");
+            assert_eq!(Failure::of_connect(errno.into()), class, "{errno:?}");
         }
         for errno in [Errno::CONNRESET, Errno::PIPE, Errno::TIMEDOUT] {
-            assert_eq!(Failure::of_transfer(errno), Failure::Reset, "{errno:?}");
+            assert_eq!(Failure::of_transfer(errno.into()), Failure::Reset, "{errno:?}");
         }
     }
 
@@ -103,6 +121,8 @@ mod tests {
     fn every_class_counts_once_and_in_its_own_place() {
         use Failure::*;
         let all = [
+            Dns,
+            Tls,
             ConnectRefused,
             ConnectTimeout,
             Unreachable,

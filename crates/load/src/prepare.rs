@@ -192,6 +192,15 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
         return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
     }
+    let reads_body =
+        |expectation: &Expectation| !matches!(expectation, Expectation::Status(_) | Expectation::Length(_));
+    if workload.expect.iter().any(reads_body) || !workload.transport.is_plain() || workload.redirects_max > 0
+    {
+        return wrong(
+            "conditions on bodies, redirects and other ways to the server are not built",
+            "leave them out",
+        );
+    }
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
     {
@@ -309,14 +318,15 @@ fn request_bytes(spec: &RequestSpec, url: &Url, keepalive: bool) -> Result<Vec<u
     }
     let has_body = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
     if has_body && !given("Content-Length") {
-        text.push_str(&format!("Content-Length: {}\r\n", spec.body.len()));
+        text.push_str(&format!("Content-Length: {}\r\n", spec.body.length_bytes()));
     }
     for (name, value) in &spec.headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
     text.push_str("\r\n");
-    text.push_str(&spec.body);
-    Ok(text.into_bytes())
+    let mut bytes = text.into_bytes();
+    bytes.extend_from_slice(spec.body.bytes());
+    Ok(bytes)
 }
 
 /// A line end inside of a method or a header would make two requests of one.

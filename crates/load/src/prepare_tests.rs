@@ -1,30 +1,20 @@
 //! What is refused, and the bytes that go over the wire.
 
 use super::*;
-use webdyno_model::workload::{StatusSet, Stop};
+use webdyno_model::workload::Stop;
 
 fn spec(method: &str, url: &str) -> RequestSpec {
-    RequestSpec {
-        name: "/".into(),
-        method: method.into(),
-        url: url.into(),
-        headers: vec![],
-        body: String::new(),
-    }
+    RequestSpec { name: "/".into(), method: method.into(), url: url.into(), ..RequestSpec::default() }
 }
 
 fn workload(requests: Vec<RequestSpec>) -> Workload {
     Workload {
         requests,
-        arrival: Arrival::Closed,
         stop: Stop { duration_us: Some(1_000_000), requests: None },
         connections: 4,
         threads: Some(9),
         timeout_us: 1_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 0,
+        ..Workload::default()
     }
 }
 

@@ -71,7 +71,7 @@ fn connect(origin: &Origin, timeout: Duration) -> Result<Option<TcpStream>> {
 
 /// Why there is no connection, and what helps.
 fn no_connection(address: SocketAddr, error: &std::io::Error) -> UserError {
-    let class = Errno::from_io_error(error).map(Failure::of_connect);
+    let class = Errno::from_io_error(error).map(|errno| Failure::of_connect(errno.into()));
     let port = address.port();
     let (cause, hint) = match class {
         Some(Failure::ConnectRefused) => (

@@ -6,7 +6,7 @@
 
 use crate::failure::Failure;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts};
+use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, TcpCounts};
 
 /// One more than the highest status that has a counter.
 const STATUS_CODES: usize = 1000;
@@ -33,6 +33,11 @@ pub(crate) struct Report {
     pub(crate) first_byte: TimeHistogram,
     pub(crate) client_delay: TimeHistogram,
     pub(crate) failed_time: TimeHistogram,
+    pub(crate) tls_handshake: TimeHistogram,
+    pub(crate) receive_delay: TimeHistogram,
+    pub(crate) round_trip: TimeHistogram,
+    pub(crate) tcp: TcpCounts,
+    pub(crate) redirects: u64,
     pub(crate) cpu_ns: u64,
     /// By name, when there are several.
     pub(crate) named: Vec<NamedReport>,
@@ -81,14 +86,19 @@ impl Report {
             first_byte: TimeHistogram::new(),
             client_delay: TimeHistogram::new(),
             failed_time: TimeHistogram::new(),
+            tls_handshake: TimeHistogram::new(),
+            receive_delay: TimeHistogram::new(),
+            round_trip: TimeHistogram::new(),
+            tcp: TcpCounts::default(),
+            redirects: 0,
             cpu_ns: 0,
             named: (0..names).map(|_| named()).collect(),
             last: None,
         }
     }
 
-    /// The six histograms, in a fixed order.
-    fn histograms(&mut self) -> [&mut TimeHistogram; 6] {
+    /// Its histograms, in a fixed order.
+    fn histograms(&mut self) -> [&mut TimeHistogram; 9] {
         [
             &mut self.response_time,
             &mut self.service_time,
@@ -96,6 +106,9 @@ impl Report {
             &mut self.first_byte,
             &mut self.client_delay,
             &mut self.failed_time,
+            &mut self.tls_handshake,
+            &mut self.receive_delay,
+            &mut self.round_trip,
         ]
     }
 
@@ -108,6 +121,7 @@ impl Report {
         self.status.fill(0);
         self.errors = ErrorCounts::default();
         self.connections = ConnectionCounts::default();
+        (self.tcp, self.redirects) = (TcpCounts::default(), 0);
         self.histograms().into_iter().for_each(TimeHistogram::clear);
         for named in &mut self.named {
             (named.completed, named.failed) = (0, 0);
@@ -133,6 +147,8 @@ impl Report {
         let peak = self.connections.peak + other.connections.peak;
         self.connections.add(&other.connections);
         self.connections.peak = peak;
+        self.tcp.add(&other.tcp);
+        self.redirects += other.redirects;
         for (sum, histogram) in self.histograms().into_iter().zip(other.histograms()) {
             sum.merge(histogram);
         }

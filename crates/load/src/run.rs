@@ -249,27 +249,21 @@ mod tests {
     use super::*;
     use crate::prepare::prepare;
     use std::net::TcpListener;
-    use webdyno_model::workload::{RequestSpec, StatusSet, Stop, Workload};
+    use webdyno_model::workload::{RequestSpec, Stop, Workload};
 
     fn prepared(port: u16, stop: Stop, threads: u32) -> Prepared {
         let request = RequestSpec {
             name: "/".into(),
-            method: "GET".into(),
             url: format!("http://127.0.0.1:{port}/"),
-            headers: vec![],
-            body: String::new(),
+            ..RequestSpec::default()
         };
         let workload = Workload {
             requests: vec![request],
-            arrival: Arrival::Closed,
             stop,
             connections: threads,
             threads: Some(threads),
             timeout_us: 60_000_000,
-            keepalive: true,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 1,
+            ..Workload::default()
         };
         prepare(&workload).unwrap()
     }

@@ -1,8 +1,8 @@
 //! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
 //! real one is `epoll`, tests bring a simulated one.
 
+use crate::prepare::Origin;
 use rustix::io::Errno;
-use std::net::SocketAddr;
 
 /// Something happened on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,30 @@ pub(crate) struct Ready {
     pub(crate) hangup: bool,
 }
 
+/// Why a call on a socket did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broke {
+    /// What the kernel said.
+    Os(Errno),
+    /// The name of the server did not resolve.
+    Dns,
+    /// TLS: the handshake, the certificate or a record.
+    Tls,
+}
+
+impl Broke {
+    /// Nothing is wrong, there is only nothing to do now.
+    pub(crate) const AGAIN: Self = Self::Os(Errno::AGAIN);
+    /// A signal came; the call may be made again at once.
+    pub(crate) const INTERRUPTED: Self = Self::Os(Errno::INTR);
+}
+
+impl From<Errno> for Broke {
+    fn from(errno: Errno) -> Self {
+        Self::Os(errno)
+    }
+}
+
 /// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
 /// non-blocking except [`World::wait`]; readiness is told once per edge, as epoll(7) defines it.
 pub(crate) trait World {
@@ -23,13 +47,13 @@ pub(crate) trait World {
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
     /// Begins a connection; whether it comes about shows with the first `send`.
-    fn connect(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Errno>;
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
     /// Sends what the kernel takes.
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Errno>;
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke>;
     /// Receives what is there; 0 is the end.
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno>;
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
     /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno>;
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
     /// Closes the socket.
     fn close(&mut self, slot: u32);
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within

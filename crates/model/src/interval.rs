@@ -46,6 +46,21 @@ pub struct Interval {
     pub client_delay: Option<EncodedHistogram>,
     /// From the intended start to the failure, of failed requests that are not timeouts.
     pub failed_time: Option<EncodedHistogram>,
+    /// TLS handshakes of new connections, from the first byte to the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_handshake: Option<EncodedHistogram>,
+    /// On connections that the kernel stamps: from the arrival of an answer's last byte until the engine read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_delay: Option<EncodedHistogram>,
+    /// Smoothed round trips of sampled connections, as the kernel's TCP sees them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<EncodedHistogram>,
+    /// What TCP did on the sampled connections.
+    #[serde(default, skip_serializing_if = "TcpCounts::is_empty")]
+    pub tcp: TcpCounts,
+    /// Redirects that were followed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub redirects: u64,
     /// CPU of all engine threads.
     pub cpu_us: u64,
     /// CPU of the busiest engine thread.
@@ -157,6 +172,40 @@ pub struct ConnectionCounts {
     pub peak: u64,
     /// Kept connections that the server closed between requests: normal, not a failure.
     pub quiet_closes: u64,
+    /// Requests that were sent again on a fresh connection, as such a close had crossed them.
+    pub resent: u64,
+    /// Of the connections opened, those that resumed a TLS session.
+    pub tls_resumed: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What the kernel's TCP counted on the connections that were sampled (TCP_INFO of tcp(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TcpCounts {
+    /// Readings of a connection.
+    pub readings: u64,
+    /// Segments with data that were sent on them.
+    pub segments_sent: u64,
+    /// Segments that were sent again.
+    pub segments_retransmitted: u64,
+}
+
+impl TcpCounts {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.readings == 0
+    }
+
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.readings += other.readings;
+        self.segments_sent += other.segments_sent;
+        self.segments_retransmitted += other.segments_retransmitted;
+    }
 }
 
 impl ConnectionCounts {
@@ -166,6 +215,8 @@ impl ConnectionCounts {
         self.reused += other.reused;
         self.peak = self.peak.max(other.peak);
         self.quiet_closes += other.quiet_closes;
+        self.resent += other.resent;
+        self.tls_resumed += other.tls_resumed;
     }
 }
 

@@ -18,6 +18,7 @@ pub mod objective;
 pub mod run;
 pub mod sample;
 pub mod service;
+pub mod transport;
 pub mod tune;
 pub mod workload;
 

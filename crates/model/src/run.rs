@@ -2,7 +2,7 @@
 
 use crate::brake::Brake;
 use crate::environment::Environment;
-use crate::interval::{ConnectionCounts, ErrorCounts};
+use crate::interval::{ConnectionCounts, ErrorCounts, TcpCounts};
 use crate::objective::ObjectiveResult;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,21 @@ pub struct RunReport {
     pub first_byte_us: Dist,
     /// Added by the generator.
     pub client_delay_us: Dist,
+    /// TLS handshakes.
+    #[serde(default)]
+    pub tls_handshake_us: Dist,
+    /// How long the last bytes of answers lay in the kernel before the engine read them, on stamped connections.
+    #[serde(default)]
+    pub receive_delay_us: Dist,
+    /// Smoothed round trips of sampled connections.
+    #[serde(default)]
+    pub round_trip_us: Dist,
+    /// What TCP did on the sampled connections.
+    #[serde(default)]
+    pub tcp: TcpCounts,
+    /// Redirects that were followed.
+    #[serde(default)]
+    pub redirects: u64,
     /// Failed requests that are not timeouts.
     pub failed_time_us: Dist,
     /// Requests in flight at the end: how long they had been waiting (censored: they would have taken longer).

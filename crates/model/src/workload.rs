@@ -1,7 +1,9 @@
 //! The workload: which requests are sent, how they arrive, and when to stop.
 
 use crate::error::{Result, UserError};
+use crate::transport::Transport;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What is sent to the server. Requests are taken in turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,61 @@ pub struct Workload {
     pub expect: Vec<Expectation>,
     /// Seed of everything that is drawn at random.
     pub seed: u64,
+    /// How connections come about.
+    #[serde(default, skip_serializing_if = "Transport::is_plain")]
+    pub transport: Transport,
+    /// Most redirects that a request follows; with 0 a redirect is the answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub redirects_max: u32,
+    /// Whose clock ends the times.
+    #[serde(default, skip_serializing_if = "Clock::is_auto")]
+    pub clock: Clock,
+}
+
+impl Default for Workload {
+    /// Fifty users without think time and ten seconds for each answer, but nothing to send and no end.
+    fn default() -> Self {
+        Self {
+            requests: vec![],
+            arrival: Arrival::Closed,
+            stop: Stop { duration_us: None, requests: None },
+            connections: 50,
+            threads: None,
+            timeout_us: 10_000_000,
+            keepalive: true,
+            ok_status: StatusSet::default(),
+            expect: vec![],
+            seed: 1,
+            transport: Transport::default(),
+            redirects_max: 0,
+            clock: Clock::default(),
+        }
+    }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+/// Whose clock says when an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// The engine's, when it has read the last byte. A sample of the connections is stamped by the kernel besides, which
+    /// shows how long answers wait for the engine.
+    #[default]
+    Auto,
+    /// The engine's; nothing is stamped.
+    Engine,
+    /// The kernel's, when it received the last byte: every connection is stamped.
+    Kernel,
+}
+
+impl Clock {
+    /// Whether nothing else was asked for.
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// One request.
@@ -41,8 +98,72 @@ pub struct RequestSpec {
     /// Header lines besides the ones that HTTP needs.
     pub headers: Vec<(String, String)>,
     /// The body, empty for none.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub body: String,
+    #[serde(default, skip_serializing_if = "Body::is_empty")]
+    pub body: Body,
+}
+
+impl Default for RequestSpec {
+    /// A GET of nothing.
+    fn default() -> Self {
+        let (name, url) = (String::new(), String::new());
+        Self { name, method: "GET".into(), url, headers: vec![], body: Body::default() }
+    }
+}
+
+/// The body of a request. Written down it is its length alone: it may carry secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Body {
+    bytes: Arc<[u8]>,
+    length_bytes: u64,
+}
+
+impl Body {
+    /// What is sent; empty when it was read from a recording.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Its length, also when it was read from a recording.
+    pub fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+
+    /// Whether the request has none.
+    pub fn is_empty(&self) -> bool {
+        self.length_bytes == 0
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { length_bytes: bytes.len() as u64, bytes: bytes.into() }
+    }
+}
+
+impl From<&str> for Body {
+    fn from(text: &str) -> Self {
+        text.as_bytes().to_vec().into()
+    }
+}
+
+impl From<Body> for String {
+    fn from(body: Body) -> Self {
+        format!("[{} bytes]", body.length_bytes)
+    }
+}
+
+impl TryFrom<String> for Body {
+    type Error = UserError;
+
+    /// Reads `[12 bytes]`. An error for anything else.
+    fn try_from(text: String) -> Result<Self> {
+        let digits = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(" bytes]"));
+        let length_bytes = digits.and_then(|digits| digits.parse().ok());
+        length_bytes
+            .map(|length_bytes| Self { bytes: Arc::default(), length_bytes })
+            .ok_or_else(|| UserError::usage(format!("`{text}` is not the length of a body, as [12 bytes]")))
+    }
 }
 
 /// How requests arrive.
@@ -77,6 +198,10 @@ pub enum Expectation {
     Status(u16),
     /// The exact length of the decoded body in bytes.
     Length(u64),
+    /// A regular expression that matches somewhere in the decoded body.
+    Regex(String),
+    /// The SHA-256 of the decoded body, 64 hexadecimal digits in lower case.
+    Sha256(String),
 }
 
 /// A set of HTTP status codes, written as `200-399,404`.
@@ -135,8 +260,8 @@ impl From<StatusSet> for String {
 pub const REDACTED: &str = "[redacted]";
 
 impl Workload {
-    /// The workload as it may be written down: values of headers that carry secrets, bodies, and the values of
-    /// query parameters named like secrets are replaced.
+    /// The workload as it may be written down: values of headers that carry secrets and the values of query parameters
+    /// named like secrets are replaced. Bodies are never written.
     #[must_use]
     pub fn redacted(&self) -> Self {
         let mut copy = self.clone();
@@ -148,9 +273,6 @@ impl Workload {
             }
             request.url = redact_query(&request.url);
             request.name = redact_query(&request.name);
-            if !request.body.is_empty() {
-                request.body = format!("[{} bytes]", request.body.len());
-            }
         }
         copy
     }
@@ -328,20 +450,12 @@ mod tests {
             headers: vec![("Authorization".into(), "Basic s3cret".into()), ("Accept".into(), "*/*".into())],
             body: "password=s3cret".into(),
         };
-        let workload = Workload {
-            requests: vec![request],
-            arrival: Arrival::Closed,
-            stop: Stop { duration_us: Some(1), requests: None },
-            connections: 1,
-            threads: None,
-            timeout_us: 1,
-            keepalive: true,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        };
+        let workload = Workload { requests: vec![request], ..Workload::default() };
         let written = serde_json::to_string(&workload.redacted()).unwrap();
         assert!(!written.contains("s3cret"), "{written}");
         assert!(written.contains("page=2") && written.contains("*/*"), "{written}");
+        let read: Workload = serde_json::from_str(&written).unwrap();
+        assert_eq!(read.requests[0].body.length_bytes(), 15);
+        assert_eq!(serde_json::to_string(&read.redacted()).unwrap(), written);
     }
 }

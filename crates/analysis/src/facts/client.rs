@@ -132,21 +132,9 @@ mod tests {
     use crate::summary::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
-    use webdyno_model::workload::{StatusSet, Stop};
 
     fn workload(arrival: Arrival, connections: u32) -> Workload {
-        Workload {
-            requests: vec![],
-            arrival,
-            stop: Stop { duration_us: None, requests: None },
-            connections,
-            threads: None,
-            timeout_us: 1,
-            keepalive: false,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        }
+        Workload { arrival, connections, timeout_us: 1, keepalive: false, ..Workload::default() }
     }
 
     fn of(arrival: Arrival, interval: Interval) -> Facts {

@@ -4,7 +4,7 @@ use super::*;
 use crate::facts::testing::{apache, sample};
 use crate::measurement::TimedSample;
 use webdyno_model::interval::Interval;
-use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
+use webdyno_model::workload::Workload;
 
 /// Readings of one metric: `(time, value)`.
 fn readings(metric: &str, points: &[(f64, f64)]) -> Vec<TimedSample> {
@@ -28,18 +28,7 @@ fn level(metric: &str, window: (i32, i32), value: f64) -> Vec<TimedSample> {
 
 /// A load of ten seconds with so many answers a second, after three quiet ones.
 fn loaded(rate: u64, samples: Vec<Vec<TimedSample>>) -> Measurement {
-    let workload = Workload {
-        requests: vec![],
-        arrival: Arrival::Closed,
-        stop: Stop { duration_us: None, requests: None },
-        connections: 10,
-        threads: None,
-        timeout_us: 1_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 0,
-    };
+    let workload = Workload { connections: 10, timeout_us: 1_000_000, ..Workload::default() };
     let second =
         |t: u32| Interval { t_s: f64::from(t), length_us: 1_000_000, completed: rate, ..Interval::default() };
     Measurement {

@@ -2,7 +2,7 @@
 
 use super::*;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::workload::{StatusSet, Stop, Workload};
+use webdyno_model::workload::Workload;
 
 fn second(index: usize, completed: u64, failed: u64, time_us: u64) -> Interval {
     let mut times = TimeHistogram::new();
@@ -27,18 +27,7 @@ fn load(rates: &[f64]) -> Vec<Interval> {
 }
 
 fn best(intervals: Vec<Interval>, arrival: Arrival, measured_from_s: f64) -> Measurement {
-    let workload = Workload {
-        requests: vec![],
-        arrival,
-        stop: Stop { duration_us: None, requests: None },
-        connections: 10,
-        threads: None,
-        timeout_us: 1_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 0,
-    };
+    let workload = Workload { arrival, connections: 10, timeout_us: 1_000_000, ..Workload::default() };
     Measurement { intervals, workload: Some(workload), measured_from_s, ..Measurement::default() }
 }
 

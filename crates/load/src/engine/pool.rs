@@ -81,15 +81,15 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &mut self.conns[slot as usize];
         conn.begun_ns = begun_ns;
         conn.late_ns = begun_ns.saturating_sub(conn.request.could_ns);
-        let address = self.plan.origins[conn.origin].address();
-        match self.world.connect(slot, token(slot, conn.generation), &address) {
+        let origin = &self.plan.origins[conn.origin];
+        match self.world.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
                 let now_ns = self.stamp();
                 if self.over.is_none() {
                     self.transmit(slot, now_ns);
                 }
             }
-            Err(errno) => self.fail(slot, Failure::of_connect(errno), begun_ns),
+            Err(broke) => self.fail(slot, Failure::of_connect(broke), begun_ns),
         }
     }
 

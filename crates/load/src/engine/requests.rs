@@ -6,7 +6,7 @@ use crate::answer::{AtClose, Fed};
 use crate::failure::Failure;
 use crate::prepare::Plan;
 use crate::recorder::{Report, Times, microseconds};
-use crate::world::{Ready, World};
+use crate::world::{Broke, Ready, World};
 use rustix::io::Errno;
 use webdyno_model::workload::Expectation;
 
@@ -156,7 +156,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// A kept connection speaks between requests: it closes, perhaps after a last word such as a 408.
     fn on_idle(&mut self, slot: u32) {
         match self.world.recv(slot, &mut self.buffer) {
-            Err(Errno::AGAIN | Errno::INTR) if !self.conns[slot as usize].hangup => {}
+            Err(Broke::AGAIN | Broke::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
             _ => self.quiet_close(slot),
         }
     }
@@ -179,19 +179,19 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                     false => Phase::Receiving,
                 };
             }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) if conn.established => {
+            Err(Broke::AGAIN | Broke::INTERRUPTED) => {}
+            Err(broke) if conn.established => {
                 // The server may have answered before it closed: what there is to read decides.
                 conn.send_failed = true;
                 conn.hangup = true;
                 conn.phase = Phase::Receiving;
-                if matches!(errno, Errno::PIPE | Errno::CONNRESET) {
+                if matches!(broke, Broke::Os(Errno::PIPE | Errno::CONNRESET)) {
                     self.receive(slot);
                 } else {
-                    self.broken(slot, Failure::of_transfer(errno));
+                    self.broken(slot, Failure::of_transfer(broke));
                 }
             }
-            Err(errno) => self.fail(slot, Failure::of_connect(errno), self.now_ns),
+            Err(broke) => self.fail(slot, Failure::of_connect(broke), self.now_ns),
         }
     }
 
@@ -254,13 +254,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                         return;
                     }
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
-                Err(Errno::AGAIN) => return,
-                Err(errno) => {
+                Err(Broke::INTERRUPTED) => {}
+                Err(Broke::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
+                Err(Broke::AGAIN) => return,
+                Err(broke) => {
                     self.stamp();
                     if self.over.is_none() {
-                        self.broken(slot, Failure::of_transfer(errno));
+                        self.broken(slot, Failure::of_transfer(broke));
                     }
                     return;
                 }
@@ -418,6 +418,8 @@ fn judge(plan: &Plan, conn: &Conn) -> Option<Failure> {
     let met = |expectation: &Expectation| match *expectation {
         Expectation::Status(expected) => status == expected,
         Expectation::Length(expected) => body_bytes == expected,
+        // Refused before the load.
+        Expectation::Regex(_) | Expectation::Sha256(_) => false,
     };
     (!plan.expect.iter().all(met)).then_some(Failure::Expect)
 }

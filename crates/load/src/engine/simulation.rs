@@ -4,18 +4,18 @@
 use super::{Engine, Share};
 use crate::control::Control;
 use crate::merge::Merger;
+use crate::prepare::Origin;
 use crate::prepare::prepare;
 use crate::recorder::Report;
-use crate::world::{Ready, World};
+use crate::world::{Broke, Ready, World};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -170,7 +170,7 @@ impl World for Sim<'_> {
         self.now_ns.get() / 2
     }
 
-    fn connect(&mut self, slot: u32, token: u64, _: &SocketAddr) -> Result<(), Errno> {
+    fn connect(&mut self, slot: u32, token: u64, _: &Origin) -> Result<(), Broke> {
         self.call();
         assert!(!self.sockets.contains_key(&slot), "slot {slot} is taken");
         self.connections += 1;
@@ -181,14 +181,14 @@ impl World for Sim<'_> {
         Ok(())
     }
 
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Errno> {
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
         self.call();
         let send_max = self.send_max;
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         match socket {
-            _ if socket.refused => return Err(Errno::CONNREFUSED),
-            _ if socket.reset => return Err(Errno::PIPE),
-            _ if !socket.accepted => return Err(Errno::AGAIN),
+            _ if socket.refused => return Err(Errno::CONNREFUSED.into()),
+            _ if socket.reset => return Err(Errno::PIPE.into()),
+            _ if !socket.accepted => return Err(Broke::AGAIN),
             _ => {}
         }
         let count = bytes.len().min(send_max);
@@ -210,7 +210,7 @@ impl World for Sim<'_> {
         Ok(count)
     }
 
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
         self.call();
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         let count = socket.inbox.len().min(buffer.len());
@@ -218,14 +218,14 @@ impl World for Sim<'_> {
             *place = byte;
         }
         match count {
-            0 if socket.reset => Err(Errno::CONNRESET),
+            0 if socket.reset => Err(Errno::CONNRESET.into()),
             0 if socket.closed => Ok(0),
-            0 => Err(Errno::AGAIN),
+            0 => Err(Broke::AGAIN),
             count => Ok(count),
         }
     }
 
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
         self.recv(slot, buffer)
     }
 
@@ -258,22 +258,12 @@ pub(super) fn workload(arrival: Arrival, connections: u32, duration_ms: u64) -> 
         stop: Stop { duration_us: Some(duration_ms * 1000), requests: None },
         connections,
         threads: Some(1),
-        timeout_us: 10_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 1,
+        ..Workload::default()
     }
 }
 
 pub(super) fn get(path: &str) -> RequestSpec {
-    RequestSpec {
-        name: path.into(),
-        method: "GET".into(),
-        url: format!("http://127.0.0.1:1{path}"),
-        headers: vec![],
-        body: String::new(),
-    }
+    RequestSpec { name: path.into(), url: format!("http://127.0.0.1:1{path}"), ..RequestSpec::default() }
 }
 
 /// What a simulated load gave.

@@ -271,7 +271,7 @@ fn failures_have_their_class() {
 fn a_request_that_the_kernel_takes_in_pieces_arrives_whole() {
     let mut load = workload(Arrival::Closed, 2, 1000);
     load.requests[0].method = "POST".into();
-    load.requests[0].body = "x".repeat(1000);
+    load.requests[0].body = "x".repeat(1000).as_str().into();
     let mut sim = Sim::new(answering(MS));
     sim.send_max = 300;
     let outcome = simulate_on(&load, sim);

@@ -121,7 +121,7 @@ fn a_large_request_is_sent_whole() {
     let mut load_of = workload(&server.url());
     load_of.requests[0].method = "POST".into();
     // More than any socket buffer takes at once; the blank line that the server waits for is at its end.
-    load_of.requests[0].body = format!("{}\r\n\r\n", "x".repeat(8_000_000));
+    load_of.requests[0].body = format!("{}\r\n\r\n", "x".repeat(8_000_000)).as_str().into();
     load_of.stop.requests = Some(4);
     load_of.keepalive = false;
     let outcome = load(&load_of);

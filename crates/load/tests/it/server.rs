@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use webdyno_load::{Control, Interval, LoadEnd, prepare, run};
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{RequestSpec, Stop, Workload};
 
 pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -118,22 +118,12 @@ fn read_request(stream: &mut TcpStream) -> Option<()> {
 /// A closed load of GET requests for one second, to be changed by the test.
 pub fn workload(url: &str) -> Workload {
     Workload {
-        requests: vec![RequestSpec {
-            name: "/".into(),
-            method: "GET".into(),
-            url: url.into(),
-            headers: vec![],
-            body: String::new(),
-        }],
-        arrival: Arrival::Closed,
+        requests: vec![RequestSpec { name: "/".into(), url: url.into(), ..RequestSpec::default() }],
         stop: Stop { duration_us: Some(1_000_000), requests: None },
         connections: 2,
         threads: Some(1),
         timeout_us: 5_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 1,
+        ..Workload::default()
     }
 }
 

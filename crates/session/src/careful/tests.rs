@@ -15,7 +15,7 @@ use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::tune::{Goal, TuneState};
-use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
+use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
 const USERS: f64 = 450.0;
@@ -171,18 +171,7 @@ impl Script {
 }
 
 fn workload() -> Workload {
-    Workload {
-        requests: vec![],
-        arrival: Arrival::Closed,
-        stop: Stop { duration_us: None, requests: None },
-        connections: USERS as u32,
-        threads: None,
-        timeout_us: 10_000_000,
-        keepalive: false,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 0,
-    }
+    Workload { connections: USERS as u32, keepalive: false, ..Workload::default() }
 }
 
 impl Stand for Script {

@@ -68,21 +68,9 @@ mod tests {
     use super::*;
     use webdyno_model::brake::BrakeCause;
     use webdyno_model::number::Number;
-    use webdyno_model::workload::{StatusSet, Stop};
 
     fn workload(arrival: Arrival, connections: u32) -> Workload {
-        Workload {
-            requests: vec![],
-            arrival,
-            stop: Stop { duration_us: None, requests: None },
-            connections,
-            threads: None,
-            timeout_us: 1,
-            keepalive: true,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        }
+        Workload { arrival, connections, timeout_us: 1, ..Workload::default() }
     }
 
     #[test]

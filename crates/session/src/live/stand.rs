@@ -232,32 +232,20 @@ fn probe(url: &str, headers: &[(String, String)]) -> Option<SiteProbe> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop};
+    use webdyno_model::workload::RequestSpec;
 
     fn request(method: &str, url: &str, header: Option<(&str, &str)>) -> RequestSpec {
         let header = header.map(|(name, value)| (name.to_owned(), value.to_owned()));
         RequestSpec {
-            name: String::new(),
             method: method.into(),
             url: url.into(),
             headers: header.into_iter().collect(),
-            body: String::new(),
+            ..RequestSpec::default()
         }
     }
 
     fn workload(requests: Vec<RequestSpec>) -> Workload {
-        Workload {
-            requests,
-            arrival: Arrival::Closed,
-            stop: Stop { duration_us: None, requests: None },
-            connections: 1,
-            threads: None,
-            timeout_us: 1,
-            keepalive: true,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        }
+        Workload { requests, connections: 1, timeout_us: 1, ..Workload::default() }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
-use webdyno_model::workload::{Arrival, StatusSet, Stop, Workload};
+use webdyno_model::workload::Workload;
 
 /// What the users ask for, and what the machine can give.
 #[derive(Debug, Clone)]
@@ -163,18 +163,7 @@ impl Model {
 
     /// What is sent.
     pub fn workload(&self) -> Workload {
-        Workload {
-            requests: vec![],
-            arrival: Arrival::Closed,
-            stop: Stop { duration_us: None, requests: None },
-            connections: self.users as u32,
-            threads: None,
-            timeout_us: 10_000_000,
-            keepalive: false,
-            ok_status: StatusSet::default(),
-            expect: vec![],
-            seed: 0,
-        }
+        Workload { connections: self.users as u32, keepalive: false, ..Workload::default() }
     }
 }
 

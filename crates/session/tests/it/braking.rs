@@ -11,7 +11,7 @@ use webdyno_model::change::ApplyOptions;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_session::live::{About, Length, LiveStand, Server, Session, monotonic_us};
 use webdyno_session::log::reader;
 use webdyno_session::recording::Recording;
@@ -22,23 +22,11 @@ const LENGTH: Length = Length::Settled { measure_s: 4, at_most_s: 4 };
 fn workload(port: u16) -> Workload {
     let request = RequestSpec {
         name: "/".into(),
-        method: "GET".into(),
         url: format!("http://127.0.0.1:{port}/"),
         headers: vec![("user-agent".into(), "a test".into())],
-        body: String::new(),
+        ..RequestSpec::default()
     };
-    Workload {
-        requests: vec![request],
-        arrival: Arrival::Closed,
-        stop: Stop { duration_us: None, requests: None },
-        connections: 8,
-        threads: Some(1),
-        timeout_us: 10_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 0,
-    }
+    Workload { requests: vec![request], connections: 8, threads: Some(1), ..Workload::default() }
 }
 
 /// A session with an agent; gives what `work` makes of its stand, and the recording.

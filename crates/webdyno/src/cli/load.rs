@@ -5,7 +5,9 @@ use clap::Args;
 use std::path::PathBuf;
 use webdyno_model::error::io_error;
 use webdyno_model::objective::Objective;
-use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query};
+use webdyno_model::workload::{
+    Arrival, Body, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query,
+};
 use webdyno_model::{Result, UserError};
 
 /// Names of requests are told apart up to this many; beyond, figures by name would fill the log.
@@ -107,10 +109,11 @@ impl LoadArgs {
             ok_status: self.ok.clone().unwrap_or_default(),
             expect: self.expect.clone(),
             seed: self.seed,
+            ..Workload::default()
         })
     }
 
-    fn request(&self, url: &str, body: &str) -> RequestSpec {
+    fn request(&self, url: &str, body: &Body) -> RequestSpec {
         let method =
             self.method.clone().unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.into());
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
@@ -120,13 +123,14 @@ impl LoadArgs {
             method,
             url: url.to_owned(),
             headers: self.headers.clone(),
-            body: body.to_owned(),
+            body: body.clone(),
+            ..RequestSpec::default()
         }
     }
 
-    fn read_body(&self) -> Result<String> {
+    fn read_body(&self) -> Result<Body> {
         let Some(path) = &self.body_file else {
-            return Ok(self.body.clone().unwrap_or_default());
+            return Ok(self.body.as_deref().unwrap_or_default().into());
         };
         let failed = |error: std::io::Error| UserError {
             kind: webdyno_model::ErrorKind::Usage,
@@ -139,11 +143,7 @@ impl LoadArgs {
                 path.display()
             )));
         }
-        let bytes = std::fs::read(path).map_err(failed)?;
-        String::from_utf8(bytes).map_err(|_| {
-            UserError::usage(format!("{} is not UTF-8 text", path.display()))
-                .hint("bodies are text in this version")
-        })
+        Ok(std::fs::read(path).map_err(failed)?.into())
     }
 }
 

@@ -10,7 +10,7 @@ use webdyno_host::agent::ServerAddress;
 use webdyno_lab::quickstart::{PrivateApache, USERS};
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Length, LiveStand, Server, Session};
 use webdyno_session::rounds::{self, Options};
@@ -167,22 +167,15 @@ impl Stand for InTime<'_> {
 fn workload(apache: &PrivateApache) -> Workload {
     let request = |url: String| RequestSpec {
         name: url.splitn(4, '/').last().map_or_else(String::new, |path| format!("/{path}")),
-        method: "GET".into(),
         url,
-        headers: vec![],
-        body: String::new(),
+        ..RequestSpec::default()
     };
     Workload {
         requests: apache.urls().into_iter().map(request).collect(),
-        arrival: Arrival::Closed,
-        stop: Stop { duration_us: None, requests: None },
         connections: USERS,
         threads: Some(1),
-        timeout_us: 10_000_000,
         keepalive: false,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 1,
+        ..Workload::default()
     }
 }
 

@@ -13,7 +13,7 @@ use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{ByteCounts, ClientReport, Dist, IntervalReport, RequestCounts, RunReport};
-use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Stop, Workload};
+use webdyno_model::workload::{RequestSpec, Stop, Workload};
 use webdyno_session::view::{LoadView, Outcome, SessionEnd, View};
 
 pub fn view(command: &str, outcome: Outcome) -> View {
@@ -51,20 +51,11 @@ pub fn workload() -> Workload {
     Workload {
         requests: vec![RequestSpec {
             name: "/".into(),
-            method: "GET".into(),
             url: "http://127.0.0.1:8080/".into(),
-            headers: vec![],
-            body: String::new(),
+            ..RequestSpec::default()
         }],
-        arrival: Arrival::Closed,
         stop: Stop { duration_us: Some(10_000_000), requests: None },
-        connections: 50,
-        threads: None,
-        timeout_us: 10_000_000,
-        keepalive: true,
-        ok_status: StatusSet::default(),
-        expect: vec![],
-        seed: 1,
+        ..Workload::default()
     }
 }
 
@@ -103,7 +94,13 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
         rate: Some(rate),
         bytes: ByteCounts { received: completed * 12_345, sent: completed * 96 },
         status: [("200".to_owned(), completed)].into(),
-        connections: ConnectionCounts { opened: 50, reused: completed, peak: 50, quiet_closes: 12 },
+        connections: ConnectionCounts {
+            opened: 50,
+            reused: completed,
+            peak: 50,
+            quiet_closes: 12,
+            ..ConnectionCounts::default()
+        },
         response_time_us: dist(completed, median_us),
         service_time_us: dist(completed, median_us * 0.99),
         connect_time_us: dist(50, 180.0),
