@@ -144,8 +144,8 @@ pub struct Interrupted {
     pub unfinished: bool,
 }
 
-/// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. Waits for nobody: a
-/// session that is at work, be it on its own end, is left to itself.
+/// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. Waits for nobody who
+/// is at work, be it on the end of a session: they are left to themselves.
 pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
     undo_interrupted_with(&Tools::of_this_machine(state.clone()))
 }
@@ -157,7 +157,7 @@ pub fn undo_interrupted_with(tools: &Tools) -> Result<Interrupted> {
     if !journal::read_here(tools)?.iter().any(|(_, read)| read.as_ref().is_ok_and(is_cut_off)) {
         return Ok(Interrupted::default());
     }
-    let Some(_lock) = Lock::try_take(tools, WHAT)? else { return Ok(Interrupted::default()) };
+    let Some(_lock) = take_unless_at_work(tools)? else { return Ok(Interrupted::default()) };
     let mut lines = vec![];
     let mut problems = vec![];
     let mut unfinished = false;
@@ -275,6 +275,18 @@ fn joined(first: &UserError, more: &[UserError], lines: &[String]) -> UserError 
     }
     let error = UserError::cannot_run(first.message.clone());
     if hints.is_empty() { error } else { error.hint(hints.join("\n")) }
+}
+
+/// Takes the lock unless somebody is at work. A killed process is seen as ended before the kernel drops its lock: its
+/// other threads, and a child that it was just starting, hold it for some moments more.
+fn take_unless_at_work(tools: &Tools) -> Result<Option<Lock>> {
+    if let Some(lock) = Lock::try_take(tools, WHAT)? {
+        return Ok(Some(lock));
+    }
+    match lock::holder(tools) {
+        Some(holder) if !tools.world.is_running(holder.process) => Lock::wait(tools, WHAT, ENDING_TIME_MAX),
+        _ => Ok(None),
+    }
 }
 
 /// Takes the lock; from a guardian that does not finish it is taken over.

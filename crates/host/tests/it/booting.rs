@@ -177,6 +177,37 @@ fn a_boot_puts_back_what_was_never_kept_and_starts_nothing() {
     assert!(undo_interrupted_with(&tools).unwrap().lines.is_empty());
 }
 
+/// A killed guardian's lock outlives it by moments: in its last threads, and in a child that it was just starting.
+#[test]
+fn the_lock_of_the_dead_is_waited_for_and_that_of_the_living_is_not() {
+    use rustix::fs::{FlockOperation, flock};
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    let root = tree(&folder.path().join("root"));
+    let mut changer = server.changer();
+    apply(&mut changer, &server, "Workers 30\n");
+    drop(changer);
+    std::fs::remove_file(folder.path().join("alive")).unwrap();
+    let tools = booted(&server, Arc::new(RealDisk));
+    let path = tools.state.lock();
+    let held = std::fs::File::open(&path).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let begun = std::time::Instant::now();
+    // Its file names this process still.
+    assert!(undo_interrupted_with(&tools).unwrap().lines.is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(4), "who is at work is not waited for");
+    let gone = format!(r#"{{"pid":{},"start_ticks":1,"what":"webdyno tune"}}"#, std::process::id());
+    std::fs::write(&path, gone).unwrap();
+    let last_thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(held);
+    });
+    let done = undo_interrupted_with(&tools).unwrap();
+    last_thread.join().unwrap();
+    assert!(!done.lines.is_empty() && done.problem.is_none(), "{:?}", done.problem);
+    assert_eq!(tree(&folder.path().join("root")), root);
+}
+
 /// Where no hook can be written the change is made all the same, and it is told what that means.
 #[test]
 fn a_hook_that_cannot_be_installed_is_told() {
