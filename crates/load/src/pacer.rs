@@ -1,9 +1,10 @@
 //! When requests are due in open arrival. Pure: the n-th start is a function of the rate, the seed and n.
 //!
-//! Even gaps: request n of all threads starts at `n / rate`; thread k of T takes every T-th, beginning with k.
-//! Poisson: the sum of T independent Poisson processes of rate `rate / T` is one of rate `rate`, so each thread draws
-//! its own exponential gaps. Random numbers: splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-//! Generators, 2014); its quality is plenty for gaps, and one seed gives the same load everywhere.
+//! Even gaps: request n of all threads starts at `n / rate`. Poisson: gaps are exponential. Either way thread k of T
+//! takes every T-th start, beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the
+//! starts of all threads together are the same whatever their number, to the last one. Random numbers: splitmix64
+//! (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014); its quality is plenty for gaps, and one
+//! seed gives the same load everywhere.
 
 const NS_PER_S: f64 = 1e9;
 
@@ -39,12 +40,7 @@ impl Pacer {
         requests: Option<u64>,
         seed: u64,
     ) -> Self {
-        let mut seeds = SplitMix(seed ^ thread.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let gaps = Gaps::Poisson {
-            mean_ns: NS_PER_S * threads as f64 / rate_per_s,
-            at_ns: 0.0,
-            random: SplitMix(seeds.next()),
-        };
+        let gaps = Gaps::Poisson { mean_ns: NS_PER_S / rate_per_s, at_ns: 0.0, random: SplitMix(seed) };
         Self::new(gaps, thread, threads, requests)
     }
 
@@ -82,7 +78,10 @@ impl Pacer {
                 (slot as f64 * NS_PER_S / *rate_per_s) as u64
             }
             Gaps::Poisson { mean_ns, at_ns, random } => {
-                *at_ns -= (1.0 - random.fraction()).ln() * *mean_ns;
+                let draws = if self.taken == 0 { self.thread + 1 } else { self.threads };
+                for _ in 0..draws {
+                    *at_ns -= (1.0 - random.fraction()).ln() * *mean_ns;
+                }
                 *at_ns as u64
             }
         }
@@ -151,19 +150,67 @@ mod tests {
         }
     }
 
-    #[test]
-    fn poisson_gaps_have_the_right_mean_and_spread() {
-        let mut gaps = vec![];
-        for thread in 0..4 {
-            let all = starts(Pacer::poisson(1000.0, thread, 4, None, 7), 25_000);
-            gaps.extend(all.windows(2).map(|pair| (pair[1] - pair[0]) as f64));
-        }
+    /// The starts of all threads together, in order.
+    fn merged(threads: u64, requests: u64, seed: u64) -> Vec<u64> {
+        let each = (0..threads).map(|thread| Pacer::poisson(1000.0, thread, threads, Some(requests), seed));
+        let mut all: Vec<u64> = each.flat_map(|pacer| starts(pacer, usize::MAX)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Largest distance between the distribution of the gaps and the exponential one of this mean, times the root of
+    /// their number (Kolmogorov-Smirnov; for large numbers it exceeds 1.95 once in a thousand samples).
+    fn kolmogorov_smirnov(starts: &[u64], mean_ns: f64) -> f64 {
+        let mut gaps: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        gaps.sort_unstable_by(f64::total_cmp);
         let count = gaps.len() as f64;
-        let mean = gaps.iter().sum::<f64>() / count;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
-        // Four threads share 1,000 a second: 4 ms each, and an exponential's deviation equals its mean.
-        assert!((mean / 4e6 - 1.0).abs() < 0.02, "{mean}");
-        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt() / mean);
+        let distances = gaps.iter().enumerate().map(|(below, gap)| {
+            let share = 1.0 - (-gap / mean_ns).exp();
+            (share - below as f64 / count).abs().max((share - (below + 1) as f64 / count).abs())
+        });
+        distances.fold(0.0, f64::max) * count.sqrt()
+    }
+
+    #[test]
+    fn poisson_starts_are_a_poisson_process() {
+        for seed in 1..8 {
+            let all = merged(3, 30_000, seed);
+            assert_eq!(all.len(), 30_000);
+            let distance = kolmogorov_smirnov(&all, 1e6);
+            assert!(distance < 1.95, "seed {seed}: {distance}");
+            // Gaps are independent: the starts within windows vary as much as their mean, at every scale.
+            for window_ns in [2_000_000u64, 100_000_000] {
+                let windows = (all[all.len() - 1] / window_ns) as usize;
+                let mut counts = vec![0f64; windows + 1];
+                all.iter().for_each(|start| counts[(start / window_ns) as usize] += 1.0);
+                // The last window is not whole.
+                counts.truncate(windows);
+                let mean = counts.iter().sum::<f64>() / windows as f64;
+                let variance =
+                    counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / windows as f64;
+                // The ratio of a Poisson process deviates from 1 by the root of 2 / windows; four times that is far.
+                let allowed = 4.0 * (2.0 / windows as f64).sqrt();
+                assert!((variance / mean - 1.0).abs() < allowed, "seed {seed}: {}", variance / mean);
+            }
+        }
+    }
+
+    #[test]
+    fn poisson_starts_are_the_same_with_any_number_of_threads() {
+        for threads in [2, 3, 4, 64] {
+            assert_eq!(merged(threads, 1000, 7), merged(1, 1000, 7), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn even_gaps_are_not_taken_for_poisson_ones() {
+        let even = starts(Pacer::even(1000.0, 0, 1, None), 10_000);
+        assert!(kolmogorov_smirnov(&even, 1e6) > 10.0);
+        // Two threads that draw the same gaps start in pairs.
+        let one = merged(1, 10_000, 1);
+        let mut paired: Vec<u64> = one.iter().flat_map(|&start| [start, start]).collect();
+        paired.truncate(10_000);
+        assert!(kolmogorov_smirnov(&paired, 0.5e6) > 10.0);
     }
 
     #[test]
