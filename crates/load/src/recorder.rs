@@ -313,10 +313,11 @@ impl Recorder {
     }
 }
 
-/// Whole microseconds between two moments, rounded down; 0 when they are out of order.
+/// Microseconds between two moments, rounded to the nearest, as rounding down would make every mean half a microsecond
+/// too short; 0 when they are out of order.
 #[inline]
 pub(crate) fn microseconds(from_ns: u64, to_ns: u64) -> u64 {
-    to_ns.saturating_sub(from_ns) / 1000
+    to_ns.saturating_sub(from_ns).saturating_add(500) / 1000
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 //! Our own delay is counted from the moment at which the loop was told that it could go on: it contains the time
 //! that an answer lay in the batch of events before its turn came.
 
+#[cfg(test)]
+mod accuracy;
 mod arrivals;
 mod conn;
 mod pool;

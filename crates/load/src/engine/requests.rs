@@ -209,8 +209,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         self.recorder.report.connections.reused += u64::from(conn.carried > 0);
         if !conn.request.retried {
-            let delay_ns = conn.late_ns + now_ns.saturating_sub(could_ns);
-            self.recorder.report.client_delay.record(delay_ns / 1000);
+            let delay_us = microseconds(could_ns, conn.late_ns.saturating_add(now_ns));
+            self.recorder.report.client_delay.record(delay_us);
         }
     }
 
