@@ -7,6 +7,8 @@
 mod hostile;
 mod keepalive;
 mod probing;
+#[path = "../../examples/reference/server.rs"]
+mod reference;
 mod server;
 mod stopping;
 mod truth;
