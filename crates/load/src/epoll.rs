@@ -123,7 +123,8 @@ impl World for EpollWorld {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let interest = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let interest =
+            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
         epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
         self.sockets[slot as usize] = Some(socket);
         Ok(())
@@ -163,7 +164,10 @@ impl World for EpollWorld {
     fn ready(&self, index: usize) -> Ready {
         let event = self.events[index];
         let flags = event.flags;
-        let hangup = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. Nobody sends any in
+        // HTTP: such a connection is read to its end and not kept.
+        let hangup =
+            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
         Ready { token: event.data.u64(), readable: hangup || flags.contains(EventFlags::IN), hangup }
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Conn {
     pub(crate) hangup: bool,
     /// A send failed: what can still be read is all there is.
     pub(crate) send_failed: bool,
+    /// It had more to read than its turn allowed.
+    pub(crate) waits_for_turn: bool,
     pub(crate) answer: Answer,
 }
 
@@ -80,6 +82,7 @@ impl Conn {
             established: false,
             hangup: false,
             send_failed: false,
+            waits_for_turn: false,
             answer: Answer::new(),
         }
     }
@@ -90,6 +93,7 @@ impl Conn {
         self.origin = origin;
         self.carried = 0;
         (self.established, self.hangup, self.send_failed) = (false, false, false);
+        self.waits_for_turn = false;
         (self.begun_ns, self.late_ns) = (0, 0);
     }
 

@@ -13,6 +13,8 @@
 mod accuracy;
 mod arrivals;
 mod conn;
+#[cfg(test)]
+mod hostile_tests;
 mod pool;
 mod requests;
 #[cfg(test)]

@@ -130,7 +130,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         conn.hangup |= ready.hangup;
         match conn.phase {
-            Phase::Receiving if ready.readable => self.receive(slot),
+            // One that waits for its next turn has it at the end of this round, and not twice.
+            Phase::Receiving if ready.readable && !conn.waits_for_turn => self.receive(slot),
             Phase::Connecting | Phase::Sending => {
                 self.stamp();
                 if self.over.is_none() {
@@ -218,6 +219,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     pub(super) fn read_again(&mut self) {
         for index in (0..self.again.len()).rev() {
             let again = self.again.swap_remove(index);
+            let conn = &mut self.conns[again as u32 as usize];
+            if token(again as u32, conn.generation) == again {
+                conn.waits_for_turn = false;
+            }
             if self.over.is_none()
                 && let Some(slot) = self.slot_of(again, Phase::Receiving)
             {
@@ -266,8 +271,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 }
             }
         }
-        let generation = self.conns[slot as usize].generation;
-        self.again.push(token(slot, generation));
+        let conn = &mut self.conns[slot as usize];
+        if !std::mem::replace(&mut conn.waits_for_turn, true) {
+            self.again.push(token(slot, conn.generation));
+        }
     }
 
     /// Takes bytes of an answer. True when that settled the request.

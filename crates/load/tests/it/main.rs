@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod hostile;
+mod hostile_cases;
+mod hostile_cuts;
+mod hostile_matrix;
 mod keepalive;
 mod probing;
 #[path = "../../examples/reference/server.rs"]

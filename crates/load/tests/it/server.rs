@@ -17,6 +17,8 @@ pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 pub enum Step {
     /// Reads one request up to its blank line; the connection ends if the client closes instead.
     Request,
+    /// Reads up to the first blank line, and what came with it of a body; the same at a close.
+    Head,
     Send(Vec<u8>),
     /// Sends byte by byte with a pause between.
     Drip(Vec<u8>, Duration),
@@ -29,6 +31,12 @@ pub enum Step {
     Again,
     /// Waits until the client closes.
     Hold,
+    /// Sends this again and again until the client goes away.
+    Endless(Vec<u8>),
+    /// Sends one byte of urgent data, tcp(7).
+    Urgent(u8),
+    /// Neither reads nor writes any more.
+    Stall,
 }
 
 /// A server that lives as long as this value.
@@ -42,19 +50,24 @@ pub struct Server {
 impl Server {
     /// Every connection follows the script and is closed at its end.
     pub fn start(script: Vec<Step>) -> Self {
+        Self::by_turn(move |_| script.clone())
+    }
+
+    /// Each connection follows the script of its number, from 0.
+    pub fn by_turn(script_of: impl Fn(u64) -> Vec<Step> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (over, connections) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (script, seen_over, count) = (Arc::new(script), over.clone(), connections.clone());
+        let (seen_over, count) = (over.clone(), connections.clone());
         let acceptor = thread::spawn(move || {
             for stream in listener.incoming() {
                 if seen_over.load(Ordering::Acquire) {
                     return;
                 }
-                count.fetch_add(1, Ordering::AcqRel);
-                let script = script.clone();
+                let script = script_of(count.fetch_add(1, Ordering::AcqRel));
+                let over = seen_over.clone();
                 // A client that goes away ends the script; nobody needs to hear of it.
-                thread::spawn(move || stream.map(|stream| follow(stream, &script)));
+                thread::spawn(move || stream.map(|stream| follow(stream, &script, &over)));
             }
         });
         Self { address, connections, over, acceptor: Some(acceptor) }
@@ -76,15 +89,19 @@ impl Drop for Server {
 }
 
 /// Follows a script to its end; `None` when the client went away before.
-fn follow(mut stream: TcpStream, script: &[Step]) -> Option<()> {
+fn follow(mut stream: TcpStream, script: &[Step], over: &AtomicBool) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     // Bounds the thread's life whatever the client does.
     stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+    stream.set_write_timeout(Some(Duration::from_secs(20))).ok()?;
     let mut at = 0;
     while let Some(step) = script.get(at) {
         at += 1;
         match step {
-            Step::Request => read_request(&mut stream)?,
+            Step::Request => read_until(&mut stream, |seen| seen.ends_with(b"\r\n\r\n"))?,
+            Step::Head => {
+                read_until(&mut stream, |seen| seen.windows(4).any(|four| four == b"\r\n\r\n"))?;
+            }
             Step::Send(bytes) => stream.write_all(bytes).ok()?,
             Step::Drip(bytes, pause) => {
                 for byte in bytes {
@@ -100,15 +117,26 @@ fn follow(mut stream: TcpStream, script: &[Step]) -> Option<()> {
             }
             Step::Again => at = 0,
             Step::Hold => while stream.read(&mut [0; 1024]).ok()? > 0 {},
+            Step::Endless(bytes) => loop {
+                stream.write_all(bytes).ok()?;
+            },
+            Step::Urgent(byte) => {
+                socket2::SockRef::from(&stream).send_out_of_band(&[*byte]).ok()?;
+            }
+            Step::Stall => {
+                while !over.load(Ordering::Acquire) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
         }
     }
     Some(())
 }
 
-fn read_request(stream: &mut TcpStream) -> Option<()> {
+fn read_until(stream: &mut TcpStream, enough: fn(&[u8]) -> bool) -> Option<()> {
     let mut seen = Vec::new();
     let mut byte = [0; 1024];
-    while !seen.ends_with(b"\r\n\r\n") {
+    while !enough(&seen) {
         let count = stream.read(&mut byte).ok().filter(|&count| count > 0)?;
         seen.extend_from_slice(&byte[..count]);
     }

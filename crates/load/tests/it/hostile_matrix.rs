@@ -1,0 +1,154 @@
+//! Every hostile server beside a healthy one, in the same load: each request ends in its class and in its time, no
+//! socket is left, and the healthy server is loaded as if nothing were wrong.
+
+use crate::hostile_cases::{Case, GOOD, Host, all};
+use crate::server::{OK, Outcome, Server, Step, load, workload};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::time::Duration;
+use webdyno_model::workload::{Arrival, Workload};
+
+/// Requests of each load, one every 2.5 ms.
+const REQUESTS: u64 = 40;
+const RATE_PER_S: f64 = 400.0;
+const TIMEOUT_US: u64 = 1_000_000;
+/// What a machine that is busy with other tests may add to a load.
+const NOISE_US: u64 = 5_000_000;
+/// Cases at a time: most of them only wait.
+const AT_ONCE: usize = 16;
+
+/// A host that lives as long as this value.
+struct Standing {
+    address: SocketAddr,
+    _server: Option<Server>,
+    _listener: Option<TcpListener>,
+    _fillers: Vec<TcpStream>,
+}
+
+fn stand(host: Host) -> Standing {
+    let mut standing =
+        Standing { address: ([127, 0, 0, 1], 0).into(), _server: None, _listener: None, _fillers: vec![] };
+    match host {
+        Host::Script(script) => {
+            let server = Server::start(script);
+            standing.address = server.address;
+            standing._server = Some(server);
+        }
+        Host::NeverAccepts => {
+            let listener = TcpListener::bind(standing.address).unwrap();
+            standing.address = listener.local_addr().unwrap();
+            standing._listener = Some(listener);
+        }
+        Host::FullQueue => {
+            let (listener, fillers) = full_queue();
+            standing.address = listener.local_addr().unwrap();
+            (standing._listener, standing._fillers) = (Some(listener), fillers);
+        }
+        Host::Gone => {
+            standing.address = TcpListener::bind(standing.address).unwrap().local_addr().unwrap();
+        }
+    }
+    standing
+}
+
+/// A listener whose queue of one is full: listen(2) with a backlog of 0 lets one connection wait.
+fn full_queue() -> (TcpListener, Vec<TcpStream>) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let mut fillers = vec![];
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        fillers.push(stream);
+    }
+    (listener, fillers)
+}
+
+/// The hostile server and the healthy one in turn; of those that flood, one in ten.
+fn mixed(case: &Case, hostile: SocketAddr, healthy: SocketAddr) -> (Workload, u64) {
+    let mut load_of = workload(&format!("http://{hostile}/"));
+    let mut friendly = load_of.requests[0].clone();
+    load_of.requests[0].name = "hostile".into();
+    load_of.requests[0].method = case.method.into();
+    load_of.requests[0].body = "x".repeat(case.body_bytes).as_str().into();
+    (friendly.name, friendly.url) = ("healthy".into(), format!("http://{healthy}/"));
+    let each = if case.floods { 9 } else { 1 };
+    load_of.requests.extend(std::iter::repeat_n(friendly, each));
+    load_of.arrival = Arrival::Open { rate_per_s: RATE_PER_S, poisson: false };
+    load_of.connections = 2 * REQUESTS as u32;
+    load_of.stop.requests = Some(REQUESTS);
+    load_of.stop.duration_us = None;
+    load_of.timeout_us = TIMEOUT_US;
+    (load_of, REQUESTS / (1 + each as u64))
+}
+
+/// Sockets of any process that are connected to this port; those that nobody holds any more have no inode.
+/// proc_pid_net(5), `/proc/net/tcp`.
+pub fn sockets_to(port: u16) -> usize {
+    let remote = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let fields = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    fields.filter(|fields| fields[2].ends_with(&remote) && fields[9] != "0").count()
+}
+
+fn check(mut case: Case) {
+    let host = std::mem::replace(&mut case.host, Host::Gone);
+    let standing = stand(host);
+    let fillers = standing._fillers.len();
+    let friendly = Server::start(vec![Step::Request, Step::Send(OK.to_vec()), Step::Again]);
+    let (load_of, hostile) = mixed(&case, standing.address, friendly.address);
+    let outcome = load(&load_of);
+    let left = sockets_to(standing.address.port()) - fillers + sockets_to(friendly.address.port());
+    assert_eq!(left, 0, "sockets are left");
+    assert_ended(&outcome, &case, hostile);
+    assert_eq!(of_name(&outcome, "healthy"), (REQUESTS - hostile, 0), "the healthy server's requests");
+}
+
+/// Completed and failed requests of this name.
+fn of_name(outcome: &Outcome, name: &str) -> (u64, u64) {
+    let named = outcome.intervals.iter().filter_map(|interval| interval.by_name.get(name));
+    named.fold((0, 0), |sum, named| (sum.0 + named.completed, sum.1 + named.failed))
+}
+
+fn assert_ended(outcome: &Outcome, case: &Case, hostile: u64) {
+    let good = of_name(outcome, "hostile").0;
+    let class = |name: &str| {
+        let count = |&(class, count): &(&str, u64)| (class == name).then_some(count);
+        outcome.sum(|interval| interval.errors.named().iter().find_map(count).unwrap())
+    };
+    let expected: u64 = case.ends.iter().map(|&name| if name == GOOD { good } else { class(name) }).sum();
+    let all: Vec<_> = outcome.intervals[0].errors.named().map(|(name, _)| (name, class(name))).into();
+    let errors: Vec<_> = all.into_iter().filter(|&(_, count)| count > 0).collect();
+    assert_eq!(expected, hostile, "in {:?}, but good {good} and {errors:?}", case.ends);
+    let max_us = outcome.merged(|interval| &interval.response_time).dist().max.unwrap_or(0);
+    // A wait for the machine counts in a good answer's time; a timeout is at its bound.
+    assert!(max_us <= TIMEOUT_US + NOISE_US, "{max_us}");
+    let sending_us = (REQUESTS as f64 / RATE_PER_S * 1e6) as u64;
+    assert!(outcome.end.elapsed_us <= sending_us + TIMEOUT_US + NOISE_US, "{}", outcome.end.elapsed_us);
+    assert_eq!(outcome.end.in_flight_at_end, 0);
+}
+
+#[test]
+fn hostile_servers_end_in_their_class_and_spoil_nothing_else() {
+    let cases = Mutex::new(VecDeque::from(all()));
+    let broken = Mutex::new(vec![]);
+    let next = || cases.lock().unwrap().pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = next() {
+                    let name = case.name;
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(case))) {
+                        let told = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                        broken.lock().unwrap().push(format!("{name}: {told}"));
+                    }
+                }
+            });
+        }
+    });
+    let broken = broken.into_inner().unwrap();
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
