@@ -9,6 +9,7 @@ mod hostile_cases;
 mod hostile_cuts;
 mod hostile_matrix;
 mod keepalive;
+mod killed;
 mod probing;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
