@@ -1,4 +1,5 @@
-//! One answer as it arrives: head, body, end. Bodies are counted, never kept. RFC 9112, section 6.
+//! One answer as it arrives: head, body, end. Bodies are counted, and shown to a listener if there is one. RFC 9112,
+//! section 6.
 //!
 //! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a
 //! buffer that the connection keeps for its life and that is bounded.
@@ -39,6 +40,22 @@ pub(crate) enum AtClose {
     Complete,
     /// It was cut off.
     Early,
+}
+
+/// Sees an answer go by: its head, then its body freed of its framing.
+pub(crate) trait Listener {
+    /// The head of the answer, not of an interim one; it is the whole of `bytes`.
+    fn head(&mut self, head: Head, bytes: &[u8]);
+    /// A piece of the body.
+    fn body(&mut self, bytes: &[u8]);
+}
+
+/// Nobody listens.
+impl Listener for () {
+    #[inline]
+    fn head(&mut self, _: Head, _: &[u8]) {}
+    #[inline]
+    fn body(&mut self, _: &[u8]) {}
 }
 
 /// An answer that is being received.
@@ -121,16 +138,35 @@ impl Answer {
         memory: &mut HeadMemory,
         to_head: bool,
     ) -> Result<Fed, NotHttp> {
+        self.feed_to(&mut (), bytes, memory, to_head)
+    }
+
+    /// Takes a piece of the answer and shows it to a listener.
+    #[inline]
+    pub(crate) fn feed_to(
+        &mut self,
+        listener: &mut impl Listener,
+        bytes: &[u8],
+        memory: &mut HeadMemory,
+        to_head: bool,
+    ) -> Result<Fed, NotHttp> {
         self.begun |= !bytes.is_empty();
         let mut at = 0;
         while self.stage == Stage::Head {
             let Some((head, used)) = self.feed_head(&bytes[at..], memory, to_head)? else {
                 return Ok(Fed::More);
             };
+            if !head.is_interim() {
+                match self.spill.is_empty() {
+                    true => listener.head(head, &bytes[at..at + used]),
+                    false => listener.head(head, &self.spill[..head.length_bytes]),
+                }
+            }
+            self.spill.clear();
             at += used;
             self.begin_body(head)?;
         }
-        at += self.feed_body(&bytes[at..])?;
+        at += self.feed_body(listener, &bytes[at..])?;
         Ok(match self.stage {
             Stage::Done => Fed::Done { extra_bytes: bytes.len() - at },
             _ => Fed::More,
@@ -148,7 +184,8 @@ impl Answer {
         }
     }
 
-    /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it.
+    /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it. A head that came
+    /// in pieces lies in `spill` then.
     fn feed_head(
         &mut self,
         bytes: &[u8],
@@ -170,10 +207,7 @@ impl Answer {
             false => None,
         };
         match parsed {
-            Some(head) => {
-                self.spill.clear();
-                Ok(Some((head, head.length_bytes - before)))
-            }
+            Some(head) => Ok(Some((head, head.length_bytes - before))),
             None if self.spill.len() >= HEAD_BYTES_MAX => Err(NotHttp),
             None => Ok(None),
         }
@@ -196,17 +230,18 @@ impl Answer {
     }
 
     /// Counts what belongs to the body and returns how much that was.
-    fn feed_body(&mut self, bytes: &[u8]) -> Result<usize, NotHttp> {
+    fn feed_body(&mut self, listener: &mut impl Listener, bytes: &[u8]) -> Result<usize, NotHttp> {
         match &mut self.stage {
             Stage::Head | Stage::Done => Ok(0),
             Stage::Fixed { left } => {
                 let left = *left;
                 let take = left.min(bytes.len() as u64);
+                listener.body(&bytes[..take as usize]);
                 self.take_fixed(left, take);
                 Ok(take as usize)
             }
             Stage::Chunked(chunked) => {
-                let used = chunked.feed(bytes).map_err(|_| NotHttp)?;
+                let used = chunked.feed_into(bytes, |data| listener.body(data)).map_err(|_| NotHttp)?;
                 if chunked.is_done() {
                     self.body_bytes = chunked.body_bytes();
                     self.stage = Stage::Done;
@@ -214,6 +249,7 @@ impl Answer {
                 Ok(used)
             }
             Stage::UntilClose => {
+                listener.body(bytes);
                 self.body_bytes += bytes.len() as u64;
                 Ok(bytes.len())
             }

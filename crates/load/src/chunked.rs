@@ -55,12 +55,19 @@ impl Chunked {
     }
 
     /// Takes what belongs to the body and returns how many bytes that were; fewer than given only at its end.
+    #[cfg(test)]
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+        self.feed_into(bytes, |_| {})
+    }
+
+    /// Takes what belongs to the body, shows what the chunks hold to `seen`, and returns how many bytes were taken.
+    pub(crate) fn feed_into(&mut self, bytes: &[u8], mut seen: impl FnMut(&[u8])) -> Result<usize, BadChunk> {
         let mut at = 0;
         while at < bytes.len() && self.step != Step::Done {
             if let Step::Data { left } = self.step {
                 let take = left.min((bytes.len() - at) as u64);
                 self.body_bytes += take;
+                seen(&bytes[at..at + take as usize]);
                 at += take as usize;
                 let left = left - take;
                 self.step = if left == 0 { Step::DataCr } else { Step::Data { left } };

@@ -25,6 +25,41 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
+/// How the content of a body is coded: RFC 9110, 8.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// As it is.
+    Identity,
+    Gzip,
+    Deflate,
+    Brotli,
+    /// One that we cannot undo, or several.
+    Other,
+}
+
+impl Coding {
+    /// The coding of a body that has this one and those of one more header line.
+    fn and(self, value: &[u8]) -> Self {
+        let names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        names.fold(self, |before, name| match (before, Self::named(name)) {
+            (before, Self::Identity) => before,
+            (Self::Identity, coding) => coding,
+            _ => Self::Other,
+        })
+    }
+
+    fn named(name: &[u8]) -> Self {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match () {
+            () if name.is_empty() || is(b"identity") => Self::Identity,
+            () if is(b"gzip") || is(b"x-gzip") => Self::Gzip,
+            () if is(b"deflate") => Self::Deflate,
+            () if is(b"br") => Self::Brotli,
+            () => Self::Other,
+        }
+    }
+}
+
 /// What the engine needs to know of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -34,6 +69,8 @@ pub(crate) struct Head {
     pub(crate) framing: Framing,
     /// Whether the connection may carry another request.
     pub(crate) keep: bool,
+    /// How its content is coded.
+    pub(crate) coding: Coding,
     /// Length of the head, blank line included.
     pub(crate) length_bytes: usize,
 }
@@ -76,6 +113,7 @@ fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Res
     let modern = response.version == Some(1);
     let mut length = None;
     let mut coding = None;
+    let mut content = Coding::Identity;
     let (mut says_close, mut says_keep) = (false, false);
     for header in response.headers.iter() {
         match header.name.len() {
@@ -86,6 +124,7 @@ fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Res
                 }
                 length = Some(value);
             }
+            16 if header.name.eq_ignore_ascii_case("content-encoding") => content = content.and(header.value),
             17 if header.name.eq_ignore_ascii_case("transfer-encoding") => coding = Some(header.value),
             10 if header.name.eq_ignore_ascii_case("connection") => {
                 says_close |= has_token(header.value, b"close");
@@ -107,7 +146,11 @@ fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Res
     // Both framings at once, or chunked in HTTP/1.0, is faulty: read it, and do not trust the connection again.
     let faulty = coding.is_some() && (length.is_some() || !modern);
     let keep = !says_close && (modern || says_keep) && framing != Framing::UntilClose && !faulty;
-    Ok(Head { status, framing, keep, length_bytes })
+    // A transfer coding below the chunks is not undone either.
+    if coding.is_some_and(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        content = Coding::Other;
+    }
+    Ok(Head { status, framing, keep, coding: content, length_bytes })
 }
 
 /// A content length: digits, or the same digits repeated in a list, which RFC 9112, 6.3 lets us accept.
@@ -201,6 +244,27 @@ mod tests {
         }
         check("HTTP/1.1 200 OK\nContent-Length: 5\n\n", true, Ok(Some((200, Empty, true))));
         check("HTTP/1.1 200 OK\nContent-Le", false, Ok(None));
+    }
+
+    #[test]
+    fn content_codings_are_known_by_their_names() {
+        use Coding::*;
+        for (lines, expected) in [
+            ("", Identity),
+            ("Content-Encoding: identity\n", Identity),
+            ("Content-Encoding: gzip\n", Gzip),
+            ("content-encoding: X-GZIP\n", Gzip),
+            ("Content-Encoding: identity, deflate\n", Deflate),
+            ("Content-Encoding:br\n", Brotli),
+            ("Content-Encoding: zstd\n", Other),
+            ("Content-Encoding: gzip, br\n", Other),
+            ("Content-Encoding: gzip\nContent-Encoding: gzip\n", Other),
+            ("Transfer-Encoding: chunked\nContent-Encoding: gzip\n", Gzip),
+            ("Transfer-Encoding: gzip, chunked\n", Other),
+        ] {
+            let text = format!("HTTP/1.1 200 OK\n{lines}\n").replace('\n', "\r\n");
+            assert_eq!(parse(text.as_bytes(), false).unwrap().unwrap().coding, expected, "{lines}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod answer;
 mod chunked;
+mod content;
 mod control;
 mod deadlines;
 mod descriptors;

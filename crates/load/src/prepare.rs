@@ -2,12 +2,13 @@
 //!
 //! Request syntax: RFC 9112, sections 3 and 5; which methods are idempotent: RFC 9110, section 9.2.2.
 
+use crate::content::Checks;
 use crate::descriptors;
 use crate::engine::Share;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::Url;
-use webdyno_model::workload::{Arrival, Expectation, RequestSpec, Workload};
+use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Most request names that are reported one by one; the rest share the last place.
@@ -73,7 +74,8 @@ pub(crate) struct Plan {
     pub(crate) threads: u32,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
-    pub(crate) expect: Vec<Expectation>,
+    /// What is expected of answers besides their status.
+    pub(crate) checks: Checks,
     pub(crate) seed: u64,
     /// Most connections that wait for the server to close first.
     pub(crate) parked_max: u32,
@@ -120,6 +122,12 @@ impl Plan {
         self.ok.get(usize::from(status)).copied().unwrap_or(false)
     }
 
+    /// Whether anything of an answer is looked at besides its status and its framing.
+    #[inline]
+    pub(crate) fn listens(&self) -> bool {
+        self.checks.may_read_bodies()
+    }
+
     /// Most connections of a thread at once. In closed arrival a user may keep one to each server.
     pub(crate) fn open_max(&self, share: &Share) -> u32 {
         let part = share.part(self.connections);
@@ -140,6 +148,7 @@ impl Plan {
 /// low, is an error of the machine.
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
+    let checks = Checks::of(&workload.expect)?;
     let (mut origins, mut names) = (vec![], vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &workload.requests {
@@ -166,7 +175,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         threads: threads.clamp(1, workload.connections.min(THREADS_MAX)),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
-        expect: workload.expect.clone(),
+        checks,
         seed: workload.seed,
         parked_max: workload.connections.min(u32::try_from(spare).unwrap_or(u32::MAX)),
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
@@ -192,14 +201,8 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
         return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
     }
-    let reads_body =
-        |expectation: &Expectation| !matches!(expectation, Expectation::Status(_) | Expectation::Length(_));
-    if workload.expect.iter().any(reads_body) || !workload.transport.is_plain() || workload.redirects_max > 0
-    {
-        return wrong(
-            "conditions on bodies, redirects and other ways to the server are not built",
-            "leave them out",
-        );
+    if !workload.transport.is_plain() || workload.redirects_max > 0 {
+        return wrong("redirects and other ways to the server are not built", "leave them out");
     }
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)

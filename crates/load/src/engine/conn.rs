@@ -1,6 +1,7 @@
 //! One connection slot and the request that it carries.
 
 use crate::answer::Answer;
+use crate::content::Content;
 
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +63,8 @@ pub(crate) struct Conn {
     /// It had more to read than its turn allowed.
     pub(crate) waits_for_turn: bool,
     pub(crate) answer: Answer,
+    /// The answer's body, when it is to be checked.
+    pub(crate) content: Option<Content>,
 }
 
 impl Conn {
@@ -84,6 +87,7 @@ impl Conn {
             send_failed: false,
             waits_for_turn: false,
             answer: Answer::new(),
+            content: None,
         }
     }
 
@@ -104,6 +108,13 @@ impl Conn {
         self.written_bytes = 0;
         self.sent_ns = 0;
         self.answer.reset();
+        self.content = None;
+    }
+
+    /// Whether the rest of the body may be dropped unread.
+    #[inline]
+    pub(crate) fn reads_no_body(&self) -> bool {
+        !self.content.as_ref().is_some_and(Content::is_wanted)
     }
 
     /// Whether a request is under way on it.

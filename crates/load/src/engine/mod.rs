@@ -15,7 +15,11 @@ mod arrivals;
 mod conn;
 #[cfg(test)]
 mod hostile_tests;
+mod outcome;
 mod pool;
+#[cfg(test)]
+mod protocol_tests;
+mod receiving;
 mod requests;
 #[cfg(test)]
 mod simulation;
@@ -24,6 +28,7 @@ mod tests;
 
 pub(crate) use arrivals::{Arrivals, Budget, Starts, Users};
 
+use crate::content::Spare;
 use crate::control::Control;
 use crate::deadlines::Deadlines;
 use crate::head::HeadMemory;
@@ -85,6 +90,8 @@ pub(crate) struct Engine<'p, W, X> {
     /// The last head of each template's answers.
     memory: Vec<HeadMemory>,
     buffer: Vec<u8>,
+    /// Memory for bodies that are kept to be checked.
+    bodies: Spare,
     /// Sockets in use, those that are parked not counted.
     open: u32,
     open_max: u32,
@@ -125,6 +132,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             again: Vec::with_capacity(slots),
             memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
             buffer: vec![0; BUFFER_BYTES],
+            bodies: Spare::default(),
             open: 0,
             idle_count: 0,
             open_max,

@@ -110,6 +110,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if std::mem::take(&mut conn.established) {
             self.recorder.closed();
         }
+        conn.content = None;
         conn.generation = conn.generation.wrapping_add(1);
     }
 

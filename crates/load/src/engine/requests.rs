@@ -1,21 +1,11 @@
-//! The life of a request: started, sent, answered, failed.
+//! The start of a request: due, put on a connection, sent.
 
-use super::conn::{Conn, Phase, Request, token};
-use super::{Arrivals, BUFFER_BYTES, Engine, START_BATCH};
-use crate::answer::{AtClose, Fed};
+use super::conn::{Phase, Request, token};
+use super::{Arrivals, Engine, START_BATCH};
 use crate::failure::Failure;
-use crate::prepare::Plan;
-use crate::recorder::{Report, Times, microseconds};
+use crate::recorder::{Report, microseconds};
 use crate::world::{Broke, Ready, World};
 use rustix::io::Errno;
-use webdyno_model::workload::Expectation;
-
-/// Bodies with this much left are dropped in the kernel instead of being copied.
-const DISCARD_BYTES_MIN: u64 = 8 * 1024;
-/// When a large body is expected, only so much is read at first: the head, and little of the body.
-const FIRST_READ_BYTES: usize = 2048;
-/// Reads of one connection before others have their turn.
-const READS_MAX: usize = 16;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Starts what is due, up to a batch.
@@ -215,159 +205,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Reads the connections that had more to read than their turn allowed.
-    pub(super) fn read_again(&mut self) {
-        for index in (0..self.again.len()).rev() {
-            let again = self.again.swap_remove(index);
-            let conn = &mut self.conns[again as u32 as usize];
-            if token(again as u32, conn.generation) == again {
-                conn.waits_for_turn = false;
-            }
-            if self.over.is_none()
-                && let Some(slot) = self.slot_of(again, Phase::Receiving)
-            {
-                self.receive(slot);
-            }
-        }
-    }
-
-    /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
-    /// unless the server's close is to be read too.
-    pub(super) fn receive(&mut self, slot: u32) {
-        for _ in 0..READS_MAX {
-            let conn = &mut self.conns[slot as usize];
-            let left = conn.answer.fixed_left();
-            let dropping = left >= DISCARD_BYTES_MIN;
-            let memory = &mut self.memory[conn.request.template];
-            let asked = match dropping {
-                true => left.min(BUFFER_BYTES as u64) as usize,
-                false if !conn.answer.begun() && memory.expects_body(DISCARD_BYTES_MIN) => FIRST_READ_BYTES,
-                false => BUFFER_BYTES,
-            };
-            let got = match dropping {
-                true => self.world.discard(slot, &mut self.buffer[..asked]),
-                false => self.world.recv(slot, &mut self.buffer[..asked]),
-            };
-            match got {
-                Ok(0) => return self.on_close(slot),
-                Ok(count) => {
-                    self.stamp();
-                    if self.over.is_some() || self.take(slot, count, dropping) {
-                        return;
-                    }
-                    if count < asked && !self.conns[slot as usize].hangup {
-                        return;
-                    }
-                }
-                Err(Broke::INTERRUPTED) => {}
-                Err(Broke::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
-                Err(Broke::AGAIN) => return,
-                Err(broke) => {
-                    self.stamp();
-                    if self.over.is_none() {
-                        self.broken(slot, Failure::of_transfer(broke));
-                    }
-                    return;
-                }
-            }
-        }
-        let conn = &mut self.conns[slot as usize];
-        if !std::mem::replace(&mut conn.waits_for_turn, true) {
-            self.again.push(token(slot, conn.generation));
-        }
-    }
-
-    /// Takes bytes of an answer. True when that settled the request.
-    fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
-        let conn = &mut self.conns[slot as usize];
-        self.recorder.report.bytes_received += count as u64;
-        if !conn.answer.begun() {
-            let first_us = microseconds(conn.sent_ns, self.now_ns);
-            self.recorder.report.first_byte.record(first_us);
-        }
-        let to_head = self.plan.templates[conn.request.template].to_head;
-        let memory = &mut self.memory[conn.request.template];
-        let fed = match dropped {
-            true if conn.answer.dropped(count as u64) => Ok(Fed::Done { extra_bytes: 0 }),
-            true => Ok(Fed::More),
-            false => conn.answer.feed(&self.buffer[..count], memory, to_head),
-        };
-        match fed {
-            Ok(Fed::More) => return false,
-            Ok(Fed::Done { extra_bytes }) => self.answered(slot, extra_bytes),
-            Err(_) => self.fail(slot, Failure::Protocol, self.now_ns),
-        }
-        true
-    }
-
-    /// The server closed.
-    fn on_close(&mut self, slot: u32) {
-        self.stamp();
-        if self.over.is_some() {
-            return;
-        }
-        let conn = &mut self.conns[slot as usize];
-        conn.hangup = true;
-        match conn.answer.at_close() {
-            AtClose::Complete => self.answered(slot, 0),
-            AtClose::Early if conn.send_failed => self.broken(slot, Failure::Reset),
-            AtClose::Early => self.broken(slot, Failure::ClosedEarly),
-        }
-    }
-
-    /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
-    /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
-    fn broken(&mut self, slot: u32, failure: Failure) {
-        let conn = &mut self.conns[slot as usize];
-        let idempotent = self.plan.templates[conn.request.template].idempotent;
-        let crossed = conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
-        if !(crossed && idempotent) {
-            return self.fail(slot, failure, self.now_ns);
-        }
-        self.recorder.report.connections.quiet_closes += 1;
-        let mut request = conn.request;
-        let origin = conn.origin;
-        request.retried = true;
-        self.disconnect(slot);
-        let conn = &mut self.conns[slot as usize];
-        conn.renew(origin);
-        conn.assign(request);
-        self.connect(slot);
-    }
-
-    /// The answer is complete.
-    fn answered(&mut self, slot: u32, extra_bytes: usize) {
-        let now_ns = self.now_ns;
-        let conn = &mut self.conns[slot as usize];
-        let template = &self.plan.templates[conn.request.template];
-        let keeps = self.plan.keepalive && conn.answer.keep();
-        let sent = conn.written_bytes == template.bytes.len();
-        let failure = match keeps && extra_bytes > 0 {
-            true => Some(Failure::Protocol),
-            false => judge(self.plan, conn),
-        };
-        let times = times(self.plan, conn);
-        self.recorder.status(conn.answer.status());
-        match failure {
-            None => self.recorder.complete(times, now_ns),
-            Some(failure) => self.recorder.fail(failure, times, now_ns),
-        }
-        self.last_outcome_ns = now_ns;
-        self.deadlines.remove(slot);
-        conn.carried = conn.carried.saturating_add(1);
-        let user = conn.request.user;
-        let kept = keeps && sent && extra_bytes == 0;
-        let hangup = conn.hangup;
-        match (kept, hangup) {
-            (true, false) => self.keep(slot),
-            (true, true) => self.quiet_close(slot),
-            (false, _) => self.park(slot),
-        }
-        self.next_of_user(user);
-    }
-
     /// In closed arrival, the user's next request follows at once.
-    fn next_of_user(&mut self, user: u32) {
+    pub(super) fn next_of_user(&mut self, user: u32) {
         let now_ns = self.now_ns;
         if !matches!(self.arrivals, Arrivals::Closed(_)) || !self.claim() {
             return;
@@ -384,58 +223,4 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             None => self.open(request),
         }
     }
-
-    /// A request failed; its connection goes with it.
-    pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
-        let conn = &self.conns[slot as usize];
-        let times = times(self.plan, conn);
-        let user = conn.request.user;
-        self.recorder.fail(failure, times, end_ns);
-        self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
-        self.deadlines.remove(slot);
-        self.close(slot);
-        if let Arrivals::Closed(users) = &mut self.arrivals {
-            match failure.is_connect() {
-                true => users.pause(user, self.now_ns),
-                false => users.done(user, self.now_ns),
-            }
-        }
-    }
-
-    /// Ends the requests whose time is over by then.
-    pub(super) fn expire(&mut self, until_ns: u64) {
-        while let Some((slot, deadline_ns)) = self.deadlines.first()
-            && deadline_ns <= until_ns
-        {
-            let failure = match self.conns[slot as usize].phase {
-                Phase::Connecting => Failure::ConnectTimeout,
-                _ => Failure::Timeout,
-            };
-            self.fail(slot, failure, deadline_ns);
-        }
-    }
-}
-
-/// Why an answer that came is not a good one.
-fn judge(plan: &Plan, conn: &Conn) -> Option<Failure> {
-    let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
-    if !plan.is_ok(status) {
-        return Some(Failure::Status);
-    }
-    let met = |expectation: &Expectation| match *expectation {
-        Expectation::Status(expected) => status == expected,
-        Expectation::Length(expected) => body_bytes == expected,
-        // Refused before the load.
-        Expectation::Regex(_) | Expectation::Sha256(_) => false,
-    };
-    (!plan.expect.iter().all(met)).then_some(Failure::Expect)
-}
-
-/// The times of a request. One that was never sent counts its service from the start of its connection.
-fn times(plan: &Plan, conn: &Conn) -> Times {
-    let sent_ns = match conn.written_bytes {
-        0 => conn.begun_ns.max(conn.request.intended_ns),
-        _ => conn.sent_ns,
-    };
-    Times { intended_ns: conn.request.intended_ns, sent_ns, name: plan.templates[conn.request.template].name }
 }

@@ -9,8 +9,9 @@ use crate::prepare::prepare;
 use crate::recorder::Report;
 use crate::world::{Broke, Ready, World};
 use rustix::io::Errno;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use webdyno_model::histogram::TimeHistogram;
@@ -43,6 +44,9 @@ pub(super) enum Act {
 
 /// A server: for each visit, what it does and how many nanoseconds later.
 pub(super) type Server<'s> = Box<dyn FnMut(Visit) -> Vec<(u64, Act)> + 's>;
+
+/// The requests that arrived whole, in order, each with the number of its connection.
+pub(super) type Heard = Rc<RefCell<Vec<(u64, String)>>>;
 
 /// Accepts after 0.1 ms and answers each request after a fixed time.
 pub(super) fn answering<'s>(after_ns: u64) -> Server<'s> {
@@ -84,6 +88,8 @@ pub(super) struct Sim<'s> {
     pub(super) call_ns: u64,
     /// Most bytes that one send takes.
     pub(super) send_max: usize,
+    /// What was asked. Told before the server is visited.
+    pub(super) heard: Heard,
     server: Server<'s>,
     sockets: BTreeMap<u32, Socket>,
     connections: u64,
@@ -98,6 +104,7 @@ impl<'s> Sim<'s> {
             now_ns: Cell::new(0),
             call_ns: 0,
             send_max: usize::MAX,
+            heard: Heard::default(),
             server,
             sockets: BTreeMap::new(),
             connections: 0,
@@ -206,10 +213,11 @@ impl World for Sim<'_> {
         let connection = socket.connection;
         if count < bytes.len() {
             self.later(slot, connection, 10_000, Event::Writable);
-        } else {
+        } else if is_whole(&socket.outbox) {
             socket.requests += 1;
             let request = socket.requests;
-            assert!(socket.outbox.windows(4).any(|four| four == b"\r\n\r\n"));
+            let text = String::from_utf8_lossy(&socket.outbox).into_owned();
+            self.heard.borrow_mut().push((connection, text));
             socket.outbox.clear();
             // A server that has closed answers what comes late with a reset.
             match socket.closed {
@@ -262,6 +270,18 @@ impl World for Sim<'_> {
     fn ready(&self, index: usize) -> Ready {
         self.ready[index]
     }
+}
+
+/// Whether these bytes are one request with all of its body. More than one is what the engine never sends at once.
+fn is_whole(bytes: &[u8]) -> bool {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let whole = end + 4 + length.map_or(0, |length| length.trim().parse::<usize>().unwrap());
+    assert!(bytes.len() <= whole, "{} bytes of a request of {whole}", bytes.len());
+    bytes.len() == whole
 }
 
 /// A workload of GET requests for `/`, ten seconds of timeout, to be changed by the test.

@@ -60,7 +60,8 @@ pub struct LoadArgs {
     /// Status codes that count as good [default: 100-399]
     #[arg(long, value_parser = |text: &str| with_hint(StatusSet::parse(text)))]
     pub ok: Option<StatusSet>,
-    /// A condition on each answer: status=200 or length=1234 (repeatable)
+    /// A condition on each answer: status=CODE, length=BYTES, regex=PATTERN or sha256=HEX, the last three of its
+    /// decoded body (repeatable)
     #[arg(long, value_parser = expectation)]
     pub expect: Vec<Expectation>,
     /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
@@ -190,11 +191,16 @@ fn header(text: &str) -> Parsed<(String, String)> {
 }
 
 fn expectation(text: &str) -> Parsed<Expectation> {
-    let wrong = || "write status=CODE or length=BYTES".to_owned();
+    let wrong = || "write status=CODE, length=BYTES, regex=PATTERN or sha256=HEX".to_owned();
     let (what, value) = text.split_once('=').ok_or_else(wrong)?;
     match what {
         "status" => value.parse().ok().filter(|code| (100..=599).contains(code)).map(Expectation::Status),
         "length" => value.parse().ok().map(Expectation::Length),
+        "regex" => Some(Expectation::Regex(value.into())),
+        "sha256" if value.len() == 64 && value.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+            Some(Expectation::Sha256(value.to_ascii_lowercase()))
+        }
+        "sha256" => return Err("a SHA-256 has 64 hexadecimal digits, as sha256sum prints them".into()),
         _ => None,
     }
     .ok_or_else(wrong)
@@ -221,6 +227,9 @@ mod tests {
         assert!(header("no colon").is_err() && header("a b: c").is_err() && header("X: a\r\nY: b").is_err());
         assert!(rate("0").is_err() && rate("x").is_err() && rate("inf").is_err());
         assert!(expectation("status=99").is_err() && expectation("size=1").is_err());
+        assert!(expectation("sha256=12").is_err() && expectation("regex").is_err());
+        assert_eq!(expectation("regex=a=b").unwrap(), Expectation::Regex("a=b".into()));
+        assert_eq!(expectation(&format!("sha256={:A>64}", "")).unwrap(), Expectation::Sha256("a".repeat(64)));
         assert!(method("G T").is_err());
         assert_eq!(header("X-A:  b ").unwrap(), ("X-A".into(), "b".into()));
     }

@@ -1,0 +1,170 @@
+//! An answer on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
+
+use super::conn::{Phase, token};
+use super::{BUFFER_BYTES, Engine};
+use crate::answer::{AtClose, Fed, Listener};
+use crate::content::{Content, Spare};
+use crate::failure::Failure;
+use crate::head::Head;
+use crate::prepare::Plan;
+use crate::recorder::{Report, microseconds};
+use crate::world::{Broke, World};
+
+/// Bodies with this much left are dropped in the kernel instead of being copied.
+const DISCARD_BYTES_MIN: u64 = 8 * 1024;
+/// When a large body is expected, only so much is read at first: the head, and little of the body.
+const FIRST_READ_BYTES: usize = 2048;
+/// Reads of one connection before others have their turn.
+const READS_MAX: usize = 16;
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// Reads the connections that had more to read than their turn allowed.
+    pub(super) fn read_again(&mut self) {
+        for index in (0..self.again.len()).rev() {
+            let again = self.again.swap_remove(index);
+            let conn = &mut self.conns[again as u32 as usize];
+            if token(again as u32, conn.generation) == again {
+                conn.waits_for_turn = false;
+            }
+            if self.over.is_none()
+                && let Some(slot) = self.slot_of(again, Phase::Receiving)
+            {
+                self.receive(slot);
+            }
+        }
+    }
+
+    /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
+    /// unless the server's close is to be read too.
+    pub(super) fn receive(&mut self, slot: u32) {
+        let may_drop = !self.plan.checks.read_bodies();
+        for _ in 0..READS_MAX {
+            let conn = &mut self.conns[slot as usize];
+            let left = conn.answer.fixed_left();
+            let dropping = left >= DISCARD_BYTES_MIN && conn.reads_no_body();
+            let memory = &mut self.memory[conn.request.template];
+            let asked = match dropping {
+                true => left.min(BUFFER_BYTES as u64) as usize,
+                false if !conn.answer.begun() && may_drop && memory.expects_body(DISCARD_BYTES_MIN) => {
+                    FIRST_READ_BYTES
+                }
+                false => BUFFER_BYTES,
+            };
+            let got = match dropping {
+                true => self.world.discard(slot, &mut self.buffer[..asked]),
+                false => self.world.recv(slot, &mut self.buffer[..asked]),
+            };
+            match got {
+                Ok(0) => return self.on_close(slot),
+                Ok(count) => {
+                    self.stamp();
+                    if self.over.is_some() || self.take(slot, count, dropping) {
+                        return;
+                    }
+                    if count < asked && !self.conns[slot as usize].hangup {
+                        return;
+                    }
+                }
+                Err(Broke::INTERRUPTED) => {}
+                Err(Broke::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
+                Err(Broke::AGAIN) => return,
+                Err(broke) => {
+                    self.stamp();
+                    if self.over.is_none() {
+                        self.broken(slot, Failure::of_transfer(broke));
+                    }
+                    return;
+                }
+            }
+        }
+        let conn = &mut self.conns[slot as usize];
+        if !std::mem::replace(&mut conn.waits_for_turn, true) {
+            self.again.push(token(slot, conn.generation));
+        }
+    }
+
+    /// Takes bytes of an answer. True when that settled the request.
+    fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
+        let conn = &mut self.conns[slot as usize];
+        self.recorder.report.bytes_received += count as u64;
+        if !conn.answer.begun() {
+            let first_us = microseconds(conn.sent_ns, self.now_ns);
+            self.recorder.report.first_byte.record(first_us);
+        }
+        let to_head = self.plan.templates[conn.request.template].to_head;
+        let memory = &mut self.memory[conn.request.template];
+        let fed = match dropped {
+            true if conn.answer.dropped(count as u64) => Ok(Fed::Done { extra_bytes: 0 }),
+            true => Ok(Fed::More),
+            false if self.plan.listens() => {
+                let mut seeing =
+                    Seeing { plan: self.plan, bodies: &mut self.bodies, content: &mut conn.content };
+                conn.answer.feed_to(&mut seeing, &self.buffer[..count], memory, to_head)
+            }
+            false => conn.answer.feed(&self.buffer[..count], memory, to_head),
+        };
+        match fed {
+            Ok(Fed::More) => return false,
+            Ok(Fed::Done { extra_bytes }) => self.answered(slot, extra_bytes),
+            Err(_) => self.fail(slot, Failure::Protocol, self.now_ns),
+        }
+        true
+    }
+
+    /// The server closed.
+    fn on_close(&mut self, slot: u32) {
+        self.stamp();
+        if self.over.is_some() {
+            return;
+        }
+        let conn = &mut self.conns[slot as usize];
+        conn.hangup = true;
+        match conn.answer.at_close() {
+            AtClose::Complete => self.answered(slot, 0),
+            AtClose::Early if conn.send_failed => self.broken(slot, Failure::Reset),
+            AtClose::Early => self.broken(slot, Failure::ClosedEarly),
+        }
+    }
+
+    /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
+    /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
+    pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
+        let conn = &mut self.conns[slot as usize];
+        let idempotent = self.plan.templates[conn.request.template].idempotent;
+        let crossed = conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
+        if !(crossed && idempotent) {
+            return self.fail(slot, failure, self.now_ns);
+        }
+        self.recorder.report.connections.quiet_closes += 1;
+        let mut request = conn.request;
+        let origin = conn.origin;
+        request.retried = true;
+        self.disconnect(slot);
+        let conn = &mut self.conns[slot as usize];
+        conn.renew(origin);
+        conn.assign(request);
+        self.connect(slot);
+    }
+}
+
+/// What is to be seen of an answer.
+struct Seeing<'a> {
+    plan: &'a Plan,
+    bodies: &'a mut Spare,
+    content: &'a mut Option<Content>,
+}
+
+impl Listener for Seeing<'_> {
+    fn head(&mut self, head: Head, _: &[u8]) {
+        // An answer that fails by its status is not looked into.
+        if self.plan.is_ok(head.status) {
+            *self.content = self.plan.checks.content(head, self.bodies);
+        }
+    }
+
+    fn body(&mut self, bytes: &[u8]) {
+        if let Some(content) = self.content {
+            content.feed(bytes);
+        }
+    }
+}
