@@ -12,6 +12,10 @@ use webdyno_model::{Result, UserError};
 /// The most that is read of the lock file.
 const HOLDER_BYTES_MAX: u64 = 4096;
 
+/// A lock that was given up is held for moments more by a child that its holder was just starting: between fork(2) and
+/// execve(2) it has all of its descriptors.
+pub const HANDOVER: Duration = Duration::from_secs(1);
+
 /// Who holds the lock, as its file tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
@@ -28,9 +32,9 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes it at once, or says who has it.
+    /// Takes it, or says who has it.
     pub fn take(tools: &Tools, what: &str) -> Result<Self> {
-        Self::try_take(tools, what)?.ok_or_else(|| held_by(holder(tools).as_ref()))
+        Self::wait(tools, what, HANDOVER)?.ok_or_else(|| held_by(holder(tools).as_ref()))
     }
 
     /// Takes it as soon as it is free, within a time. `Ok(None)` when it still is held then.
@@ -86,6 +90,20 @@ pub fn held_by(holder: Option<&Holder>) -> UserError {
 mod tests {
     use super::*;
     use crate::change::state::StateDir;
+
+    /// As a child does between fork(2) and execve(2).
+    #[test]
+    fn a_lock_that_was_just_given_up_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let tools = Tools::of_this_machine(StateDir::at(folder.path()));
+        let first = Lock::take(&tools, "webdyno tune").unwrap();
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(first);
+        });
+        assert!(Lock::take(&tools, "webdyno tune").is_ok());
+        child.join().unwrap();
+    }
 
     #[test]
     fn two_never_hold_it_and_the_second_hears_who_does() {

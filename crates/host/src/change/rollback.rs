@@ -144,8 +144,8 @@ pub struct Interrupted {
     pub unfinished: bool,
 }
 
-/// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. Waits for nobody who
-/// is at work, be it on the end of a session: they are left to themselves.
+/// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. A session
+/// that is at work, be it on its own end, is left to itself.
 pub fn undo_interrupted(state: &StateDir) -> Result<Interrupted> {
     undo_interrupted_with(&Tools::of_this_machine(state.clone()))
 }
@@ -277,16 +277,14 @@ fn joined(first: &UserError, more: &[UserError], lines: &[String]) -> UserError 
     if hints.is_empty() { error } else { error.hint(hints.join("\n")) }
 }
 
-/// Takes the lock unless somebody is at work. A killed process is seen as ended before the kernel drops its lock: its
-/// other threads, and a child that it was just starting, hold it for some moments more.
+/// Takes the lock unless somebody is at work. A killed process is seen as ended before the kernel drops its lock, with
+/// its last thread and with the child that it was just starting.
 fn take_unless_at_work(tools: &Tools) -> Result<Option<Lock>> {
     if let Some(lock) = Lock::try_take(tools, WHAT)? {
         return Ok(Some(lock));
     }
-    match lock::holder(tools) {
-        Some(holder) if !tools.world.is_running(holder.process) => Lock::wait(tools, WHAT, ENDING_TIME_MAX),
-        _ => Ok(None),
-    }
+    let lives = lock::holder(tools).is_none_or(|holder| tools.world.is_running(holder.process));
+    Lock::wait(tools, WHAT, if lives { lock::HANDOVER } else { ENDING_TIME_MAX })
 }
 
 /// Takes the lock; from a guardian that does not finish it is taken over.

@@ -312,9 +312,13 @@ Private_Dirty: 4 kB
     }
 
     #[test]
-    fn this_process_can_be_read() {
-        let target = Target { service_pid: Some(std::process::id()), ..Target::default() };
+    fn a_process_can_be_read() {
+        // Not this one: it has the children of other tests, which come and go.
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let target = Target { service_pid: Some(process.id()), ..Target::default() };
         let reading = WorkerMemory::default().read(&target);
+        process.kill().unwrap();
+        process.wait().unwrap();
         assert!(reading.value("worker_memory.pss_sum_bytes").unwrap() > 0.0, "{reading:?}");
         assert!(reading.value("worker_memory.rss_max_bytes").unwrap() > 0.0);
     }
