@@ -3,12 +3,13 @@
 CARGO ?= cargo
 PROGRAM := target/release/webdyno
 
-.PHONY: help build quickstart test check bench setup setup-test
+.PHONY: help build quickstart test check bench fuzz setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
+	@echo "make fuzz         fuzz the readers of answers for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils)"
 
 setup:
@@ -31,3 +32,11 @@ bench:
 	@scripts/setup bench
 	$(MAKE) --no-print-directory build
 	bench/engine.sh
+
+FUZZ_S ?= 60
+FUZZ_SEED ?= $(shell date +%s)
+
+fuzz:
+	@scripts/setup rust
+	WEBDYNO_FUZZ_S=$(FUZZ_S) WEBDYNO_FUZZ_SEED=$(FUZZ_SEED) \
+		$(CARGO) test --release --locked -p webdyno-load --lib fuzzing -- --nocapture

@@ -5,7 +5,7 @@
 //! buffer that the connection keeps for its life and that is bounded.
 
 use crate::chunked::Chunked;
-use crate::head::{Framing, Head, HeadMemory, NotHttp};
+use crate::head::{Framing, Head, HeadMemory, NotHttp, parse};
 
 /// Longest head, in bytes; longer is a protocol error.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -40,6 +40,8 @@ pub(crate) enum AtClose {
     Complete,
     /// It was cut off.
     Early,
+    /// It was cut off, and what came before was not HTTP.
+    NotHttp,
 }
 
 /// Sees an answer go by: its head, then its body freed of its framing.
@@ -180,8 +182,16 @@ impl Answer {
                 self.stage = Stage::Done;
                 AtClose::Complete
             }
+            // What came in pieces may not have been looked at yet.
+            Stage::Head if parse(&self.spill, false).is_err() => AtClose::NotHttp,
             _ => AtClose::Early,
         }
+    }
+
+    /// Memory that it keeps.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.spill.capacity()
     }
 
     /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it. A head that came

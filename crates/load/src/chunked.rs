@@ -95,7 +95,8 @@ impl Step {
             Self::DataCr if byte == b'\r' => Ok(Self::DataLf),
             Self::DataLf if byte == b'\n' => Ok(Self::Size { value: 0, digits: 0 }),
             Self::TrailerStart { .. } if byte == b'\r' => Ok(Self::LastLf),
-            Self::TrailerLine { seen } if byte == b'\r' => Ok(Self::TrailerLf { seen }),
+            // The line's end counts too: a section of empty names is not shorter.
+            Self::TrailerLine { seen } if byte == b'\r' => Ok(Self::TrailerLf { seen: seen + 2 }),
             Self::TrailerStart { seen } | Self::TrailerLine { seen }
                 if byte != b'\n' && seen < TRAILER_BYTES_MAX =>
             {

@@ -19,6 +19,9 @@ mod descriptors;
 mod engine;
 mod epoll;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod hope;
 mod merge;

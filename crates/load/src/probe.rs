@@ -153,6 +153,7 @@ impl Exchange {
             if count == 0 {
                 return match self.answer.at_close() {
                     AtClose::Complete => Ok(()),
+                    AtClose::NotHttp => Err(Trouble::Says("does not answer in HTTP/1")),
                     AtClose::Early => {
                         Err(Trouble::Says("closed the connection before its answer was complete"))
                     }

@@ -121,6 +121,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.hangup = true;
         match conn.answer.at_close() {
             AtClose::Complete => self.answered(slot, 0),
+            AtClose::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
             AtClose::Early if conn.send_failed => self.broken(slot, Failure::Reset),
             AtClose::Early => self.broken(slot, Failure::ClosedEarly),
         }

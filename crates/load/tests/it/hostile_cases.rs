@@ -268,6 +268,16 @@ fn strangers() -> Vec<Case> {
         then("HTTP/0.9", [send("<html>hello</html>\n")], &["protocol"]),
         text("an HTTP/2 preface", "PRI * HTTP/2.0\n\nSM\n\n", &["protocol"]),
         text("a request for an answer", "GET / HTTP/1.1\nHost: x\n\n", &["protocol"]),
+        // The head comes in pieces, and its fault is in the second one.
+        then(
+            "a fault in a late piece and a close",
+            [
+                send(&format!("HTTP/1.1 200 OK\nX: {}", "y".repeat(100))),
+                Step::Sleep(Duration::from_millis(20)),
+                send("\0"),
+            ],
+            &["protocol"],
+        ),
         text("NULs", "HTTP/1.1 200 OK\nX: a\0b\nContent-Length: 0\n\n", &["protocol"]),
         text("a NUL in the reason", "HTTP/1.1 200 O\0K\nContent-Length: 0\n\n", &["protocol"]),
         text("a header without a colon", "HTTP/1.1 200 OK\nhello\n\n", &["protocol"]),

@@ -1,0 +1,8 @@
+//! A chunked body. What must hold is in `crates/load/src/fuzzing.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Err(told) = webdyno_load::fuzzing::chunked(bytes) {
+        panic!("{told}");
+    }
+});
