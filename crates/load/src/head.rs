@@ -153,13 +153,12 @@ fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Res
     Ok(Head { status, framing, keep, coding: content, length_bytes })
 }
 
-/// A content length: digits, or the same digits repeated in a list, which RFC 9112, 6.3 lets us accept.
+/// A content length: digits, or the same number repeated in a list, which RFC 9112, 6.3 lets us accept.
 fn content_length(value: &[u8]) -> Option<u64> {
-    let mut lengths = value.split(|&byte| byte == b',').map(|part| {
-        let part = part.trim_ascii();
-        let digits = !part.is_empty() && part.len() <= 19 && part.iter().all(u8::is_ascii_digit);
-        digits.then(|| part.iter().fold(0u64, |sum, &digit| sum * 10 + u64::from(digit - b'0')))
-    });
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    let add = |sum: u64, &byte: &u8| sum.checked_mul(10)?.checked_add(digit(byte)?);
+    let number = |part: &[u8]| (!part.is_empty()).then(|| part.iter().try_fold(0, add)).flatten();
+    let mut lengths = value.split(|&byte| byte == b',').map(|part| number(part.trim_ascii()));
     let first = lengths.next()??;
     lengths.all(|other| other == Some(first)).then_some(first)
 }

@@ -16,6 +16,8 @@ mod content;
 mod control;
 mod deadlines;
 mod descriptors;
+#[cfg(test)]
+mod differential_tests;
 mod engine;
 mod epoll;
 mod failure;
