@@ -32,8 +32,8 @@ fn workload() -> Result<Workload> {
 }
 
 fn load() -> Result<()> {
-    let prepared = prepare(&workload()?)?;
-    println!("{:?}", probe(&prepared)?);
+    let mut prepared = prepare(&workload()?)?;
+    println!("{:?}", probe(&mut prepared)?);
     let (mut completed, mut failed) = (0, 0);
     let [mut response, mut delay, mut service] =
         [const { None }; 3].map(|_: Option<()>| TimeHistogram::new());

@@ -82,15 +82,19 @@ impl Head {
     }
 }
 
+fn config() -> ParserConfig {
+    let mut config = ParserConfig::default();
+    // RFC 9112, 5.2: a user agent takes a folded line in an answer for a blank.
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    config
+}
+
 /// Reads a head at the start of `bytes`; `None` when it is not complete yet. `to_head` says that the request was
 /// HEAD, whose answers have no body.
 pub(crate) fn parse(bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
-    let mut config = ParserConfig::default();
-    // RFC 9112, 5.2: a user agent takes a folded line in an answer for a blank.
-    config.allow_obsolete_multiline_headers_in_responses(true);
-    let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
+    let parsed = config().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
     match parsed {
         Ok(Status::Complete(length_bytes)) => judge(&response, length_bytes, to_head).map(Some),
         Ok(Status::Partial) => Ok(None),
@@ -100,11 +104,16 @@ pub(crate) fn parse(bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp
 
 /// The value of a header of the head at the start of `bytes`, as text; `None` when there is none.
 pub(crate) fn header_text(bytes: &[u8], name: &str) -> Option<String> {
+    header_value(bytes, name).map(|value| String::from_utf8_lossy(value).into_owned())
+}
+
+/// The first value of a header of the head at the start of `bytes`.
+pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
-    response.parse(bytes).ok()?;
+    config().parse_response(&mut response, bytes).ok()?;
     let header = response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-    Some(String::from_utf8_lossy(header.value).into_owned())
+    Some(header.value)
 }
 
 /// Decides framing and reuse from the header lines.

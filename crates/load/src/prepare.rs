@@ -1,6 +1,8 @@
 //! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
-//!
-//! Request syntax: RFC 9112, sections 3 and 5; which methods are idempotent: RFC 9110, section 9.2.2.
+
+mod request;
+
+pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
 
 use crate::content::Checks;
 use crate::descriptors;
@@ -8,7 +10,7 @@ use crate::engine::Share;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::Url;
-use webdyno_model::workload::{Arrival, RequestSpec, Workload};
+use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Most request names that are reported one by one; the rest share the last place.
@@ -19,6 +21,8 @@ const OTHER_NAMES: &str = "(other)";
 const RATE_PER_S_MAX: f64 = 10_000_000.0;
 /// Most engine threads.
 const THREADS_MAX: u32 = 256;
+/// Most redirects in a row that are believed to be meant.
+const REDIRECTS_MAX: u32 = 50;
 /// What the requests call their sender, unless the workload says otherwise.
 pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
 /// Statuses have three digits.
@@ -58,6 +62,24 @@ impl Prepared {
         plan.threads = plan.threads.min(plan.connections);
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
+
+    /// The server that a URL names, which the load may go to from now on. An error when its name does not resolve, or
+    /// when there may not be so many open files.
+    pub(crate) fn admit(&mut self, url: &Url) -> Result<usize> {
+        let plan = &mut self.plan;
+        let known = plan.origins.len();
+        let origin = origin_of(url, &mut plan.origins)?;
+        if plan.origins.len() > known {
+            match descriptors::ensure(plan.at_once()) {
+                Ok(spare) => plan.parked_max = plan.parked_max.min(u32::try_from(spare).unwrap_or(u32::MAX)),
+                Err(error) => {
+                    plan.origins.truncate(known);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(origin)
+    }
 }
 
 /// The workload in the engine's terms.
@@ -74,22 +96,14 @@ pub(crate) struct Plan {
     pub(crate) threads: u32,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
+    /// Most redirects that a request follows.
+    pub(crate) redirects_max: u32,
     /// What is expected of answers besides their status.
     pub(crate) checks: Checks,
     pub(crate) seed: u64,
     /// Most connections that wait for the server to close first.
     pub(crate) parked_max: u32,
     ok: Vec<bool>,
-}
-
-/// One request, ready to be sent.
-#[derive(Debug)]
-pub(crate) struct Template {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) origin: usize,
-    pub(crate) name: usize,
-    pub(crate) to_head: bool,
-    pub(crate) idempotent: bool,
 }
 
 /// A server: connections to it are used for all its requests.
@@ -125,7 +139,20 @@ impl Plan {
     /// Whether anything of an answer is looked at besides its status and its framing.
     #[inline]
     pub(crate) fn listens(&self) -> bool {
-        self.checks.may_read_bodies()
+        self.redirects_max > 0 || self.checks.may_read_bodies()
+    }
+
+    /// The server that a URL names, if it is one of those that the load may go to.
+    pub(crate) fn origin_at(&self, url: &Url) -> Option<usize> {
+        position(url, &self.origins)
+    }
+
+    /// Most connections of all threads at once.
+    fn at_once(&self) -> u64 {
+        match self.arrival {
+            Arrival::Closed => u64::from(self.connections) * self.origins.len() as u64,
+            Arrival::Open { .. } => u64::from(self.connections),
+        }
     }
 
     /// Most connections of a thread at once. In closed arrival a user may keep one to each server.
@@ -152,19 +179,17 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let (mut origins, mut names) = (vec![], vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &workload.requests {
-        templates.push(template(spec, workload.keepalive, &mut origins, &mut names)?);
+        let url = request::parse_url(&spec.url)?;
+        let request = request::Source::of(spec, url, workload.keepalive)?;
+        let origin = origin_of(request.url(), &mut origins)?;
+        templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
     if names.len() <= 1 {
         names.clear();
     }
-    let at_once = match workload.arrival {
-        Arrival::Closed => u64::from(workload.connections) * origins.len() as u64,
-        Arrival::Open { .. } => u64::from(workload.connections),
-    };
-    let spare = descriptors::ensure(at_once)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let threads = workload.threads.unwrap_or(cores);
-    let plan = Plan {
+    let mut plan = Plan {
         templates,
         origins,
         names,
@@ -175,11 +200,14 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         threads: threads.clamp(1, workload.connections.min(THREADS_MAX)),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
+        redirects_max: workload.redirects_max,
         checks,
         seed: workload.seed,
-        parked_max: workload.connections.min(u32::try_from(spare).unwrap_or(u32::MAX)),
+        parked_max: 0,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
+    let spare = descriptors::ensure(plan.at_once())?;
+    plan.parked_max = plan.connections.min(u32::try_from(spare).unwrap_or(u32::MAX));
     Ok(Prepared { plan })
 }
 
@@ -201,8 +229,12 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
         return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
     }
-    if !workload.transport.is_plain() || workload.redirects_max > 0 {
-        return wrong("redirects and other ways to the server are not built", "leave them out");
+    if !workload.transport.is_plain() {
+        return wrong("other ways to the server are not built", "leave them out");
+    }
+    if workload.redirects_max > REDIRECTS_MAX {
+        let message = format!("{} redirects in a row are not followed", workload.redirects_max);
+        return wrong(&message, "give at most 50 with --redirects");
     }
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
@@ -211,23 +243,6 @@ fn check(workload: &Workload) -> Result<()> {
         return wrong(&message, "give a rate above 0 and up to 10 million with -r");
     }
     Ok(())
-}
-
-/// One request in bytes; its server and its name are added to the lists if they are new.
-fn template(
-    spec: &RequestSpec,
-    keepalive: bool,
-    origins: &mut Vec<Origin>,
-    names: &mut Vec<String>,
-) -> Result<Template> {
-    let url = parse_url(&spec.url)?;
-    Ok(Template {
-        bytes: request_bytes(spec, &url, keepalive)?,
-        origin: origin_of(&url, origins)?,
-        name: name_of(&spec.name, names),
-        to_head: spec.method == "HEAD",
-        idempotent: matches!(spec.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
-    })
 }
 
 fn name_of(name: &str, names: &mut Vec<String>) -> usize {
@@ -240,34 +255,6 @@ fn name_of(name: &str, names: &mut Vec<String>) -> usize {
     })
 }
 
-fn parse_url(text: &str) -> Result<Url> {
-    let url = Url::parse(text).map_err(|error| {
-        UserError::usage(format!("`{text}` is not a URL: {error}"))
-            .hint("write it in full, as in http://localhost:8080/path")
-    })?;
-    match url.scheme() {
-        "http" => {}
-        "https" => {
-            let told = UserError::usage(format!("`{text}` needs TLS, which is not in this version"));
-            return Err(told.hint("load the http:// address of the same server"));
-        }
-        other => {
-            let told = UserError::usage(format!("`{text}` has the scheme {other}, only http can be loaded"));
-            return Err(told.hint("write it as in http://localhost:8080/path"));
-        }
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        let told = UserError::usage("a URL with credentials in it would end up in logs");
-        return Err(told.hint(
-            "leave them out of the URL and give them as a header: -H \"Authorization: Basic $(printf NAME:PASSWORD | base64)\"",
-        ));
-    }
-    match url.host() {
-        Some(_) => Ok(url),
-        None => Err(UserError::usage(format!("`{text}` names no host"))),
-    }
-}
-
 fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -276,9 +263,13 @@ fn authority(url: &Url) -> String {
     }
 }
 
-fn origin_of(url: &Url, origins: &mut Vec<Origin>) -> Result<usize> {
+fn position(url: &Url, origins: &[Origin]) -> Option<usize> {
     let authority = authority(url);
-    if let Some(known) = origins.iter().position(|origin| origin.authority == authority) {
+    origins.iter().position(|origin| origin.authority == authority)
+}
+
+fn origin_of(url: &Url, origins: &mut Vec<Origin>) -> Result<usize> {
+    if let Some(known) = position(url, origins) {
         return Ok(known);
     }
     let host = url.host_str().unwrap_or_default();
@@ -294,7 +285,7 @@ fn origin_of(url: &Url, origins: &mut Vec<Origin>) -> Result<usize> {
     if addresses.is_empty() {
         return Err(cannot("no address".into()));
     }
-    origins.push(Origin { authority, addresses, chosen: AtomicUsize::new(0) });
+    origins.push(Origin { authority: authority(url), addresses, chosen: AtomicUsize::new(0) });
     Ok(origins.len() - 1)
 }
 
@@ -303,57 +294,6 @@ fn resolver_cause(error: &std::io::Error) -> String {
     let text = error.to_string();
     let cause = text.rsplit(": ").next().unwrap_or(&text);
     cause.to_lowercase()
-}
-
-/// The request as it goes over the wire. Headers that the user gives replace our own.
-fn request_bytes(spec: &RequestSpec, url: &Url, keepalive: bool) -> Result<Vec<u8>> {
-    check_fields(spec)?;
-    let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let mut text = format!("{} {}{query} HTTP/1.1\r\n", spec.method, url.path());
-    for (name, value) in [("Host", authority(url).as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
-        if !given(name) {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-    }
-    if !keepalive && !given("Connection") {
-        text.push_str("Connection: close\r\n");
-    }
-    let has_body = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
-    if has_body && !given("Content-Length") {
-        text.push_str(&format!("Content-Length: {}\r\n", spec.body.length_bytes()));
-    }
-    for (name, value) in &spec.headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
-    }
-    text.push_str("\r\n");
-    let mut bytes = text.into_bytes();
-    bytes.extend_from_slice(spec.body.bytes());
-    Ok(bytes)
-}
-
-/// A line end inside of a method or a header would make two requests of one.
-fn check_fields(spec: &RequestSpec) -> Result<()> {
-    let is_token = |text: &str| {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        !text.is_empty() && text.bytes().all(allowed)
-    };
-    if !is_token(&spec.method) || spec.method == "CONNECT" {
-        return Err(UserError::usage(format!("`{}` is not a method that can be sent", spec.method))
-            .hint("write one such as GET, HEAD, POST, PUT or DELETE with -m"));
-    }
-    for (name, value) in &spec.headers {
-        let bad_value = value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
-        if !is_token(name) || bad_value {
-            return Err(UserError::usage(format!("`{name}` is not a header line that can be sent"))
-                .hint("write it as in -H 'Name: value', on one line"));
-        }
-        if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(UserError::usage("a request body with Transfer-Encoding is not in this version")
-                .hint("leave the header out: the body is sent with its length"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is refused, and the bytes that go over the wire.
 
 use super::*;
-use webdyno_model::workload::Stop;
+use webdyno_model::workload::{RequestSpec, Stop};
 
 fn spec(method: &str, url: &str) -> RequestSpec {
     RequestSpec { name: "/".into(), method: method.into(), url: url.into(), ..RequestSpec::default() }
@@ -77,8 +77,9 @@ fn numbers_that_make_no_load_are_usage_errors() {
 }
 
 fn check_bytes(spec: &RequestSpec, keepalive: bool, expected: &str) {
-    let url = parse_url(&spec.url).unwrap();
-    let bytes = request_bytes(spec, &url, keepalive).unwrap();
+    let url = request::parse_url(&spec.url).unwrap();
+    let source = request::Source::of(spec, url, keepalive).unwrap();
+    let bytes = Template::new(source, 0, 0).left(0).to_vec();
     let agent = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
     let text = String::from_utf8(bytes).unwrap().replace(agent, "AGENT");
     assert_eq!(text.replace("\r\n", "\n"), expected);

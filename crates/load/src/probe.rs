@@ -1,11 +1,13 @@
 //! One request before the load: is there a server, does it speak HTTP, what is its name.
 //!
-//! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens.
+//! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens. And where
+//! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
+//! as its name would have to be resolved meanwhile.
 
-use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX};
+use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
 use crate::failure::Failure;
-use crate::head::{HeadMemory, header_text};
-use crate::prepare::{Origin, Prepared, Template};
+use crate::head::{Head, HeadMemory, header_text, header_value};
+use crate::prepare::{Origin, Prepared, Redirect, Template, is_redirect};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,26 +29,71 @@ pub struct Probe {
     pub timed_out: bool,
 }
 
-/// Sends the first request of the workload once. A server that is not there, or that does not speak HTTP, is an
-/// error with a hint; a timeout or any status is a result.
-pub fn probe(prepared: &Prepared) -> Result<Probe> {
+/// Requests whose redirects are followed before the load, besides the first one.
+const EXPLORED_MAX: usize = 64;
+
+/// Sends the first request of the workload once, and follows its redirects if the load does. A server that is not
+/// there, or that does not speak HTTP, is an error with a hint; a timeout or any status is a result.
+///
+/// Where redirects are followed, the other requests are sent once too, if they are safe (GET and HEAD, at most 64 of
+/// them, in the time of one timeout): the servers that they lead to are those that the load may go to.
+pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let plan = &prepared.plan;
-    let template = &plan.templates[0];
     let timeout = Duration::from_nanos(plan.timeout_ns);
-    let begun = Instant::now();
     for (number, origin) in plan.origins.iter().enumerate() {
-        if number != template.origin && origin.addresses.len() > 1 {
+        if number != plan.templates[0].origin && origin.addresses.len() > 1 {
             // The load will tell if it is not there at all; here it only matters which address to use.
             let _ = connect(origin, timeout);
         }
     }
-    let begun_request = Instant::now().max(begun);
-    let mut exchange = Exchange::new(begun_request, timeout);
-    match connect(&plan.origins[template.origin], timeout)? {
-        None => exchange.timed_out = true,
-        Some(stream) => exchange.perform(stream, template, &plan.origins[template.origin])?,
+    let seen = chain(prepared, 0, Instant::now(), timeout)?;
+    if prepared.plan.redirects_max > 0 {
+        let begun = Instant::now();
+        for number in 1..prepared.plan.templates.len().min(EXPLORED_MAX + 1) {
+            if prepared.plan.templates[number].is_safe() {
+                // What is wrong with them, the load will tell.
+                let _ = chain(prepared, number, begun, timeout);
+            }
+        }
     }
-    Ok(exchange.result())
+    Ok(seen)
+}
+
+/// Sends a request of the plan and follows its redirects.
+fn chain(prepared: &mut Prepared, number: usize, begun: Instant, timeout: Duration) -> Result<Probe> {
+    let mut next: Option<Template> = None;
+    let mut hops = 0;
+    loop {
+        let plan = &prepared.plan;
+        let template = next.as_ref().unwrap_or(&plan.templates[number]);
+        let origin = &plan.origins[template.origin];
+        let mut exchange = Exchange::new(begun, timeout);
+        match exchange.left() {
+            Ok(Some(left)) => match connect(origin, left)? {
+                None => exchange.timed_out = true,
+                Some(stream) => exchange.perform(stream, template, origin)?,
+            },
+            _ => exchange.timed_out = true,
+        }
+        let followed = match hops < plan.redirects_max && !exchange.timed_out {
+            true => exchange.redirected(template),
+            false => None,
+        };
+        let Some(redirect) = followed else {
+            return Ok(exchange.result());
+        };
+        let (same, name) = (template.origin, template.name);
+        let origin = match redirect.same_origin {
+            true => Ok(same),
+            false => prepared.admit(redirect.source.url()),
+        };
+        // A server that cannot be found is one that the load will not go to either.
+        let Ok(origin) = origin else {
+            return Ok(exchange.result());
+        };
+        next = Some(Template::new(redirect.source, origin, name));
+        hops += 1;
+    }
 }
 
 /// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
@@ -109,11 +156,34 @@ struct Exchange {
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
+    location: Location,
+}
+
+/// Where an answer redirects to, if it does.
+#[derive(Default)]
+struct Location(Vec<u8>);
+
+impl Listener for Location {
+    fn head(&mut self, head: Head, bytes: &[u8]) {
+        if is_redirect(head.status) {
+            self.0 = header_value(bytes, "location").unwrap_or_default().to_vec();
+        }
+    }
+
+    fn body(&mut self, _: &[u8]) {}
 }
 
 impl Exchange {
     fn new(begun: Instant, timeout: Duration) -> Self {
-        Self { begun, timeout, answer: Answer::new(), first: vec![], timed_out: false, time: None }
+        Self {
+            begun,
+            timeout,
+            answer: Answer::new(),
+            first: vec![],
+            timed_out: false,
+            time: None,
+            location: Location::default(),
+        }
     }
 
     /// Sends the request and receives until the answer ends, the server closes, or the time is over.
@@ -143,7 +213,9 @@ impl Exchange {
         let mut memory = HeadMemory::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         stream.set_write_timeout(self.left()?).map_err(trouble)?;
-        stream.write_all(&template.bytes).map_err(trouble)?;
+        for part in template.parts() {
+            stream.write_all(part).map_err(trouble)?;
+        }
         loop {
             stream.set_read_timeout(self.left()?).map_err(trouble)?;
             let count = match stream.read(&mut buffer) {
@@ -161,7 +233,8 @@ impl Exchange {
             }
             let room = HEAD_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&buffer[..count.min(room)]);
-            match self.answer.feed(&buffer[..count], &mut memory, template.to_head) {
+            let bytes = &buffer[..count];
+            match self.answer.feed_to(&mut self.location, bytes, &mut memory, template.to_head) {
                 Ok(Fed::More) => {}
                 Ok(Fed::Done { .. }) => return Ok(()),
                 Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
@@ -175,6 +248,12 @@ impl Exchange {
             Some(left) if left > Duration::ZERO => Ok(Some(left)),
             _ => Err(Trouble::TimedOut),
         }
+    }
+
+    /// The request that the answer leads to.
+    fn redirected(&self, template: &Template) -> Option<Redirect> {
+        let location = &self.location.0;
+        (!location.is_empty()).then(|| template.redirected(self.answer.status(), location))?
     }
 
     fn result(self) -> Probe {

@@ -8,7 +8,7 @@ use crate::content::Content;
 pub(crate) struct Request {
     /// Whose it is, in closed arrival.
     pub(crate) user: u32,
-    /// Which of the plan's templates.
+    /// Which of the thread's targets.
     pub(crate) template: usize,
     /// When it was to start.
     pub(crate) intended_ns: u64,
@@ -18,6 +18,10 @@ pub(crate) struct Request {
     pub(crate) deadline_ns: u64,
     /// It was sent before, on a kept connection that the server had closed.
     pub(crate) retried: bool,
+    /// Redirects that it has followed.
+    pub(crate) hops: u32,
+    /// When the first request of the chain was sent, once it has followed one.
+    pub(crate) sent_ns: u64,
 }
 
 /// What a slot is doing.
@@ -65,13 +69,23 @@ pub(crate) struct Conn {
     pub(crate) answer: Answer,
     /// The answer's body, when it is to be checked.
     pub(crate) content: Option<Content>,
+    /// Where the answer redirects to; empty for one that does not, or when redirects are not followed.
+    pub(crate) location: Vec<u8>,
 }
 
 impl Conn {
     /// A slot without a socket.
     pub(crate) fn free() -> Self {
-        let request =
-            Request { user: 0, template: 0, intended_ns: 0, could_ns: 0, deadline_ns: 0, retried: false };
+        let request = Request {
+            user: 0,
+            template: 0,
+            intended_ns: 0,
+            could_ns: 0,
+            deadline_ns: 0,
+            retried: false,
+            hops: 0,
+            sent_ns: 0,
+        };
         Self {
             phase: Phase::Free,
             generation: 0,
@@ -88,6 +102,7 @@ impl Conn {
             waits_for_turn: false,
             answer: Answer::new(),
             content: None,
+            location: vec![],
         }
     }
 
@@ -109,6 +124,7 @@ impl Conn {
         self.sent_ns = 0;
         self.answer.reset();
         self.content = None;
+        self.location.clear();
     }
 
     /// Whether the rest of the body may be dropped unread.

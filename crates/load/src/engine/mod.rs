@@ -20,6 +20,9 @@ mod pool;
 #[cfg(test)]
 mod protocol_tests;
 mod receiving;
+mod redirect;
+#[cfg(test)]
+mod redirect_tests;
 mod requests;
 #[cfg(test)]
 mod simulation;
@@ -37,6 +40,7 @@ use crate::prepare::Plan;
 use crate::recorder::{Last, Recorder, Report, microseconds};
 use crate::world::World;
 use conn::{Conn, Phase};
+use redirect::Targets;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -87,7 +91,9 @@ pub(crate) struct Engine<'p, W, X> {
     parked: VecDeque<(u64, u64)>,
     /// Connections whose server sends faster than one turn reads.
     again: Vec<u64>,
-    /// The last head of each template's answers.
+    /// What is sent.
+    targets: Targets<'p>,
+    /// The last head of each target's answers.
     memory: Vec<HeadMemory>,
     buffer: Vec<u8>,
     /// Memory for bodies that are kept to be checked.
@@ -130,6 +136,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(open_max as usize)).collect(),
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
             again: Vec::with_capacity(slots),
+            targets: Targets::new(plan, open_max),
             memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
             buffer: vec![0; BUFFER_BYTES],
             bodies: Spare::default(),

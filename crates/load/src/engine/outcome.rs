@@ -1,6 +1,7 @@
 //! The end of a request: exactly one outcome, and what becomes of its connection and its user.
 
 use super::conn::{Conn, Phase};
+use super::redirect::{Targets, is_redirected};
 use super::{Arrivals, Engine};
 use crate::content::Spare;
 use crate::failure::Failure;
@@ -12,16 +13,19 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The answer is complete.
     pub(super) fn answered(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
+        // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
+        let faulty = self.keeps(slot) && extra_bytes > 0;
+        if !faulty && self.follow(slot) {
+            return;
+        }
         let conn = &mut self.conns[slot as usize];
-        let template = &self.plan.templates[conn.request.template];
-        let keeps = self.plan.keepalive && conn.answer.keep();
-        let sent = conn.written_bytes == template.bytes.len();
         let checked = conn.content.is_some();
-        let failure = match keeps && extra_bytes > 0 {
+        let failure = match faulty {
             true => Some(Failure::Protocol),
             false => judge(self.plan, conn, &mut self.bodies),
         };
-        let times = times(self.plan, conn);
+        let request = conn.request;
+        let times = times(&self.targets, conn);
         self.recorder.status(conn.answer.status());
         match failure {
             None => self.recorder.complete(times, now_ns),
@@ -29,29 +33,42 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         self.last_outcome_ns = now_ns;
         self.deadlines.remove(slot);
-        conn.carried = conn.carried.saturating_add(1);
-        let user = conn.request.user;
-        let kept = keeps && sent && extra_bytes == 0;
-        let hangup = conn.hangup;
-        match (kept, hangup) {
-            (true, false) => self.keep(slot),
-            (true, true) => self.quiet_close(slot),
-            (false, _) => self.park(slot),
-        }
+        self.targets.release(request.template);
+        self.let_go(slot, extra_bytes == 0);
         if checked {
             // Looking into a body takes time, and it is ours.
             self.stamp();
         }
         if self.over.is_none() {
-            self.next_of_user(user);
+            self.next_of_user(request.user);
+        }
+    }
+
+    /// Whether the connection of an answer that has ended may carry another request.
+    fn keeps(&self, slot: u32) -> bool {
+        let conn = &self.conns[slot as usize];
+        self.plan.keepalive && conn.answer.keep() && !self.targets.get(conn.request.template).closes
+    }
+
+    /// Keeps the connection of an answer that has ended, or lets it end. `clean`: nothing lay behind the answer.
+    pub(super) fn let_go(&mut self, slot: u32, clean: bool) {
+        let keeps = clean && self.keeps(slot);
+        let conn = &mut self.conns[slot as usize];
+        conn.carried = conn.carried.saturating_add(1);
+        let sent = conn.written_bytes == self.targets.get(conn.request.template).length_bytes();
+        match (keeps && sent, conn.hangup) {
+            (true, false) => self.keep(slot),
+            (true, true) => self.quiet_close(slot),
+            (false, _) => self.park(slot),
         }
     }
 
     /// A request failed; its connection goes with it.
     pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
         let conn = &self.conns[slot as usize];
-        let times = times(self.plan, conn);
-        let user = conn.request.user;
+        let times = times(&self.targets, conn);
+        let (user, template) = (conn.request.user, conn.request.template);
+        self.targets.release(template);
         self.recorder.fail(failure, times, end_ns);
         self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
         self.deadlines.remove(slot);
@@ -84,15 +101,22 @@ fn judge(plan: &Plan, conn: &mut Conn, bodies: &mut Spare) -> Option<Failure> {
     if !plan.is_ok(status) {
         return Some(Failure::Status);
     }
+    if is_redirected(conn) {
+        // It was to be followed, and could not be: whatever was asked for did not come.
+        return Some(Failure::Status);
+    }
     let met = plan.checks.are_met(status, body_bytes, conn.content.take(), bodies);
     (!met).then_some(Failure::Expect)
 }
 
-/// The times of a request. One that was never sent counts its service from the start of its connection.
-fn times(plan: &Plan, conn: &Conn) -> Times {
-    let sent_ns = match conn.written_bytes {
-        0 => conn.begun_ns.max(conn.request.intended_ns),
-        _ => conn.sent_ns,
+/// The times of a request. One that was never sent counts its service from the start of its connection, one that was
+/// redirected from the send of the first of its chain.
+fn times(targets: &Targets<'_>, conn: &Conn) -> Times {
+    let request = &conn.request;
+    let sent_ns = match (request.hops, conn.written_bytes) {
+        (0, 0) => conn.begun_ns.max(request.intended_ns),
+        (0, _) => conn.sent_ns,
+        _ => request.sent_ns,
     };
-    Times { intended_ns: conn.request.intended_ns, sent_ns, name: plan.templates[conn.request.template].name }
+    Times { intended_ns: request.intended_ns, sent_ns, name: targets.get(request.template).name }
 }

@@ -55,7 +55,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Opens a connection for a request.
     pub(super) fn open(&mut self, request: Request) {
-        let origin = self.plan.templates[request.template].origin;
+        let origin = self.targets.get(request.template).origin;
         if self.open >= self.open_max {
             self.close_an_idle_one();
         }

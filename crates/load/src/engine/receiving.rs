@@ -5,8 +5,8 @@ use super::{BUFFER_BYTES, Engine};
 use crate::answer::{AtClose, Fed, Listener};
 use crate::content::{Content, Spare};
 use crate::failure::Failure;
-use crate::head::Head;
-use crate::prepare::Plan;
+use crate::head::{Head, header_value};
+use crate::prepare::{LOCATION_BYTES_MAX, Plan, is_redirect};
 use crate::recorder::{Report, microseconds};
 use crate::world::{Broke, World};
 
@@ -91,14 +91,18 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             let first_us = microseconds(conn.sent_ns, self.now_ns);
             self.recorder.report.first_byte.record(first_us);
         }
-        let to_head = self.plan.templates[conn.request.template].to_head;
+        let to_head = self.targets.get(conn.request.template).to_head;
         let memory = &mut self.memory[conn.request.template];
         let fed = match dropped {
             true if conn.answer.dropped(count as u64) => Ok(Fed::Done { extra_bytes: 0 }),
             true => Ok(Fed::More),
             false if self.plan.listens() => {
-                let mut seeing =
-                    Seeing { plan: self.plan, bodies: &mut self.bodies, content: &mut conn.content };
+                let mut seeing = Seeing {
+                    plan: self.plan,
+                    bodies: &mut self.bodies,
+                    content: &mut conn.content,
+                    location: &mut conn.location,
+                };
                 conn.answer.feed_to(&mut seeing, &self.buffer[..count], memory, to_head)
             }
             false => conn.answer.feed(&self.buffer[..count], memory, to_head),
@@ -131,12 +135,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
     pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
         let conn = &mut self.conns[slot as usize];
-        let idempotent = self.plan.templates[conn.request.template].idempotent;
+        let idempotent = self.targets.get(conn.request.template).idempotent;
         let crossed = conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
         if !(crossed && idempotent) {
             return self.fail(slot, failure, self.now_ns);
         }
         self.recorder.report.connections.quiet_closes += 1;
+        self.recorder.report.connections.resent += 1;
         let mut request = conn.request;
         let origin = conn.origin;
         request.retried = true;
@@ -153,10 +158,19 @@ struct Seeing<'a> {
     plan: &'a Plan,
     bodies: &'a mut Spare,
     content: &'a mut Option<Content>,
+    location: &'a mut Vec<u8>,
 }
 
 impl Listener for Seeing<'_> {
-    fn head(&mut self, head: Head, _: &[u8]) {
+    fn head(&mut self, head: Head, bytes: &[u8]) {
+        if self.plan.redirects_max > 0
+            && is_redirect(head.status)
+            && let Some(location) = header_value(bytes, "location").filter(|location| !location.is_empty())
+        {
+            // One byte too many tells that it is too long.
+            self.location.extend_from_slice(&location[..location.len().min(LOCATION_BYTES_MAX + 1)]);
+            return;
+        }
         // An answer that fails by its status is not looked into.
         if self.plan.is_ok(head.status) {
             *self.content = self.plan.checks.content(head, self.bodies);

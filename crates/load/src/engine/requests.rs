@@ -83,12 +83,14 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             could_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
             retried: false,
+            hops: 0,
+            sent_ns: 0,
         }
     }
 
     /// Sends a request on a kept connection, or on a new one.
-    fn begin(&mut self, request: Request) {
-        let origin = self.plan.templates[request.template].origin;
+    pub(super) fn begin(&mut self, request: Request) {
+        let origin = self.targets.get(request.template).origin;
         match self.take_idle(origin) {
             None => self.open(request),
             Some(slot) => {
@@ -154,35 +156,50 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Sends what is left of a request. `could_ns` is the moment since when it could have been sent.
     pub(super) fn transmit(&mut self, slot: u32, could_ns: u64) {
+        loop {
+            let conn = &mut self.conns[slot as usize];
+            let template = self.targets.get(conn.request.template);
+            let left = template.left(conn.written_bytes);
+            let (asked, length_bytes) = (left.len(), template.length_bytes());
+            match self.world.send(slot, left) {
+                Ok(count) => {
+                    self.recorder.report.bytes_sent += count as u64;
+                    if conn.written_bytes == 0 {
+                        self.note_sent(slot, could_ns);
+                    }
+                    let conn = &mut self.conns[slot as usize];
+                    conn.written_bytes += count;
+                    conn.phase = Phase::Receiving;
+                    if conn.written_bytes == length_bytes {
+                        return;
+                    }
+                    conn.phase = Phase::Sending;
+                    // Who took all of a part tells no edge when there is room for the next one.
+                    if count < asked {
+                        return;
+                    }
+                }
+                Err(Broke::INTERRUPTED) => {}
+                Err(Broke::AGAIN) => return,
+                Err(broke) => return self.not_sent(slot, broke),
+            }
+        }
+    }
+
+    /// The connection took no more of a request.
+    fn not_sent(&mut self, slot: u32, broke: Broke) {
         let conn = &mut self.conns[slot as usize];
-        let template = &self.plan.templates[conn.request.template];
-        let left = template.bytes.get(conn.written_bytes..).unwrap_or_default();
-        match self.world.send(slot, left) {
-            Ok(count) => {
-                self.recorder.report.bytes_sent += count as u64;
-                if conn.written_bytes == 0 {
-                    self.note_sent(slot, could_ns);
-                }
-                let conn = &mut self.conns[slot as usize];
-                conn.written_bytes += count;
-                conn.phase = match conn.written_bytes < template.bytes.len() {
-                    true => Phase::Sending,
-                    false => Phase::Receiving,
-                };
-            }
-            Err(Broke::AGAIN | Broke::INTERRUPTED) => {}
-            Err(broke) if conn.established => {
-                // The server may have answered before it closed: what there is to read decides.
-                conn.send_failed = true;
-                conn.hangup = true;
-                conn.phase = Phase::Receiving;
-                if matches!(broke, Broke::Os(Errno::PIPE | Errno::CONNRESET)) {
-                    self.receive(slot);
-                } else {
-                    self.broken(slot, Failure::of_transfer(broke));
-                }
-            }
-            Err(broke) => self.fail(slot, Failure::of_connect(broke), self.now_ns),
+        if !conn.established {
+            return self.fail(slot, Failure::of_connect(broke), self.now_ns);
+        }
+        // The server may have answered before it closed: what there is to read decides.
+        conn.send_failed = true;
+        conn.hangup = true;
+        conn.phase = Phase::Receiving;
+        if matches!(broke, Broke::Os(Errno::PIPE | Errno::CONNRESET)) {
+            self.receive(slot);
+        } else {
+            self.broken(slot, Failure::of_transfer(broke));
         }
     }
 
@@ -199,7 +216,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             }
         }
         self.recorder.report.connections.reused += u64::from(conn.carried > 0);
-        if !conn.request.retried {
+        if !conn.request.retried && conn.request.hops == 0 {
             let delay_us = microseconds(could_ns, conn.late_ns.saturating_add(now_ns));
             self.recorder.report.client_delay.record(delay_us);
         }
@@ -213,7 +230,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         self.recorder.start(now_ns);
         let request = self.request(user, now_ns, self.wake_ns, now_ns);
-        let origin = self.plan.templates[request.template].origin;
+        let origin = self.targets.get(request.template).origin;
         match self.take_idle(origin) {
             // The clock was read when the answer ended, which is now.
             Some(slot) => {

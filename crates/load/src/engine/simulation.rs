@@ -114,6 +114,11 @@ impl<'s> Sim<'s> {
         }
     }
 
+    /// Puts another server in the place of the one so far.
+    pub(super) fn serve(&mut self, server: Server<'s>) {
+        self.server = server;
+    }
+
     fn call(&self) {
         self.now_ns.set(self.now_ns.get() + self.call_ns);
     }

@@ -13,6 +13,7 @@ mod killed;
 mod probing;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
+mod redirects;
 mod server;
 mod stopping;
 mod truth;

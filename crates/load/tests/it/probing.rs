@@ -8,7 +8,7 @@ use webdyno_model::{Result, UserError};
 fn probe_of(url: &str) -> Result<Probe> {
     let mut load_of = workload(url);
     load_of.timeout_us = 300_000;
-    probe(&prepare(&load_of)?)
+    probe(&mut prepare(&load_of)?)
 }
 
 fn refused(script: Vec<Step>) -> UserError {
@@ -59,7 +59,7 @@ fn a_server_that_does_not_answer_in_time_is_a_result() {
 fn a_name_with_several_addresses_settles_for_the_one_that_answers() {
     // localhost is ::1 and 127.0.0.1 on many machines, and the server has only the latter.
     let server = Server::start(vec![Step::Request, Step::Send(OK.to_vec())]);
-    let prepared = prepare(&workload(&format!("http://localhost:{}/", server.address.port()))).unwrap();
-    assert_eq!(probe(&prepared).unwrap().status, Some(200));
+    let mut prepared = prepare(&workload(&format!("http://localhost:{}/", server.address.port()))).unwrap();
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     assert_eq!(prepared.address(), server.address);
 }

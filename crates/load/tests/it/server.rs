@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use webdyno_load::{Control, Interval, LoadEnd, prepare, run};
+use webdyno_load::{Control, Interval, LoadEnd, Prepared, prepare, run};
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
 use webdyno_model::workload::{RequestSpec, Stop, Workload};
 
@@ -189,9 +189,13 @@ pub fn load(workload: &Workload) -> Outcome {
 }
 
 pub fn load_with(workload: &Workload, control: &Control) -> Outcome {
-    let prepared = prepare(workload).unwrap();
+    load_prepared(&prepare(workload).unwrap(), control)
+}
+
+/// As [`load`], of a workload that was made ready.
+pub fn load_prepared(prepared: &Prepared, control: &Control) -> Outcome {
     let mut intervals = vec![];
-    let end = run(&prepared, control, &mut |interval| intervals.push(interval)).unwrap();
+    let end = run(prepared, control, &mut |interval| intervals.push(interval)).unwrap();
     let outcome = Outcome { intervals, end };
     check_conservation(&outcome);
     outcome

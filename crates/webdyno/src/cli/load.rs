@@ -64,6 +64,9 @@ pub struct LoadArgs {
     /// decoded body (repeatable)
     #[arg(long, value_parser = expectation)]
     pub expect: Vec<Expectation>,
+    /// Redirects that each request follows, to the servers of the URLs and those that a first try leads to
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50))]
+    pub redirects: u32,
     /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
     #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
     pub objectives: Vec<Objective>,
@@ -110,6 +113,7 @@ impl LoadArgs {
             ok_status: self.ok.clone().unwrap_or_default(),
             expect: self.expect.clone(),
             seed: self.seed,
+            redirects_max: self.redirects,
             ..Workload::default()
         })
     }

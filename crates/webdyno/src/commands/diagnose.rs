@@ -122,25 +122,24 @@ impl MeasuredLoad {
     pub fn prepare(arguments: &LoadArgs, server: &str) -> Result<Self> {
         let address = ServerAddress::parse(server)?;
         let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
-        let workload = arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
-        let port = target::common_port(&arguments.urls)?;
-        let prepared = webdyno_load::prepare(&workload)?;
-        if address == ServerAddress::Local {
-            target::require_local(&arguments.urls)?;
-        }
-        webdyno_load::probe(&prepared)?;
+        let mut workload =
+            arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
         let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
         let length = match (arguments.requests, arguments.warmup) {
             (None, None) => Length::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) },
             (_, warmup_us) => Length::Fixed { warmup_s: Some(warmup_us.map_or(0.0, |us| us as f64 / 1e6)) },
         };
-        let mut load = Self { workload, prepared, length, address, port };
         if let (Length::Fixed { warmup_s: Some(warmup_s) }, None) = (length, arguments.requests) {
             // A given warm-up replaces the detection: then the load has a fixed end.
-            load.workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
-            load.prepared = webdyno_load::prepare(&load.workload)?;
+            workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
-        Ok(load)
+        let port = target::common_port(&arguments.urls)?;
+        let mut prepared = webdyno_load::prepare(&workload)?;
+        if address == ServerAddress::Local {
+            target::require_local(&arguments.urls)?;
+        }
+        webdyno_load::probe(&mut prepared)?;
+        Ok(Self { workload, prepared, length, address, port })
     }
 
     /// Seconds that are measured.

@@ -14,9 +14,9 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 /// Runs the load. Gives the exit code.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     let workload = arguments.load.workload()?;
-    let prepared = webdyno_load::prepare(&workload)?;
+    let mut prepared = webdyno_load::prepare(&workload)?;
     let interrupted = interrupt::flag()?;
-    webdyno_load::probe(&prepared)?;
+    webdyno_load::probe(&mut prepared)?;
     let measure_s = workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(

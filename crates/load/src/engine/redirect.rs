@@ -1,0 +1,178 @@
+//! Redirects: the requests that answers lead to, made off the hot path and kept for the next time.
+//!
+//! A chain of redirects is one request: it was started once, it has one outcome, and one timeout covers all of it. A
+//! redirect that cannot be followed (too many, to a server that the load may not go to, not HTTP, longer than a
+//! `Location` is) is the answer, and no good one.
+
+use super::Engine;
+use super::conn::Conn;
+use crate::prepare::{Plan, Template};
+use crate::recorder::Report;
+use crate::world::World;
+use std::collections::HashMap;
+
+/// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
+const SPARE_TARGETS: usize = 256;
+
+/// The requests of one thread: those of the plan and behind them those that redirects led to, under one numbering.
+#[derive(Debug)]
+pub(crate) struct Targets<'p> {
+    planned: &'p [Template],
+    found: Vec<Found>,
+    found_max: usize,
+    by_key: HashMap<Vec<u8>, usize>,
+    /// Where the next key is put together.
+    key: Vec<u8>,
+    /// The next one to make room.
+    hand: usize,
+    made: u64,
+}
+
+#[derive(Debug)]
+struct Found {
+    template: Template,
+    /// A number of its own: the place is used again, this is not.
+    serial: u64,
+    key: Vec<u8>,
+    /// Requests under way to it.
+    users: u32,
+}
+
+impl<'p> Targets<'p> {
+    /// The requests of the plan, for a thread with so many connections.
+    pub(crate) fn new(plan: &'p Plan, open_max: u32) -> Self {
+        Self {
+            planned: &plan.templates,
+            found: vec![],
+            found_max: open_max as usize + SPARE_TARGETS,
+            by_key: HashMap::new(),
+            key: vec![],
+            hand: 0,
+            made: 0,
+        }
+    }
+
+    /// The request of this number.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> &Template {
+        match self.planned.get(number) {
+            Some(template) => template,
+            None => &self.found[number - self.planned.len()].template,
+        }
+    }
+
+    /// A request to it is under way.
+    fn hold(&mut self, number: usize) {
+        if let Some(found) =
+            number.checked_sub(self.planned.len()).and_then(|place| self.found.get_mut(place))
+        {
+            found.users += 1;
+        }
+    }
+
+    /// A request to it has ended.
+    #[inline]
+    pub(crate) fn release(&mut self, number: usize) {
+        if let Some(place) = number.checked_sub(self.planned.len()) {
+            self.found[place].users -= 1;
+        }
+    }
+
+    /// Where a redirect of request `from` leads: its number, and whether it is new. `None` when it cannot be followed.
+    pub(super) fn target(
+        &mut self,
+        plan: &Plan,
+        from: usize,
+        status: u16,
+        location: &[u8],
+    ) -> Option<(usize, bool)> {
+        let serial = match from.checked_sub(self.planned.len()) {
+            None => from as u64,
+            Some(place) => self.found[place].serial,
+        };
+        self.key.clear();
+        self.key.extend_from_slice(&serial.to_ne_bytes());
+        // 301 and 302, 307 and 308 do not differ in what is sent next.
+        self.key.push(match status {
+            303 => 0,
+            307 | 308 => 1,
+            _ => 2,
+        });
+        self.key.extend_from_slice(location);
+        if let Some(&known) = self.by_key.get(&self.key) {
+            return Some((known, false));
+        }
+        let template = self.get(from);
+        let redirect = template.redirected(status, location)?;
+        let origin = match redirect.same_origin {
+            true => template.origin,
+            false => plan.origin_at(redirect.source.url())?,
+        };
+        let template = Template::new(redirect.source, origin, template.name);
+        Some((self.add(template)?, true))
+    }
+
+    /// Keeps a target under the key put together last; one that nobody is on its way to makes room.
+    fn add(&mut self, template: Template) -> Option<usize> {
+        self.made += 1;
+        let serial = self.planned.len() as u64 + self.made;
+        let found = Found { template, serial, key: self.key.clone(), users: 0 };
+        let place = if self.found.len() < self.found_max {
+            self.found.push(found);
+            self.found.len() - 1
+        } else {
+            let count = self.found.len();
+            let mut places = (0..count).map(|step| (self.hand + step) % count);
+            let place = places.find(|&place| self.found[place].users == 0)?;
+            self.hand = (place + 1) % count;
+            let old = std::mem::replace(&mut self.found[place], found);
+            self.by_key.remove(&old.key);
+            place
+        };
+        let number = self.planned.len() + place;
+        self.by_key.insert(self.key.clone(), number);
+        Some(number)
+    }
+}
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// Follows the redirect that the answer on this slot is. False when it is none, or cannot be followed.
+    pub(super) fn follow(&mut self, slot: u32) -> bool {
+        let conn = &self.conns[slot as usize];
+        let request = conn.request;
+        if !is_redirected(conn) || request.hops >= self.plan.redirects_max {
+            return false;
+        }
+        let status = conn.answer.status();
+        let Some((number, new)) = self.targets.target(self.plan, request.template, status, &conn.location)
+        else {
+            return false;
+        };
+        if new {
+            // The meaning of a head depends on what it answers.
+            match self.memory.get_mut(number) {
+                Some(memory) => *memory = Default::default(),
+                None => self.memory.push(Default::default()),
+            }
+        }
+        self.targets.hold(number);
+        self.targets.release(request.template);
+        self.recorder.report.redirects += 1;
+        let mut next = request;
+        if request.hops == 0 {
+            next.sent_ns = conn.sent_ns;
+        }
+        (next.template, next.could_ns, next.retried) = (number, self.wake_ns, false);
+        next.hops += 1;
+        self.deadlines.remove(slot);
+        self.let_go(slot, true);
+        self.begin(next);
+        self.note_room(self.wake_ns);
+        true
+    }
+}
+
+/// Whether the answer on this connection names another place.
+pub(super) fn is_redirected(conn: &Conn) -> bool {
+    !conn.location.is_empty()
+}

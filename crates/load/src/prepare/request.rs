@@ -1,0 +1,262 @@
+//! Requests as they go over the wire, and what becomes of one that is redirected.
+//!
+//! Request syntax: RFC 9112, sections 3 and 5; which methods are idempotent: RFC 9110, section 9.2.2; redirects: RFC
+//! 9110, section 15.4.
+
+use super::{USER_AGENT, authority};
+use url::Url;
+use webdyno_model::workload::{Body, RequestSpec, is_secret_name};
+use webdyno_model::{Result, UserError};
+
+/// Bodies up to this length lie behind the head, so that one send takes both. Larger ones are shared by all requests
+/// that carry them.
+const JOINED_BYTES_MAX: u64 = 64 * 1024;
+/// Longest `Location` that is followed.
+pub(crate) const LOCATION_BYTES_MAX: usize = 8 * 1024;
+
+/// One request, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Template {
+    /// The head, and the body if it is small.
+    head: Vec<u8>,
+    /// The body if it is large, else empty.
+    body: Body,
+    pub(crate) origin: usize,
+    pub(crate) name: usize,
+    pub(crate) to_head: bool,
+    pub(crate) idempotent: bool,
+    /// It says itself that its connection is to be closed.
+    pub(crate) closes: bool,
+    source: Source,
+}
+
+impl Template {
+    /// The request to this server, counted under this name.
+    pub(crate) fn new(source: Source, origin: usize, name: usize) -> Self {
+        let mut head = source.head();
+        let joined = source.body.length_bytes() <= JOINED_BYTES_MAX;
+        if joined {
+            head.extend_from_slice(source.body.bytes());
+        }
+        let method = source.method.as_str();
+        Self {
+            head,
+            body: if joined { Body::default() } else { source.body.clone() },
+            origin,
+            name,
+            to_head: method == "HEAD",
+            idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
+            closes: source.says_close(),
+            source,
+        }
+    }
+
+    /// Its length on the wire.
+    #[inline]
+    pub(crate) fn length_bytes(&self) -> usize {
+        self.head.len() + self.body.bytes().len()
+    }
+
+    /// What may be sent at once when so much was sent; empty at the end.
+    #[inline]
+    pub(crate) fn left(&self, written_bytes: usize) -> &[u8] {
+        match self.head.get(written_bytes..) {
+            Some(left) if !left.is_empty() => left,
+            _ => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
+        }
+    }
+
+    /// All of it, in the parts in which it lies.
+    pub(crate) fn parts(&self) -> [&[u8]; 2] {
+        [&self.head, self.body.bytes()]
+    }
+
+    /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(self.source.method.as_str(), "GET" | "HEAD")
+    }
+
+    /// The request that a redirect to `location` makes of this one; `None` when it cannot be followed.
+    pub(crate) fn redirected(&self, status: u16, location: &[u8]) -> Option<Redirect> {
+        if location.len() > LOCATION_BYTES_MAX {
+            return None;
+        }
+        let source = &self.source;
+        let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
+        check_url(&url, url.as_str()).ok()?;
+        // Whoever names another host than it connects to is on the server that it names.
+        let named = source.given("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
+        let same_origin = url.origin() == source.url.origin() || named && url.scheme() == source.url.scheme();
+        let becomes_get = match status {
+            301 | 302 => source.method == "POST",
+            303 => source.method != "HEAD",
+            _ => false,
+        };
+        let goes_along = |name: &str| {
+            (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
+                && !(becomes_get && is_about_content(name))
+        };
+        let headers = source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
+        let source = Source {
+            method: if becomes_get { "GET".into() } else { source.method.clone() },
+            url,
+            headers,
+            body: if becomes_get { Body::default() } else { source.body.clone() },
+            keepalive: source.keepalive,
+        };
+        Some(Redirect { source, same_origin })
+    }
+}
+
+/// Whether an answer with this status and a `Location` sends the client elsewhere: RFC 9110, 15.4.
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// Header fields that go with the content that a redirect drops: RFC 9110, 15.4, and what announces content.
+fn is_about_content(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    lower.starts_with("content-")
+        || matches!(lower.as_str(), "digest" | "expect" | "last-modified" | "trailer")
+}
+
+/// Where a redirect leads.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    pub(crate) source: Source,
+    /// To the server that sent it; else the URL says to which one.
+    pub(crate) same_origin: bool,
+}
+
+/// What a request is made from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    method: String,
+    url: Url,
+    headers: Vec<(String, String)>,
+    body: Body,
+    keepalive: bool,
+}
+
+impl Source {
+    /// The request of a workload. An error when it cannot be sent as it stands.
+    pub(crate) fn of(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
+        check_fields(spec)?;
+        Ok(Self {
+            method: spec.method.clone(),
+            url,
+            headers: spec.headers.clone(),
+            body: spec.body.clone(),
+            keepalive,
+        })
+    }
+
+    /// Where it goes.
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The values of a header that the user gave.
+    fn given(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.headers.iter().filter(move |(given, _)| given.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether its headers say that the connection is to be closed: RFC 9112, 9.6.
+    fn says_close(&self) -> bool {
+        let mut options = self.given("Connection").flat_map(|value| value.split(','));
+        options.any(|option| option.trim().eq_ignore_ascii_case("close"))
+    }
+
+    /// The request up to its body. Headers that the user gives replace our own.
+    fn head(&self) -> Vec<u8> {
+        let given = |name: &str| self.given(name).next().is_some();
+        let url = &self.url;
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut text = format!("{} {}{query} HTTP/1.1\r\n", self.method, url.path());
+        let host = authority(url);
+        for (name, value) in [("Host", host.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
+            if !given(name) {
+                text.push_str(&format!("{name}: {value}\r\n"));
+            }
+        }
+        if !self.keepalive && !given("Connection") {
+            text.push_str("Connection: close\r\n");
+        }
+        let has_body = !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH");
+        if has_body && !given("Content-Length") {
+            text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
+        }
+        for (name, value) in &self.headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("\r\n");
+        text.into_bytes()
+    }
+}
+
+/// Reads the URL of a request. A usage error for one that cannot be loaded.
+pub(crate) fn parse_url(text: &str) -> Result<Url> {
+    let url = Url::parse(text).map_err(|error| {
+        UserError::usage(format!("`{text}` is not a URL: {error}"))
+            .hint("write it in full, as in http://localhost:8080/path")
+    })?;
+    check_url(&url, text)?;
+    Ok(url)
+}
+
+/// Refuses what cannot be loaded. `text` is what the user wrote.
+fn check_url(url: &Url, text: &str) -> Result<()> {
+    match url.scheme() {
+        "http" => {}
+        "https" => {
+            let told = UserError::usage(format!("`{text}` needs TLS, which is not in this version"));
+            return Err(told.hint("load the http:// address of the same server"));
+        }
+        other => {
+            let told = UserError::usage(format!("`{text}` has the scheme {other}, only http can be loaded"));
+            return Err(told.hint("write it as in http://localhost:8080/path"));
+        }
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        let told = UserError::usage("a URL with credentials in it would end up in logs");
+        return Err(told.hint(
+            "leave them out of the URL and give them as a header: -H \"Authorization: Basic $(printf NAME:PASSWORD | base64)\"",
+        ));
+    }
+    match url.host() {
+        Some(_) => Ok(()),
+        None => Err(UserError::usage(format!("`{text}` names no host"))),
+    }
+}
+
+/// A line end inside of a method or a header would make two requests of one, and so would a wrong length.
+fn check_fields(spec: &RequestSpec) -> Result<()> {
+    let is_token = |text: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !text.is_empty() && text.bytes().all(allowed)
+    };
+    if !is_token(&spec.method) || spec.method == "CONNECT" {
+        return Err(UserError::usage(format!("`{}` is not a method that can be sent", spec.method))
+            .hint("write one such as GET, HEAD, POST, PUT or DELETE with -m"));
+    }
+    let length_bytes = spec.body.length_bytes();
+    for (name, value) in &spec.headers {
+        let bad_value = value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
+        if !is_token(name) || bad_value {
+            return Err(UserError::usage(format!("`{name}` is not a header line that can be sent"))
+                .hint("write it as in -H 'Name: value', on one line"));
+        }
+        if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err(UserError::usage("a request body with Transfer-Encoding is not in this version")
+                .hint("leave the header out: the body is sent with its length"));
+        }
+        if name.eq_ignore_ascii_case("content-length") && value.trim() != length_bytes.to_string() {
+            let message = format!("Content-Length says `{value}`, and the body has {length_bytes} bytes");
+            return Err(
+                UserError::usage(message).hint("leave the header out: the right one is sent with every body")
+            );
+        }
+    }
+    Ok(())
+}

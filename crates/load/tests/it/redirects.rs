@@ -1,0 +1,76 @@
+//! Redirects between real servers: the load goes where the probe has been.
+
+use crate::server::{OK, Server, Step, load, load_prepared, workload};
+use webdyno_load::{Control, prepare, probe};
+use webdyno_model::workload::{Expectation, Workload};
+
+fn answering(text: Vec<u8>) -> Server {
+    Server::start(vec![Step::Request, Step::Send(text), Step::Again])
+}
+
+fn redirecting(to: &str) -> Server {
+    answering(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nto.").into_bytes())
+}
+
+fn following(url: &str, redirects_max: u32) -> Workload {
+    let mut load_of = workload(url);
+    (load_of.redirects_max, load_of.stop.requests) = (redirects_max, Some(200));
+    load_of.expect = vec![Expectation::Regex("^ok$".into())];
+    load_of
+}
+
+#[test]
+fn a_chain_over_three_servers_is_followed() {
+    let last = answering(OK.to_vec());
+    let second = redirecting(&last.url());
+    let first = redirecting(&second.url());
+    let mut prepared = prepare(&following(&first.url(), 2)).unwrap();
+    assert_eq!(prepared.addresses(), [first.address]);
+    let seen = probe(&mut prepared).unwrap();
+    assert_eq!((seen.status, seen.body_bytes), (Some(200), 2));
+    assert_eq!(prepared.addresses().len(), 3);
+    let outcome = load_prepared(&prepared, &Control::new());
+    assert_eq!((outcome.completed(), outcome.failed()), (200, 0));
+    assert_eq!(outcome.sum(|interval| interval.redirects), 400);
+    // Two users with a connection to each server.
+    assert_eq!(outcome.sum(|interval| interval.connections.opened), 6);
+}
+
+#[test]
+fn a_server_that_was_not_seen_before_is_not_loaded() {
+    let other = answering(OK.to_vec());
+    let first = redirecting(&other.url());
+    let outcome = load(&following(&first.url(), 2));
+    assert_eq!((outcome.completed(), outcome.failed()), (0, 200));
+    assert_eq!(outcome.sum(|interval| interval.errors.status), 200);
+    assert_eq!(other.connections.load(std::sync::atomic::Ordering::Acquire), 0);
+}
+
+#[test]
+fn the_other_requests_of_a_workload_are_explored_too() {
+    let other = answering(OK.to_vec());
+    let (good, away) = (answering(OK.to_vec()), redirecting(&other.url()));
+    let mut load_of = following(&good.url(), 1);
+    let request = load_of.requests[0].clone();
+    for method in ["HEAD", "POST"] {
+        let mut more = request.clone();
+        (more.url, more.method) = (away.url(), method.into());
+        load_of.requests.truncate(1);
+        load_of.requests.push(more);
+        let mut prepared = prepare(&load_of).unwrap();
+        assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
+        // What may change something on a server is not tried.
+        let known = prepared.addresses().contains(&other.address);
+        assert_eq!(known, method == "HEAD", "{method}");
+    }
+}
+
+#[test]
+fn a_probe_ends_where_a_chain_cannot_be_followed() {
+    for to in ["http://no-such-host.invalid/", "ftp://127.0.0.1/", "/"] {
+        let server = redirecting(to);
+        let mut prepared = prepare(&following(&server.url(), 3)).unwrap();
+        assert_eq!(probe(&mut prepared).unwrap().status, Some(302), "{to}");
+        assert_eq!(prepared.addresses(), [server.address]);
+    }
+}
