@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod finish;
+mod form;
 mod interrupt;
 mod output;
 mod place;

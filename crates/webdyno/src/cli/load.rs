@@ -1,19 +1,14 @@
 //! The flags of a load, and the workload that they describe.
 
+use super::body::{BodyArgs, Payload};
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
-use std::path::PathBuf;
-use webdyno_model::error::io_error;
 use webdyno_model::objective::Objective;
-use webdyno_model::workload::{
-    Arrival, Body, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query,
-};
+use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query};
 use webdyno_model::{Result, UserError};
 
 /// Names of requests are told apart up to this many; beyond, figures by name would fill the log.
 const NAMES_MAX: usize = 20;
-/// A body larger than this is not what this engine is for.
-const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// What is sent, how it arrives, and when it ends.
 #[derive(Debug, Clone, Args)]
@@ -51,12 +46,8 @@ pub struct LoadArgs {
     /// A header line, as 'Name: value' (repeatable)
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header)]
     pub headers: Vec<(String, String)>,
-    /// The body of each request
-    #[arg(short, long)]
-    pub body: Option<String>,
-    /// The body of each request, from a file
-    #[arg(long, value_name = "FILE", conflicts_with = "body")]
-    pub body_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub body: BodyArgs,
     /// Status codes that count as good [default: 100-399]
     #[arg(long, value_parser = |text: &str| with_hint(StatusSet::parse(text)))]
     pub ok: Option<StatusSet>,
@@ -97,13 +88,13 @@ impl LoadArgs {
             return Err(UserError::usage("no URL to load was given")
                 .hint("as in: webdyno run http://127.0.0.1:8080/"));
         }
-        let body = self.read_body()?;
+        let payload = self.body.read(&self.headers)?;
         let arrival = match self.rate {
             Some(rate_per_s) => Arrival::Open { rate_per_s, poisson: self.poisson },
             None => Arrival::Closed,
         };
         Ok(Workload {
-            requests: self.urls.iter().map(|url| self.request(url, &body)).collect(),
+            requests: self.urls.iter().map(|url| self.request(url, &payload)).collect(),
             arrival,
             stop,
             connections: self.connections,
@@ -118,37 +109,18 @@ impl LoadArgs {
         })
     }
 
-    fn request(&self, url: &str, body: &Body) -> RequestSpec {
-        let method =
-            self.method.clone().unwrap_or_else(|| if body.is_empty() { "GET" } else { "POST" }.into());
+    fn request(&self, url: &str, payload: &Payload) -> RequestSpec {
+        let default = if payload.body.is_empty() { "GET" } else { "POST" };
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
         let name = if distinct.len() > NAMES_MAX { "all".to_owned() } else { request_name(url) };
+        let content_type = payload.content_type.iter().map(|value| ("Content-Type".into(), value.clone()));
         RequestSpec {
             name,
-            method,
+            method: self.method.clone().unwrap_or_else(|| default.into()),
             url: url.to_owned(),
-            headers: self.headers.clone(),
-            body: body.clone(),
-            ..RequestSpec::default()
+            headers: self.headers.iter().cloned().chain(content_type).collect(),
+            body: payload.body.clone(),
         }
-    }
-
-    fn read_body(&self) -> Result<Body> {
-        let Some(path) = &self.body_file else {
-            return Ok(self.body.as_deref().unwrap_or_default().into());
-        };
-        let failed = |error: std::io::Error| UserError {
-            kind: webdyno_model::ErrorKind::Usage,
-            ..io_error("read the body", path.display(), &error)
-        };
-        let length = std::fs::metadata(path).map_err(failed)?.len();
-        if length > BODY_BYTES_MAX {
-            return Err(UserError::usage(format!(
-                "{} has {length} bytes, at most {BODY_BYTES_MAX} can be sent",
-                path.display()
-            )));
-        }
-        Ok(std::fs::read(path).map_err(failed)?.into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: flags with their documentation, as docs/contract.md fixes them. Help, suggestions for mistyped
 //! words and exit code 2 come from clap.
 
+pub mod body;
 pub mod load;
 
 use clap::{Args, Parser, Subcommand};

@@ -1,0 +1,212 @@
+//! The flags of what a request carries, and the body that they come to.
+
+use super::Parsed;
+use crate::form::{self, File, Part};
+use clap::Args;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use webdyno_model::error::io_error;
+use webdyno_model::workload::Body;
+use webdyno_model::{ErrorKind, Result, UserError};
+
+/// A body larger than this is not what this engine is for.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+
+/// What each request carries.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BodyArgs {
+    /// The body of each request
+    #[arg(short, long, value_name = "STRING", conflicts_with_all = ["body_file", "form"])]
+    pub body: Option<String>,
+    /// The body of each request, from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "form")]
+    pub body_file: Option<PathBuf>,
+    /// A field of a form, as NAME=VALUE or NAME=@FILE, the latter with ;type=TYPE behind it or not (repeatable)
+    #[arg(short = 'F', long, value_name = "FIELD", value_parser = field)]
+    pub form: Vec<Field>,
+}
+
+/// A field of a form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    name: String,
+    value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    File { path: PathBuf, content_type: Option<String> },
+}
+
+/// A body, and the header that belongs to it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Empty for none.
+    pub body: Body,
+    /// `Content-Type`, where neither the user said it nor it goes without saying.
+    pub content_type: Option<String>,
+}
+
+impl BodyArgs {
+    /// Reads files and puts the body together. A usage error for a file that cannot be read, for a body that is too
+    /// large, and for a `Content-Type` of the user's that a form with files cannot have.
+    pub fn read(&self, headers: &[(String, String)]) -> Result<Payload> {
+        if self.form.is_empty() {
+            let bytes = match &self.body_file {
+                Some(path) => read(path)?,
+                None => self.body.as_deref().unwrap_or_default().into(),
+            };
+            return Ok(Payload { body: fitting(bytes)?.into(), content_type: None });
+        }
+        let given = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let with_files = self.form.iter().any(|field| matches!(field.value, Value::File { .. }));
+        if let (Some((_, value)), true) = (given, with_files) {
+            return Err(UserError::usage(format!(
+                "Content-Type says `{value}`, and a form with files needs its own, which names the boundary"
+            ))
+            .hint("leave the header out"));
+        }
+        let parts: Vec<Part> = self.form.iter().map(Field::part).collect::<Result<_>>()?;
+        let (bytes, content_type) = form::encode(&parts);
+        Ok(Payload { body: fitting(bytes)?.into(), content_type: given.is_none().then_some(content_type) })
+    }
+}
+
+impl Field {
+    fn part(&self) -> Result<Part> {
+        let (bytes, file) = match &self.value {
+            Value::Text(text) => (text.clone().into_bytes(), None),
+            Value::File { path, content_type } => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+                (read(path)?, Some(File { name, content_type: content_type.clone() }))
+            }
+        };
+        Ok(Part { name: self.name.clone(), bytes, file })
+    }
+}
+
+/// The bytes of a file; no more of them than a body may have, and one.
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let opened = std::fs::File::open(path);
+    let got = opened.and_then(|file| file.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes));
+    match got {
+        Ok(_) if bytes.len() as u64 > BODY_BYTES_MAX => Err(UserError::usage(format!(
+            "{} has more than {BODY_BYTES_MAX} bytes, which is the most that can be sent",
+            path.display()
+        ))
+        .hint("send a smaller body")),
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            Err(UserError { kind: ErrorKind::Usage, ..io_error("read the body", path.display(), &error) })
+        }
+    }
+}
+
+fn fitting(bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let length = bytes.len() as u64;
+    if length <= BODY_BYTES_MAX {
+        return Ok(bytes);
+    }
+    let told = UserError::usage(format!("the body has {length} bytes, at most {BODY_BYTES_MAX} can be sent"));
+    Err(told.hint("send a smaller body"))
+}
+
+fn field(text: &str) -> Parsed<Field> {
+    let wrong = || "write NAME=VALUE, or NAME=@FILE for a file".to_owned();
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let value = match value.strip_prefix('@') {
+        None => Value::Text(value.into()),
+        Some("") => return Err(wrong()),
+        Some(file) => {
+            let (path, content_type) = match file.rsplit_once(";type=") {
+                Some((path, content_type)) => (path, Some(content_type.to_owned())),
+                None => (file, None),
+            };
+            if content_type.as_deref().is_some_and(|kind| !is_media_type(kind)) {
+                return Err("the type of a file is written as text/plain".into());
+            }
+            Value::File { path: path.into(), content_type }
+        }
+    };
+    Ok(Field { name: name.into(), value })
+}
+
+/// Whether it may stand in a header as a type: RFC 9110, 8.3.1, roughly.
+fn is_media_type(text: &str) -> bool {
+    let visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    visible && text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(fields: &[&str]) -> BodyArgs {
+        BodyArgs { form: fields.iter().map(|text| field(text).unwrap()).collect(), ..BodyArgs::default() }
+    }
+
+    fn file_value(path: &str, content_type: Option<&str>) -> Value {
+        Value::File { path: path.into(), content_type: content_type.map(str::to_owned) }
+    }
+
+    #[test]
+    fn fields_are_texts_or_files() {
+        for (text, name, value) in [
+            ("a=b=c", "a", Value::Text("b=c".into())),
+            ("a=", "a", Value::Text(String::new())),
+            ("a=x;type=text/plain", "a", Value::Text("x;type=text/plain".into())),
+            ("f=@/x/y.png", "f", file_value("/x/y.png", None)),
+            (
+                "f=@a;b;type=text/plain; charset=utf-8",
+                "f",
+                file_value("a;b", Some("text/plain; charset=utf-8")),
+            ),
+        ] {
+            assert_eq!(field(text).unwrap(), Field { name: name.into(), value }, "{text}");
+        }
+        for text in ["a", "=b", "f=@", "f=@x;type=", "f=@x;type=png", "f=@x;type=a/b\r\nX: y"] {
+            assert!(field(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_form_says_its_type_unless_the_user_did() {
+        let said = vec![("content-type".to_owned(), "text/x".to_owned())];
+        let texts = form(&["a=1", "b=2"]);
+        let payload = texts.read(&[]).unwrap();
+        assert_eq!(payload.body.bytes(), b"a=1&b=2");
+        assert_eq!(payload.content_type.as_deref(), Some(form::URLENCODED));
+        assert_eq!(texts.read(&said).unwrap().content_type, None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        std::fs::write(&path, b"\0\xff\r\n").unwrap();
+        let files = form(&["a=1", &format!("f=@{}", path.display())]);
+        let payload = files.read(&[]).unwrap();
+        assert!(payload.content_type.unwrap().starts_with("multipart/form-data; boundary="));
+        assert!(payload.body.bytes().windows(4).any(|four| four == b"\0\xff\r\n"));
+        assert_eq!(files.read(&said).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn bodies_come_from_files_as_they_are_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("body");
+        let from = |path: &Path| BodyArgs { body_file: Some(path.into()), ..BodyArgs::default() };
+        let bytes: Vec<u8> = (0..=255).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(from(&path).read(&[]).unwrap().body.bytes(), bytes);
+        for (path, part) in [
+            (folder.path().join("missing"), "missing"),
+            (folder.path().to_owned(), "cannot read the body"),
+            // It has no end and no length.
+            ("/dev/zero".into(), "has more than 67108864 bytes"),
+        ] {
+            let told = from(&path).read(&[]).unwrap_err();
+            assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
+            let told = form(&[&format!("f=@{}", path.display())]).read(&[]).unwrap_err();
+            assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
+        }
+    }
+}
