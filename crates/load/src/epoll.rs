@@ -4,23 +4,35 @@
 //! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
-use crate::prepare::Origin;
-use crate::world::{Broke, Ready, World};
+mod tls;
+
+use crate::prepare::{Origin, Place, Plan, Tcp};
+use crate::resolver::{Question, Resolver};
+use crate::sockets;
+use crate::tls::for_thread;
+use crate::world::{Broke, Handshake, Ready, World};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
-use rustix::io::{Errno, Result};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
-use std::net::SocketAddr;
+use rustls::ClientConfig;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tls::{Input, Session};
 
 /// Events taken with one call. More would let the first ones grow stale before the last are handled.
 const EVENTS_MAX: usize = 128;
 /// Token of what only ends a sleep: the timer and the stop signal.
 const WAKE_TOKEN: u64 = u64::MAX;
 const NS_PER_S: u64 = 1_000_000_000;
+/// How often a unix socket is tried whose server's queue was full.
+const TRY_AGAIN_NS: u64 = 1_000_000;
 
 /// What the kernel must give before a thread can run, and may refuse.
 pub(crate) struct EventLoop {
@@ -28,6 +40,8 @@ pub(crate) struct EventLoop {
     timer: OwnedFd,
     // Held so that it stays registered.
     _waker: OwnedFd,
+    /// Looks names up, where each connection is to have its own look-up. With what tells of its answers.
+    resolver: Option<(Resolver, OwnedFd)>,
 }
 
 /// Sockets and clock of one thread.
@@ -35,8 +49,43 @@ pub(crate) struct EpollWorld {
     kernel: EventLoop,
     sockets: Vec<Option<OwnedFd>>,
     events: Vec<Event>,
+    events_count: usize,
     origin_ns: u64,
     armed_ns: u64,
+    /// What TLS needs; without it there is none.
+    secure: Option<Secure>,
+    /// By slot; without TLS it has none.
+    sessions: Vec<Option<Box<Session>>>,
+    sources: Vec<IpAddr>,
+    next_source: usize,
+    /// Slots whose socket is still to come, or will never come.
+    delayed: BTreeMap<u32, Delayed>,
+    /// Whether some of them are to be tried again.
+    queued: bool,
+    /// Things that the kernel does not tell: for the next wait, and of the last one.
+    made: Vec<Ready>,
+    told: Vec<Ready>,
+}
+
+/// What TLS needs besides its sessions.
+struct Secure {
+    config: Arc<ClientConfig>,
+    input: Input,
+}
+
+/// A connection without a socket.
+struct Delayed {
+    token: u64,
+    why: Why,
+}
+
+enum Why {
+    /// Its name is looked up.
+    LookUp,
+    /// The queue of the server's unix socket was full.
+    Queue(PathBuf),
+    /// It did not come about.
+    Broke(Broke),
 }
 
 /// The monotonic clock in nanoseconds.
@@ -53,8 +102,8 @@ fn timespec(ns: u64) -> Timespec {
 }
 
 impl EventLoop {
-    /// An event loop whose sleep ends when `waker` becomes readable.
-    pub(crate) fn new(waker: OwnedFd) -> Result<Self> {
+    /// An event loop whose sleep ends when `waker` becomes readable, with what the plan needs besides.
+    pub(crate) fn new(waker: OwnedFd, plan: &Plan) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -62,20 +111,43 @@ impl EventLoop {
         epoll::add(&epoll, &timer, wake, EventFlags::IN | EventFlags::ET)?;
         // Level-triggered: whoever stops the load must not be missed.
         epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
-        Ok(Self { epoll, timer, _waker: waker })
+        let each = |origin: &Origin| matches!(&origin.place, Place::Tcp(Tcp { each: true, .. }));
+        let resolver = match plan.origins.iter().any(each) {
+            true => Some(Resolver::start()?),
+            false => None,
+        };
+        if let Some((_, signal)) = &resolver {
+            // As the timer, it only ends a sleep and is never read.
+            epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
+        }
+        Ok(Self { epoll, timer, _waker: waker, resolver })
     }
 }
 
 impl EpollWorld {
     /// For so many slots.
-    pub(crate) fn new(kernel: EventLoop, slots: usize) -> Self {
+    pub(crate) fn new(kernel: EventLoop, plan: &Plan, slots: usize) -> Self {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE_TOKEN) };
+        let secure = plan.tls.as_ref().map(|config| {
+            let config = for_thread(config, &plan.transport.tls);
+            Secure { config, input: Input::new() }
+        });
+        let sessions = if secure.is_some() { slots } else { 0 };
         Self {
             kernel,
             sockets: (0..slots).map(|_| None).collect(),
             events: vec![nothing; EVENTS_MAX],
+            events_count: 0,
             origin_ns: 0,
             armed_ns: 0,
+            secure,
+            sessions: (0..sessions).map(|_| None).collect(),
+            sources: plan.transport.source_ips.clone(),
+            next_source: 0,
+            delayed: BTreeMap::new(),
+            queued: false,
+            made: vec![],
+            told: vec![],
         }
     }
 
@@ -84,8 +156,127 @@ impl EpollWorld {
         self.origin_ns = origin_ns;
     }
 
-    fn socket(&self, slot: u32) -> Result<&OwnedFd> {
-        self.sockets[slot as usize].as_ref().ok_or(Errno::BADF)
+    /// The socket of a slot, or why there is none.
+    #[inline]
+    fn socket(&self, slot: u32) -> Result<&OwnedFd, Broke> {
+        self.sockets[slot as usize].as_ref().ok_or_else(|| self.without_socket(slot))
+    }
+
+    #[cold]
+    fn without_socket(&self, slot: u32) -> Broke {
+        match self.delayed.get(&slot).map(|delayed| &delayed.why) {
+            Some(Why::LookUp | Why::Queue(_)) => Broke::AGAIN,
+            Some(Why::Broke(broke)) => *broke,
+            None => Errno::BADF.into(),
+        }
+    }
+
+    /// Whether a slot speaks TLS.
+    #[inline]
+    fn is_secure(&self, slot: u32) -> bool {
+        self.sessions.get(slot as usize).is_some_and(Option::is_some)
+    }
+
+    /// Calls a slot's TLS, and takes note of what it wants to be told once more.
+    fn with_session<T>(
+        &mut self,
+        slot: u32,
+        call: impl FnOnce(&mut Session, &OwnedFd, &mut Input, &dyn Fn() -> u64) -> Result<T, Broke>,
+    ) -> Result<T, Broke> {
+        let origin_ns = self.origin_ns;
+        let now_ns = move || monotonic_ns().saturating_sub(origin_ns);
+        let none = self.without_socket(slot);
+        let session = self.sessions[slot as usize].as_mut();
+        let (Some(session), Some(secure)) = (session, self.secure.as_mut()) else { return Err(none) };
+        let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
+        let done = call(session, socket, &mut secure.input, &now_ns);
+        if let Some(hangup) = session.take_untold() {
+            self.made.push(Ready { token: session.token, readable: true, hangup });
+        }
+        done
+    }
+
+    /// Takes a socket in, whose connection goes on from here.
+    fn adopt(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), Broke> {
+        let interest =
+            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
+        epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
+        self.sockets[slot as usize] = Some(socket);
+        Ok(())
+    }
+
+    fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Broke> {
+        let source = self.take_source(address);
+        let socket = sockets::tcp(address, source)?;
+        self.adopt(slot, token, socket)
+    }
+
+    /// Where the next connection to this address begins: each source of its family in turn.
+    fn take_source(&mut self, address: &SocketAddr) -> Option<IpAddr> {
+        let count = self.sources.len();
+        let at = (0..count).map(|step| (self.next_source + step) % count).find(|at| {
+            let source = self.sources[*at];
+            source.is_ipv4() == address.is_ipv4()
+        })?;
+        self.next_source = at + 1;
+        Some(self.sources[at])
+    }
+
+    fn connect_unix(&mut self, slot: u32, token: u64, path: &PathBuf) -> Result<(), Broke> {
+        match sockets::unix(path) {
+            Ok(socket) => self.adopt(slot, token, socket),
+            Err(Errno::AGAIN) => {
+                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.clone()) });
+                self.queued = true;
+                Ok(())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Goes on with the connections that had to wait for something else than their socket.
+    #[cold]
+    fn go_on(&mut self) {
+        let answers: Vec<_> = self
+            .kernel
+            .resolver
+            .iter()
+            .flat_map(|(resolver, _)| std::iter::from_fn(|| resolver.answer()))
+            .collect();
+        for answer in answers {
+            let (slot, token) = (answer.slot, answer.token);
+            if self.delayed.get(&slot).is_some_and(|delayed| delayed.token == token) {
+                let begun = match answer.address {
+                    Some(address) => self.connect_to(slot, token, &address),
+                    None => Err(Broke::Dns),
+                };
+                self.settle(slot, token, begun);
+            }
+        }
+        let queued = self.delayed.iter().filter_map(|(slot, delayed)| match &delayed.why {
+            Why::Queue(path) => Some((*slot, delayed.token, path.clone())),
+            _ => None,
+        });
+        let queued: Vec<_> = if self.queued { queued.collect() } else { vec![] };
+        self.queued = false;
+        for (slot, token, path) in queued {
+            match self.connect_unix(slot, token, &path) {
+                // Still full.
+                Ok(()) if self.sockets[slot as usize].is_none() => return,
+                begun => self.settle(slot, token, begun),
+            }
+        }
+    }
+
+    /// A connection that had to wait has its socket now, or never will.
+    fn settle(&mut self, slot: u32, token: u64, begun: Result<(), Broke>) {
+        match begun {
+            Ok(()) => drop(self.delayed.remove(&slot)),
+            Err(broke) => {
+                self.delayed.insert(slot, Delayed { token, why: Why::Broke(broke) });
+                self.told.push(Ready { token, readable: false, hangup: false });
+            }
+        }
     }
 
     fn arm(&mut self, until_ns: u64) {
@@ -110,44 +301,73 @@ impl World for EpollWorld {
         nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
     }
 
-    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> std::result::Result<(), Broke> {
-        let address = origin.address();
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(errno) => return Err(errno.into()),
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke> {
+        if let (Some(secure), Some(name)) = (&self.secure, &origin.server_name) {
+            let session = Session::new(&secure.config, name, token)?;
+            self.sessions[slot as usize] = Some(Box::new(session));
         }
-        let interest =
-            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
-        epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
-        self.sockets[slot as usize] = Some(socket);
-        Ok(())
+        match &origin.place {
+            Place::Tcp(tcp) if !tcp.each => self.connect_to(slot, token, &tcp.address()),
+            Place::Tcp(tcp) => {
+                let (host, port, preferred) = (tcp.host.clone(), tcp.port, tcp.address());
+                if let Some((resolver, _)) = &self.kernel.resolver {
+                    resolver.ask(Question { slot, token, host, port, preferred });
+                }
+                self.delayed.insert(slot, Delayed { token, why: Why::LookUp });
+                Ok(())
+            }
+            Place::Unix(path) => self.connect_unix(slot, token, path),
+        }
+    }
+
+    fn handshake(&self, slot: u32) -> Handshake {
+        let session = self.sessions.get(slot as usize).and_then(Option::as_ref);
+        session.map_or(Handshake::None, |session| session.handshake())
     }
 
     #[inline]
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> std::result::Result<usize, Broke> {
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            return self.with_session(slot, |session, socket, input, now_ns| {
+                session.send(socket, input, bytes, now_ns)
+            });
+        }
         Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
     }
 
     #[inline]
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> std::result::Result<usize, Broke> {
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            let room = buffer.len();
+            return self.with_session(slot, |session, socket, input, _| {
+                session.receive(socket, input, Some(buffer), room)
+            });
+        }
         Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::empty())?.1)
     }
 
-    /// MSG_TRUNC on a stream: the kernel drops the bytes and copies nothing, tcp(7).
+    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies them.
     #[inline]
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> std::result::Result<usize, Broke> {
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            let room = buffer.len();
+            return self
+                .with_session(slot, |session, socket, input, _| session.receive(socket, input, None, room));
+        }
         Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::TRUNC)?.1)
     }
 
     fn close(&mut self, slot: u32) {
+        if self.is_secure(slot) {
+            // The peer is told; whatever it says to that is not waited for.
+            let _ = self.with_session(slot, |session, socket, input, _| {
+                session.close(socket, input);
+                Ok(())
+            });
+            self.sessions[slot as usize] = None;
+        }
         self.sockets[slot as usize] = None;
+        self.delayed.remove(&slot);
     }
 
     fn wait(&mut self, until_ns: u64, precise: bool) -> usize {
@@ -155,13 +375,30 @@ impl World for EpollWorld {
         if precise && left_ns > 0 {
             self.arm(until_ns);
         }
+        let left_ns = match () {
+            () if !self.made.is_empty() => 0,
+            () if self.queued => left_ns.min(TRY_AGAIN_NS),
+            () => left_ns,
+        };
         // The kernel's plain epoll_wait counts in milliseconds, rounded up: late by less than one.
         let timeout = timespec(left_ns);
-        epoll::wait(&self.kernel.epoll, &mut self.events[..], Some(&timeout)).unwrap_or(0)
+        self.events_count =
+            epoll::wait(&self.kernel.epoll, &mut self.events[..], Some(&timeout)).unwrap_or(0);
+        self.told.clear();
+        if !self.made.is_empty() {
+            std::mem::swap(&mut self.made, &mut self.told);
+        }
+        if !self.delayed.is_empty() {
+            self.go_on();
+        }
+        self.events_count + self.told.len()
     }
 
     #[inline]
     fn ready(&self, index: usize) -> Ready {
+        if index >= self.events_count {
+            return self.told[index - self.events_count];
+        }
         let event = self.events[index];
         let flags = event.flags;
         // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. Nobody sends any in

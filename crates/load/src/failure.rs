@@ -30,10 +30,12 @@ impl Failure {
         let errno = match broke {
             Broke::Dns => return Self::Dns,
             Broke::Tls => return Self::Tls,
+            Broke::Truncated => return Self::ClosedEarly,
             Broke::Os(errno) => errno,
         };
         match errno {
-            Errno::CONNREFUSED => Self::ConnectRefused,
+            // A unix socket is also gone when its file is.
+            Errno::CONNREFUSED | Errno::NOENT => Self::ConnectRefused,
             // EAGAIN is how connect says that no local port is free for an unbound socket on some kernels.
             Errno::ADDRNOTAVAIL | Errno::ADDRINUSE | Errno::AGAIN => Self::LocalPortsExhausted,
             // Kernel memory for one more socket is the same wall to a user as one more descriptor.
@@ -49,6 +51,7 @@ impl Failure {
         match broke {
             Broke::Dns => Self::Dns,
             Broke::Tls => Self::Tls,
+            Broke::Truncated => Self::ClosedEarly,
             Broke::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
             }
@@ -66,6 +69,7 @@ impl Failure {
         matches!(
             self,
             Self::Dns
+                | Self::Tls
                 | Self::ConnectRefused
                 | Self::Unreachable
                 | Self::LocalPortsExhausted

@@ -31,11 +31,15 @@ mod pacer;
 mod prepare;
 mod probe;
 mod recorder;
+mod resolver;
 mod run;
+mod sockets;
+mod tls;
+mod wire;
 mod world;
 
 pub use control::Control;
-pub use prepare::{Prepared, USER_AGENT, prepare};
+pub use prepare::{Destination, Prepared, USER_AGENT, prepare};
 pub use probe::{Probe, probe};
 pub use run::run;
 pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

@@ -1,15 +1,20 @@
 //! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
 
+mod origin;
 mod request;
 
+pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
 
 use crate::content::Checks;
-use crate::descriptors;
 use crate::engine::Share;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::{descriptors, tls};
+use origin::{Origins, authority, position};
+use rustls::ClientConfig;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use url::Url;
+use webdyno_model::transport::{TlsOptions, Transport};
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -28,6 +33,17 @@ pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
 /// Statuses have three digits.
 const STATUS_CODES: usize = 1000;
 
+/// A server that a workload really goes to, whatever its URLs say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// All addresses that the name has; at least one.
+    pub addresses: Vec<SocketAddr>,
+}
+
 /// A workload that is ready to be run, any number of times.
 #[derive(Debug)]
 pub struct Prepared {
@@ -35,17 +51,33 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The address that the first request goes to.
-    pub fn address(&self) -> SocketAddr {
+    /// The address that the first request really goes to; `None` for a unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.plan.origins[self.plan.templates[0].origin].address()
     }
 
-    /// The addresses that the requests go to, each once.
+    /// The addresses that the requests really go to, each once; none for a unix socket.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let mut addresses: Vec<SocketAddr> = self.plan.origins.iter().map(Origin::address).collect();
+        let mut addresses: Vec<SocketAddr> = self.plan.origins.iter().filter_map(Origin::address).collect();
         addresses.sort_unstable();
         addresses.dedup();
         addresses
+    }
+
+    /// The servers that the requests really go to; none for a unix socket.
+    pub fn destinations(&self) -> Vec<Destination> {
+        let tcp = |origin: &Origin| match &origin.place {
+            Place::Unix(_) => None,
+            Place::Tcp(Tcp { host, port, addresses, .. }) => {
+                Some(Destination { host: host.to_string(), port: *port, addresses: addresses.clone() })
+            }
+        };
+        self.plan.origins.iter().filter_map(tcp).collect()
+    }
+
+    /// The addresses of this machine that connections begin from; empty when the kernel chooses.
+    pub fn sources(&self) -> &[IpAddr] {
+        &self.plan.transport.source_ips
     }
 
     /// Engine threads that will run.
@@ -68,15 +100,15 @@ impl Prepared {
     pub(crate) fn admit(&mut self, url: &Url) -> Result<usize> {
         let plan = &mut self.plan;
         let known = plan.origins.len();
-        let origin = origin_of(url, &mut plan.origins)?;
-        if plan.origins.len() > known {
-            match descriptors::ensure(plan.at_once()) {
-                Ok(spare) => plan.parked_max = plan.parked_max.min(u32::try_from(spare).unwrap_or(u32::MAX)),
-                Err(error) => {
-                    plan.origins.truncate(known);
-                    return Err(error);
-                }
-            }
+        let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
+        let origin = origins.of(url);
+        plan.origins = origins.into_vec();
+        let origin = origin?;
+        if plan.origins.len() > known
+            && let Err(error) = plan.make_room_for_the_new()
+        {
+            plan.origins.truncate(known);
+            return Err(error);
         }
         Ok(origin)
     }
@@ -87,6 +119,9 @@ impl Prepared {
 pub(crate) struct Plan {
     pub(crate) templates: Vec<Template>,
     pub(crate) origins: Vec<Origin>,
+    /// How TLS is spoken, if any of the servers speaks it.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) transport: Transport,
     /// Distinct request names; empty when there is only one, which needs no figures of its own.
     pub(crate) names: Vec<String>,
     pub(crate) arrival: Arrival,
@@ -106,29 +141,6 @@ pub(crate) struct Plan {
     ok: Vec<bool>,
 }
 
-/// A server: connections to it are used for all its requests.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    /// Host and port as the user wrote them.
-    pub(crate) authority: String,
-    /// Where it may be; never empty.
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// Which of the addresses is used: the first one, unless a probe found that another one answers.
-    chosen: AtomicUsize,
-}
-
-impl Origin {
-    /// The address in use.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.addresses[self.chosen.load(Ordering::Relaxed)]
-    }
-
-    /// Uses another one of its addresses.
-    pub(crate) fn choose(&self, index: usize) {
-        self.chosen.store(index.min(self.addresses.len() - 1), Ordering::Relaxed);
-    }
-}
-
 impl Plan {
     /// Whether an answer with this status is good.
     #[inline]
@@ -145,6 +157,16 @@ impl Plan {
     /// The server that a URL names, if it is one of those that the load may go to.
     pub(crate) fn origin_at(&self, url: &Url) -> Option<usize> {
         position(url, &self.origins)
+    }
+
+    /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
+    fn make_room_for_the_new(&mut self) -> Result<()> {
+        if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
+            self.tls = Some(tls::config(&self.transport.tls)?);
+        }
+        let spare = descriptors::ensure(self.at_once())?;
+        self.parked_max = self.parked_max.min(u32::try_from(spare).unwrap_or(u32::MAX));
+        Ok(())
     }
 
     /// Most connections of all threads at once.
@@ -176,14 +198,21 @@ impl Plan {
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
     let checks = Checks::of(&workload.expect)?;
-    let (mut origins, mut names) = (vec![], vec![]);
+    let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &workload.requests {
         let url = request::parse_url(&spec.url)?;
         let request = request::Source::of(spec, url, workload.keepalive)?;
-        let origin = origin_of(request.url(), &mut origins)?;
+        let origin = origins.of(request.url())?;
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
+    let origins = origins.into_vec();
+    let secure = origins.iter().any(|origin| origin.server_name.is_some());
+    // Files that cannot be used are told also when nothing needs them yet.
+    let tls = match secure || workload.transport.tls != TlsOptions::default() {
+        true => Some(tls::config(&workload.transport.tls)?),
+        false => None,
+    };
     if names.len() <= 1 {
         names.clear();
     }
@@ -192,6 +221,8 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let mut plan = Plan {
         templates,
         origins,
+        tls,
+        transport: workload.transport.clone(),
         names,
         arrival: workload.arrival,
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
@@ -229,9 +260,6 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
         return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
     }
-    if !workload.transport.is_plain() {
-        return wrong("other ways to the server are not built", "leave them out");
-    }
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return wrong(&message, "give at most 50 with --redirects");
@@ -253,47 +281,6 @@ fn name_of(name: &str, names: &mut Vec<String>) -> usize {
         names.push(name.to_owned());
         names.len() - 1
     })
-}
-
-fn authority(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    }
-}
-
-fn position(url: &Url, origins: &[Origin]) -> Option<usize> {
-    let authority = authority(url);
-    origins.iter().position(|origin| origin.authority == authority)
-}
-
-fn origin_of(url: &Url, origins: &mut Vec<Origin>) -> Result<usize> {
-    if let Some(known) = position(url, origins) {
-        return Ok(known);
-    }
-    let host = url.host_str().unwrap_or_default();
-    let port = url.port_or_known_default().unwrap_or(80);
-    // std takes IPv6 addresses without the brackets of a URL.
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let cannot = |cause: String| {
-        UserError::cannot_run(format!("cannot resolve {host}: {cause}"))
-            .hint(format!("check the name: getent hosts {host}"))
-    };
-    let addresses: Vec<_> =
-        (bare, port).to_socket_addrs().map_err(|error| cannot(resolver_cause(&error)))?.collect();
-    if addresses.is_empty() {
-        return Err(cannot("no address".into()));
-    }
-    origins.push(Origin { authority: authority(url), addresses, chosen: AtomicUsize::new(0) });
-    Ok(origins.len() - 1)
-}
-
-/// What the resolver said, without the words that std puts before it.
-fn resolver_cause(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let cause = text.rsplit(": ").next().unwrap_or(&text);
-    cause.to_lowercase()
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
 use crate::failure::Failure;
 use crate::head::{Head, HeadMemory, header_text, header_value};
-use crate::prepare::{Origin, Prepared, Redirect, Template, is_redirect};
+use crate::prepare::{Origin, Place, Plan, Prepared, Redirect, Template, is_redirect};
+use crate::wire::{Wire, open};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use webdyno_model::{Result, UserError};
 
@@ -32,8 +33,9 @@ pub struct Probe {
 /// Requests whose redirects are followed before the load, besides the first one.
 const EXPLORED_MAX: usize = 64;
 
-/// Sends the first request of the workload once, and follows its redirects if the load does. A server that is not
-/// there, or that does not speak HTTP, is an error with a hint; a timeout or any status is a result.
+/// Sends the first request of the workload once, on a connection made as those of the load, and follows its redirects
+/// if the load does. A server that is not there, or that does not speak HTTP, or no TLS that can be trusted, is an error
+/// with a hint; a timeout or any status is a result.
 ///
 /// Where redirects are followed, the other requests are sent once too, if they are safe (GET and HEAD, at most 64 of
 /// them, in the time of one timeout): the servers that they lead to are those that the load may go to.
@@ -41,9 +43,10 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let plan = &prepared.plan;
     let timeout = Duration::from_nanos(plan.timeout_ns);
     for (number, origin) in plan.origins.iter().enumerate() {
-        if number != plan.templates[0].origin && origin.addresses.len() > 1 {
+        let tcp = matches!(&origin.place, Place::Tcp(tcp) if tcp.addresses.len() > 1);
+        if number != plan.templates[0].origin && tcp {
             // The load will tell if it is not there at all; here it only matters which address to use.
-            let _ = connect(origin, timeout);
+            let _ = connect(origin, plan, timeout);
         }
     }
     let seen = chain(prepared, 0, Instant::now(), timeout)?;
@@ -69,9 +72,9 @@ fn chain(prepared: &mut Prepared, number: usize, begun: Instant, timeout: Durati
         let origin = &plan.origins[template.origin];
         let mut exchange = Exchange::new(begun, timeout);
         match exchange.left() {
-            Ok(Some(left)) => match connect(origin, left)? {
+            Ok(left) => match connect(origin, plan, left)? {
                 None => exchange.timed_out = true,
-                Some(stream) => exchange.perform(stream, template, origin)?,
+                Some(wire) => exchange.perform(wire, template, origin, plan)?,
             },
             _ => exchange.timed_out = true,
         }
@@ -97,13 +100,27 @@ fn chain(prepared: &mut Prepared, number: usize, begun: Instant, timeout: Durati
 }
 
 /// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
-fn connect(origin: &Origin, timeout: Duration) -> Result<Option<TcpStream>> {
+fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Wire>> {
+    let tcp = match &origin.place {
+        Place::Tcp(tcp) => tcp,
+        Place::Unix(path) => {
+            let shown = path.display().to_string();
+            let told = |error| match error {
+                // Its server is there, and busy.
+                Errno::AGAIN => Ok(None),
+                errno => Err(no_connection(&shown, None, &errno.into())),
+            };
+            return open::unix(path).map(Some).or_else(told);
+        }
+    };
     let mut refused = None;
-    for (index, address) in origin.addresses.iter().enumerate() {
-        match TcpStream::connect_timeout(address, timeout) {
-            Ok(stream) => {
-                origin.choose(index);
-                return Ok(Some(stream));
+    for (index, address) in tcp.addresses.iter().enumerate() {
+        let source =
+            plan.transport.source_ips.iter().find(|source| source.is_ipv4() == address.is_ipv4()).copied();
+        match open::tcp(address, source, timeout) {
+            Ok(wire) => {
+                tcp.choose(index);
+                return Ok(Some(wire));
             }
             Err(error) => {
                 refused.get_or_insert((*address, error));
@@ -111,33 +128,35 @@ fn connect(origin: &Origin, timeout: Duration) -> Result<Option<TcpStream>> {
         }
     }
     match refused {
-        Some((address, error)) if error.kind() != ErrorKind::TimedOut => Err(no_connection(address, &error)),
+        Some((address, error)) if error.kind() != ErrorKind::TimedOut => {
+            Err(no_connection(&address.to_string(), Some(address), &error))
+        }
         _ => Ok(None),
     }
 }
 
-/// Why there is no connection, and what helps.
-fn no_connection(address: SocketAddr, error: &std::io::Error) -> UserError {
+/// Why there is no connection, and what helps. There is no address to a unix socket.
+fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
     let class = Errno::from_io_error(error).map(|errno| Failure::of_connect(errno.into()));
-    let port = address.port();
-    let (cause, hint) = match class {
-        Some(Failure::ConnectRefused) => (
+    let (cause, hint) = match (class, address) {
+        (Some(Failure::ConnectRefused), Some(address)) => (
             "connection refused".to_owned(),
-            format!("nothing listens there; see what does: ss -ltn 'sport = :{port}'"),
+            format!("nothing listens there; see what does: ss -ltn 'sport = :{}'", address.port()),
         ),
-        Some(Failure::NoDescriptors) => {
+        (Some(Failure::NoDescriptors), _) => {
             ("too many open files".to_owned(), "raise the limit: ulimit -n 65536".to_owned())
         }
-        Some(Failure::LocalPortsExhausted) => (
+        (Some(Failure::LocalPortsExhausted), Some(_)) => (
             "no free local port".to_owned(),
             "wait a minute, or widen the range: sysctl net.ipv4.ip_local_port_range".to_owned(),
         ),
-        _ => (
+        (_, Some(address)) => (
             plain(error),
             format!("no way leads there; see which one is tried: ip route get {}", address.ip()),
         ),
+        (_, None) => (plain(error), "nothing listens there; see what does: ss -lx".to_owned()),
     };
-    UserError::cannot_run(format!("cannot connect to {address}: {cause}")).hint(hint)
+    UserError::cannot_run(format!("cannot connect to {shown}: {cause}")).hint(hint)
 }
 
 /// An error of the system in lower case and without its number.
@@ -187,8 +206,8 @@ impl Exchange {
     }
 
     /// Sends the request and receives until the answer ends, the server closes, or the time is over.
-    fn perform(&mut self, mut stream: TcpStream, template: &Template, origin: &Origin) -> Result<()> {
-        let done = self.send_and_receive(&mut stream, template);
+    fn perform(&mut self, wire: Wire, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
+        let done = self.send_and_receive(wire, template, origin, plan);
         self.time = Some(self.begun.elapsed());
         match done {
             Ok(()) => Ok(()),
@@ -197,9 +216,14 @@ impl Exchange {
                 Ok(())
             }
             Err(Trouble::Says(cause)) => {
-                let address = origin.address();
-                let message = format!("{} at {address} {cause}", origin.authority);
-                let hint = format!("see what it answers: curl -v http://{}/", origin.authority);
+                let message = format!("{} at {} {cause}", origin.authority, origin.place);
+                let hint = format!("see what it answers: curl -v {}/", origin.url());
+                Err(UserError::cannot_run(message).hint(hint))
+            }
+            Err(Trouble::Tls(error)) => {
+                let (cause, hint) = crate::tls::explain(&error);
+                let message =
+                    format!("{} at {} speaks no TLS to us: {cause}", origin.authority, origin.place);
                 Err(UserError::cannot_run(message).hint(hint))
             }
         }
@@ -207,17 +231,20 @@ impl Exchange {
 
     fn send_and_receive(
         &mut self,
-        stream: &mut TcpStream,
+        wire: Wire,
         template: &Template,
+        origin: &Origin,
+        plan: &Plan,
     ) -> std::result::Result<(), Trouble> {
+        wire.allow(self.left()?).map_err(trouble)?;
+        let mut stream = wire.secure(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(trouble)?;
         let mut memory = HeadMemory::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
-        stream.set_write_timeout(self.left()?).map_err(trouble)?;
         for part in template.parts() {
             stream.write_all(part).map_err(trouble)?;
         }
         loop {
-            stream.set_read_timeout(self.left()?).map_err(trouble)?;
+            stream.allow(self.left()?).map_err(trouble)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(trouble)?,
@@ -243,9 +270,9 @@ impl Exchange {
     }
 
     /// The time that is left, which the system wants to be above zero.
-    fn left(&self) -> std::result::Result<Option<Duration>, Trouble> {
+    fn left(&self) -> std::result::Result<Duration, Trouble> {
         match self.timeout.checked_sub(self.begun.elapsed()) {
-            Some(left) if left > Duration::ZERO => Ok(Some(left)),
+            Some(left) if left > Duration::ZERO => Ok(left),
             _ => Err(Trouble::TimedOut),
         }
     }
@@ -273,11 +300,18 @@ enum Trouble {
     TimedOut,
     /// What the server did, told after its name.
     Says(&'static str),
+    /// TLS failed.
+    Tls(Box<rustls::Error>),
 }
 
 fn trouble(error: std::io::Error) -> Trouble {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Trouble::TimedOut,
-        _ => Trouble::Says("reset the connection"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => return Trouble::TimedOut,
+        ErrorKind::UnexpectedEof => return Trouble::Says("closed the connection within TLS"),
+        _ => {}
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => Trouble::Tls(Box::new(error.clone())),
+        None => Trouble::Says("reset the connection"),
     }
 }

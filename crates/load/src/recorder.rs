@@ -286,6 +286,12 @@ impl Recorder {
         self.report.connect_time.record(microseconds(begun_ns, now_ns));
     }
 
+    /// The TLS handshake of a new connection is done.
+    pub(crate) fn shook_hands(&mut self, begun_ns: u64, ended_ns: u64, resumed: bool) {
+        self.report.tls_handshake.record(microseconds(begun_ns, ended_ns));
+        self.report.connections.tls_resumed += u64::from(resumed);
+    }
+
     /// An established connection was closed.
     pub(crate) fn closed(&mut self) {
         self.open_connections -= 1;

@@ -35,7 +35,7 @@ fn run_with(
 ) -> Result<LoadEnd> {
     let plan = &prepared.plan;
     let shares = shares(plan);
-    let loops = event_loops(control, &shares)?;
+    let loops = event_loops(plan, control, &shares)?;
     let (to_merger, from_threads) = sync_channel(REPORTS_MAX);
     let start = Start::new(shares.len());
     thread::scope(|scope| {
@@ -200,9 +200,9 @@ fn shares(plan: &Plan) -> Vec<Share> {
     (0..plan.threads).map(|thread| Share { thread, threads: plan.threads, budget: budget.clone() }).collect()
 }
 
-fn event_loops(control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
-    let event_loop = |_| control.waker().and_then(EventLoop::new);
-    let told = |errno: rustix::io::Errno| io_error("create", "an event loop", &errno.into());
+fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
+    let event_loop = |_| EventLoop::new(control.waker()?, plan);
+    let told = |error: std::io::Error| io_error("create", "an event loop", &error);
     let loops: Result<_> = shares.iter().map(event_loop).map(|made| made.map_err(told)).collect();
     loops.inspect_err(|_| control.forget_wakers())
 }
@@ -217,7 +217,7 @@ fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, 
         let spare = from_merger.try_recv();
         Some(spare.unwrap_or_else(|_| Box::new(Report::new(names))))
     };
-    let world = EpollWorld::new(event_loop, plan.slots(share));
+    let world = EpollWorld::new(event_loop, plan, plan.slots(share));
     let mut engine = Engine::new(plan, control, share, world, exchange);
     if let Some(at_ns) = place.take() {
         engine.world_mut().begin_at(at_ns);

@@ -24,6 +24,29 @@ pub(crate) enum Broke {
     Dns,
     /// TLS: the handshake, the certificate or a record.
     Tls,
+    /// The connection ended without the word of TLS that it does: somebody may have cut it off.
+    Truncated,
+}
+
+/// How far the TLS handshake of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    /// There is none, or the connection is not established yet.
+    None,
+    /// It has begun.
+    UnderWay {
+        /// When its first byte was sent.
+        begun_ns: u64,
+    },
+    /// It is done.
+    Done {
+        /// When its first byte was sent.
+        begun_ns: u64,
+        /// When the connection could carry the first request.
+        ended_ns: u64,
+        /// Whether an earlier session was resumed.
+        resumed: bool,
+    },
 }
 
 impl Broke {
@@ -46,9 +69,12 @@ pub(crate) trait World {
     fn now_ns(&self) -> u64;
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
-    /// Begins a connection; whether it comes about shows with the first `send`.
+    /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
+    /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
-    /// Sends what the kernel takes.
+    /// How far the TLS handshake of a connection is.
+    fn handshake(&self, slot: u32) -> Handshake;
+    /// Sends what the kernel takes. What was not counted is given again.
     fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke>;
     /// Receives what is there; 0 is the end.
     fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;

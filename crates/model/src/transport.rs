@@ -22,6 +22,29 @@ pub struct Transport {
     pub unix_socket: Option<PathBuf>,
     /// Whether names are resolved anew for each connection, not once before the load.
     pub resolve_each: bool,
+    /// Which addresses of a name are used.
+    #[serde(skip_serializing_if = "AddressFamily::is_any")]
+    pub address_family: AddressFamily,
+}
+
+/// Which addresses of a name are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressFamily {
+    /// The first one that answers.
+    #[default]
+    Any,
+    /// IPv4 alone.
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+}
+
+impl AddressFamily {
+    /// Whether nothing else was asked for.
+    fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
 }
 
 impl Transport {

@@ -1,24 +1,23 @@
-//! From URLs to the listener on the server's host: which port is under load, and does it belong to that server?
+//! From where a load goes to the listener on the server's host: which port is under load, and does it belong to that
+//! server?
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use url::Url;
 use webdyno_host::machine;
+use webdyno_load::Destination;
 use webdyno_model::{Result, UserError};
 
-/// The port that all these URLs have in common. An error when they have not, or when a URL cannot be read.
-pub fn common_port(urls: &[String]) -> Result<u16> {
-    let mut ports = urls.iter().map(|url| port(url));
-    let first = ports.next().ok_or_else(|| UserError::usage("no URL was given"))??;
-    for other in ports {
-        let other = other?;
-        if other != first {
-            return Err(UserError::usage(format!(
-                "the URLs name two listeners, port {first} and port {other}"
-            ))
-            .hint("one session observes one listener: give URLs of one port"));
+/// The port that all these have in common. An error when they have not.
+pub fn common_port(destinations: &[Destination]) -> Result<u16> {
+    let mut ports = destinations.iter().map(|destination| destination.port);
+    let first = ports.next().ok_or_else(|| UserError::usage("the load goes to no port"))?;
+    match ports.find(|port| *port != first) {
+        None => Ok(first),
+        Some(other) => {
+            Err(UserError::usage(format!("the load goes to two listeners, port {first} and port {other}"))
+                .hint("one session observes one listener: give URLs of one port"))
         }
     }
-    Ok(first)
 }
 
 /// The port of one URL.
@@ -30,21 +29,15 @@ pub fn port(url: &str) -> Result<u16> {
     parsed.port_or_known_default().ok_or_else(|| wrong("it names no port".into()))
 }
 
-/// Whether the host of every URL is this machine: only then can `--server local` observe and change what answers.
-pub fn require_local(urls: &[String]) -> Result<()> {
-    for url in urls {
-        let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        // An address that does not resolve is told by the engine, in better words.
-        let Ok(addresses) = (bare.as_str(), 0u16).to_socket_addrs() else {
-            continue;
-        };
-        if !is_this_machine(addresses) {
-            return Err(UserError::usage(format!("{host} is not this machine, and --server is `local`"))
-                .hint("`webdyno run` loads any server; to observe or change one, run webdyno on its host"));
+/// Whether every one of them is this machine: only then can `--server local` observe and change what answers.
+pub fn require_local(destinations: &[Destination]) -> Result<()> {
+    match destinations.iter().find(|destination| !is_this_machine(destination.addresses.iter().copied())) {
+        None => Ok(()),
+        Some(Destination { host, .. }) => {
+            Err(UserError::usage(format!("{host} is not this machine, and --server is `local`"))
+                .hint("`webdyno run` loads any server; to observe or change one, run webdyno on its host"))
         }
     }
-    Ok(())
 }
 
 /// One address is enough: a name may have one more in a protocol that is switched off here, as `::1` for localhost where
@@ -57,13 +50,20 @@ fn is_this_machine(mut addresses: impl Iterator<Item = SocketAddr>) -> bool {
 mod tests {
     use super::*;
 
+    fn to(address: &str) -> Destination {
+        let address: SocketAddr = address.parse().unwrap();
+        Destination { host: address.ip().to_string(), port: address.port(), addresses: vec![address] }
+    }
+
     #[test]
-    fn urls_of_one_listener_have_one_port() {
-        let of = |urls: &[&str]| common_port(&urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>());
-        assert_eq!(of(&["http://h/a", "http://h:80/b"]), Ok(80));
-        for wrong in [&["http://h/", "http://h:81/"][..], &["h"], &[]] {
-            assert_eq!(of(wrong).unwrap_err().exit_code(), 2, "{wrong:?}");
+    fn a_session_is_about_one_port() {
+        assert_eq!(common_port(&[to("127.0.0.1:80"), to("127.0.0.2:80")]), Ok(80));
+        for wrong in [&[to("127.0.0.1:80"), to("127.0.0.1:81")][..], &[]] {
+            assert_eq!(common_port(wrong).unwrap_err().exit_code(), 2, "{wrong:?}");
         }
+        assert_eq!(port("http://h/").unwrap(), 80);
+        assert_eq!(port("https://h/").unwrap(), 443);
+        assert_eq!(port("h").unwrap_err().exit_code(), 2);
     }
 
     #[test]
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn another_machine_is_not_local() {
-        assert!(require_local(&["http://127.0.0.1:1/".into(), "http://localhost/".into()]).is_ok());
+        assert!(require_local(&[to("127.0.0.1:1"), to("[::1]:1")]).is_ok());
         // TEST-NET-1 (RFC 5737) is nobody's address.
-        assert_eq!(require_local(&["http://192.0.2.1/".into()]).unwrap_err().exit_code(), 2);
+        assert_eq!(require_local(&[to("127.0.0.1:1"), to("192.0.2.1:1")]).unwrap_err().exit_code(), 2);
     }
 }

@@ -7,7 +7,7 @@ use crate::content::Spare;
 use crate::failure::Failure;
 use crate::prepare::Plan;
 use crate::recorder::{Report, Times};
-use crate::world::World;
+use crate::world::{Handshake, World};
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The answer is complete.
@@ -86,9 +86,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         while let Some((slot, deadline_ns)) = self.deadlines.first()
             && deadline_ns <= until_ns
         {
-            let failure = match self.conns[slot as usize].phase {
-                Phase::Connecting => Failure::ConnectTimeout,
-                _ => Failure::Timeout,
+            let connecting = self.conns[slot as usize].phase == Phase::Connecting;
+            // Whoever takes a connection and does not go on with its handshake is there.
+            let failure = match connecting && self.world.handshake(slot) == Handshake::None {
+                true => Failure::ConnectTimeout,
+                false => Failure::Timeout,
             };
             self.fail(slot, failure, deadline_ns);
         }

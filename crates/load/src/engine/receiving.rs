@@ -136,7 +136,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
         let conn = &mut self.conns[slot as usize];
         let idempotent = self.targets.get(conn.request.template).idempotent;
-        let crossed = conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
+        let closed = failure != Failure::Tls;
+        let crossed = closed && conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
         if !(crossed && idempotent) {
             return self.fail(slot, failure, self.now_ns);
         }

@@ -4,7 +4,7 @@ use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
 use crate::failure::Failure;
 use crate::recorder::{Report, microseconds};
-use crate::world::{Broke, Ready, World};
+use crate::world::{Broke, Handshake, Ready, World};
 use rustix::io::Errno;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
@@ -210,7 +210,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.sent_ns = now_ns;
         if !conn.established {
             conn.established = true;
-            self.recorder.opened(conn.begun_ns, now_ns);
+            let mut established_ns = now_ns;
+            if let Handshake::Done { begun_ns, ended_ns, resumed } = self.world.handshake(slot) {
+                (established_ns, conn.sent_ns) = (begun_ns, ended_ns);
+                self.recorder.shook_hands(begun_ns, ended_ns, resumed);
+            }
+            self.recorder.opened(conn.begun_ns, established_ns);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }

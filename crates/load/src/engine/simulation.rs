@@ -7,7 +7,7 @@ use crate::merge::Merger;
 use crate::prepare::Origin;
 use crate::prepare::prepare;
 use crate::recorder::Report;
-use crate::world::{Broke, Ready, World};
+use crate::world::{Broke, Handshake, Ready, World};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -201,6 +201,10 @@ impl World for Sim<'_> {
         self.sockets.insert(slot, socket);
         self.visit(slot, connection, 0);
         Ok(())
+    }
+
+    fn handshake(&self, _: u32) -> Handshake {
+        Handshake::None
     }
 
     fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {

@@ -208,13 +208,11 @@ pub(crate) fn parse_url(text: &str) -> Result<Url> {
 /// Refuses what cannot be loaded. `text` is what the user wrote.
 fn check_url(url: &Url, text: &str) -> Result<()> {
     match url.scheme() {
-        "http" => {}
-        "https" => {
-            let told = UserError::usage(format!("`{text}` needs TLS, which is not in this version"));
-            return Err(told.hint("load the http:// address of the same server"));
-        }
+        "http" | "https" => {}
         other => {
-            let told = UserError::usage(format!("`{text}` has the scheme {other}, only http can be loaded"));
+            let told = UserError::usage(format!(
+                "`{text}` has the scheme {other}, only http and https can be loaded"
+            ));
             return Err(told.hint("write it as in http://localhost:8080/path"));
         }
     }

@@ -11,9 +11,9 @@ mod hostile_matrix;
 mod keepalive;
 mod killed;
 mod probing;
+mod redirects;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
-mod redirects;
 mod server;
 mod stopping;
 mod truth;

@@ -144,11 +144,14 @@ fn site(prepared: &Prepared, workload: &Workload, same_network: bool) -> SiteUnd
     let mut user_agents: Vec<String> = workload.requests.iter().map(user_agent).collect();
     user_agents.sort_unstable();
     user_agents.dedup();
-    let ours = addresses.iter().filter_map(|address| sender_to(address.ip())).filter(|_| same_network);
+    let ours: Vec<IpAddr> = match prepared.sources() {
+        [] => addresses.iter().filter_map(|address| sender_to(address.ip())).collect(),
+        sources => sources.to_vec(),
+    };
     SiteUnderLoad {
         host: addresses.first().map_or_else(String::new, ToString::to_string),
         user_agents,
-        generators: ours.collect(),
+        generators: if same_network { ours } else { vec![] },
         timeout_us: workload.timeout_us,
         addresses,
     }

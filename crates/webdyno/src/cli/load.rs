@@ -1,6 +1,7 @@
 //! The flags of a load, and the workload that they describe.
 
 use super::body::{BodyArgs, Payload};
+use super::transport::TransportArgs;
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
 use webdyno_model::objective::Objective;
@@ -67,6 +68,9 @@ pub struct LoadArgs {
     /// Seed of everything that is drawn at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// How connections come about
+    #[command(flatten)]
+    pub transport: TransportArgs,
 }
 
 /// Seconds that diagnose and tune measure by default, and run loads.
@@ -105,6 +109,7 @@ impl LoadArgs {
             expect: self.expect.clone(),
             seed: self.seed,
             redirects_max: self.redirects,
+            transport: self.transport.transport(),
             ..Workload::default()
         })
     }

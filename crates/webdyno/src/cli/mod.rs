@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod load;
+pub mod transport;
 
 use clap::{Args, Parser, Subcommand};
 use load::LoadArgs;

@@ -124,6 +124,14 @@ impl MeasuredLoad {
         let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
         let mut workload =
             arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
+        if let Some(path) = &workload.transport.unix_socket {
+            let text = format!(
+                "diagnose and tune find a server by its port, the socket {} has none",
+                path.display()
+            );
+            return Err(UserError::usage(text)
+                .hint("`webdyno run` loads any server; to observe or change one, load a port of it"));
+        }
         let measure_s = u32::try_from(measure_us.div_ceil(1_000_000)).unwrap_or(u32::MAX).max(4);
         let length = match (arguments.requests, arguments.warmup) {
             (None, None) => Length::Settled { measure_s, at_most_s: measure_s.saturating_add(SETTLE_S_MAX) },
@@ -133,10 +141,11 @@ impl MeasuredLoad {
             // A given warm-up replaces the detection: then the load has a fixed end.
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
-        let port = target::common_port(&arguments.urls)?;
         let mut prepared = webdyno_load::prepare(&workload)?;
+        let destinations = prepared.destinations();
+        let port = target::common_port(&destinations)?;
         if address == ServerAddress::Local {
-            target::require_local(&arguments.urls)?;
+            target::require_local(&destinations)?;
         }
         webdyno_load::probe(&mut prepared)?;
         Ok(Self { workload, prepared, length, address, port })

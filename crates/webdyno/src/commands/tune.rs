@@ -22,6 +22,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         return Err(UserError::usage("tune measures for a time, not a number of requests")
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
+    refuse_what_cannot_be_proved(arguments)?;
     let directory = place::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
@@ -64,6 +65,20 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     // the error that counts most.
     let result = server.agent().bye().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
+}
+
+/// Whether the site answers as before is asked over plain HTTP, before a change and after it: nothing else may be
+/// changed.
+fn refuse_what_cannot_be_proved(arguments: &TuneArgs) -> Result<()> {
+    let secure = |url: &&String| url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+    match arguments.load.urls.iter().find(secure).filter(|_| arguments.apply) {
+        None => Ok(()),
+        Some(url) => Err(UserError::usage(format!(
+            "--apply proves a change by answers over plain HTTP, and {} is TLS",
+            url.split('?').next().unwrap_or(url)
+        ))
+        .hint("load an http:// address of the same server; without --apply the plan is made for TLS, too")),
+    }
 }
 
 /// Writes into the log what the agent put back at the end.

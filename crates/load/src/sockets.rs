@@ -1,0 +1,48 @@
+//! Sockets on their way to a server: what the load and its probe open alike. connect(2), ip(7), unix(7).
+
+use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, Result};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A non-blocking connection to an address, from one of our own if one is given; it may not be established yet.
+pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd> {
+    let socket =
+        rustix::net::socket_with(family(address.ip()), SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(source) = source {
+        // The port is chosen when the destination is known: then each source has all ports towards each destination.
+        setsockopt(&socket, IpBindAddressNoPort, &true)
+            .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
+        rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
+    }
+    match rustix::net::connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A non-blocking connection to a unix socket. It comes about at once or not at all: `AGAIN` says that the server's
+/// queue is full.
+pub(crate) fn unix(path: &Path) -> Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Whether connections can begin from this address of ours.
+pub(crate) fn try_source(source: IpAddr) -> Result<()> {
+    let socket = rustix::net::socket_with(family(source), SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
+    rustix::net::bind(&socket, &SocketAddr::new(source, 0))
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    }
+}

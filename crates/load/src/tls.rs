@@ -1,0 +1,293 @@
+//! From the options of TLS to what rustls needs, and from what rustls says to what helps.
+//!
+//! The provider of the cryptography is ring: it builds with a C compiler alone. What is trusted is the system's store
+//! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are spoken,
+//! and HTTP/1.1 alone is offered (ALPN, RFC 7301).
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+use std::path::Path;
+use std::sync::Arc;
+use webdyno_model::transport::TlsOptions;
+use webdyno_model::{ErrorKind, Result, UserError};
+
+/// Sessions that a thread remembers for resumption. A server's latest eight are among them, whatever this is.
+const SESSIONS_MAX: usize = 256;
+
+/// What webpki says of a server's certificate that is one of an authority.
+const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
+
+/// What connections are made with. Each engine thread makes its own of it by [`for_thread`].
+pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| UserError::cannot_run(format!("TLS cannot be set up: {error}")))?;
+    let verifier: Arc<dyn ServerCertVerifier> = match options.insecure {
+        true => Arc::new(Anyone { provider }),
+        false => Arc::new(Trusted::new(options.ca_file.as_deref(), provider)?),
+    };
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = match (&options.certificate_file, &options.key_file) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(certificate), key) => {
+            // As with curl, the key may stand in the same file.
+            let key = key.as_ref().unwrap_or(certificate);
+            builder
+                .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+                .map_err(|error| wrong_key(certificate, key, &error))?
+        }
+        (None, Some(key)) => {
+            return Err(UserError::usage(format!("the key {} comes without its certificate", key.display()))
+                .hint("give the certificate with --cert"));
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if options.no_resumption {
+        config.resumption = Resumption::disabled();
+    }
+    Ok(Arc::new(config))
+}
+
+/// The same for one thread, which shares its sessions with no other one.
+pub(crate) fn for_thread(config: &ClientConfig, options: &TlsOptions) -> Arc<ClientConfig> {
+    let mut own = config.clone();
+    if !options.no_resumption {
+        own.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+    }
+    Arc::new(own)
+}
+
+/// Reads the certificates of a PEM file; at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| cannot_read("certificates", path, &error))?;
+    if read.is_empty() {
+        return Err(UserError::usage(format!("there is no certificate in {}", path.display()))
+            .hint("it must hold a block that begins with -----BEGIN CERTIFICATE-----"));
+    }
+    Ok(read)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            UserError::usage(format!("there is no private key in {}", path.display())).hint(
+                "it must hold a block such as -----BEGIN PRIVATE KEY-----, not encrypted; openssl pkey decrypts one",
+            )
+        }
+        error => cannot_read("private key", path, &error),
+    })
+}
+
+fn cannot_read(what: &str, path: &Path, error: &pem::Error) -> UserError {
+    match error {
+        pem::Error::Io(error) => UserError {
+            kind: ErrorKind::Usage,
+            ..webdyno_model::error::io_error(&format!("read the {what} in"), path.display(), error)
+        },
+        error => UserError::usage(format!("{} is not PEM: {error}", path.display()))
+            .hint("openssl converts it: openssl x509 -inform DER -in FILE, for a certificate"),
+    }
+}
+
+fn wrong_key(certificate: &Path, key: &Path, error: &Error) -> UserError {
+    let (certificate, key) = (certificate.display(), key.display());
+    match error {
+        Error::InconsistentKeys(_) => {
+            UserError::usage(format!("the key in {key} is not that of the certificate in {certificate}"))
+                .hint("the first certificate of the file given with --cert must be that of the key")
+        }
+        error => UserError::usage(format!("{certificate} with {key} cannot be used: {error}"))
+            .hint("keys may be RSA, ECDSA (P-256, P-384) or Ed25519"),
+    }
+}
+
+/// Accepts any certificate.
+#[derive(Debug)]
+struct Anyone {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // Who may show any certificate need not prove that it has its key.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Accepts what an authority has signed, and a certificate of one's own that stands itself among the trusted ones.
+#[derive(Debug)]
+struct Trusted {
+    by_authority: Arc<WebPkiServerVerifier>,
+    /// What the file given holds.
+    given: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    fn new(ca_file: Option<&Path>, provider: Arc<CryptoProvider>) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        let given = ca_file.map(certificates).transpose()?.unwrap_or_default();
+        match ca_file {
+            Some(path) => {
+                let (usable, _) = roots.add_parsable_certificates(given.iter().cloned());
+                if usable == 0 {
+                    return Err(UserError::usage(format!(
+                        "no certificate in {} can be read",
+                        path.display()
+                    ))
+                    .hint("look at it: openssl x509 -noout -text -in FILE"));
+                }
+            }
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                let (usable, _) = roots.add_parsable_certificates(found.certs);
+                if usable == 0 {
+                    return Err(UserError::cannot_run("this machine trusts no certificates").hint(
+                        "install the package ca-certificates, or name the authority with --cacert FILE",
+                    ));
+                }
+            }
+        }
+        let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|error| UserError::cannot_run(format!("TLS cannot be set up: {error}")))?;
+        Ok(Self { by_authority, given })
+    }
+}
+
+impl ServerCertVerifier for Trusted {
+    /// A certificate that signed itself is mostly one of an authority, which webpki accepts for no server. If the user
+    /// has named that very certificate, it is the one meant: then its name still has to be right.
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, Error> {
+        let verified = self.by_authority.verify_server_cert(shown, others, name, ocsp, now);
+        match verified {
+            Err(Error::InvalidCertificate(CertificateError::Other(OtherError(why))))
+                if self.given.contains(shown) && why.to_string() == OF_AN_AUTHORITY =>
+            {
+                let parsed = rustls::server::ParsedCertificate::try_from(shown)?;
+                rustls::client::verify_server_name(&parsed, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        self.by_authority.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        self.by_authority.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authority.supported_verify_schemes()
+    }
+}
+
+/// Why TLS failed, told after "cannot speak TLS with NAME: ", and what helps.
+pub(crate) fn explain(error: &Error) -> (String, &'static str) {
+    const TRUST: &str =
+        "name the authority that signed it with --cacert FILE, or accept any certificate with --insecure";
+    const NAME: &str = "load it by a name that the certificate has (--connect-to leads that name anywhere), or accept \
+         any certificate with --insecure";
+    const RENEW: &str =
+        "renew the certificate, check the clock with `date`, or accept any certificate with --insecure";
+    const ANY: &str =
+        "accept any certificate with --insecure, or see it with openssl s_client -connect HOST:PORT";
+    match error {
+        Error::InvalidCertificate(why) => match why {
+            CertificateError::UnknownIssuer => {
+                ("its certificate is signed by nobody who is trusted here".into(), TRUST)
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                ("its certificate has expired".into(), RENEW)
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                ("its certificate is not valid yet".into(), RENEW)
+            }
+            CertificateError::NotValidForName => ("its certificate is for another name".into(), NAME),
+            CertificateError::NotValidForNameContext { presented, .. } => (wrong_name(presented), NAME),
+            CertificateError::Other(OtherError(why)) if why.to_string() == OF_AN_AUTHORITY => {
+                ("its certificate is one of an authority, and signed by itself".into(), TRUST)
+            }
+            other => (format!("its certificate is not accepted: {other}"), ANY),
+        },
+        Error::AlertReceived(alert) => (
+            format!("it refused with the alert {alert:?}"),
+            "a server that wants to know who calls needs --cert FILE and --key FILE; its error log says more",
+        ),
+        Error::InvalidMessage(_) => (
+            "what it answers is not TLS".into(),
+            "is it a port for plain HTTP? then load the http:// address of the same server",
+        ),
+        other => (other.to_string(), "see what it speaks: openssl s_client -connect HOST:PORT"),
+    }
+}
+
+fn wrong_name(presented: &[String]) -> String {
+    // As rustls shows them: DnsName("a.example") or IpAddress(127.0.0.1).
+    let bare = |name: &String| {
+        let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
+        inner.trim_end_matches(')').trim_matches('"').to_owned()
+    };
+    let names: Vec<_> = presented.iter().take(4).map(bare).collect();
+    match names.is_empty() {
+        true => "its certificate has no name at all".into(),
+        false => format!("its certificate is for another name: {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,150 @@
+//! The flags that say how connections come about. Their names and meanings are those of curl(1) where it has them.
+
+use super::Parsed;
+use clap::{Args, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use webdyno_model::transport::{AddressFamily, ConnectTo, TlsOptions, Transport};
+
+/// How connections come about.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Connections")]
+pub struct TransportArgs {
+    /// Trust the certificates in FILE (PEM) instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub cacert: Option<PathBuf>,
+    /// Accept any certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Show the certificate in FILE (PEM, with its chain) to servers that ask for one
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// The private key of --cert (PEM) [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// A full TLS handshake for each connection: no session is resumed
+    #[arg(long)]
+    pub no_tls_resumption: bool,
+    /// Connect to the unix socket PATH instead of the host of the URL
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["source_ip", "connect_to", "resolve", "ipv4", "ipv6"])]
+    pub unix_socket: Option<PathBuf>,
+    /// Connect from this address of this machine; several are taken in turn (repeatable)
+    #[arg(long, value_name = "IP", value_parser = source_ip)]
+    pub source_ip: Vec<IpAddr>,
+    /// Connect to TO_HOST:TO_PORT instead of HOST:PORT; an empty part means any, or the same (repeatable)
+    #[arg(long, value_name = "HOST:PORT:TO_HOST:TO_PORT", value_parser = connect_to)]
+    pub connect_to: Vec<ConnectTo>,
+    /// Look names up once before the load, or for each connection
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Resolve::Once)]
+    pub resolve: Resolve,
+    /// Use IPv4 addresses only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub ipv4: bool,
+    /// Use IPv6 addresses only
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+}
+
+/// When names are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Resolve {
+    /// Once, before the load
+    #[default]
+    Once,
+    /// Anew for each connection
+    Each,
+}
+
+impl TransportArgs {
+    /// The same in the words of the model.
+    pub fn transport(&self) -> Transport {
+        Transport {
+            tls: TlsOptions {
+                ca_file: self.cacert.clone(),
+                insecure: self.insecure,
+                certificate_file: self.cert.clone(),
+                key_file: self.key.clone(),
+                no_resumption: self.no_tls_resumption,
+            },
+            source_ips: self.source_ip.clone(),
+            connect_to: self.connect_to.clone(),
+            unix_socket: self.unix_socket.clone(),
+            resolve_each: self.resolve == Resolve::Each,
+            address_family: match (self.ipv4, self.ipv6) {
+                (true, _) => AddressFamily::Ipv4,
+                (_, true) => AddressFamily::Ipv6,
+                _ => AddressFamily::Any,
+            },
+        }
+    }
+}
+
+fn source_ip(text: &str) -> Parsed<IpAddr> {
+    text.parse().map_err(|_| "write an address of this machine, as 192.0.2.1 or 2001:db8::1".to_owned())
+}
+
+/// Four parts between colons; an IPv6 address stands in brackets.
+fn connect_to(text: &str) -> Parsed<ConnectTo> {
+    let wrong = || "write HOST:PORT:TO_HOST:TO_PORT, with IPv6 addresses in brackets".to_owned();
+    let (host, rest) = host_part(text).ok_or_else(wrong)?;
+    let (port, rest) = rest.split_once(':').ok_or_else(wrong)?;
+    let (to_host, to_port) = host_part(rest).ok_or_else(wrong)?;
+    Ok(ConnectTo { host, port: port_part(port)?, to_host, to_port: port_part(to_port)? })
+}
+
+/// A host up to its colon, and what stands behind that.
+fn host_part(text: &str) -> Option<(Option<String>, &str)> {
+    let (host, rest) = match text.strip_prefix('[') {
+        None => text.split_once(':')?,
+        Some(inside) => {
+            let (address, rest) = inside.split_once("]:")?;
+            address.parse::<std::net::Ipv6Addr>().ok()?;
+            (address, rest)
+        }
+    };
+    Some((Some(host.to_owned()).filter(|host| !host.is_empty()), rest))
+}
+
+fn port_part(text: &str) -> Parsed<Option<u16>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let port = text.parse().ok().filter(|port| *port > 0);
+    port.map(Some).ok_or_else(|| format!("`{text}` is not a port between 1 and 65535"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_connect_to_is_read_as_curl_does() {
+        let of = |text: &str| {
+            connect_to(text).map(|rule| {
+                let port = |port: Option<u16>| port.map_or(String::new(), |port| port.to_string());
+                let host = |host: Option<String>| host.unwrap_or_default();
+                [host(rule.host), port(rule.port), host(rule.to_host), port(rule.to_port)].join("|")
+            })
+        };
+        for (text, read) in [
+            ("a.example:443:127.0.0.1:8443", "a.example|443|127.0.0.1|8443"),
+            ("::b:", "||b|"),
+            (":80:b:81", "|80|b|81"),
+            (":::9", "|||9"),
+            ("[::1]:80:[2001:db8::1]:81", "::1|80|2001:db8::1|81"),
+        ] {
+            assert_eq!(of(text).as_deref(), Ok(read), "{text}");
+        }
+        for wrong in
+            ["", "a", "a:80", "a:80:b", "a:x:b:80", "a:0:b:80", "a:80:b:65536", "[::1:80:b:81", "[x]:1:b:2"]
+        {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sources_are_addresses() {
+        assert!(source_ip("127.0.0.2").is_ok() && source_ip("::1").is_ok());
+        assert!(source_ip("localhost").unwrap_err().contains("192.0.2.1"));
+    }
+}
