@@ -222,11 +222,11 @@ impl EpollWorld {
         Some(self.sources[at])
     }
 
-    fn connect_unix(&mut self, slot: u32, token: u64, path: &PathBuf) -> Result<(), Broke> {
+    fn connect_unix(&mut self, slot: u32, token: u64, path: &std::path::Path) -> Result<(), Broke> {
         match sockets::unix(path) {
             Ok(socket) => self.adopt(slot, token, socket),
             Err(Errno::AGAIN) => {
-                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.clone()) });
+                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_path_buf()) });
                 self.queued = true;
                 Ok(())
             }
