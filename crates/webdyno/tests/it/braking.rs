@@ -1,6 +1,6 @@
 //! The load brake from end to end: a site that dies, other clients that get errors, and URLs of another machine.
 
-use crate::support::{Apache, Place, end, run, skip, turn, wait_until};
+use crate::support::{Apache, Place, end, run, shared_turn, skip, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -16,8 +16,8 @@ fn events(place: &Place, run: &str, kind: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_site_that_dies_ends_the_load_and_the_diagnosis_says_so() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     let mut tool = place.child(&[&["diagnose", &apache.url(), "--out", "d", "-q"], &LOAD[..]].concat());
     assert!(wait_until(Duration::from_secs(30), || events(&place, "d", "interval").len() >= 2));
@@ -40,8 +40,8 @@ fn a_site_that_dies_ends_the_load_and_the_diagnosis_says_so() {
 /// Somebody else gets errors while we load: half of the load, and the plan is for that.
 #[test]
 fn errors_of_other_clients_halve_the_load() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     let root = &apache.files.root;
     std::fs::write(

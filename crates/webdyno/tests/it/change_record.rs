@@ -1,11 +1,11 @@
 //! The change record of a real session: its commands do what it says, and it can be written again to the byte.
 
 use crate::debian::{Debian, Layout, obstacle};
-use crate::support::{Place, run, run_json, skip, turn};
+use crate::support::{Place, run, run_json, shared_turn, skip};
 
 #[test]
 fn a_change_record_can_be_followed() {
-    let _turn = turn();
+    let _turn = shared_turn();
     if let Some(why) = obstacle() {
         return skip(why);
     }

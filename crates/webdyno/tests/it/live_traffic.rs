@@ -1,6 +1,6 @@
 //! Other clients on the server: they are seen, and tuning does not cost them a request. Nobody is seen who is not there.
 
-use crate::support::{Apache, Place, run, skip, turn};
+use crate::support::{Apache, Place, run, shared_turn, skip};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,8 +101,8 @@ fn was_disturbed(json: &serde_json::Value) -> bool {
 
 #[test]
 fn a_change_by_reload_costs_others_nothing() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = apache_that_waits(&place, 300, 300);
     let pid = apache.pid();
     let mut other = OtherClient::of(apache.files.port);
@@ -125,8 +125,8 @@ fn a_change_by_reload_costs_others_nothing() {
 /// nothing else is tried on others.
 #[test]
 fn a_change_that_hurts_is_put_back_at_once() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = apache_that_waits(&place, 300, 2500);
     let (before, pid) = (apache.configuration(), apache.pid());
     let mut other = OtherClient::of(apache.files.port);
@@ -157,8 +157,8 @@ fn a_change_that_hurts_is_put_back_at_once() {
 
 #[test]
 fn nobody_is_seen_who_is_not_there() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     // Each one right after the load of the one before, whose workers Apache is ending with requests of its own.
     for turn in 0..3 {

@@ -1,6 +1,6 @@
 //! Changes that are left to people: plans as files, files that others manage, and what waits for a reload.
 
-use crate::support::{Apache, Place, run, skip, turn, wait_until};
+use crate::support::{Apache, Place, run, shared_turn, skip, wait_until};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -56,8 +56,8 @@ fn patch_makes_the_exported_files(place: &Place, export: &Path, apache: &Apache)
 
 #[test]
 fn a_plan_can_be_taken_over_as_files() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();
     let export = place.path("plan");
@@ -75,8 +75,8 @@ fn a_plan_can_be_taken_over_as_files() {
 /// A file with the mark of Puppet wins over every include: the change is proposed, with `--apply` too.
 #[test]
 fn what_puppet_manages_is_proposed() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     let main = apache.files.root.join("apache2.conf");
     let text = fs::read_to_string(&main).unwrap();
@@ -119,8 +119,8 @@ fn what_puppet_manages_is_proposed() {
 /// Minutes of load before a refusal would be for nothing.
 #[test]
 fn what_waits_for_a_reload_is_told_before_any_load() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     // Not within the tick of the kernel's clock in which it started.
     std::thread::sleep(Duration::from_millis(50));

@@ -1,6 +1,6 @@
 //! The main job: `webdyno quickstart` from start to end.
 
-use crate::support::{Place, run, turn};
+use crate::support::{Place, run, shared_turn, turn};
 
 #[test]
 fn the_main_job_finds_lifts_and_proves() {
@@ -31,8 +31,8 @@ fn the_main_job_finds_lifts_and_proves() {
 
 #[test]
 fn a_goal_that_is_met_at_once_ends_it_without_a_change() {
-    let _turn = turn();
-    let place = Place::new();
+    let _turn = shared_turn();
+    let place = Place::shielded();
     let ended =
         run(place.webdyno().args(["quickstart", "--goal", "100 req/s", "-q", "--out", "q", "--json", "-"]));
     let json = ended.with_code(0).json();

@@ -1,17 +1,70 @@
-//! What the end-to-end tests share: the program, servers of their own, and a turn for those that measure.
+//! What the end-to-end tests share: the program, servers of their own, and turns on the machine.
 
 use assert_cmd::Command;
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Tests that measure take turns: on two cores they would measure each other.
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// How many tests that only wait run at a time: six sessions on slow pages take a fraction of a core.
+const WAITING_MAX: usize = 6;
+
+/// Who runs. Two locks would not do: a test that needs the machine alone must not hold up those that can still share it.
+struct Machine {
+    alone: bool,
+    sharing: usize,
+    wanting_to_share: usize,
+}
+
+static MACHINE: (Mutex<Machine>, Condvar) =
+    (Mutex::new(Machine { alone: false, sharing: 0, wanting_to_share: 0 }), Condvar::new());
+
+/// The part of the machine that a test has.
+pub struct Turn {
+    alone: bool,
+}
+
+/// For tests that measure, or that take the whole machine: on two cores they would measure each other. They come when
+/// nobody wants to share it.
+pub fn turn() -> Turn {
+    take_when(true, |machine| !machine.alone && machine.sharing + machine.wanting_to_share == 0)
+}
+
+/// For tests whose sessions wait most of their time, and which assert nothing that a busy machine changes.
+pub fn shared_turn() -> Turn {
+    take_when(false, |machine| !machine.alone && machine.sharing < WAITING_MAX)
+}
+
+fn take_when(alone: bool, is_free: impl Fn(&Machine) -> bool) -> Turn {
+    let (machine, changed) = &MACHINE;
+    let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+    machine.wanting_to_share += usize::from(!alone);
+    while !is_free(&machine) {
+        machine = changed.wait(machine).unwrap_or_else(PoisonError::into_inner);
+    }
+    match alone {
+        true => machine.alone = true,
+        false => {
+            machine.wanting_to_share -= 1;
+            machine.sharing += 1;
+        }
+    }
+    Turn { alone }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (machine, changed) = &MACHINE;
+        let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.alone {
+            true => machine.alone = false,
+            false => machine.sharing -= 1,
+        }
+        changed.notify_all();
+    }
 }
 
 /// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
@@ -38,6 +91,8 @@ pub fn can_mount() -> bool {
 /// A place of a test's own: run directories and journals.
 pub struct Place {
     folder: tempfile::TempDir,
+    /// What the program sees as /proc/stat here.
+    stat: Option<PathBuf>,
 }
 
 impl Place {
@@ -46,7 +101,29 @@ impl Place {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        Self { folder }
+        Self { folder, stat: None }
+    }
+
+    /// A new one where what else keeps the processors busy decides nothing: /proc/stat stands still for the program, so
+    /// that nothing is known of them. As any other where nothing can be mounted.
+    pub fn shielded() -> Self {
+        let mut place = Self::new();
+        if can_mount() {
+            let path = place.path("stat");
+            std::fs::write(&path, std::fs::read("/proc/stat").unwrap()).unwrap();
+            place.stat = Some(path);
+        }
+        place
+    }
+
+    /// The program and what goes before it.
+    fn command_line(&self) -> Vec<OsString> {
+        let program = assert_cmd::cargo::cargo_bin("webdyno").into_os_string();
+        let Some(stat) = &self.stat else { return vec![program] };
+        let script = "mount --bind \"$0\" /proc/stat && exec \"$@\"";
+        let before = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
+        let before = before.into_iter().map(OsString::from);
+        before.chain([stat.clone().into_os_string(), program]).collect()
     }
 
     /// A path in it.
@@ -56,15 +133,18 @@ impl Place {
 
     /// The program, with journals and working directory here.
     pub fn webdyno(&self) -> Command {
-        let mut command = Command::cargo_bin("webdyno").unwrap();
-        command.env("WEBDYNO_STATE", self.path("state")).current_dir(self.folder.path());
+        let line = self.command_line();
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).env("WEBDYNO_STATE", self.path("state")).current_dir(self.folder.path());
         command.timeout(Duration::from_secs(150));
         command
     }
 
     /// The program as a child that the test itself signals.
     pub fn child(&self, arguments: &[&str]) -> std::process::Child {
-        std::process::Command::new(assert_cmd::cargo::cargo_bin("webdyno"))
+        let line = self.command_line();
+        std::process::Command::new(&line[0])
+            .args(&line[1..])
             .args(arguments)
             .env("WEBDYNO_STATE", self.path("state"))
             .current_dir(self.folder.path())

@@ -2,7 +2,7 @@
 //! its own, sent when it is due and not when the last one was answered.
 
 use crate::debian::{Debian, Layout, obstacle};
-use crate::support::{Place, run_json, skip, turn};
+use crate::support::{Place, run_json, shared_turn, skip, turn};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -117,7 +117,7 @@ fn tune(debian: &Debian, extra: &[&str]) -> Value {
 /// A client at 50 requests a second through a whole session that reloads, and through its rollback: no request fails.
 #[test]
 fn nobody_notices_a_reload() {
-    let _turn = turn();
+    let _turn = shared_turn();
     if let Some(why) = obstacle() {
         return skip(why);
     }
