@@ -133,7 +133,8 @@ fn what_waits_for_a_reload_is_told_before_any_load() {
     assert!(refused.stderr.contains(&told) && refused.stderr.contains("--yes-reload"), "{}", refused.stderr);
     assert!(!place.path("webdyno-runs").exists(), "it began although it had to be refused");
     assert_eq!(apache.configuration(), before);
-    let accepted = tune(&["--apply", "--yes-reload", "--goal", "200 req/s"]).with_code(0);
+    // Whether the goal was met is for machines that do nothing else.
+    let accepted = tune(&["--apply", "--yes-reload", "--goal", "200 req/s"]).with_code_in(&[0, 3]);
     assert!(
         accepted.stdout.contains("one of others took effect") && accepted.stdout.contains(&told),
         "{}",
