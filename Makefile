@@ -11,6 +11,7 @@ help:
 	@echo "make build        build the release program at $(PROGRAM)"
 	@echo "make fuzz         fuzz the readers of answers for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils)"
+	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
 setup:
 	@scripts/setup run
@@ -31,6 +32,7 @@ test: setup-test
 bench:
 	@scripts/setup bench
 	$(MAKE) --no-print-directory build
+	$(CARGO) build --release --locked -p webdyno-load --example reference
 	bench/engine.sh
 
 FUZZ_S ?= 60
@@ -40,3 +42,4 @@ fuzz:
 	@scripts/setup rust
 	WEBDYNO_FUZZ_S=$(FUZZ_S) WEBDYNO_FUZZ_SEED=$(FUZZ_SEED) \
 		$(CARGO) test --release --locked -p webdyno-load --lib fuzzing -- --nocapture
+	bench/accuracy.sh

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What webdyno, wrk, ab and oha say of a server that knows what it did (crates/load/examples/reference), in interleaved
 # rounds: a freezing server, scripted distributions, requests that are never answered, pacing, low rates, Little's law.
-#   bench/accuracy.sh [--write] [ROUNDS]       default 3 rounds of about 100 s each
-# Prints tables in Markdown; --write puts them into docs/accuracy.md, between its two marks, too.
+#   bench/accuracy.sh [--write] [--realtime] [ROUNDS]       default 3 rounds of about 100 s each
+# Prints tables in Markdown; --write puts them into docs/accuracy.md, between its two marks, too. --realtime (as root):
+# where others compute meanwhile, server and clients run before them.
 # WEBDYNO, REFERENCE: the programs (default below target/release). OHA: oha, if it is not in the path; OHA=no leaves it
 # out. Where it is missing it is built once, below target/bench-tools, which takes some minutes.
 set -euo pipefail
