@@ -196,10 +196,11 @@ fn with_few_connections_the_service_time_hides_a_freeze_and_the_response_time_do
 fn a_closed_loop_hides_a_freeze() {
     let (outcome, _) = measure(FREEZING, |load_of| {
         load_of.connections = 4;
-        load_of.stop.duration_us = Some(2_000_000);
+        // However late it begins, the freeze from 2 s to 2.5 s after the server's start is in it.
+        load_of.stop.duration_us = Some(2_700_000);
     });
     let response = outcome.merged(RESPONSE);
-    // Four users wait once each; everybody else was never asked.
+    // Four users wait once or twice each; everybody else was never asked.
     assert!(response.dist().max.unwrap() >= 490_000, "{:?}", response.dist());
     assert!(response.quantile_us(0.9).unwrap() < 150_000, "{:?}", response.dist());
 }
