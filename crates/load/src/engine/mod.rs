@@ -15,6 +15,8 @@ mod arrivals;
 mod conn;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod memory_tests;
 mod outcome;
 mod pool;
 #[cfg(test)]
