@@ -254,6 +254,10 @@ pub(crate) fn explain(error: &Error) -> (String, &'static str) {
             CertificateError::UnknownIssuer => {
                 ("its certificate is signed by nobody who is trusted here".into(), TRUST)
             }
+            CertificateError::BadSignature => (
+                "its certificate is signed by another key than that of the authority of that name".into(),
+                TRUST,
+            ),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 ("its certificate has expired".into(), RENEW)
             }

@@ -14,6 +14,9 @@ mod probing;
 mod redirects;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
+mod secure;
 mod server;
 mod stopping;
+mod tls;
+mod transport;
 mod truth;
