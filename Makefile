@@ -10,7 +10,6 @@ help:
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
 	@echo "make fuzz         fuzz the readers of answers for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
-	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils)"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
 setup:
@@ -34,6 +33,7 @@ bench:
 	$(MAKE) --no-print-directory build
 	$(CARGO) build --release --locked -p webdyno-load --example reference
 	bench/engine.sh
+	bench/accuracy.sh
 
 FUZZ_S ?= 60
 FUZZ_SEED ?= $(shell date +%s)
@@ -42,4 +42,3 @@ fuzz:
 	@scripts/setup rust
 	WEBDYNO_FUZZ_S=$(FUZZ_S) WEBDYNO_FUZZ_SEED=$(FUZZ_SEED) \
 		$(CARGO) test --release --locked -p webdyno-load --lib fuzzing -- --nocapture
-	bench/accuracy.sh

@@ -22,7 +22,7 @@ use rustix::time::{
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tls::{Input, Session};
 
@@ -222,11 +222,11 @@ impl EpollWorld {
         Some(self.sources[at])
     }
 
-    fn connect_unix(&mut self, slot: u32, token: u64, path: &std::path::Path) -> Result<(), Broke> {
+    fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), Broke> {
         match sockets::unix(path) {
             Ok(socket) => self.adopt(slot, token, socket),
             Err(Errno::AGAIN) => {
-                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_path_buf()) });
+                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_owned()) });
                 self.queued = true;
                 Ok(())
             }
