@@ -13,6 +13,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The answer is complete.
     pub(super) fn answered(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
+        if self.is_last_word(slot) {
+            return self.resend(slot);
+        }
         // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
         let faulty = self.keeps(slot) && extra_bytes > 0;
         if !faulty && self.follow(slot) {

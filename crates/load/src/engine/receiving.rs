@@ -14,6 +14,8 @@ use crate::world::{Broke, World};
 const DISCARD_BYTES_MIN: u64 = 8 * 1024;
 /// When a large body is expected, only so much is read at first: the head, and little of the body.
 const FIRST_READ_BYTES: usize = 2048;
+/// The status of a server that has waited too long for a request.
+const REQUEST_TIMEOUT: u16 = 408;
 /// Reads of one connection before others have their turn.
 const READS_MAX: usize = 16;
 
@@ -134,15 +136,34 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
     pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
-        let conn = &mut self.conns[slot as usize];
-        let idempotent = self.targets.get(conn.request.template).idempotent;
+        let begun = self.conns[slot as usize].answer.begun();
+        // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
-        let crossed = closed && conn.carried > 0 && !conn.answer.begun() && !conn.request.retried;
-        if !(crossed && idempotent) {
-            return self.fail(slot, failure, self.now_ns);
+        match closed && !begun && self.may_resend(slot) {
+            true => self.resend(slot),
+            false => self.fail(slot, failure, self.now_ns),
         }
+    }
+
+    /// Whether the answer is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
+    /// 9110, 15.5.9), and that may cross the request as a close without a word does.
+    pub(super) fn is_last_word(&self, slot: u32) -> bool {
+        let answer = &self.conns[slot as usize].answer;
+        let tired = answer.status() == REQUEST_TIMEOUT && !answer.keep();
+        tired && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
+    }
+
+    /// Whether a request may be sent again, provided that it was not answered.
+    fn may_resend(&self, slot: u32) -> bool {
+        let conn = &self.conns[slot as usize];
+        conn.carried > 0 && !conn.request.retried && self.targets.get(conn.request.template).idempotent
+    }
+
+    /// Sends the request of a slot again, on a fresh connection.
+    pub(super) fn resend(&mut self, slot: u32) {
         self.recorder.report.connections.quiet_closes += 1;
         self.recorder.report.connections.resent += 1;
+        let conn = &mut self.conns[slot as usize];
         let mut request = conn.request;
         let origin = conn.origin;
         request.retried = true;

@@ -77,14 +77,14 @@ fn a_client_certificate_is_shown_where_it_is_wanted() {
     let client = authority.identity(&["client"], |_| {});
     let server = Secure::start(authority.server_that_asks(&identity), answering(OK.to_vec()));
     let mut load_of = server.load_of(&authority, 20);
-    let told = probe(&prepare(&load_of).unwrap()).unwrap_err();
+    let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
     assert!(told.message.contains("it refused with the alert CertificateRequired"), "{told}");
     assert!(told.hint.as_ref().unwrap().contains("--cert FILE"), "{told}");
     let outcome = load(&load_of);
     assert_eq!((tls_errors(&outcome), outcome.failed()), (20, 20), "{:?}", outcome.intervals);
     load_of.transport.tls.certificate_file = Some(client.certificate_file.clone());
     load_of.transport.tls.key_file = Some(client.key_file.clone());
-    assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (20, 0), "{:?}", outcome.intervals);
     // Both in one file.
@@ -93,7 +93,7 @@ fn a_client_certificate_is_shown_where_it_is_wanted() {
     std::fs::write(&both, text.concat()).unwrap();
     load_of.transport.tls.certificate_file = Some(both);
     load_of.transport.tls.key_file = None;
-    assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
     ] {
         let server = Secure::start(authority.server(&identity), answering(OK.to_vec()));
         let mut load_of = server.load_of(&authority, 10);
-        let told = probe(&prepare(&load_of).unwrap()).unwrap_err();
+        let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
         assert!(told.message.contains(cause), "{told}");
         assert!(told.message.contains("localhost") && told.exit_code() == 1, "{told}");
         assert!(told.hint.as_ref().unwrap().contains(hint), "{told}");
@@ -128,7 +128,7 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
         assert_eq!((tls_errors(&outcome), outcome.failed()), (10, 10), "{cause}");
         load_of.transport.tls.ca_file = None;
         load_of.transport.tls.insecure = true;
-        assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200), "{cause}");
+        assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200), "{cause}");
         assert_eq!(load(&load_of).completed(), 10, "{cause}");
     }
 }
@@ -143,7 +143,7 @@ fn a_certificate_that_signed_itself_can_be_trusted_by_name() {
     assert_eq!(load(&load_of).completed(), 10);
     // Its name still counts.
     load_of.requests[0].url = format!("https://127.0.0.1:{}/", server.address.port());
-    let told = probe(&prepare(&load_of).unwrap()).unwrap_err();
+    let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
     assert!(told.message.contains("its certificate is for another name: localhost"), "{told}");
 }
 
@@ -170,7 +170,7 @@ fn what_is_not_tls_is_of_its_class() {
         let authority = Authority::new();
         let mut load_of = server.load_of(&authority, 10);
         load_of.timeout_us = 20_000_000;
-        let told = probe(&prepare(&load_of).unwrap()).unwrap_err();
+        let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
         assert!(cause.is_none_or(|cause| told.message.contains(cause)), "{told}");
         let outcome = load(&load_of);
         assert_eq!((tls_errors(&outcome), outcome.failed()), (10, 10), "{what:?} {:?}", outcome.intervals);
@@ -380,9 +380,9 @@ fn the_name_of_the_url_counts_wherever_the_connection_goes() {
         to_host: Some("127.0.0.1".into()),
         to_port: Some(server.address.port()),
     }];
-    let prepared = prepare(&load_of).unwrap();
+    let mut prepared = prepare(&load_of).unwrap();
     assert_eq!(prepared.addresses(), [server.address]);
-    assert_eq!(probe(&prepared).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     assert_eq!(load(&load_of).completed(), 1);
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), 2);
@@ -489,7 +489,7 @@ fn nginx_is_loaded_over_tls() {
     load_of.transport.tls.ca_file = Some(authority.file());
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(2000), None);
     load_of.connections = 10;
-    assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (2000, 0), "{:?}", outcome.intervals);
     // It closes each connection after 50 requests, and the next one resumes its session.

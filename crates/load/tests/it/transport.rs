@@ -28,7 +28,7 @@ fn a_unix_socket_is_loaded_and_named() {
     load_of.transport.unix_socket = Some(path.clone());
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(500), None);
     load_of.connections = 4;
-    let told = probe(&prepare(&load_of).unwrap()).unwrap_err();
+    let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
     assert!(told.message.starts_with(&format!("cannot connect to {}: ", path.display())), "{told}");
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || {
@@ -36,9 +36,9 @@ fn a_unix_socket_is_loaded_and_named() {
             thread::spawn(move || answer_all(stream.ok()?));
         }
     });
-    let prepared = prepare(&load_of).unwrap();
+    let mut prepared = prepare(&load_of).unwrap();
     assert!(prepared.address().is_none() && prepared.addresses().is_empty());
-    assert_eq!(probe(&prepared).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (500, 0), "{:?}", outcome.intervals);
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 4);
@@ -97,7 +97,7 @@ fn connections_begin_from_each_source_in_turn() {
     assert_eq!((outcome.completed(), outcome.failed()), (30, 0), "{:?}", outcome.intervals);
     let expected: BTreeMap<IpAddr, u32> = sources.iter().map(|ip| (*ip, 10)).collect();
     assert_eq!(*seen.lock().unwrap(), expected);
-    assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
     assert_eq!(seen.lock().unwrap()[&sources[0]], 11);
 }
 
@@ -139,7 +139,7 @@ fn ipv6_is_as_good() {
     let mut load_of = workload(&format!("http://{address}/"));
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(20), None);
     load_of.transport.source_ips = vec![Ipv6Addr::LOCALHOST.into()];
-    assert_eq!(probe(&prepare(&load_of).unwrap()).unwrap().status, Some(200));
+    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (20, 0), "{:?}", outcome.intervals);
     // The family asked for decides also where a name has both.
@@ -160,8 +160,8 @@ fn names_may_be_looked_up_for_each_connection() {
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(100), None);
     load_of.connections = 8;
     load_of.threads = Some(2);
-    let prepared = prepare(&load_of).unwrap();
-    assert_eq!(probe(&prepared).unwrap().status, Some(200));
+    let mut prepared = prepare(&load_of).unwrap();
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     load_of.transport.address_family = AddressFamily::Ipv4;
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (100, 0), "{:?}", outcome.intervals);

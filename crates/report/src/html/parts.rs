@@ -187,6 +187,7 @@ fn answers(m: &mut Markup, run: &RunReport) {
         count(connections.peak),
         count(connections.quiet_closes)
     ));
+    items.extend(say::sent_besides(run));
     items.push(format!(
         "{} received, {} sent",
         bytes(run.bytes.received as f64),

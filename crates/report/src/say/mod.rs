@@ -46,7 +46,27 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
     if !workload.keepalive {
         lines.push("a new connection for every request".into());
     }
+    if workload.redirects_max > 0 {
+        let most = plural(u64::from(workload.redirects_max), "redirect");
+        lines.push(format!("up to {most} in a row are followed, as one request"));
+    }
     lines
+}
+
+/// What was sent besides the requests themselves, a sentence each; none where nothing was.
+pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
+    let followed = (run.redirects > 0).then(|| {
+        let redirects = plural(run.redirects, "redirect");
+        format!("{redirects} followed: status codes and the table of times count each chain as one request")
+    });
+    let resent = run.connections.resent;
+    let again = (resent > 0).then(|| {
+        let requests = plural(resent, "request");
+        format!(
+            "{requests} sent again on a fresh connection, as the server's close had crossed the first one"
+        )
+    });
+    followed.into_iter().chain(again).collect()
 }
 
 /// Why a load was stopped, in a sentence; `None` for one that was not.

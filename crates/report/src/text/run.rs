@@ -221,6 +221,9 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
         let closed = plural(connections.quiet_closes, "kept connection");
         page.para(&format!("{closed} closed by the server between requests: normal, and not a failure."));
     }
+    for sentence in say::sent_besides(run) {
+        page.para(&format!("{sentence}."));
+    }
     let amounts = (quantity(run.bytes.received as f64, "bytes"), quantity(run.bytes.sent as f64, "bytes"));
     page.item("Bytes:", &format!("{} received, {} sent", amounts.0, amounts.1));
     if let Some(waiting) = say::in_flight(run) {

@@ -63,6 +63,22 @@ fn a_run() {
 }
 
 #[test]
+fn what_was_sent_besides_the_requests() {
+    let seen = |redirects, resent| {
+        let mut view = sample::run_with_errors();
+        let Outcome::Run(run) = &mut view.outcome else { panic!("the sample is no run") };
+        (run.redirects, run.connections.resent) = (redirects, resent);
+        [plain(&view), webdyno_report::html(&view)].map(|text| {
+            let said = |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
+            (said("1,234 redirects followed"), said("3 requests sent again on a fresh connection"))
+        })
+    };
+    assert_eq!(seen(0, 0), [(false, false); 2]);
+    assert_eq!(seen(1234, 0), [(true, false); 2]);
+    assert_eq!(seen(0, 3), [(false, true); 2]);
+}
+
+#[test]
 fn what_failed_in_a_run() {
     insta::assert_snapshot!(from(&plain(&sample::run_with_errors()), "What failed"), @"
     What failed: 120 of 22,024 requests failed (0.55%)
@@ -79,7 +95,8 @@ fn what_failed_in_a_run() {
       97 x the server answered with an error status (status)
           Usually: 500: the application failed; 502, 503, 504: what stands behind
                    the server is full or away; 404: a wrong address; 429: a
-                   protection against many requests
+                   protection against many requests; 301 to 308: with --redirects,
+                   one that could not be followed
           To do: look at one with `curl -i URL`; if such a status is right here, say
                  so with --ok
 
