@@ -209,7 +209,9 @@ fn a_record_that_is_not_genuine_is_of_the_class_tls() {
         while stream.sock.read(&mut [0; 1024]).ok()? > 0 {}
         Some(())
     });
-    let outcome = load(&server.load_of(&authority, 20));
+    let mut load_of = server.load_of(&authority, 20);
+    load_of.connections = 1;
+    let outcome = load(&load_of);
     assert_eq!((outcome.completed(), tls_errors(&outcome), outcome.failed()), (10, 10, 10));
 }
 
