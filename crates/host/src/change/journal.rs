@@ -288,12 +288,15 @@ mod tests {
         assert_eq!(std::fs::metadata(state.journals()).unwrap().mode() & 0o777, 0o700);
         drop(journal);
         let mut torn = std::fs::read(&path).unwrap();
+        // Longer than the record that follows, which must not only cover its beginning.
         torn.extend_from_slice(b"{\"v\":1,\"seq\":2,\"su");
+        torn.resize(torn.len() + 4096, b'x');
         std::fs::write(&path, torn).unwrap();
         let mut journal = Journal::open(&path, &disk()).unwrap();
         journal.append(Record::Closed { by: ClosedBy::Rollback }).unwrap();
         assert_eq!(read(&path, &RealDisk).unwrap(), *journal.history());
         assert_eq!(read(&path, &RealDisk).unwrap().closed, Some(ClosedBy::Rollback));
+        assert!(std::fs::read(&path).unwrap().ends_with(b"\n"), "nothing of the torn record is left");
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub fn play(seed: u64, traced: bool) -> Simulated {
     machine.state().faults = Faults::of(seed);
     let model = Model::of(seed);
     let (told, kept, agent) = tuned(&machine, &model, seed);
+    if machine.state().faults_count == 0 {
+        ended_well(&machine, &before, kept.as_ref());
+    }
     let habits = Habits { rolls_back: random.one_in(2), rolls_back_kept: random.one_in(3) };
     let told = recovered(&machine, told, agent, habits);
     let told = undisturbed(&machine, told);
@@ -93,6 +96,18 @@ pub fn play(seed: u64, traced: bool) -> Simulated {
         outcome,
         acts_count: state.acts_count,
         faults_count: state.faults_count,
+    }
+}
+
+/// A session that nothing befell leaves the server as it was or as it kept it: nobody has to come after it.
+fn ended_well(machine: &Machine, before: &Configuration, kept: Option<&Configuration>) {
+    let mut state = machine.state();
+    let now = configuration(&state.files);
+    if now != *before && Some(&now) != kept {
+        state.violations.push(format!("nothing befell it, and it left its changes: {now:?}"));
+    }
+    if state.is_locked() {
+        state.violations.push("nothing befell it, and its lock is held".into());
     }
 }
 

@@ -10,10 +10,10 @@ use crate::simulated::random::Random;
 use crate::stand::{InForce, Measured, Stand};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use webdyno_host::change::action::OldFile;
-use webdyno_host::change::history::ClosedBy;
+use webdyno_host::change::history::{self, ClosedBy};
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::services::Service;
@@ -83,6 +83,18 @@ fn gone() -> UserError {
     UserError::cannot_run("the agent is gone")
 }
 
+/// A guardian to which nothing else happened than that its tool is gone leaves nothing to the next command.
+fn guardian_has_done_it(state: &mut State) {
+    if state.faults_count > 1 || state.is_down {
+        return;
+    }
+    let journals = state.files.durable_in(&Path::new(STATE).join("journals"));
+    let has_unkept = |bytes: &[u8]| history::read(bytes).is_ok_and(|(history, _, _)| history.has_unkept());
+    let left: Vec<String> =
+        journals.iter().filter(|(_, bytes)| has_unkept(bytes)).map(|(name, _)| (*name).to_owned()).collect();
+    state.violations.extend(left.into_iter().map(|name| format!("its guardian did not put {name} back")));
+}
+
 impl SimulatedStand {
     /// Starts tool and agent. The agent reads the service at once.
     pub fn new(machine: &Machine, model: Model, seed: u64) -> Self {
@@ -132,10 +144,14 @@ impl SimulatedStand {
     /// What an agent does when it hears its tool no more: it puts everything back, and tells nobody.
     pub fn abandon(&mut self) {
         if let Some(mut agent) = self.agent.take() {
-            live(|| drop(agent.changer.put_back(ClosedBy::Guardian)));
             let name = agent.process.name;
+            let is_sound = self.tool.machine().state().runs(name);
+            live(|| drop(agent.changer.put_back(ClosedBy::Guardian)));
             drop(agent);
             let mut state = self.tool.machine().state();
+            if is_sound {
+                guardian_has_done_it(&mut state);
+            }
             if state.runs(name) {
                 state.end(name);
             }
