@@ -4,6 +4,7 @@
 #   bench/engine.sh [ROUNDS] [SECONDS] [CONNECTIONS]       default 7 3 64
 # WEBDYNO: the program (default target/release/webdyno; with LOAD_EXAMPLE=1 it is the example of crates/load).
 # LIMIT_C: source of the floor client, one send and one recv per answer (default ../shared/bench/limit.c), optional.
+# TLS=1: the same over TLS 1.3, without the floor (needs openssl).
 # BODY_BYTES: size of the body (default 1024). PORT: default 18099.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +22,13 @@ nginx_pid=
 trap '[ -n "$nginx_pid" ] && kill "$nginx_pid" 2>/dev/null && wait "$nginx_pid" 2>/dev/null; rm -rf "$dir"' EXIT
 chmod 755 "$dir"
 mkdir "$dir/html"
+scheme=http listen="127.0.0.1:$port backlog=4096" tls=
+if [ -n "${TLS:-}" ]; then
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost \
+    -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
+  scheme=https listen="127.0.0.1:$port ssl backlog=4096" limit_c=
+  tls="ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; ssl_protocols TLSv1.3;"
+fi
 head -c "$body_bytes" /dev/zero | tr '\0' x >"$dir/html/body"
 cat >"$dir/nginx.conf" <<CONF
 daemon off; worker_processes 1; pid $dir/pid; error_log $dir/error.log;
@@ -29,7 +37,7 @@ http {
   access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 60s;
   client_body_temp_path $dir/t1; proxy_temp_path $dir/t2; fastcgi_temp_path $dir/t3; uwsgi_temp_path $dir/t4;
   scgi_temp_path $dir/t5;
-  server { listen 127.0.0.1:$port backlog=4096; root $dir/html; }
+  server { listen $listen; $tls root $dir/html; }
 }
 CONF
 taskset -c 0 nginx -e "$dir/error.log" -c "$dir/nginx.conf" &
@@ -38,7 +46,7 @@ for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
 have_limit=
 if [ -f "$limit_c" ] && command -v cc >/dev/null; then cc -O2 -o "$dir/limit" "$limit_c" && have_limit=1; fi
 
-url=http://127.0.0.1:$port/body
+url=$scheme://127.0.0.1:$port/body
 export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}"
 python3 - <<'PYTHON'
 # Runs the clients in turn, each round in another order, and prints medians and spread.
@@ -58,7 +66,7 @@ if env["LOAD_EXAMPLE"]:
     clients["webdyno"] = ([env["webdyno"], url, connections, seconds], last(r"(\d+) good"))
 else:
     command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q", "--warmup", "0s",
-               "--out", env["dir"] + "/run"]
+               "--out", env["dir"] + "/run"] + (["--insecure"] if url.startswith("https") else [])
     clients["webdyno"] = (command, of_webdyno)
 if shutil.which("wrk"):
     command = ["wrk", "-t1", "-c" + connections, "-d" + seconds + "s", url]
