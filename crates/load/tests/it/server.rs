@@ -117,9 +117,14 @@ fn follow(mut stream: TcpStream, script: &[Step], over: &AtomicBool) -> Option<(
             }
             Step::Again => at = 0,
             Step::Hold => while stream.read(&mut [0; 1024]).ok()? > 0 {},
-            Step::Endless(bytes) => loop {
-                stream.write_all(bytes).ok()?;
-            },
+            Step::Endless(bytes) => {
+                // Without end, but not so fast that everybody else on the machine starves.
+                let block = bytes.repeat((16 << 10) / bytes.len() + 1);
+                loop {
+                    stream.write_all(&block).ok()?;
+                    thread::sleep(Duration::from_micros(300));
+                }
+            }
             Step::Urgent(byte) => {
                 socket2::SockRef::from(&stream).send_out_of_band(&[*byte]).ok()?;
             }
