@@ -283,6 +283,31 @@ def low_rate(table):
         table.add("oha", p50=told["p50"])
 
 
+# Reads the clock and does nothing else; prints the pauses of more than 100 us, in microseconds.
+PAUSES = """
+import time
+for _ in range(3):
+    last = time.perf_counter_ns()
+    end = last + 700_000_000
+    while last < end:
+        now = time.perf_counter_ns()
+        if now - last > 100_000:
+            print((now - last) // 1000)
+        last = now
+    time.sleep(0.3)
+"""
+
+
+def pauses(table):
+    """What the machine itself withholds from a thread that never sleeps. The breaks keep within what the kernel grants
+    to real-time threads (sched(7), sched_rt_runtime_us)."""
+    found = [int(us) for us in client([sys.executable, "-c", PAUSES]).split()]
+    table.add("a thread that only reads the clock", **{
+        "pauses beyond 100 us, each second": len(found) / 2.1, "longest, us": max(found, default=0),
+        "share of the time, %": sum(found) / 2.1e4,
+    })
+
+
 def theory(table):
     """P(time > 5 ms + w) = 0.25 (1 - w / 500 ms)."""
     table.add("in theory", p50=5e3, p90=305e3, p99=485e3)
@@ -290,9 +315,9 @@ def theory(table):
 
 def render(rounds, tables, loads):
     model = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo").read())
-    frozen, script, never, pace, low = tables
+    frozen, script, never, pace, low, machine = tables
     ms = lambda _, values: spread(values, 1e3, 1)
-    plain = lambda name, values: spread(values, 1, 1 if name.endswith("%") else 0)
+    plain = lambda name, values: spread(values, 1, 1 if name.endswith(("%", "second")) else 0)
     off = [f"{name} {what}" for name in ("p50", "p99", "p99.9") for what in ("in truth, ms", "off by, us")]
     yield (f"{rounds} interleaved rounds; median (lowest to highest). {os.cpu_count()} cores, "
            f"{model[1] if model else 'unknown CPU'}, Linux {os.uname().release}; load average "
@@ -308,6 +333,8 @@ def render(rounds, tables, loads):
                 "webdyno's own client delay:", ""]
     yield from pace.lines(["p50", "p90", "p99", "p99.9", "max", "beyond 100 us, %", "told p50", "told p99"], plain)
     yield from ["", "10 requests a second to a server that takes 0.2 ms, microseconds:", "", *low.lines(["p50"], plain)]
+    yield from ["", "What the machine itself withheld meanwhile:", ""]
+    yield from machine.lines(["pauses beyond 100 us, each second", "longest, us", "share of the time, %"], plain)
     yield ""
     yield (f"Little's law: over {len(LITTLE)} runs of webdyno, the mean in flight and rate x mean time differ by "
            f"{100 * max(LITTLE):.4f}% at most. Percentiles out of order, or a mean outside: {len(DISORDER)}.")
@@ -325,12 +352,12 @@ def write(lines):
 def main():
     args = [arg for arg in sys.argv[1:] if not arg.startswith("--")]
     rounds = int(args[0]) if args else 3
-    tables, loads = [Table() for _ in range(5)], []
+    tables, loads = [Table() for _ in range(6)], []
     theory(tables[0])
     try:
         for number in range(rounds):
             loads.append(os.getloadavg()[0])
-            parts = list(zip((freeze, scripted, unanswered, pacing, low_rate), tables))
+            parts = list(zip((freeze, scripted, unanswered, pacing, low_rate, pauses), tables))
             turn = number % len(parts)
             for part, table in parts[turn:] + parts[:turn]:
                 print(f"round {number + 1} of {rounds}: {part.__name__}", file=sys.stderr)
