@@ -87,6 +87,9 @@ pub const SITE_ANSWER: Duration = Duration::from_secs(5);
 /// Learning how a site answers.
 pub const SITE_LEARN: Duration = Duration::from_secs(20);
 
+/// A site that gave no answer for so long in all while it was looked at, hangs: twice the time of an answer.
+pub const SITE_SILENCE: Duration = Duration::from_secs(10);
+
 /// Looking whether a site answers as before: five requests that are slow, or a few tries.
 pub const SITE_CHECK: Duration = Duration::from_secs(30);
 
@@ -226,6 +229,8 @@ mod tests {
         for (what, waiting, used) in [
             ("apply", APPLY_ANSWER, sum(&[PROOF, ACTIVATE, READ_BACK, UNDO])),
             ("asking a site", SITE_LEARN, SITE_ANSWER.saturating_mul(3)),
+            ("a site that is silent", SITE_CHECK, SITE_SILENCE),
+            ("a slow answer and a second try", SITE_SILENCE, SITE_ANSWER),
             ("revert", REVERT_ANSWER, sum(&[ACTIVATE, START_AGAIN])),
             ("bye", BYE_ANSWER, UNDO),
             ("activate", ACTIVATE, starting_by_systemd),

@@ -9,6 +9,7 @@
 use crate::change::abandoned::Abandoned;
 use crate::change::world::World;
 use crate::limits;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -95,6 +96,24 @@ impl<'a> Asker<'a> {
             return Err(too_slow());
         }
         (self.ask)(address, probe, left)
+    }
+
+    /// The same as long as the site was not silent for too long in all: one that hangs does so whatever it is asked, and
+    /// what made it hang is to be undone soon.
+    fn ask_silent(
+        &self,
+        address: SocketAddr,
+        probe: &SiteProbe,
+        deadline: Duration,
+        silence: &Cell<Duration>,
+    ) -> io::Result<Answer> {
+        let began = (self.clock)();
+        let patience = limits::SITE_SILENCE.saturating_sub(silence.get());
+        let answer = self.ask(address, probe, deadline.min(began + patience));
+        if answer.is_err() {
+            silence.set(silence.get() + (self.clock)().saturating_sub(began));
+        }
+        answer
     }
 }
 
@@ -201,11 +220,13 @@ impl Site {
         forms: &dyn Fn(&SiteProbe) -> Vec<SiteProbe>,
     ) -> Result<()> {
         let deadline = (asker.clock)() + limits::SITE_CHECK;
+        let silence = Cell::new(Duration::ZERO);
         let mut left: Vec<&Usual> = self.usual.iter().collect();
         for round in 0..TRIES_COUNT {
             let mut first = None;
             left.retain(|usual| {
-                let ask = |form: SiteProbe| usual.difference(&asker.ask(address, &form, deadline));
+                let ask =
+                    |form: SiteProbe| usual.difference(&asker.ask_silent(address, &form, deadline, &silence));
                 let mut forms = forms(&usual.probe).into_iter();
                 let difference = forms.next().and_then(ask);
                 let differs = difference.is_some() && forms.all(|form| ask(form).is_some());
@@ -214,7 +235,11 @@ impl Site {
             });
             match first {
                 None => return Ok(()),
-                Some(told) if round + 1 == TRIES_COUNT || (asker.clock)() >= deadline => {
+                Some(told)
+                    if round + 1 == TRIES_COUNT
+                        || (asker.clock)() >= deadline
+                        || silence.get() >= limits::SITE_SILENCE =>
+                {
                     return Err(UserError::cannot_run(told));
                 }
                 Some(_) => (asker.pause)(PAUSE),

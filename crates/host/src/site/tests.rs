@@ -144,6 +144,32 @@ fn a_failure_that_passes_is_none() {
     assert_eq!(count.get(), 6);
 }
 
+/// However many requests it is asked: a hanging site is to be as before soon.
+#[test]
+fn a_site_that_hangs_is_told_soon_and_one_slow_answer_is_none() {
+    let (count, hangs_from, hangs_until) = (Cell::new(0), Cell::new(u32::MAX), Cell::new(u32::MAX));
+    let answers = |_: &str| {
+        count.set(count.get() + 1);
+        match (hangs_from.get()..hangs_until.get()).contains(&count.get()) {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => Ok(answer(200, 10)),
+        }
+    };
+    let pretended = Pretended::new(&answers);
+    let probes = ["/a", "/b", "/c", "/d", "/e"].map(probe);
+    let site = learn(&pretended.asker(), &[SocketAddr::from(ADDRESS)], &probes).site.unwrap();
+    hangs_from.set(count.get() + 1);
+    hangs_until.set(count.get() + 2);
+    assert_eq!(site.answers_as_before(&pretended.asker()), Ok(()), "the second try was answered");
+    hangs_from.set(count.get() + 1);
+    hangs_until.set(u32::MAX);
+    let began = pretended.now.get();
+    let error = site.answers_as_before(&pretended.asker()).unwrap_err();
+    assert!(error.message.contains("GET /a answered 200 with 10 bytes before, and not at all"), "{error}");
+    let took = pretended.now.get() - began;
+    assert!(took <= limits::SITE_SILENCE + PAUSE * 2, "{took:?}");
+}
+
 #[test]
 fn a_second_instance_may_be_told_the_port_of_the_original() {
     let answers = |text: &str| match text {
