@@ -9,11 +9,17 @@ use crate::rules;
 use crate::summary::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Finding, NextLimit, SCHEMA};
+use webdyno_model::live_traffic::LiveTraffic;
+use webdyno_model::run::RunReport;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
 pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
-    let run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
-    let facts = facts::facts(measurement, run.as_ref())?;
+    let mut run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
+    let mut facts = facts::facts(measurement, run.as_ref())?;
+    let live_traffic = live_traffic(measurement);
+    if let Some(run) = &mut run {
+        compare_with_server(run, &mut facts, live_traffic.as_ref());
+    }
     let findings = findings(&facts);
     let ceilings = ceilings(&facts);
     let next_limit = next_limit(&facts, &findings);
@@ -28,13 +34,45 @@ pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
         missing: crate::missing::missing(measurement),
         findings,
         run,
-        live_traffic: live_traffic(measurement),
+        live_traffic,
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }
 
+/// More than so many times the requests that the generator has in flight, and this many, are not in a server by chance:
+/// a worker may be at work for a moment after its answer has arrived, and readings meet bursts.
+const AT_SERVER_RATIO_MAX: f64 = 2.0;
+const AT_SERVER_SPARE: f64 = 10.0;
+
+/// Little's law between the generator's count of requests in flight and the server's own. A server that has fewer proves
+/// nothing: requests are also on their way, and in queues that nobody counts. One that has far more than were sent means
+/// that the generator lost sight of some, if nobody else uses the server and no request was given up.
+fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&LiveTraffic>) {
+    run.client.in_flight.server = facts.value("requests_at_server_mean");
+    let alone = others.is_some_and(|traffic| !traffic.present) && run.errors.total() == 0;
+    let (Some(server), Some(own)) = (run.client.in_flight.server, facts.value("in_flight_mean")) else {
+        return;
+    };
+    if alone
+        && run.client.valid
+        && facts.brake.is_none()
+        && server > AT_SERVER_RATIO_MAX * own + AT_SERVER_SPARE
+    {
+        let why = format!(
+            "the server had {} requests at once and the generator only {} in flight, although nobody else was seen",
+            rules::say(server),
+            rules::say(own)
+        );
+        (run.client.valid, run.client.why) = (false, Some(why.clone()));
+        facts.generator_fault = Some(why);
+    }
+}
+
 /// What was not seen to the end is believed no more than this.
 const CONFIDENCE_MAX_STOPPED: f64 = 0.5;
+
+/// Findings by which the figures of the run cannot be believed.
+const SPOILED: [&str; 2] = [rules::kernel_limit_total::ID, rules::generator_saturated::ID];
 
 /// All findings, the answer first: a run that cannot be believed, then what is proven best, then what explains most;
 /// the order of the rules decides between equals.
@@ -51,12 +89,13 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if found.is_empty() {
         found.extend(rules::unknown::check(facts));
     }
-    let of_server = found.iter_mut().filter(|finding| finding.id != rules::generator_saturated::ID);
+    let spoils = |finding: &Finding| SPOILED.contains(&finding.id.as_str());
+    let of_server = found.iter_mut().filter(|finding| !spoils(finding));
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
     let weight = |finding: &Finding| match finding.explains_fraction {
-        _ if finding.id == rules::generator_saturated::ID => f64::INFINITY,
+        _ if spoils(finding) => f64::INFINITY,
         Some(share) => finding.confidence * (0.5 + share / 2.0),
         // What cannot tell its share is taken at its word: half of it.
         None => finding.confidence * 0.75,
@@ -150,6 +189,37 @@ mod tests {
     fn without_proof_it_is_unknown() {
         let all = findings(&facts(&[("rate", 10.0)], &[]));
         assert_eq!((all.len(), all[0].id.as_str()), (1, "unknown"));
+    }
+
+    #[test]
+    fn a_server_with_far_more_requests_than_were_sent_means_that_some_were_lost_sight_of() {
+        let others = |present| {
+            Some(LiveTraffic { present, requests_per_s: None, connections_count: None, evidence: vec![] })
+        };
+        let check = |server: f64, others: Option<LiveTraffic>, failed| {
+            let mut facts = facts(&[("requests_at_server_mean", server), ("in_flight_mean", 50.0)], &[]);
+            let mut run = RunReport::default();
+            (run.client.valid, run.errors.timeout) = (true, failed);
+            compare_with_server(&mut run, &mut facts, others.as_ref());
+            assert_eq!(
+                (run.client.in_flight.server, run.client.valid),
+                (Some(server), run.client.why.is_none())
+            );
+            assert_eq!(run.client.valid, facts.generator_fault.is_none());
+            run.client.valid
+        };
+        for (server, others, failed, valid) in [
+            (0.0, others(false), 0, true),
+            (52.0, others(false), 0, true),
+            (109.0, others(false), 0, true),
+            (111.0, others(false), 0, false),
+            // Others send too, nobody knows, or what was given up here is still at work there.
+            (111.0, others(true), 0, true),
+            (111.0, None, 0, true),
+            (111.0, others(false), 1, true),
+        ] {
+            assert_eq!(check(server, others, failed), valid, "{server}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::series::SeriesSet;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::brake::Brake;
+use webdyno_model::client::KernelLimitTotal;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
@@ -29,6 +30,8 @@ pub struct Facts {
     pub goal: Option<Goal>,
     /// Why the generator's figures cannot be believed; `None` when they can or when there was no load of our own.
     pub generator_fault: Option<String>,
+    /// The table that the run measured instead of the server.
+    pub kernel_limit_total: Option<KernelLimitTotal>,
     /// Whether there was load of our own.
     pub loaded: bool,
     /// Why that load was stopped before its end.
@@ -177,11 +180,13 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let loaded = run.is_some();
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
     let fault = run.filter(|run| !run.client.valid && brake.is_none());
-    let generator_fault = fault.and_then(|run| run.client.why.clone());
+    let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
+    let generator_fault =
+        fault.filter(|_| kernel_limit_total.is_none()).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
     let (facts, goal) = (builder.facts, measurement.goal);
-    Ok(Facts { facts, service, goal, generator_fault, loaded, brake, readings_stopped })
+    Ok(Facts { facts, service, goal, generator_fault, kernel_limit_total, loaded, brake, readings_stopped })
 }
 
 struct Builder<'a> {

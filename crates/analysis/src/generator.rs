@@ -1,7 +1,12 @@
 //! Whether the generator kept up: a run whose figures show the generator and not the server is marked invalid.
 
+mod little;
+mod tables;
+
 use crate::measurement::Measurement;
-use webdyno_model::run::{ClientReport, RunReport};
+use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport};
+use webdyno_model::number::significant;
+use webdyno_model::run::RunReport;
 
 /// Above this share of a core the busiest engine thread is taken as the bottleneck.
 pub const CPU_FRACTION_MAX: f64 = 0.70;
@@ -11,13 +16,9 @@ pub const DELAY_FRACTION_MAX: f64 = 0.10;
 const SECONDS_MIN: usize = 5;
 /// A delay below this is the time that waking up takes on any machine, however quick the answers are.
 pub const DELAY_US_MIN: f64 = 100.0;
-/// By more than this share, Little's law between the mean in flight and rate x time is broken.
-const LITTLE_TOLERANCE: f64 = 0.05;
-/// Little's law holds for means over many requests: with fewer it says nothing.
-const LITTLE_REQUESTS_MIN: f64 = 1000.0;
 
 /// The verdict on the generator over the measured part. `run` has everything else filled in.
-pub fn verdict(measurement: &Measurement, run: &RunReport) -> ClientReport {
+pub fn verdict(measurement: &Measurement, run: &mut RunReport) {
     let (length_us, cpu_us) = measurement
         .measured()
         .fold((0, 0), |(length, cpu), interval| (length + interval.length_us, cpu + interval.cpu_us));
@@ -25,16 +26,55 @@ pub fn verdict(measurement: &Measurement, run: &RunReport) -> ClientReport {
     let fractions: Vec<f64> =
         fractions.map(|interval| interval.cpu_us_max_thread as f64 / interval.length_us as f64).collect();
     let cpu_fraction = crate::stats::mean(&fractions);
-    let saturation = overworked(cpu_fraction).or_else(|| delayed(measurement, run));
-    let why =
-        saturation.clone().or_else(|| nothing_measured(run)).or_else(|| little_broken(measurement, run));
-    ClientReport {
+    let law = little::law(measurement);
+    run.client = ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
-        cpu_fraction_max_thread: cpu_fraction.map(|fraction| webdyno_model::number::significant(fraction, 4)),
-        saturated: saturation.is_some(),
-        valid: why.is_none(),
-        why,
+        cpu_fraction_max_thread: cpu_fraction.map(|fraction| significant(fraction, 4)),
+        threads: threads(measurement),
+        in_flight: InFlightReport {
+            mean: law.map(|law| significant(law.mean, 6)),
+            by_law: law.and_then(|law| law.by_law).map(|mean| significant(mean, 6)),
+            server: None,
+        },
+        descriptors: tables::descriptors(measurement, run),
+        local_ports: tables::local_ports(measurement, run),
+        kernel_limit_total: tables::kernel_limit_total(measurement),
+        ..ClientReport::default()
+    };
+    let saturation =
+        overworked(cpu_fraction).or_else(|| delayed(measurement, run)).or_else(|| tables::exhausted(run));
+    let table = run.client.kernel_limit_total.as_ref().map(measured_a_table);
+    let why = table
+        .or_else(|| saturation.clone())
+        .or_else(|| nothing_measured(run))
+        .or_else(|| law.and_then(|law| law.fault()));
+    (run.client.saturated, run.client.valid) = (saturation.is_some(), why.is_none());
+    run.client.why = why;
+}
+
+/// Each engine thread over the measured part; over the whole load in recordings that tell no more.
+fn threads(measurement: &Measurement) -> Vec<ThreadReport> {
+    let (mut length_us, mut cpu_us) = (0, vec![]);
+    for interval in measurement.measured().filter(|interval| !interval.thread_cpu_us.is_empty()) {
+        length_us += interval.length_us;
+        cpu_us.resize(interval.thread_cpu_us.len().max(cpu_us.len()), 0);
+        cpu_us.iter_mut().zip(&interval.thread_cpu_us).for_each(|(sum, us)| *sum += us);
     }
+    if let Some(end) = measurement.end.as_ref().filter(|_| cpu_us.is_empty()) {
+        (length_us, cpu_us) = (end.elapsed_us, end.thread_cpu_us.clone());
+    }
+    let thread = |us: u64| ThreadReport {
+        cpu_s: us as f64 / 1e6,
+        cpu_fraction: significant(us as f64 / length_us.max(1) as f64, 4),
+    };
+    cpu_us.into_iter().map(thread).collect()
+}
+
+fn measured_a_table(total: &KernelLimitTotal) -> String {
+    format!(
+        "the run measured a table, not the server: {} connections were opened, and {} is {}",
+        total.connections, total.limit, total.value
+    )
 }
 
 fn overworked(cpu_fraction: Option<f64>) -> Option<String> {
@@ -82,36 +122,6 @@ fn nothing_measured(run: &RunReport) -> Option<String> {
         .then(|| "no request ended within the measured time".to_owned())
 }
 
-/// Mean in flight = ended per second x mean time, within the tolerance; else requests were lost or counted twice.
-fn little_broken(measurement: &Measurement, run: &RunReport) -> Option<String> {
-    let (length_us, in_flight_us) =
-        measurement.measured().fold((0u64, 0u64), |(length, in_flight), interval| {
-            (length + interval.length_us, in_flight + interval.in_flight_us)
-        });
-    let total = |dist: &webdyno_model::run::Dist| dist.mean.map_or(0.0, |mean| mean * dist.count as f64);
-    let ended = run.requests.completed + run.requests.failed;
-    // Requests that lie across an edge count with all of their time on one side and with part of it on the other:
-    // none of them takes longer than the longest, which bounds what the law can show.
-    let edges = (in_flight_at_start(measurement) + run.requests.in_flight_at_end) as f64;
-    let times = [&run.response_time_us, &run.failed_time_us, &run.censored_time_us];
-    let longest = times.into_iter().filter_map(|times| times.max).max().unwrap_or(0) as f64;
-    let (seen, told) = (in_flight_us as f64, total(&run.response_time_us) + total(&run.failed_time_us));
-    let broken = (seen - told).abs() > LITTLE_TOLERANCE * seen + edges * longest;
-    (ended as f64 > LITTLE_REQUESTS_MIN && length_us > 0 && broken).then(|| {
-        format!(
-            "Little's law does not hold: {:.1} requests were in flight, rate times response time says {:.1}",
-            seen / length_us as f64,
-            told / length_us as f64
-        )
-    })
-}
-
-/// Requests in flight when the measured part began: those at the end of the interval before it.
-fn in_flight_at_start(measurement: &Measurement) -> u64 {
-    let warm_up = measurement.intervals.len().saturating_sub(measurement.measured().count());
-    warm_up.checked_sub(1).and_then(|last| measurement.intervals.get(last)).map_or(0, |last| last.in_flight)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,17 +135,20 @@ mod tests {
 
     /// 5000 requests of a millisecond each in one second; a tenth of them were delayed by this much.
     fn check(cpu_us_max_thread: u64, delay_us: u64, in_flight_us: u64) -> ClientReport {
-        let intervals = vec![second(0.0, cpu_us_max_thread, in_flight_us)];
-        verdict(&Measurement { intervals, ..Measurement::default() }, &run(delay_us, 1_000.0))
+        let (mut times, mut delays) = (TimeHistogram::new(), TimeHistogram::new());
+        for request in 0..5000 {
+            times.record(1000);
+            delays.record(if request % 9 == 0 { delay_us } else { 1 });
+        }
+        let (completed, response_time, client_delay) = (5000, times.encode(), delays.encode());
+        let thread_cpu_us = vec![100_000, cpu_us_max_thread];
+        let whole = second(0.0, cpu_us_max_thread, in_flight_us);
+        let interval = Interval { completed, response_time, client_delay, thread_cpu_us, ..whole };
+        report(vec![interval]).client
     }
 
-    fn run(delay_p90_us: u64, delay_mean_us: f64) -> RunReport {
-        let mut run = RunReport::default();
-        run.requests.completed = 5_000;
-        (run.response_time_us.count, run.response_time_us.mean) = (5_000, Some(1_000.0));
-        run.response_time_us.max = Some(1_000);
-        (run.client_delay_us.p90, run.client_delay_us.mean) = (Some(delay_p90_us), Some(delay_mean_us));
-        run
+    fn report(intervals: Vec<Interval>) -> RunReport {
+        crate::summary::run_report(&Measurement { intervals, ..Measurement::default() }).unwrap()
     }
 
     #[test]
@@ -143,6 +156,9 @@ mod tests {
         let report = check(400_000, 99, 5_000_000);
         assert!(report.valid && !report.saturated && report.why.is_none(), "{report:?}");
         assert_eq!((report.cpu_s, report.cpu_fraction_max_thread), (Some(0.1), Some(0.4)));
+        let fractions: Vec<f64> = report.threads.iter().map(|thread| thread.cpu_fraction).collect();
+        assert_eq!(fractions, [0.1, 0.4]);
+        assert_eq!((report.in_flight.mean, report.in_flight.by_law), (Some(5.0), Some(5.0025)));
     }
 
     #[test]
@@ -174,7 +190,7 @@ mod tests {
             Interval { completed: 20, response_time, client_delay, ..second(index as f64, 1, in_flight_us) }
         };
         let intervals = (0..8).map(interval).collect();
-        crate::summary::run_report(&Measurement { intervals, ..Measurement::default() }).unwrap().client
+        report(intervals).client
     }
 
     #[test]
@@ -185,16 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_flight_before_the_window_is_no_loss() {
-        // A slow start: 400 requests of five seconds end in the measured second, which saw little of them.
-        let mut run = run(1, 1.0);
-        run.response_time_us.mean = Some(400_000.0);
-        run.response_time_us.max = Some(5_000_000);
-        let warm_up = Interval { in_flight: 400, ..second(0.0, 1, 400_000_000) };
-        let measured = |intervals| Measurement { intervals, measured_from_s: 1.0, ..Measurement::default() };
-        let slow_start = measured(vec![warm_up, second(1.0, 1, 405_000_000)]);
-        assert!(verdict(&slow_start, &run).valid, "{:?}", verdict(&slow_start, &run));
-        let lost = measured(vec![second(0.0, 1, 0), second(1.0, 1, 405_000_000)]);
-        assert!(!verdict(&lost, &run).valid);
+    fn a_table_is_named_before_anything_else() {
+        let tables = webdyno_model::client::ClientTables {
+            local_ports_limit: Some(1000),
+            local_ports_used_at_end: Some(1000),
+            ..Default::default()
+        };
+        let mut interval = second(0.0, 900_000, 0);
+        interval.connections.opened = 1000;
+        (interval.failed, interval.errors.local_ports_exhausted) = (10, 10);
+        let run = |interval: Interval| {
+            let (tables, intervals) = (Some(tables), vec![interval]);
+            let measurement = Measurement { tables, intervals, ..Measurement::default() };
+            crate::summary::run_report(&measurement).unwrap().client
+        };
+        let client = run(interval.clone());
+        assert!(!client.valid && client.saturated);
+        assert_eq!(
+            client.why.unwrap(),
+            "the run measured a table, not the server: 1000 connections were opened, and \
+             net.ipv4.ip_local_port_range is 1000"
+        );
+        interval.connections.opened = 500;
+        interval.cpu_us_max_thread = 0;
+        assert!(run(interval).why.unwrap().contains("no free local port of the 1000"));
     }
 }

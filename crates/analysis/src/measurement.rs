@@ -1,6 +1,7 @@
 //! The input of every analysis: one load with what was read of the server meanwhile, on one time axis.
 
 use webdyno_model::brake::Brake;
+use webdyno_model::client::ClientTables;
 use webdyno_model::environment::Environment;
 use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
@@ -33,6 +34,10 @@ pub struct Measurement {
     pub quiet_from_s: Option<f64>,
     /// How the load ended; `None` while it runs or when it was cut off.
     pub end: Option<LoadEnd>,
+    /// Why so much was cut as warm-up; `None` when nothing was.
+    pub warmup_why: Option<String>,
+    /// The tables of the generator's machine; `None` where they were not read.
+    pub tables: Option<ClientTables>,
     /// Why the load was stopped before it did harm.
     pub brake: Option<Brake>,
     /// What could not be watched of the harm that the load may do.

@@ -22,7 +22,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     times(measurement, &mut run)?;
     run.requests_by_name = by_name(measurement)?;
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
-    run.client = generator::verdict(measurement, &run);
+    generator::verdict(measurement, &mut run);
     run.brake = measurement.brake.clone();
     run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(run)

@@ -18,3 +18,4 @@ pub mod procfs;
 pub mod services;
 pub mod site;
 pub mod spawn;
+pub mod tables;

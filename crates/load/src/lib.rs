@@ -28,6 +28,7 @@ mod head;
 mod hope;
 mod merge;
 mod pacer;
+pub mod ports;
 mod prepare;
 mod probe;
 mod recorder;

@@ -51,13 +51,13 @@ impl Merger {
         self.sum.clear();
         let reports: Vec<_> = self.threads.iter_mut().map(|thread| thread.queue.pop_front()).collect();
         let length_ns = reports.iter().flatten().map(|report| report.length_ns).max()?;
-        let mut cpu_ns_max = 0;
+        let mut thread_cpu_us = vec![0; self.threads.len()];
         for (number, report) in reports.into_iter().enumerate() {
             let Some(mut report) = report else {
                 self.add_left_behind(number, length_ns);
                 continue;
             };
-            cpu_ns_max = cpu_ns_max.max(report.cpu_ns);
+            thread_cpu_us[number] = report.cpu_ns / 1000;
             self.sum.absorb(&mut report);
             self.sum.cpu_ns += report.cpu_ns;
             if let Some(last) = report.last.take() {
@@ -71,7 +71,7 @@ impl Merger {
             give_back(number, report);
         }
         self.sum.length_ns = length_ns;
-        let interval = self.interval(cpu_ns_max);
+        let interval = self.interval(thread_cpu_us);
         self.index += 1;
         Some(interval)
     }
@@ -110,7 +110,7 @@ impl Merger {
         }
     }
 
-    fn interval(&self, cpu_ns_max: u64) -> Interval {
+    fn interval(&self, thread_cpu_us: Vec<u64>) -> Interval {
         let sum = &self.sum;
         let status = sum.status.iter().enumerate().filter(|&(_, &count)| count > 0);
         let named = self.names.iter().zip(&sum.named);
@@ -140,7 +140,8 @@ impl Merger {
             redirects: sum.redirects,
             failed_time: sum.failed_time.encode(),
             cpu_us: sum.cpu_ns / 1000,
-            cpu_us_max_thread: cpu_ns_max / 1000,
+            cpu_us_max_thread: thread_cpu_us.iter().copied().max().unwrap_or(0),
+            thread_cpu_us,
             by_name: named
                 .map(|(name, named)| {
                     let share = NamedInterval {
@@ -190,7 +191,7 @@ mod tests {
         merger.add(1, report(0, 1000, 5, 2, None));
         let first = next(&mut merger).unwrap();
         assert_eq!((first.t_s, first.started, first.in_flight), (0.0, 8, 3));
-        assert_eq!((first.cpu_us, first.cpu_us_max_thread), (40, 25));
+        assert_eq!((first.cpu_us, first.cpu_us_max_thread, first.thread_cpu_us), (40, 25, vec![15, 25]));
         assert!(next(&mut merger).is_none());
         assert!(merger.end().is_none());
         assert_eq!(given, [0, 1]);

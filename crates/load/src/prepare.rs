@@ -8,7 +8,7 @@ pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
 
 use crate::content::Checks;
 use crate::engine::Share;
-use crate::{descriptors, tls};
+use crate::{descriptors, ports, tls};
 use origin::{Origins, authority, position};
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -48,6 +48,7 @@ pub struct Destination {
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) plan: Plan,
+    pub(crate) warning: Option<String>,
 }
 
 impl Prepared {
@@ -78,6 +79,11 @@ impl Prepared {
     /// The addresses of this machine that connections begin from; empty when the kernel chooses.
     pub fn sources(&self) -> &[IpAddr] {
         &self.plan.transport.source_ips
+    }
+
+    /// What may go wrong with this load on this machine, in a sentence; `None` when nothing is known to.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Engine threads that will run.
@@ -238,8 +244,10 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
     let spare = descriptors::ensure(plan.at_once())?;
+    let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
+    let warning = ports::check(workload, &destinations)?;
     plan.parked_max = plan.connections.min(u32::try_from(spare).unwrap_or(u32::MAX));
-    Ok(Prepared { plan })
+    Ok(Prepared { plan, warning })
 }
 
 /// Refuses what cannot be meant.

@@ -5,6 +5,7 @@
 
 use crate::brake::Brake;
 use crate::change::{Change, JournalPlace};
+use crate::client::ClientTables;
 use crate::diagnosis::Finding;
 use crate::environment::Environment;
 use crate::interval::{Interval, LoadEnd};
@@ -92,6 +93,16 @@ pub enum EventBody {
         end: LoadEnd,
         /// Start of the measured part, seconds since the load began: what lies before was warm-up.
         measured_from_s: f64,
+        /// Why so much was cut; `None` when nothing was, and in recordings of before it was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        warmup_why: Option<String>,
+    },
+    /// The tables of the generator's machine during a load, told at its end.
+    ClientTables {
+        /// Which load.
+        load: u32,
+        /// Their sizes, and how full they were.
+        tables: ClientTables,
     },
     /// A watched host without load of our own: the window that is diagnosed.
     Watch {
@@ -198,13 +209,14 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 17] = [
+    pub const KINDS: [&str; 18] = [
         "session_start",
         "server",
         "service",
         "load_start",
         "interval",
         "load_end",
+        "client_tables",
         "watch",
         "sample",
         "planned",

@@ -65,6 +65,9 @@ pub struct Interval {
     pub cpu_us: u64,
     /// CPU of the busiest engine thread.
     pub cpu_us_max_thread: u64,
+    /// CPU of each engine thread; empty in recordings of before it was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thread_cpu_us: Vec<u64>,
     /// By name of the request, when the workload has more than one name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub by_name: BTreeMap<String, NamedInterval>,

@@ -6,6 +6,7 @@
 
 pub mod brake;
 pub mod change;
+pub mod client;
 pub mod diagnosis;
 pub mod environment;
 pub mod error;

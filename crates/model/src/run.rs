@@ -1,6 +1,7 @@
 //! The report of a load: the JSON of `webdyno run`, as docs/contract.md fixes it.
 
 use crate::brake::Brake;
+pub use crate::client::ClientReport;
 use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts, TcpCounts};
 use crate::objective::ObjectiveResult;
@@ -127,21 +128,6 @@ pub struct ByteCounts {
     pub received: u64,
     /// Requests.
     pub sent: u64,
-}
-
-/// The generator about itself.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ClientReport {
-    /// CPU of all engine threads.
-    pub cpu_s: Option<f64>,
-    /// Share of a core that the busiest engine thread used.
-    pub cpu_fraction_max_thread: Option<f64>,
-    /// Whether the generator was the bottleneck.
-    pub saturated: bool,
-    /// Whether the figures may be believed.
-    pub valid: bool,
-    /// Why not.
-    pub why: Option<String>,
 }
 
 /// One request's figures.

@@ -140,6 +140,10 @@ pub(crate) fn limit_meaning(id: &str) -> String {
             "The machine that makes the load is at its own limit: the server may be faster than these figures. Use \
              a generator with more cores, or one that is not the server's machine."
         }
+        "kernel-limit-total" => {
+            "The load filled a table of the kernel, whose size divided by the length of the run looks like a rate. \
+             Discard it: keep connections, or widen the table, and measure again."
+        }
         "foreign-load" => {
             "Other programs on the server take what this one needs. Measure again without them, or move them."
         }

@@ -6,6 +6,7 @@ use webdyno_analysis::live_traffic;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::Result;
 use webdyno_model::change::{Change, JournalPlace};
+use webdyno_model::client::ClientTables;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, Purpose};
@@ -82,6 +83,10 @@ pub struct LoadRecord {
     pub intervals: Vec<Interval>,
     /// How it ended, and where its measured part begins; `None` when it was cut off.
     pub end: Option<(LoadEnd, f64)>,
+    /// Why so much was cut as warm-up.
+    pub warmup_why: Option<String>,
+    /// The tables of the generator's machine.
+    pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
     pub brake: Option<webdyno_model::brake::Brake>,
     /// What could not be watched of the harm that it may do.
@@ -150,8 +155,18 @@ pub struct TuneEnd {
 impl LoadRecord {
     /// One of which nothing but its begin is known yet.
     fn begun(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
-        let (intervals, end, brake, unwatched) = (vec![], None, None, vec![]);
-        Self { load, purpose, begins_us, workload, intervals, end, brake, unwatched }
+        Self {
+            load,
+            purpose,
+            begins_us,
+            workload,
+            intervals: vec![],
+            end: None,
+            warmup_why: None,
+            tables: None,
+            brake: None,
+            unwatched: vec![],
+        }
     }
 }
 
@@ -198,8 +213,11 @@ impl Recording {
             EventBody::Interval { load, interval } => {
                 self.of_load(load, |record| record.intervals.push(*interval));
             }
-            EventBody::LoadEnd { load, end, measured_from_s } => {
-                self.of_load(load, |record| record.end = Some((end, measured_from_s)));
+            EventBody::LoadEnd { load, end, measured_from_s, warmup_why } => self.of_load(load, |record| {
+                (record.end, record.warmup_why) = (Some((end, measured_from_s)), warmup_why);
+            }),
+            EventBody::ClientTables { load, tables } => {
+                self.of_load(load, |record| record.tables = Some(tables));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { sample } => self.samples.push((t_us, sample)),
@@ -268,6 +286,8 @@ impl Recording {
             workload: Some(record.workload.clone()),
             intervals: record.intervals.clone(),
             end,
+            warmup_why: record.warmup_why.clone(),
+            tables: record.tables,
             brake: record.brake.clone(),
             unwatched: record.unwatched.clone(),
             quiet_from_s,
@@ -312,6 +332,8 @@ impl Recording {
             measured_from_s: from_s,
             measured_to_s: to_s,
             end: None,
+            warmup_why: None,
+            tables: None,
             brake: None,
             unwatched: vec![],
             quiet_from_s: None,

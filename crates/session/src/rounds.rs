@@ -5,7 +5,7 @@ use crate::careful;
 use crate::stand::{Measured, Stand};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::planner::{Choice, Policy, Stop, choose};
-use webdyno_analysis::rules::generator_saturated;
+use webdyno_analysis::rules::{generator_saturated, kernel_limit_total};
 use webdyno_analysis::stats::mean;
 use webdyno_analysis::verdict::{Comparison, judge};
 use webdyno_model::change::{ApplyClass, Managed, RenderedPlan, Wish};
@@ -173,7 +173,7 @@ impl Session {
         let run = diagnosis.run.as_ref();
         let rate = run.and_then(|run| run.rate).unwrap_or(0.0);
         let objectives_met = run.is_some_and(|run| run.objectives.iter().all(|result| result.met));
-        if diagnosis.bottleneck == generator_saturated::ID {
+        if [generator_saturated::ID, kernel_limit_total::ID].contains(&diagnosis.bottleneck.as_str()) {
             Some(Why::Invalid)
         } else {
             (self.options.goal.met_by(rate) && objectives_met).then_some(Why::GoalMet)

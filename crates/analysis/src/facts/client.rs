@@ -14,6 +14,7 @@ impl Builder<'_> {
         let queueing = queueing(measurement)?;
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
+        let total = run.client.kernel_limit_total.as_ref();
         let facts = [
             ("rate", "requests/s", run.rate),
             ("ended_per_s", "requests/s", per_s(ended)),
@@ -29,6 +30,8 @@ impl Builder<'_> {
             ("client_delay_mean_us", "us", run.client_delay_us.mean),
             ("client_delay_p90_us", "us", run.client_delay_us.p90.map(|us| us as f64)),
             ("connections_opened_per_s", "connections/s", per_s(run.connections.opened as f64)),
+            ("connections_opened_total", "connections", total.map(|total| total.connections as f64)),
+            ("kernel_limit", "connections", total.map(|total| total.value as f64)),
             ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
             ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
         ];

@@ -60,6 +60,10 @@ impl Builder<'_> {
                 (accesses - own as f64) / seconds
             },
         );
+        let queue = self.series.mean("sockets.accept_queue_count");
+        let at_server = writing.zip(queue).map(|(writing, queue)| writing + queue);
+        let metric = ("apache.workers_writing_count", From::Mean);
+        self.add_from("requests_at_server_mean", "requests", at_server, metric);
         let time_us =
             writing.zip(rate.filter(|rate| *rate >= 1.0)).map(|(writing, rate)| writing / rate * 1e6);
         self.add_from("worker_time_mean_us", "us", time_us, ("apache.workers_writing_count", From::Mean));

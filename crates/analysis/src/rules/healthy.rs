@@ -43,6 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         && (below("response_time_inflation", INFLATION_MAX)
             || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX))
         && facts.generator_fault.is_none()
+        && facts.kernel_limit_total.is_none()
         && facts.brake.is_none()
         && keeps_up(facts)
         && !facts.readings_stopped;

@@ -11,6 +11,7 @@ pub mod apache_workers_exhausted;
 pub mod cpu_saturated;
 pub mod generator_saturated;
 pub mod healthy;
+pub mod kernel_limit_total;
 pub mod memory_exhausted;
 pub mod unknown;
 
@@ -36,6 +37,7 @@ macro_rules! rule {
 
 /// Every rule. Where two explain equally much, the earlier one is the answer.
 pub const ALL: &[Rule] = &[
+    rule!(kernel_limit_total),
     rule!(generator_saturated),
     rule!(memory_exhausted),
     rule!(cpu_saturated),

@@ -11,7 +11,7 @@ use super::{Collector, Metric, Reading, Target, counter, gauge, told};
 use crate::procfs;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) mod netlink;
 
@@ -104,6 +104,11 @@ fn parse_address(hex: &str) -> Option<IpAddr> {
         }
         _ => None,
     }
+}
+
+/// Connections of every state from this network namespace to an address and port.
+pub fn connections_to(peer: SocketAddr) -> io::Result<u64> {
+    netlink::connections_to(peer)
 }
 
 /// The accept queue of a port: connections waiting, and the most that may wait.

@@ -86,6 +86,7 @@ pub(super) fn run_cards(m: &mut Markup, run: &RunReport) {
 pub(super) fn run_details(m: &mut Markup, run: &RunReport) {
     let mut conditions: Vec<_> = run.workload.iter().flat_map(say::load).collect();
     conditions.extend([say::measured(run), say::generator(run)]);
+    conditions.extend(say::generator_details(run));
     conditions.extend(say::in_flight(run));
     conditions.extend(say::pages(run));
     list(m, &conditions);

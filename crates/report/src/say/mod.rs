@@ -1,9 +1,11 @@
 //! The sentences that text and HTML share: what a run, a change, a round and an end amount to, without any markup.
 
+mod client;
 mod diagnosis;
 mod tune;
 
-use crate::human::{count, number, percent, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
+use crate::human::{count, number, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
+pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
@@ -155,28 +157,6 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
          they would have taken is not known",
         plural(waiting, "request")
     ))
-}
-
-/// Whether the generator kept up. Starts with `INVALID` when the figures may not be believed.
-pub(crate) fn generator(run: &RunReport) -> String {
-    let client = &run.client;
-    let busiest = match client.cpu_fraction_max_thread {
-        Some(share) => format!("its busiest thread used {} of a core", percent(share)),
-        None => "how much processor it used is unknown".into(),
-    };
-    let why = client.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    match (client.valid, client.saturated) {
-        (true, false) if client.cpu_fraction_max_thread.is_none() => {
-            format!("The generator kept up as far as can be told ({busiest}){why}")
-        }
-        (true, false) => format!("The generator kept up ({busiest}): the figures hold{why}"),
-        (true, true) => format!("The generator was busy ({busiest}), but the figures hold{why}"),
-        (false, true) => format!(
-            "INVALID: the generator was the bottleneck ({busiest}){why}. Do not read these figures as the server's; \
-             use more cores for the load, or a lower rate"
-        ),
-        (false, false) => format!("INVALID{why} ({busiest}). Do not rely on these figures"),
-    }
 }
 
 /// A setting's value, or that it is not known.

@@ -234,6 +234,7 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
 fn validity(page: &mut Page, run: &RunReport) {
     page.heading("Can the figures be believed?");
     page.para(&format!("{}.", say::generator(run)));
+    say::generator_details(run).iter().for_each(|detail| page.item("-", detail));
     let delay = &run.client_delay_us;
     if let (Some(own), Some(all)) = (delay.p50, run.response_time_us.p50) {
         page.para(&format!(

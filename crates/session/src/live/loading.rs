@@ -1,5 +1,6 @@
 //! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
 
+use super::tables::TableWatch;
 use super::{Server, Session};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -57,6 +58,12 @@ impl Session {
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
         }
+        if let Some(warning) = prepared.warning()
+            && !self.recording.notes.iter().any(|note| note == warning)
+        {
+            self.append(EventBody::Note { text: warning.to_owned() })?;
+        }
+        let mut tables = TableWatch::begin(prepared, workload);
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
@@ -69,11 +76,12 @@ impl Session {
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let followed = self.follow(load, length, &control, &receiver, server);
+            let followed = self.follow((load, length), &control, &receiver, server, &mut tables);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
             followed
         });
+        let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
         let late = server.map_or(Ok(None), Server::load_ends);
         let end = end?;
@@ -84,17 +92,18 @@ impl Session {
         }
         let interrupted = end.reason == EndReason::Interrupted;
         let measured_from_s = self.measured_from_s(load, length);
-        self.append(EventBody::LoadEnd { load, end, measured_from_s })?;
+        self.append(EventBody::ClientTables { load, tables })?;
+        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why: None })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
     }
 
     fn follow(
         &mut self,
-        load: u32,
-        length: Length,
+        (load, length): (u32, Length),
         control: &Control,
         receiver: &Receiver<Message>,
         server: Option<&Server>,
+        tables: &mut TableWatch,
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
@@ -111,6 +120,7 @@ impl Session {
             }
             match message {
                 Ok(Message::Interval(interval)) => {
+                    tables.see(&interval);
                     self.append(EventBody::Interval { load, interval })?;
                     if self.is_lost(load) {
                         control.stop(EndReason::StopLoss);

@@ -4,6 +4,7 @@ mod loading;
 mod lower;
 mod server;
 mod stand;
+mod tables;
 
 pub use loading::Length;
 pub use server::Server;

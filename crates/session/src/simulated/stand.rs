@@ -204,7 +204,10 @@ impl Stand for SimulatedStand {
         if let Some(brake) = model.brake(settings) {
             self.add(end_us, EventBody::Brake { load, brake });
         }
-        self.add(end_us, EventBody::LoadEnd { load, end: model.end(), measured_from_s: 0.0 });
+        self.add(
+            end_us,
+            EventBody::LoadEnd { load, end: model.end(), measured_from_s: 0.0, warmup_why: None },
+        );
         self.tool.act(
             Kind::Other,
             || format!("load at {settings:?}"),

@@ -11,7 +11,7 @@ use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 use std::io;
-use std::net::IpAddr;
+use std::net::{self, IpAddr};
 
 /// Datagrams of one answer at most: each holds some hundred sockets.
 const DATAGRAMS_MAX: usize = 1_000;
@@ -44,6 +44,17 @@ pub fn server_ends(port: u16) -> io::Result<Vec<End>> {
 /// The clients' ends of all open connections to a port (on any machine) from this network namespace.
 pub fn client_ends(port: u16) -> io::Result<Vec<End>> {
     both_families(StateFlags::ESTABLISHED, 0, port, end)
+}
+
+/// How many connections of every state, closed ones that wait included, go from this network namespace to an address
+/// and port.
+pub fn connections_to(peer: net::SocketAddr) -> io::Result<u64> {
+    let states = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::CLOSE);
+    let goes_there = |answer: &InetResponse| {
+        answer.header.socket_id.destination_address.to_canonical() == peer.ip().to_canonical()
+    };
+    let all = both_families(states, 0, peer.port(), goes_there)?;
+    Ok(all.into_iter().filter(|goes_there| *goes_there).count() as u64)
 }
 
 /// Asks for the sockets of both families in one of these states; a port of 0 is any.

@@ -112,6 +112,7 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
             saturated: false,
             valid: true,
             why: None,
+            ..ClientReport::default()
         },
         ..RunReport::default()
     }
