@@ -5,6 +5,7 @@
 
 pub mod breakdown;
 pub mod ceilings;
+pub mod change_point;
 pub mod diagnosis;
 pub mod facts;
 pub mod generator;

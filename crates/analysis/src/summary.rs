@@ -16,6 +16,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         workload: measurement.workload.clone(),
         environment: measurement.client.clone(),
         warmup_s: significant(measurement.measured_from_s, 6),
+        warmup_why: measurement.warmup_why.clone(),
         ..RunReport::default()
     };
     count(measurement, &mut run);

@@ -1,24 +1,78 @@
-//! Where the warm-up ends: the truncation point that makes the mean of the rest most certain (MSER).
+//! Where the warm-up ends: of a load of fixed length by a change-point test, of one that still runs by its drift.
 //!
-//! White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69 (1997): cut the
-//! first d values so that the squared standard error of the mean of the rest, `sum (x - mean)^2 / (n - d)^2`, is least.
+//! A head of seconds is warm-up when the rate was lower in it, or answers took longer, than afterwards: more than chance
+//! would have it ([`crate::change_point`]), and by enough to matter. What failed, or was faster, is no warm-up but a
+//! result.
 
-/// The number of leading values to cut, at most half of them: a minimum further right means that the series has not
-/// settled. Without at least `4` values nothing is cut.
-pub fn truncation(values: &[f64]) -> usize {
-    let cut_max = values.len() / 2;
-    if values.len() < 4 {
-        return 0;
+use crate::change_point::lower_head;
+use crate::stats::mean;
+use crate::summary::merged;
+use webdyno_model::Result;
+use webdyno_model::interval::Interval;
+use webdyno_model::number::significant;
+
+/// A head that differs from the rest by less than this is no warm-up.
+const DIFFERENCE_MIN: f64 = 0.10;
+
+/// The warm-up of a load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WarmUp {
+    /// Whole seconds that are cut.
+    pub seconds: usize,
+    /// What was different in them.
+    pub why: String,
+}
+
+/// The warm-up of a load that has ended, from its whole seconds; `None` when it needed none. Never more than half of
+/// them. An error when a histogram is damaged.
+pub fn detect(seconds: &[Interval]) -> Result<Option<WarmUp>> {
+    let rates: Vec<f64> = seconds.iter().map(rate).collect();
+    let medians = medians_us(seconds)?;
+    let by_rate = slower(&rates, lower_head(&rates));
+    // Slower answers are higher times.
+    let negated: Vec<f64> = medians.iter().map(|us| -us).collect();
+    let by_time = longer(&medians, lower_head(&negated));
+    let cut = by_rate.map_or(0, |(head, _)| head).max(by_time.map_or(0, |(head, _)| head));
+    let failed = seconds[..cut].iter().any(|second| second.failed > 0);
+    if cut == 0 || failed || is_faster(&rates, cut) {
+        return Ok(None);
     }
-    let score = |cut: usize| {
-        let rest = &values[cut..];
-        let count = rest.len() as f64;
-        let mean = rest.iter().sum::<f64>() / count;
-        // A perfectly even tail would score zero whatever its length: the longer one must win.
-        let floor = (mean * 1e-6).powi(2) * count;
-        (rest.iter().map(|value| (value - mean).powi(2)).sum::<f64>() + floor) / count.powi(2)
-    };
-    (0..=cut_max).min_by(|a, b| score(*a).total_cmp(&score(*b))).unwrap_or(0)
+    let rate =
+        by_rate.map(|(_, part)| format!("the rate was {}% of the later one", significant(100.0 * part, 2)));
+    let time =
+        by_time.map(|(_, times)| format!("the median answer took {} times as long", significant(times, 2)));
+    let why = rate.into_iter().chain(time).collect::<Vec<_>>().join(" and ");
+    Ok(Some(WarmUp { seconds: cut, why: format!("in them {why} (change-point test)") }))
+}
+
+/// The median response time of each second; none when a second has no answer.
+fn medians_us(seconds: &[Interval]) -> Result<Vec<f64>> {
+    let median =
+        |second: &Interval| Ok(merged(second.response_time.iter())?.quantile_us(0.5).map(|us| us as f64));
+    let medians: Vec<Option<f64>> = seconds.iter().map(median).collect::<Result<_>>()?;
+    Ok(medians.into_iter().collect::<Option<Vec<f64>>>().unwrap_or_default())
+}
+
+fn rate(interval: &Interval) -> f64 {
+    interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64
+}
+
+/// Head and rest: the mean of the first as a share of that of the second.
+fn share(values: &[f64], head: usize) -> Option<f64> {
+    let (head, rest) = (mean(&values[..head])?, mean(&values[head..])?);
+    (rest > 0.0).then(|| head / rest)
+}
+
+fn slower(rates: &[f64], head: usize) -> Option<(usize, f64)> {
+    share(rates, head).filter(|share| *share <= 1.0 - DIFFERENCE_MIN).map(|share| (head, share))
+}
+
+fn longer(times: &[f64], head: usize) -> Option<(usize, f64)> {
+    share(times, head).filter(|share| *share >= 1.0 + DIFFERENCE_MIN).map(|share| (head, share))
+}
+
+fn is_faster(rates: &[f64], head: usize) -> bool {
+    share(rates, head).is_some_and(|share| share > 1.0 + DIFFERENCE_MIN)
 }
 
 /// Whether the last `wanted` values are settled: over them the regression line rises or falls by less than a tenth of
@@ -50,6 +104,7 @@ const T_MAX: f64 = 2.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::histogram::TimeHistogram;
 
     fn ramp_then_flat(ramp: usize, flat: usize) -> Vec<f64> {
         let noise = |i: usize| [0.0, 6.0, -5.0, 3.0, -4.0][i % 5];
@@ -57,12 +112,65 @@ mod tests {
         rising.chain((0..flat).map(|i| 1100.0 + noise(i))).collect()
     }
 
+    /// Whole seconds of so many answers, each of which took so long.
+    fn seconds(all: &[(u64, u64)]) -> Vec<Interval> {
+        let second = |&(completed, us): &(u64, u64)| {
+            let mut times = TimeHistogram::new();
+            (0..completed).for_each(|_| times.record(us));
+            Interval { length_us: 1_000_000, completed, response_time: times.encode(), ..Interval::default() }
+        };
+        all.iter().map(second).collect()
+    }
+
+    fn cut(all: &[(u64, u64)]) -> usize {
+        detect(&seconds(all)).unwrap().map_or(0, |warm_up| warm_up.seconds)
+    }
+
+    /// Rates with times that follow from them, as with ten users.
+    fn closed(rates: &[u64]) -> Vec<(u64, u64)> {
+        rates.iter().map(|&rate| (rate, 10_000_000 / rate.max(1))).collect()
+    }
+
     #[test]
-    fn the_ramp_is_cut_and_the_plateau_stays() {
-        for (ramp, flat) in [(0, 10), (5, 10), (8, 12), (18, 20)] {
-            let cut = truncation(&ramp_then_flat(ramp, flat));
-            assert!(cut.abs_diff(ramp) <= 2, "ramp {ramp}: cut {cut}");
+    fn only_a_slow_start_is_cut() {
+        for (rates, expected) in [
+            (&[100, 101, 99, 100, 102, 100, 98, 101][..], 0),
+            (&[10, 50, 100, 101, 99, 100, 102, 100], 2),
+            (&[10, 101, 99, 100, 102, 100, 98, 101, 99], 1),
+            // It is faster at first, or slower by next to nothing.
+            (&[300, 250, 100, 101, 99, 100, 102, 100], 0),
+            (&[930, 931, 1000, 1001, 999, 1000, 1002, 1000], 0),
+            // Never more than half.
+            (&[10, 20, 30, 40, 50, 60, 100, 101, 99, 102], 5),
+            (&[10, 100, 100], 0),
+            (&[], 0),
+        ] {
+            let found = cut(&closed(rates));
+            assert!(found.abs_diff(expected) <= usize::from(expected == 5), "{rates:?}: {found}");
         }
+    }
+
+    #[test]
+    fn at_a_given_rate_the_times_tell() {
+        let mut all: Vec<(u64, u64)> = (0..12).map(|index| (200, 5_000 + 37 * (index % 3))).collect();
+        assert_eq!(cut(&all), 0);
+        (all[0].1, all[1].1, all[2].1) = (90_000, 40_000, 9_000);
+        assert_eq!(cut(&all), 3);
+        let why = detect(&seconds(&all)).unwrap().unwrap().why;
+        assert!(why.contains("the median answer took 9.2 times as long") && !why.contains("rate"), "{why}");
+        // A second without an answer has no time; the rate still tells.
+        all[0] = (0, 1);
+        assert_eq!(cut(&all), 1);
+    }
+
+    #[test]
+    fn failures_are_a_result() {
+        let mut all = seconds(&closed(&[10, 50, 100, 101, 99, 100, 102, 100]));
+        assert!(detect(&all).unwrap().is_some());
+        all[1].failed = 1;
+        assert_eq!(detect(&all).unwrap(), None);
+        (all[1].failed, all[2].failed) = (0, 1);
+        assert!(detect(&all).unwrap().is_some());
     }
 
     #[test]
@@ -89,8 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn even_values_keep_all() {
-        assert_eq!(truncation(&[5.0; 10]), 0);
+    fn even_values_have_settled() {
         assert_eq!(settled(&[0.0; 10], 8), Some(2));
         assert_eq!(settled(&[5.0; 3], 8), None);
     }

@@ -28,7 +28,7 @@ pub fn available(transport: &Transport) -> Option<u64> {
     usable().filter(|_| transport.unix_socket.is_none()).map(|ports| ports.saturating_mul(sources))
 }
 
-/// Reads `32768	60999` and `8080,9000-9010`.
+/// Reads `32768 60999` and `8080,9000-9010`.
 fn parse(range: &str, reserved: &str) -> Option<u64> {
     let mut bounds = range.split_ascii_whitespace().map(|bound| bound.parse::<u64>().ok());
     let (first, last) = (bounds.next()??, bounds.next()??);

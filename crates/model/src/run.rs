@@ -42,6 +42,9 @@ pub struct RunReport {
     pub elapsed_s: f64,
     /// Seconds cut from the start as warm-up.
     pub warmup_s: f64,
+    /// Why they were cut; `None` when none were, and in recordings of before it was kept.
+    #[serde(default)]
+    pub warmup_why: Option<String>,
     /// started = completed + failed + in_flight_at_end.
     pub requests: RequestCounts,
     /// Page loads; `None` when the workload has no pages.

@@ -121,7 +121,8 @@ pub(crate) fn failures(run: &RunReport) -> String {
 pub(crate) fn measured(run: &RunReport) -> String {
     let length = time_s(run.elapsed_s);
     if run.warmup_s > 0.0 {
-        format!("measured for {length}, after {} of warm-up that do not count", time_s(run.warmup_s))
+        let why = run.warmup_why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("measured for {length}, after {} of warm-up that do not count{why}", time_s(run.warmup_s))
     } else {
         format!("measured for {length}; no warm-up was cut")
     }

@@ -5,7 +5,7 @@ use super::{Server, Session};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
-use webdyno_analysis::warmup::{settled, truncation};
+use webdyno_analysis::warmup::{self, settled};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::brake::Brake;
 use webdyno_model::event::{EventBody, Purpose};
@@ -15,8 +15,6 @@ use webdyno_model::{Result, UserError};
 
 /// How often samples and interrupts are looked at while the engine runs.
 const POLL: Duration = Duration::from_millis(50);
-/// A head that differs from the rest by less than this is no warm-up.
-const WARMUP_DIFFERENCE_MIN: f64 = 0.10;
 
 /// How long a load lasts and what of it is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,9 +89,9 @@ impl Session {
             self.append(EventBody::Brake { load, brake })?;
         }
         let interrupted = end.reason == EndReason::Interrupted;
-        let measured_from_s = self.measured_from_s(load, length);
+        let (measured_from_s, warmup_why) = self.measured_part(load, length)?;
         self.append(EventBody::ClientTables { load, tables })?;
-        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why: None })?;
+        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
     }
 
@@ -198,16 +196,22 @@ impl Session {
         self.whole_seconds(load).iter().map(rate).collect()
     }
 
-    fn measured_from_s(&self, load: u32, length: Length) -> f64 {
-        match length {
-            Length::Fixed { warmup_s: Some(warmup_s) } => warmup_s,
-            Length::Fixed { warmup_s: None } => detected_warmup(&self.whole_seconds(load)) as f64,
+    /// Where the measured part begins, and why what lies before it is cut.
+    fn measured_part(&self, load: u32, length: Length) -> Result<(f64, Option<String>)> {
+        let cut = |seconds: f64, why: &str| (seconds, (seconds > 0.0).then(|| why.to_owned()));
+        Ok(match length {
+            Length::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
+            Length::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
+                Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.why),
+                None => (0.0, None),
+            },
             Length::Settled { measure_s, .. } => {
                 let rates = self.rates(load);
-                let cut = settled(&rates, measure_s as usize);
-                cut.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize)) as f64
+                let begin = settled(&rates, measure_s as usize);
+                let begin = begin.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize));
+                cut(begin as f64, "the rate had not settled in them")
             }
-        }
+        })
     }
 }
 
@@ -217,20 +221,6 @@ fn stands(brake: &Brake, seconds: &[Interval]) -> bool {
     let silent_s = (brake.limit.0 / 1e6).max(1.0) as usize;
     brake.metric != Brake::SITE_SILENT
         || seconds.iter().rev().take(silent_s).all(|second| second.status.is_empty())
-}
-
-/// Seconds to cut: the best truncation point, if before it the server was slower by enough to matter and nothing
-/// failed. What failed, or was faster, is no warm-up but a result.
-fn detected_warmup(intervals: &[Interval]) -> usize {
-    let rates: Vec<f64> = intervals.iter().map(rate).collect();
-    let cut = truncation(&rates);
-    let mean = |part: &[f64]| webdyno_analysis::stats::mean(part);
-    let slower = match (mean(&rates[..cut]), mean(&rates[cut..])) {
-        (Some(head), Some(rest)) => head <= rest * (1.0 - WARMUP_DIFFERENCE_MIN),
-        _ => false,
-    };
-    let failed = intervals[..cut].iter().any(|interval| interval.failed > 0);
-    if slower && !failed { cut } else { 0 }
 }
 
 fn rate(interval: &Interval) -> f64 {
@@ -271,16 +261,5 @@ mod tests {
             assert!(stands(&silent("brake.site_refused_count"), &seconds));
             seconds[at].status.clear();
         }
-    }
-
-    #[test]
-    fn only_a_slow_start_is_cut() {
-        assert_eq!(detected_warmup(&intervals(&[100, 101, 99, 100, 102, 100], 0)), 0);
-        let slow_start = [10, 50, 100, 101, 99, 100, 102, 100];
-        assert_eq!(detected_warmup(&intervals(&slow_start, 0)), 2);
-        // Failures are a result, and so are seconds that were faster than the rest.
-        assert_eq!(detected_warmup(&intervals(&slow_start, 5)), 0);
-        assert_eq!(detected_warmup(&intervals(&[300, 250, 100, 101, 99, 100, 102, 100], 0)), 0);
-        assert_eq!(detected_warmup(&[]), 0);
     }
 }
