@@ -12,6 +12,7 @@ pub mod generator;
 pub mod live_traffic;
 pub mod measurement;
 mod missing;
+pub mod percentiles;
 pub mod planner;
 pub mod rules;
 pub mod series;

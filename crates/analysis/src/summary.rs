@@ -2,6 +2,7 @@
 
 use crate::generator;
 use crate::measurement::Measurement;
+use crate::percentiles;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
@@ -22,6 +23,8 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     count(measurement, &mut run);
     times(measurement, &mut run)?;
     run.requests_by_name = by_name(measurement)?;
+    run.percentiles_need = percentiles::unsupported(measurement, &run);
+    run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     generator::verdict(measurement, &mut run);
     run.brake = measurement.brake.clone();

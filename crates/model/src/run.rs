@@ -61,6 +61,12 @@ pub struct RunReport {
     pub connections: ConnectionCounts,
     /// From the intended start: good answers, and timeouts at their bound.
     pub response_time_us: Dist,
+    /// Percentiles of the response time that the run is too short for, by name (`p999`); their values stay.
+    #[serde(default)]
+    pub unsupported_percentiles: Vec<String>,
+    /// What each of those takes.
+    #[serde(default)]
+    pub percentiles_need: BTreeMap<String, PercentileNeed>,
     /// From the actual send, of the same requests.
     pub service_time_us: Dist,
     /// Of connections.
@@ -98,6 +104,24 @@ pub struct RunReport {
     pub requests_by_name: BTreeMap<String, NamedReport>,
     /// The measured part, second by second.
     pub intervals: Vec<IntervalReport>,
+}
+
+/// What a percentile takes to mean something.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PercentileNeed {
+    /// Answers.
+    pub count: u64,
+    /// Seconds in which answers beyond it lie.
+    pub seconds: u64,
+    /// How long the measured part would have to be for both, as things went.
+    pub elapsed_s: f64,
+}
+
+impl PercentileNeed {
+    /// Answers that must lie beyond a percentile.
+    pub const BEYOND_MIN: u64 = 10;
+    /// Seconds of the run in which some of them must lie.
+    pub const SECONDS_MIN: usize = 3;
 }
 
 /// started = completed + failed + in_flight_at_end.

@@ -111,12 +111,15 @@ fn times(m: &mut Markup, run: &RunReport) {
     let named = say::times_of(run).into_iter().chain([failed]).filter(|(_, dist)| dist.count > 0);
     let rows: Vec<_> = named
         .map(|(name, dist)| {
-            let times = [dist.p50, dist.p90, dist.p99, dist.p999, dist.max].map(time);
+            let times = say::percentiles(run, name, dist).into_iter().chain([time(dist.max)]);
             [name.to_owned(), count(dist.count)].into_iter().chain(times).collect()
         })
         .collect();
     if !rows.is_empty() {
         table(m, &columns, &rows);
+        if let Some(short) = say::too_short(run, &rows) {
+            m.leaf("p", &short);
+        }
         m.leaf_with("p", &[("class", "quiet")], say::TIMES_MEAN);
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod diagnosis;
+mod percentiles;
 mod tune;
 
 use crate::human::{count, number, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
@@ -10,6 +11,7 @@ pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
+pub(crate) use percentiles::{percentiles, too_short};
 pub(crate) use tune::{
     change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
     round_outcome, took_effect, tune_headline, will_take_effect,

@@ -3,7 +3,7 @@
 use super::page::{Column, Page, bar};
 use crate::human::{count, percent_coarse, plural, quantity, share, time, time_us};
 use crate::{say, words};
-use webdyno_model::run::{Dist, RunReport};
+use webdyno_model::run::RunReport;
 use webdyno_session::view::View;
 
 /// More names or codes than this are summed up in a line.
@@ -66,11 +66,12 @@ pub(super) fn latencies(page: &mut Page, run: &RunReport) {
         if dist.count == 0 {
             empty.push(name);
         } else {
-            rows.push(time_row(name, dist));
+            rows.push(time_row(name, say::percentiles(run, name, dist), dist.max));
         }
     }
     if run.failed_time_us.count > 0 {
-        rows.push(time_row("failures", &run.failed_time_us));
+        let failed = &run.failed_time_us;
+        rows.push(time_row("failures", say::percentiles(run, "failures", failed), failed.max));
     }
     if rows.len() > 1 {
         use Column::{Number, Words};
@@ -81,6 +82,9 @@ pub(super) fn latencies(page: &mut Page, run: &RunReport) {
         return;
     }
     page.para("p99: 99 of 100 took no longer than this; max: the longest one.");
+    if let Some(short) = say::too_short(run, &rows) {
+        page.para(&short);
+    }
     page.para(say::TIMES_MEAN);
     if run.errors.timeout > 0 {
         page.para(&format!("{} are in it at the timeout's length.", plural(run.errors.timeout, "timeout")));
@@ -90,9 +94,10 @@ pub(super) fn latencies(page: &mut Page, run: &RunReport) {
     }
 }
 
-fn time_row(name: &str, dist: &Dist) -> Vec<String> {
+fn time_row(name: &str, percentiles: [String; 4], max: Option<u64>) -> Vec<String> {
     let mut row = vec![name.to_owned()];
-    row.extend([dist.p50, dist.p90, dist.p99, dist.p999, dist.max].map(time));
+    row.extend(percentiles);
+    row.push(time(max));
     row
 }
 

@@ -33,14 +33,16 @@ fn a_run() {
       rate>5000    NOT met  measured: unknown
 
     How long it took
-                         p50      p90      p99    p99.9     max
-      response time    22 ms  38.1 ms  69.4 ms   124 ms  220 ms
-      service time   21.8 ms  37.7 ms  68.7 ms   122 ms  218 ms
-      connect         180 µs   312 µs   568 µs  1.01 ms  1.8 ms
-      first byte     20.9 ms  36.2 ms  65.9 ms   118 ms  209 ms
-      client delay     14 µs    24 µs    44 µs    79 µs  140 µs
-      failures          2 ms  3.46 ms  6.31 ms  11.2 ms   20 ms
+                         p50      p90       p99     p99.9     max
+      response time    22 ms  38.1 ms   69.4 ms    124 ms  220 ms
+      service time   21.8 ms  37.7 ms   68.7 ms    122 ms  218 ms
+      connect         180 µs  312 µs?   568 µs?  1.01 ms?  1.8 ms
+      first byte     20.9 ms  36.2 ms   65.9 ms    118 ms  209 ms
+      client delay     14 µs    24 µs     44 µs     79 µs  140 µs
+      failures          2 ms  3.46 ms  6.31 ms?  11.2 ms?   20 ms
       p99: 99 of 100 took no longer than this; max: the longest one.
+      ?: fewer than 10 samples lie beyond this figure, or all in fewer than 3
+      seconds of the run.
       Response time counts from the moment a request was due until its last byte:
       what a user waits. Service time counts from when it was really sent. Client
       delay is what this machine added itself.
@@ -127,8 +129,8 @@ fn a_run_that_failed_altogether() {
       measured for 400 ms; no warm-up was cut
 
     How long it took
-                  p50     p90     p99   p99.9     max
-      failures  90 µs  156 µs  284 µs  506 µs  900 µs
+                  p50     p90     p99    p99.9     max
+      failures  90 µs  156 µs  284 µs  506 µs?  900 µs
       There was no good answer, so that there are no times of answers.
 
     What failed: 1,000 of 1,000 requests failed (100%)
@@ -501,4 +503,60 @@ fn others_on_the_server() {
         }
         assert_eq!(plain(&diagnosed).contains("$ a=$(x); sleep 3"), present, "{}", plain(&diagnosed));
     }
+}
+
+#[test]
+fn what_the_generator_and_the_length_of_a_run_say() {
+    use webdyno_model::client::{InFlightReport, KernelLimitTotal, TableReport, ThreadReport};
+    use webdyno_model::run::PercentileNeed;
+    let mut run = sample::run(840.0, 22_000.0);
+    run.warmup_why = Some("in them the rate was 35% of the later one (change-point test)".into());
+    let need = PercentileNeed { count: 10_000, seconds: 3, elapsed_s: 12.0 };
+    run.unsupported_percentiles = vec!["p999".into()];
+    run.percentiles_need.insert("p999".into(), need);
+    let client = &mut run.client;
+    client.threads = [0.23, 0.21].map(|cpu_fraction| ThreadReport { cpu_s: 2.0, cpu_fraction }).into();
+    client.in_flight = InFlightReport { mean: Some(18.48), by_law: Some(18.5), server: Some(17.0) };
+    client.descriptors = Some(TableReport::new(Some(20_000), 70, 12));
+    client.local_ports = Some(TableReport::new(Some(28_232), 28_230, 28_230));
+    let limit = "net.ipv4.ip_local_port_range".to_owned();
+    client.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });
+    (client.valid, client.why) = (false, Some("the run measured a table, not the server: and so on".into()));
+    let text = plain(&sample::view("run", Outcome::Run(run)));
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!(before(&text, "Answers and"), @"
+    Load test: 840 good answers a second, no request failed
+      INVALID: the run measured a table, not the server: and so on. Discard the
+      rate; what to do: webdyno explain kernel-limit-total.
+      GET http://127.0.0.1:8080/
+      50 requests at once; each next one is sent when an answer is there (closed)
+      measured for 10 s, after 2 s of warm-up that do not count: in them the rate
+      was 35% of the later one (change-point test)
+
+    How long it took
+                         p50      p90      p99     p99.9     max
+      response time    22 ms  38.1 ms  69.4 ms   124 ms?  220 ms
+      service time   21.8 ms  37.7 ms  68.7 ms   122 ms?  218 ms
+      connect         180 µs  312 µs?  568 µs?  1.01 ms?  1.8 ms
+      first byte     20.9 ms  36.2 ms  65.9 ms   118 ms?  209 ms
+      client delay     14 µs    24 µs    44 µs    79 µs?  140 µs
+      p99: 99 of 100 took no longer than this; max: the longest one.
+      ?: fewer than 10 samples lie beyond this figure, or all in fewer than 3
+      seconds of the run. p99.9 takes 10,000 answers, at this rate 12 s.
+      Response time counts from the moment a request was due until its last byte:
+      what a user waits. Service time counts from when it was really sent. Client
+      delay is what this machine added itself.
+    ");
+    insta::assert_snapshot!(from(&text, "Can the figures"), @"
+    Can the figures be believed?
+      INVALID: the run measured a table, not the server: and so on. Discard the
+      rate; what to do: webdyno explain kernel-limit-total.
+      - processor of each engine thread, as a share of a core: 23%, 21%
+      - requests in flight on the average: 18.5 counted, 18.5 by rate times time
+        (Little's law); the server had 17
+      - open files: at most 70 in use of 20,000; 12 at the end
+      - local ports towards one address: at most 28,230 in use of 28,232; 28,230 at
+        the end
+      It added 14 µs to a response time of 22 ms (medians).
+    ");
 }

@@ -1,0 +1,42 @@
+//! Percentiles in tables, with a mark at those that rest on too few answers, and what these would take.
+
+use crate::human::{count, time, time_s};
+use webdyno_model::run::{Dist, PercentileNeed, RunReport};
+
+const BEYOND_MIN: u64 = PercentileNeed::BEYOND_MIN;
+const SECONDS_MIN: usize = PercentileNeed::SECONDS_MIN;
+
+/// Set behind a figure that chance made.
+const MARK: &str = "?";
+/// The times that are taken of the same answers.
+const OF_ALL_ANSWERS: [&str; 2] = ["response time", "service time"];
+
+/// The 50th, 90th, 99th and 99.9th percentile of a distribution, marked where it says little.
+pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 4] {
+    let shown =
+        [("p50", 2, dist.p50), ("p90", 10, dist.p90), ("p99", 100, dist.p99), ("p999", 1000, dist.p999)];
+    shown.map(|(percentile, one_in, value)| {
+        let few = dist.count < BEYOND_MIN * one_in;
+        let listed = run.unsupported_percentiles.iter().any(|named| named == percentile);
+        let marked = value.is_some() && (few || (listed && OF_ALL_ANSWERS.contains(&name)));
+        time(value) + if marked { MARK } else { "" }
+    })
+}
+
+/// What the mark in a table means, and what the percentiles of the response time would take that the run is too short
+/// for; `None` when nothing is marked.
+pub(crate) fn too_short(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
+    let marked = rows.iter().flatten().any(|cell| cell.ends_with(MARK));
+    let shown = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
+    let needs = shown.into_iter().filter_map(|(key, name)| Some((name, run.percentiles_need.get(key)?)));
+    let told = needs.map(|(name, need)| {
+        format!(" {name} takes {} answers, at this rate {}.", count(need.count), time_s(need.elapsed_s))
+    });
+    let told: String = told.collect();
+    marked.then(|| {
+        format!(
+            "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or all in fewer than {SECONDS_MIN} seconds of \
+             the run.{told}"
+        )
+    })
+}
