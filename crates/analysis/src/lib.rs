@@ -14,6 +14,7 @@ pub mod measurement;
 mod missing;
 pub mod percentiles;
 pub mod planner;
+pub mod repeats;
 pub mod rules;
 pub mod series;
 pub mod stats;

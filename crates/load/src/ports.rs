@@ -63,14 +63,18 @@ pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<
     let Some(ports) = available(&workload.transport) else { return Ok(None) };
     let demand = demand(workload, destinations);
     refuse(&demand, ports)?;
-    // A TIME_WAIT of more than a second is used again where the kernel may: 1 is everywhere, 2 towards this machine.
+    Ok(warning(&demand, ports, is_reused(destinations)))
+}
+
+/// Whether the kernel gives ports out again a second after their connections were closed, towards all of these: 1 in
+/// `tcp_tw_reuse` is everywhere, 2 (the default) towards this machine.
+pub fn is_reused(destinations: &[SocketAddr]) -> bool {
     let reuse = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
-    let reused = match reuse.trim() {
+    match reuse.trim() {
         "1" => true,
         "2" => destinations.iter().all(|destination| destination.ip().to_canonical().is_loopback()),
         _ => false,
-    };
-    Ok(warning(&demand, ports, reused))
+    }
 }
 
 fn demand(workload: &Workload, destinations: &[SocketAddr]) -> Demand {

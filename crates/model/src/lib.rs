@@ -16,6 +16,7 @@ pub mod interval;
 pub mod live_traffic;
 pub mod number;
 pub mod objective;
+pub mod repeats;
 pub mod run;
 pub mod sample;
 pub mod service;

@@ -5,6 +5,7 @@ pub use crate::client::ClientReport;
 use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts, TcpCounts};
 use crate::objective::ObjectiveResult;
+use crate::repeats::Repeats;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,6 +101,9 @@ pub struct RunReport {
     pub brake: Option<Brake>,
     /// Objectives and whether they were met.
     pub objectives: Vec<ObjectiveResult>,
+    /// The other runs of the same load; `None` when it was made once.
+    #[serde(default)]
+    pub repeats: Option<Repeats>,
     /// Figures by request name, when there are several.
     pub requests_by_name: BTreeMap<String, NamedReport>,
     /// The measured part, second by second.

@@ -2,6 +2,8 @@
 
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::measurement::Measurement;
+use webdyno_analysis::repeats::repeats;
 use webdyno_analysis::series::SeriesSet;
 use webdyno_analysis::summary::{interval_report, response_times, run_report};
 use webdyno_analysis::verdict::compare;
@@ -10,6 +12,7 @@ use webdyno_model::change::JournalPlace;
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
+use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
 use webdyno_model::run::{IntervalReport, RunReport};
 use webdyno_model::service::ServiceSnapshot;
@@ -113,6 +116,17 @@ const PLOTTED: [(&str, &str, &str); 3] = [
 ];
 
 impl View {
+    /// The load that the report of a run is of: the chosen one of several, else the last one with answers.
+    pub fn shown_load(&self) -> Option<&LoadView> {
+        let repeats = match &self.outcome {
+            Outcome::Run(run) => run.repeats.as_ref(),
+            _ => None,
+        };
+        let chosen = repeats.and_then(|repeats| self.loads.iter().find(|load| load.load == repeats.chosen));
+        let answered = |load: &&LoadView| !load.response_time_cumulative.is_empty();
+        chosen.or_else(|| self.loads.iter().rev().find(answered))
+    }
+
     /// What a recording amounts to. An error when a histogram of it is damaged.
     pub fn of(recording: &Recording) -> Result<Self> {
         Ok(Self {
@@ -144,9 +158,29 @@ fn outcome(recording: &Recording) -> Result<Outcome> {
     }
     let Some(measurement) = recording.last_measurement() else { return Ok(Outcome::Nothing) };
     match recording.command.as_str() {
-        "run" => run_report(&measurement).map(Outcome::Run),
+        "run" => run_outcome(recording, &measurement),
         _ => diagnose(&measurement).map(Outcome::Diagnosis),
     }
+}
+
+/// Of a load that was made several times, the run that stands for all: those that were not seen to their end are left
+/// out, as long as there is another.
+fn run_outcome(recording: &Recording, last: &Measurement) -> Result<Outcome> {
+    let whole =
+        |load: &&LoadRecord| load.end.as_ref().is_some_and(|(end, _)| end.reason != EndReason::Interrupted);
+    let runs: Vec<RunReport> = recording
+        .loads
+        .iter()
+        .filter(whole)
+        .map(|load| run_report(&recording.measurement(load)))
+        .collect::<Result<_>>()?;
+    let repeated = repeats(&runs.iter().collect::<Vec<_>>()).filter(|_| recording.loads.len() > 1);
+    let Some((repeats, chosen)) = repeated else {
+        return run_report(last).map(Outcome::Run);
+    };
+    let mut run = runs[chosen].clone();
+    run.repeats = Some(repeats);
+    Ok(Outcome::Run(run))
 }
 
 /// The end of a tuning session that has none because it was cut off: what was not kept is reverted by its guardian.

@@ -96,6 +96,9 @@ fn rate_of_load(frame: &Frame, m: &mut Markup, load: &LoadView, failed: bool) {
 /// `before`, `round 1: better, kept`.
 fn mark_label(view: &View, load: &LoadView) -> String {
     let name = say::purpose(load);
+    if matches!(&view.outcome, Outcome::Run(run) if run.repeats.is_some()) {
+        return format!("run {}", load.load);
+    }
     let Outcome::Tune(tune) = &view.outcome else {
         return name;
     };
@@ -125,8 +128,7 @@ fn compared(view: &View) -> Vec<(&'static str, String, &LoadView)> {
         let after = after.map(|load| ("second", name("after", load), load));
         return before.into_iter().chain(after).collect();
     }
-    let last = view.loads.iter().rev().find(has);
-    last.map(|load| ("second", name("measured", load), load)).into_iter().collect()
+    view.shown_load().filter(has).map(|load| ("second", name("measured", load), load)).into_iter().collect()
 }
 
 fn spread(m: &mut Markup, view: &View) {

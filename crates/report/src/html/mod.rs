@@ -127,6 +127,19 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         let rows: Vec<_> = run.objectives.iter().map(row).collect();
         table(m, &[("objective", Column::Code), ("measured", Column::Number), ("", Column::Words)], &rows);
     }
+    if let Some(repeats) = &run.repeats {
+        m.leaf("h2", &format!("{}: {}", say::repeats_headline(repeats), say::repeats_spread(repeats)));
+        let mut rows = say::repeats_table(repeats);
+        let titles = rows.remove(0);
+        let column = |(index, title): (usize, &String)| {
+            (title.clone(), if index == 0 { Column::Words } else { Column::Number })
+        };
+        let columns: Vec<(String, Column)> = titles.iter().enumerate().map(column).collect();
+        let columns: Vec<(&str, Column)> =
+            columns.iter().map(|(title, kind)| (title.as_str(), *kind)).collect();
+        table(m, &columns, &rows);
+        m.leaf_with("p", &[("class", "quiet")], say::REPEATS_MEAN);
+    }
     m.leaf("h2", "The load");
     parts::run_details(m, run);
 }

@@ -3,6 +3,7 @@
 mod client;
 mod diagnosis;
 mod percentiles;
+mod repeats;
 mod tune;
 
 use crate::human::{count, number, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
@@ -12,6 +13,7 @@ pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
 pub(crate) use percentiles::{percentiles, too_short};
+pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_spread, repeats_table};
 pub(crate) use tune::{
     change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
     round_outcome, took_effect, tune_headline, will_take_effect,

@@ -17,6 +17,7 @@ pub(super) fn whole(page: &mut Page, view: &View, run: &RunReport) {
     page.heading(&format!("Load test: {}", say::run_headline(run)));
     conditions(page, run);
     objectives(page, run);
+    repeats(page, run);
     latencies(page, run);
     histogram(page, view);
     by_name(page, run);
@@ -54,6 +55,15 @@ fn objectives(page: &mut Page, run: &RunReport) {
         ]);
     }
     page.table(&[Column::Words, Column::Words, Column::Words], &rows);
+}
+
+/// The other runs of the same load, and how far they lie apart.
+fn repeats(page: &mut Page, run: &RunReport) {
+    let Some(repeats) = &run.repeats else { return };
+    page.heading(&format!("{}: {}", say::repeats_headline(repeats), say::repeats_spread(repeats)));
+    let table = say::repeats_table(repeats);
+    page.table(&[Column::Words].into_iter().chain([Column::Number; 6]).collect::<Vec<_>>(), &table);
+    page.para(say::REPEATS_MEAN);
 }
 
 /// The table of the five times.
@@ -102,7 +112,7 @@ fn time_row(name: &str, percentiles: [String; 4], max: Option<u64>) -> Vec<Strin
 }
 
 fn histogram(page: &mut Page, view: &View) {
-    let Some(load) = view.loads.iter().rev().find(|load| load.response_time_cumulative.len() > 1) else {
+    let Some(load) = view.shown_load().filter(|load| load.response_time_cumulative.len() > 1) else {
         return;
     };
     let bars = bins(&load.response_time_cumulative);

@@ -1,13 +1,70 @@
 //! How full the tables of the generator's machine are during a load: limits once, what is in use while it runs.
 
+use super::Session;
 use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
 use webdyno_host::tables;
 use webdyno_load::{Interval, Prepared, ports};
 use webdyno_model::client::ClientTables;
+use webdyno_model::event::EventBody;
 use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
 
 /// Seconds between readings of the local ports: one takes milliseconds when tens of thousands are in use.
 const PORTS_EVERY_S: u32 = 5;
+
+/// Between two loads of the same kind: what the first one left unfinished at the server has a moment to end.
+const REST_US: u64 = 1_000_000;
+/// Ports that closed connections hold are free again after this time (TCP_TIMEWAIT_LEN of include/net/tcp.h, and a
+/// little).
+const PORTS_FREE_AFTER_US: u64 = 62_000_000;
+/// How often it is looked whether they are.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+impl Session {
+    /// The quiet time between two loads of the same kind: a second, and as long as the local ports that the first one
+    /// left are too few for another one like it. An error when interrupted.
+    pub fn rest(&mut self, prepared: &Prepared, workload: &Workload) -> Result<()> {
+        let begun_us = self.elapsed_us();
+        let opened =
+            self.recording.loads.last().map_or(0, |load| {
+                load.intervals.iter().map(|interval| interval.connections.opened).sum::<u64>()
+            });
+        let mut waits = false;
+        loop {
+            if self.is_interrupted() {
+                return Err(UserError::interrupted());
+            }
+            let rested_us = self.elapsed_us().saturating_sub(begun_us);
+            let few = rested_us >= REST_US
+                && rested_us < PORTS_FREE_AFTER_US
+                && few_ports(prepared, workload, opened);
+            if rested_us >= REST_US && !few {
+                return Ok(());
+            }
+            if few && !waits {
+                waits = true;
+                let text = "waited for the local ports that the load before had left closed connections on";
+                self.append(EventBody::Note { text: text.into() })?;
+            }
+            // Asking for tens of thousands of ports costs milliseconds: seldom, once it is known to take long.
+            thread::sleep(if few { 5 * LOOK_EVERY } else { LOOK_EVERY });
+        }
+    }
+}
+
+/// Whether fewer ports are free towards a destination than a load opened. A load that takes more than all of them does
+/// not get more by waiting until nearly all are free.
+fn few_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
+    let destinations = prepared.addresses();
+    let Some(limit) = ports::available(&workload.transport).filter(|_| !ports::is_reused(&destinations))
+    else {
+        return false;
+    };
+    let used = destinations.into_iter().filter_map(tables::local_ports_used).max().unwrap_or(0);
+    limit.saturating_sub(used) < opened.min(limit - limit / 20)
+}
 
 /// Watches the tables during one load.
 pub(super) struct TableWatch {

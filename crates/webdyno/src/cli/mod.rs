@@ -99,6 +99,9 @@ pub struct QuickstartArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub load: LoadArgs,
+    /// Make the same load so many times, and tell how far the runs lie apart
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -2,9 +2,11 @@
 
 use crate::cli::RunArgs;
 use crate::{finish, interrupt, place, progress};
+use webdyno_load::Prepared;
 use webdyno_model::Result;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
+use webdyno_model::workload::Workload;
 use webdyno_session::live::{Length, Session};
 
 /// What is noted of a load that was given up.
@@ -28,16 +30,34 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     // A number of requests is a promise to report them all.
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
     let warmup_s = arguments.load.warmup.map(|us| us as f64 / 1e6).or(nothing_cut);
-    let loaded = session.load(&prepared, &workload, Purpose::Run, Length::Fixed { warmup_s }, None);
-    let result = loaded.and_then(|load| note_the_end(&mut session, load));
+    let result = repeat(&mut session, &prepared, &workload, (arguments.repeat, warmup_s));
     finish::finish(session, result, &arguments.output, false)
 }
 
-/// A load that ended before all its requests were sent says why.
-fn note_the_end(session: &mut Session, load: u32) -> Result<()> {
+/// Makes the load so many times. One that was given up is the last.
+fn repeat(
+    session: &mut Session,
+    prepared: &Prepared,
+    workload: &Workload,
+    (times, warmup_s): (u32, Option<f64>),
+) -> Result<()> {
+    for number in 1..=times {
+        let load = session.load(prepared, workload, Purpose::Run, Length::Fixed { warmup_s }, None)?;
+        if note_the_end(session, load)? {
+            return Ok(());
+        }
+        if number < times {
+            session.rest(prepared, workload)?;
+        }
+    }
+    Ok(())
+}
+
+/// A load that ended before all its requests were sent says why. Gives whether it did.
+fn note_the_end(session: &mut Session, load: u32) -> Result<bool> {
     let ended = session.recording().load(load).and_then(|record| record.end.as_ref());
     if !ended.is_some_and(|(end, _)| end.reason == EndReason::Hopeless) {
-        return Ok(());
+        return Ok(false);
     }
-    session.append(EventBody::Note { text: GIVEN_UP.into() })
+    session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true)
 }
