@@ -6,7 +6,7 @@
 //! is rounded down to an even one, so that the usual range of 32768 to 60999 gives 28,232. The side that closes first
 //! keeps the port for a minute (`TCP_TIMEWAIT_LEN` of include/net/tcp.h).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use webdyno_model::transport::Transport;
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{Result, UserError};
@@ -21,11 +21,14 @@ pub fn usable() -> Option<u64> {
     parse(&range, &reserved)
 }
 
-/// Ports towards one destination from all source addresses of a workload; `None` where none are used (unix sockets) and
-/// where it cannot be read.
-pub fn available(transport: &Transport) -> Option<u64> {
-    let sources = transport.source_ips.len().max(1) as u64;
-    usable().filter(|_| transport.unix_socket.is_none()).map(|ports| ports.saturating_mul(sources))
+/// Ports towards one of these destinations from all source addresses of a workload; `None` where none are used (unix
+/// sockets) and where it cannot be read.
+pub fn available(transport: &Transport, destinations: &[SocketAddr]) -> Option<u64> {
+    let destination = destinations.first()?;
+    // A connection begins from an address of its destination's family.
+    let fits = |source: &&IpAddr| source.is_ipv4() == destination.is_ipv4();
+    let sources = transport.source_ips.iter().filter(fits).count().max(1) as u64;
+    usable().map(|ports| ports.saturating_mul(sources))
 }
 
 /// Reads `32768 60999` and `8080,9000-9010`.
@@ -60,7 +63,7 @@ struct Demand {
 ///
 /// `destinations` is where each origin's connections go.
 pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<Option<String>> {
-    let Some(ports) = available(&workload.transport) else { return Ok(None) };
+    let Some(ports) = available(&workload.transport, destinations) else { return Ok(None) };
     let demand = demand(workload, destinations);
     refuse(&demand, ports)?;
     Ok(warning(&demand, ports, is_reused(destinations)))
@@ -104,7 +107,7 @@ fn refuse(demand: &Demand, ports: u64) -> Result<()> {
         "{at_once} connections to one address need as many local ports, this machine has {ports}"
     ))
     .hint(format!(
-        "use -c {ports} or fewer, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\""
+        "use -c {ports} or fewer, give further addresses of this machine with --source-ip, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\""
     )))
 }
 
@@ -122,7 +125,8 @@ fn warning(demand: &Demand, ports: u64, reused: bool) -> Option<String> {
         format!(
             "{rate_per_s} new connections a second may need {waiting} local ports, this machine has {ports} towards one \
              address: where the server leaves the close to this machine, each port is held for {TIME_WAIT_S} s and they \
-             run out. Keep connections (without --no-keepalive), or widen the range (sysctl net.ipv4.ip_local_port_range)"
+             run out. Keep connections (without --no-keepalive), give further addresses of this machine (--source-ip), or widen the \
+             range (sysctl net.ipv4.ip_local_port_range)"
         )
     })
 }

@@ -58,8 +58,8 @@ impl Session {
 /// not get more by waiting until nearly all are free.
 fn few_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
     let destinations = prepared.addresses();
-    let Some(limit) = ports::available(&workload.transport).filter(|_| !ports::is_reused(&destinations))
-    else {
+    let limit = ports::available(&workload.transport, &destinations);
+    let Some(limit) = limit.filter(|_| !ports::is_reused(&destinations)) else {
         return false;
     };
     let used = destinations.into_iter().filter_map(tables::local_ports_used).max().unwrap_or(0);
@@ -79,8 +79,8 @@ pub(super) struct TableWatch {
 impl TableWatch {
     /// Before the load: the limits, and what is in use without it.
     pub(super) fn begin(prepared: &Prepared, workload: &Workload) -> Self {
-        let local_ports_limit = ports::available(&workload.transport);
-        let destinations = if local_ports_limit.is_some() { prepared.addresses() } else { vec![] };
+        let destinations = prepared.addresses();
+        let local_ports_limit = ports::available(&workload.transport, &destinations);
         let mut watch = Self { tables: tables::limits(), destinations, unread_s: 0, unread_opened: 0 };
         watch.tables.local_ports_limit = local_ports_limit;
         watch.tables.destinations = local_ports_limit.map(|_| watch.destinations.len() as u64);

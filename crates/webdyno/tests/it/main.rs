@@ -17,4 +17,5 @@ mod quickstart;
 mod recordings;
 mod support;
 mod tidy;
+mod verdict;
 mod visitors;
