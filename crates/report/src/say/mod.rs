@@ -4,6 +4,7 @@ mod client;
 mod diagnosis;
 mod percentiles;
 mod repeats;
+mod transport;
 mod tune;
 
 use crate::human::{count, number, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
@@ -56,10 +57,11 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
         let most = plural(u64::from(workload.redirects_max), "redirect");
         lines.push(format!("up to {most} in a row are followed, as one request"));
     }
+    lines.extend(transport::transport(&workload.transport));
     lines
 }
 
-/// What was sent besides the requests themselves, a sentence each; none where nothing was.
+/// What was sent besides the requests themselves, and the handshakes, a sentence each; none where nothing was.
 pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
     let followed = (run.redirects > 0).then(|| {
         let redirects = plural(run.redirects, "redirect");
@@ -72,7 +74,7 @@ pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
             "{requests} sent again on a fresh connection, as the server's close had crossed the first one"
         )
     });
-    followed.into_iter().chain(again).collect()
+    followed.into_iter().chain(again).chain(transport::handshakes(run)).collect()
 }
 
 /// Why a load was stopped, in a sentence; `None` for one that was not.
@@ -132,15 +134,18 @@ pub(crate) fn measured(run: &RunReport) -> String {
     }
 }
 
-/// The five times of a run with their names, in the order of a request's life seen from its user.
-pub(crate) fn times_of(run: &RunReport) -> [(&'static str, &Dist); 5] {
-    [
+/// The times of a run with their names, in the order of a request's life seen from its user. The handshake of TLS is one
+/// of them where there was any.
+pub(crate) fn times_of(run: &RunReport) -> Vec<(&'static str, &Dist)> {
+    let handshake = ("TLS handshake", &run.tls_handshake_us);
+    let mut times = vec![
         ("response time", &run.response_time_us),
         ("service time", &run.service_time_us),
         ("connect", &run.connect_time_us),
-        ("first byte", &run.first_byte_us),
-        ("client delay", &run.client_delay_us),
-    ]
+    ];
+    times.extend(Some(handshake).filter(|(_, dist)| dist.count > 0));
+    times.extend([("first byte", &run.first_byte_us), ("client delay", &run.client_delay_us)]);
+    times
 }
 
 /// What the five times mean.

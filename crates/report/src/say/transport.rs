@@ -1,0 +1,68 @@
+//! How connections come about, in words: nothing where it is as without any flag.
+
+use crate::human::{count, plural};
+use webdyno_model::run::RunReport;
+use webdyno_model::transport::{AddressFamily, Transport};
+
+/// A line for each thing that is not as usual.
+pub(crate) fn transport(transport: &Transport) -> Vec<String> {
+    let mut lines = vec![];
+    if let Some(path) = &transport.unix_socket {
+        lines.push(format!("all connections go to the unix socket {}", path.display()));
+    }
+    if !transport.connect_to.is_empty() {
+        let rules = plural(transport.connect_to.len() as u64, "rule");
+        lines.push(format!("connections go elsewhere than the URL says, by {rules} (--connect-to)"));
+    }
+    match transport.source_ips.as_slice() {
+        [] => {}
+        [only] => lines.push(format!("connections begin from {only}")),
+        [first, .., last] => {
+            let sources = count(transport.source_ips.len() as u64);
+            lines.push(format!("connections begin from {sources} addresses in turn, {first} to {last}"));
+        }
+    }
+    if transport.resolve_each {
+        lines.push("names are looked up for each connection, which counts in the connect time".into());
+    }
+    match transport.address_family {
+        AddressFamily::Any => {}
+        AddressFamily::Ipv4 => lines.push("only IPv4 addresses are used".into()),
+        AddressFamily::Ipv6 => lines.push("only IPv6 addresses are used".into()),
+    }
+    if transport.tls.insecure {
+        lines.push("TLS: any certificate is accepted".into());
+    }
+    if transport.tls.no_resumption {
+        lines.push("TLS: no session is resumed, each connection makes a full handshake".into());
+    }
+    lines
+}
+
+/// What became of the handshakes of TLS; `None` without any.
+pub(crate) fn handshakes(run: &RunReport) -> Option<String> {
+    let handshakes = run.tls_handshake_us.count;
+    let resumed = count(run.connections.tls_resumed);
+    (handshakes > 0)
+        .then(|| format!("{} of TLS, {resumed} of them resumed a session", plural(handshakes, "handshake")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_unusual_is_said() {
+        assert!(transport(&Transport::default()).is_empty());
+        let unusual = Transport {
+            source_ips: vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()],
+            unix_socket: Some("/run/x".into()),
+            resolve_each: true,
+            address_family: AddressFamily::Ipv6,
+            ..Transport::default()
+        };
+        let lines = transport(&unusual);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert_eq!(lines[1], "connections begin from 2 addresses in turn, 127.0.0.2 to 127.0.0.3");
+    }
+}
