@@ -273,6 +273,31 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
 }
 
 #[test]
+fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
+    let answer = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
+    let refused = [wire("HTTP/1.1 500 No\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
+    let bodies = Expectation::Regex("x$".into());
+    let swollen = [vec![b'x'; 17 << 20], vec![b'y'; 1]].concat();
+    let swollen =
+        [wire(&format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", swollen.len())), swollen].concat();
+    for (answer, expect, good, dropped) in [
+        (answer.clone(), vec![], 3, true),
+        (answer.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
+        (answer, vec![bodies.clone()], 3, false),
+        (refused, vec![bodies.clone()], 0, true),
+        // Beyond the bound nothing more is needed of it.
+        (swollen, vec![bodies], 0, true),
+    ] {
+        let mut load = requests(3);
+        load.expect = expect;
+        let sim = Sim::new(sending(answer));
+        let discarded_bytes = sim.discarded_bytes.clone();
+        assert_eq!(simulate_on(&load, sim).counts(), (good, 3 - good, 0), "{:?}", load.expect);
+        assert_eq!(discarded_bytes.get() > 0, dropped, "{:?}", load.expect);
+    }
+}
+
+#[test]
 fn a_broken_coding_is_an_unmet_expectation_and_nothing_without_one() {
     let answer = wire("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5\n\nhello");
     let mut load = requests(2);

@@ -90,6 +90,8 @@ pub(super) struct Sim<'s> {
     pub(super) send_max: usize,
     /// What was asked. Told before the server is visited.
     pub(super) heard: Heard,
+    /// Bytes that the engine dropped unread.
+    pub(super) discarded_bytes: Rc<Cell<u64>>,
     server: Server<'s>,
     sockets: BTreeMap<u32, Socket>,
     connections: u64,
@@ -105,6 +107,7 @@ impl<'s> Sim<'s> {
             call_ns: 0,
             send_max: usize::MAX,
             heard: Heard::default(),
+            discarded_bytes: Rc::default(),
             server,
             sockets: BTreeMap::new(),
             connections: 0,
@@ -260,7 +263,9 @@ impl World for Sim<'_> {
     }
 
     fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
-        self.recv(slot, buffer)
+        let count = self.recv(slot, buffer)?;
+        self.discarded_bytes.set(self.discarded_bytes.get() + count as u64);
+        Ok(count)
     }
 
     fn close(&mut self, slot: u32) {

@@ -1,6 +1,10 @@
 //! Redirects between real servers: the load goes where the probe has been.
 
+use crate::secure::{Authority, Secure};
 use crate::server::{OK, Server, Step, load, load_prepared, workload};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex};
 use webdyno_load::{Control, prepare, probe};
 use webdyno_model::workload::{Expectation, Workload};
 
@@ -72,5 +76,58 @@ fn a_probe_ends_where_a_chain_cannot_be_followed() {
         let mut prepared = prepare(&following(&server.url(), 3)).unwrap();
         assert_eq!(probe(&mut prepared).unwrap().status, Some(302), "{to}");
         assert_eq!(prepared.addresses(), [server.address]);
+    }
+}
+
+/// A large body goes along, in TLS now; a secret does not.
+#[test]
+fn a_redirect_to_https_takes_the_body_along_and_no_secret() {
+    let authority = Authority::new();
+    let identity = authority.identity(&["localhost"], |_| {});
+    let heard = Arc::new(Mutex::new(vec![]));
+    let hearing = heard.clone();
+    let secure = Secure::start(authority.server(&identity), move |mut stream| {
+        loop {
+            let (mut seen, mut buffer) = (vec![], vec![0; 65536]);
+            // A body of zeros, and a one at its end.
+            while seen.last() != Some(&1) {
+                let count = stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
+                seen.extend_from_slice(&buffer[..count]);
+            }
+            hearing.lock().unwrap().push(seen);
+            stream.write_all(OK).ok()?;
+            stream.flush().ok()?;
+        }
+    });
+    let to = format!("HTTP/1.1 308 x\r\nLocation: {}new\r\nContent-Length: 0\r\n\r\n", secure.url());
+    // It answers when it has seen the head, closes, and reads what still comes.
+    let plain = Secure::raw(move |mut stream| {
+        let (mut seen, mut buffer) = (vec![], vec![0; 65536]);
+        while !seen.windows(4).any(|four| four == b"\r\n\r\n") {
+            let count = stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
+            seen.extend_from_slice(&buffer[..count]);
+        }
+        stream.write_all(to.as_bytes()).ok()?;
+        stream.shutdown(Shutdown::Write).ok()?;
+        while stream.read(&mut buffer).ok()? > 0 {}
+        Some(())
+    });
+    let mut load_of = following(&format!("http://{}/", plain.address), 1);
+    load_of.transport = secure.load_of(&authority, 1).transport;
+    load_of.requests[0].method = "PUT".into();
+    load_of.requests[0].headers = vec![("Authorization".into(), "s3cret".into())];
+    load_of.requests[0].body = [vec![0; 1_000_000], vec![1]].concat().into();
+    load_of.stop.requests = Some(6);
+    let mut prepared = prepare(&load_of).unwrap();
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
+    let outcome = load_prepared(&prepared, &Control::new());
+    assert_eq!((outcome.completed(), outcome.failed()), (6, 0), "{:?}", outcome.intervals[0].errors);
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 7);
+    for request in heard.iter() {
+        let head_bytes = request.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let head = String::from_utf8_lossy(&request[..head_bytes]);
+        assert!(head.starts_with("PUT /new HTTP/1.1\r\n") && !head.contains("s3cret"), "{head}");
+        assert_eq!(request.len() - head_bytes, 1_000_001);
     }
 }

@@ -105,6 +105,15 @@ pub fn introduce(session: &mut Session, server: &Server, before_s: f64) -> Resul
     session.watch_for(before_s, server)
 }
 
+/// The port that the load goes to. An error when it is not one port, or not one of the host that is observed.
+fn observed_port(prepared: &Prepared, address: &ServerAddress) -> Result<u16> {
+    let destinations = prepared.destinations();
+    if *address == ServerAddress::Local {
+        target::require_local(&destinations)?;
+    }
+    target::common_port(&destinations)
+}
+
 /// A load that ends when enough was measured, and the server it is for.
 pub struct MeasuredLoad {
     /// What is sent.
@@ -142,12 +151,11 @@ impl MeasuredLoad {
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
         let mut prepared = webdyno_load::prepare(&workload)?;
-        let destinations = prepared.destinations();
-        let port = target::common_port(&destinations)?;
-        if address == ServerAddress::Local {
-            target::require_local(&destinations)?;
-        }
+        let port = observed_port(&prepared, &address)?;
         webdyno_load::probe(&mut prepared)?;
+        // The probe may have been led on to other servers.
+        observed_port(&prepared, &address)
+            .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))?;
         Ok(Self { workload, prepared, length, address, port })
     }
 
