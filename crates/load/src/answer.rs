@@ -14,6 +14,10 @@ const INTERIM_MAX: u8 = 16;
 /// Up to here a head in pieces is parsed with each piece, so that what is not HTTP is noticed at its first line.
 const EAGER_BYTES: usize = 64;
 
+/// Memory for heads in pieces that a connection keeps; only a hostile server needs more, and many connections of 64 kB
+/// each would be felt.
+const SPILL_BYTES_KEPT: usize = 4 * 1024;
+
 /// Where the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -92,6 +96,7 @@ impl Answer {
         (self.status, self.keep, self.begun) = (0, false, false);
         (self.interim, self.body_bytes) = (0, 0);
         self.spill.clear();
+        self.spill.shrink_to(SPILL_BYTES_KEPT);
     }
 
     /// The status, once the head is complete; else 0.
@@ -381,6 +386,17 @@ mod tests {
         assert_eq!(receive(&pieces, false), Err(NotHttp));
         let interims = "HTTP/1.1 100 Continue\r\n\r\n".repeat(20);
         assert_eq!(receive(&[interims.as_bytes()], false), Err(NotHttp));
+    }
+
+    #[test]
+    fn a_large_head_in_pieces_leaves_little_memory() {
+        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
+            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(Fed::More));
+        }
+        assert!(answer.memory_bytes() >= 60_000);
+        answer.reset();
+        assert!(answer.memory_bytes() <= SPILL_BYTES_KEPT);
     }
 
     #[test]

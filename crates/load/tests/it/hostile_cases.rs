@@ -27,6 +27,8 @@ pub struct Case {
     pub host: Host,
     pub method: &'static str,
     pub body_bytes: usize,
+    /// It is asked by https.
+    pub secure: bool,
     /// It sends as fast as it can: a few of them are enough.
     pub floods: bool,
     /// Every request must end in one of these.
@@ -34,7 +36,7 @@ pub struct Case {
 }
 
 fn case(name: &'static str, host: Host, ends: &'static [&'static str]) -> Case {
-    Case { name, host, method: "GET", body_bytes: 0, floods: false, ends }
+    Case { name, host, method: "GET", body_bytes: 0, secure: false, floods: false, ends }
 }
 
 /// Reads the request, then follows these steps.
@@ -69,10 +71,21 @@ const CHUNKED: &str = "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n";
 
 /// All of them.
 pub fn all() -> Vec<Case> {
-    [slow(), endless(), lengths(), chunks(), closing(), large_requests(), strangers(), statuses(), unasked()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        slow(),
+        endless(),
+        lengths(),
+        chunks(),
+        closing(),
+        large_requests(),
+        strangers(),
+        statuses(),
+        unasked(),
+        secure(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn slow() -> Vec<Case> {
@@ -328,7 +341,8 @@ fn unasked() -> Vec<Case> {
         then(
             "a last word between requests",
             [ok(), pause(), send("HTTP/1.1 408 Too Slow\nConnection: close\nContent-Length: 0\n\n")],
-            &[GOOD, "status"],
+            // A machine that is busy may find both at once.
+            &[GOOD, "status", "protocol"],
         ),
         case("an answer before the request", Host::Script(vec![ok(), Step::Hold]), &[GOOD, "timeout"]),
         then(
@@ -336,5 +350,38 @@ fn unasked() -> Vec<Case> {
             [send("HTTP/1.1 200 OK\nContent-Length: 4\n\nab"), Step::Urgent(b'!'), send("cd"), Step::Again],
             &[GOOD],
         ),
+    ]
+}
+
+/// What speaks no TLS, or stops in the middle of it, towards a client that does.
+fn secure() -> Vec<Case> {
+    let of = |name, steps: Vec<Step>, ends| Case { secure: true, ..case(name, Host::Script(steps), ends) };
+    let bytes = |name, bytes: &[u8]| of(name, vec![Step::Send(bytes.to_vec()), Step::Hold], &["tls"]);
+    let hello = |length: u8| Step::Send([&[22, 3, 3, 0, length][..], &[2; 40]].concat());
+    vec![
+        bytes("plain HTTP instead of TLS", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+        bytes("an SSH server instead of TLS", b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"),
+        bytes("a TLS alert instead of a handshake", &[21, 3, 3, 0, 2, 2, 40]),
+        bytes("noise instead of TLS", &[0xde, 0xad, 0xbe, 0xef, 0, 0xff, 0x80, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        bytes("too large a TLS record", &[22, 3, 3, 0xff, 0xff, 2, 0, 0, 4, 1, 2, 3, 4]),
+        of("a handshake of noise", vec![hello(40), Step::Hold], &["tls"]),
+        of("half a handshake", vec![hello(90), Step::Hold], &["timeout"]),
+        of("half a handshake and no more", vec![hello(90), Step::HalfClose, Step::Hold], &["tls"]),
+        of("no handshake", vec![Step::Hold], &["timeout"]),
+        of("no handshake and no more", vec![Step::HalfClose, Step::Hold], &["tls"]),
+        of("a reset instead of a handshake", vec![Step::Reset], &["reset"]),
+        of(
+            "a slow handshake",
+            vec![Step::Drip([&[22, 3, 3, 0, 200][..], &[2; 100]].concat(), SLOW)],
+            &["timeout"],
+        ),
+        Case {
+            floods: true,
+            ..of("endless noise instead of TLS", vec![Step::Endless(vec![0; 1000])], &["tls"])
+        },
+        Case {
+            floods: true,
+            ..of("endless plain text instead of TLS", vec![Step::Endless(b"hello\r\n".to_vec())], &["tls"])
+        },
     ]
 }

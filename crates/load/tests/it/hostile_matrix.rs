@@ -80,7 +80,8 @@ fn timeout_us(case: &Case) -> u64 {
 
 /// The hostile server and the healthy one in turn; of those that flood, one in ten.
 fn mixed(case: &Case, hostile: SocketAddr, healthy: SocketAddr) -> (Workload, u64) {
-    let mut load_of = workload(&format!("http://{hostile}/"));
+    let scheme = if case.secure { "https" } else { "http" };
+    let mut load_of = workload(&format!("{scheme}://{hostile}/"));
     let mut friendly = load_of.requests[0].clone();
     load_of.requests[0].name = "hostile".into();
     load_of.requests[0].method = case.method.into();
@@ -101,7 +102,9 @@ fn mixed(case: &Case, hostile: SocketAddr, healthy: SocketAddr) -> (Workload, u6
 pub fn sockets_to(port: u16) -> usize {
     let remote = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let fields = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    // A machine that is loaded has very many lines here.
+    let lines = table.lines().filter(|line| line.contains(&remote));
+    let fields = lines.map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
     fields.filter(|fields| fields[2].ends_with(&remote) && fields[9] != "0").count()
 }
 
