@@ -149,17 +149,7 @@ fn an_overload_at_a_given_rate_is_planned_for_that_rate() {
 fn a_restart_needs_leave() {
     let _turn = shared_turn();
     let place = Place::shielded();
-    let apache = Apache::start(&place.path("server"), 20);
-    let text = std::fs::read_to_string(&apache.mpm_conf)
-        .unwrap()
-        .replace("    MaxRequestWorkers", "    ServerLimit 20\n    MaxRequestWorkers");
-    std::fs::write(&apache.mpm_conf, text).unwrap();
-    drop(run(assert_cmd::Command::new(&apache.files.command[0])
-        .args(&apache.files.command[1..3])
-        .args(["-k", "stop"])));
-    assert!(wait_until(Duration::from_secs(10), || apache.pid().is_none()));
-    run(assert_cmd::Command::new(&apache.files.command[0]).args(&apache.files.command[1..])).with_code(0);
-    assert!(crate::support::answers_within(apache.files.port, Duration::from_secs(10)));
+    let apache = Apache::start_bounded(&place.path("server"), 20);
     let before = apache.configuration();
     let ended = run(place.webdyno().args(["tune", &apache.url(), "--apply"]).args(LOAD));
     let ended = ended.with_code_in(&[0, 3]);

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Sixty users on twenty workers.
 const LOAD: [&str; 6] = ["-c", "60", "--no-keepalive", "-d", "5s", "-q"];
 
+/// How often a session is made that a busy machine may keep from its finding.
+const TRIES_MAX: usize = 3;
+
 /// Everything below a folder: names from there on, and bytes.
 fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = vec![];
@@ -91,8 +94,14 @@ fn what_puppet_manages_is_proposed() {
     let before = apache.configuration();
     let arguments =
         ["--apply", "--goal", "5000 req/s", "--export", "proposal", "--out", "tuned", "--json", "-"];
-    let json =
-        run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(3).json();
+    let propose = || {
+        let _ = fs::remove_dir_all(place.path("tuned"));
+        run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(3).json()
+    };
+    // When something else holds the cores, nothing may be found.
+    let mut tries = (0..TRIES_MAX).map(|_| propose());
+    let found = |json: &serde_json::Value| json["rounds"].as_array().is_some_and(|rounds| !rounds.is_empty());
+    let json = tries.find(found).expect("nothing was found to propose");
     assert_eq!(
         (json["state"].as_str(), json["goal_met"].as_bool()),
         (Some("reverted"), Some(false)),

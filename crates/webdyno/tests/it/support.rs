@@ -270,10 +270,19 @@ pub struct Apache {
 impl Apache {
     /// Starts a prefork Apache in `folder` with so many workers at most.
     pub fn start(folder: &Path, max_request_workers: u32) -> Self {
+        Self::start_prefork(folder, &format!("MaxRequestWorkers       {max_request_workers}"))
+    }
+
+    /// The same with the ServerLimit to match: it takes a restart to have more.
+    pub fn start_bounded(folder: &Path, max_request_workers: u32) -> Self {
+        let limits = format!("ServerLimit {max_request_workers}\n    MaxRequestWorkers {max_request_workers}");
+        Self::start_prefork(folder, &limits)
+    }
+
+    fn start_prefork(folder: &Path, workers: &str) -> Self {
         let apache = Self::files(folder);
         let text = std::fs::read_to_string(&apache.mpm_conf).unwrap();
-        let workers = format!("MaxRequestWorkers       {max_request_workers}");
-        std::fs::write(&apache.mpm_conf, text.replace("MaxRequestWorkers       150", &workers)).unwrap();
+        std::fs::write(&apache.mpm_conf, text.replace("MaxRequestWorkers       150", workers)).unwrap();
         apache.started()
     }
 

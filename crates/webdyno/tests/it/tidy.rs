@@ -188,7 +188,12 @@ fn hints_name_only_flags_that_exist() {
     let helps: String = ["run", "diagnose", "tune", "quickstart", "report", "rollback"].map(help).concat();
     let known: BTreeSet<&str> = flags(&helps).chain(FOREIGN_FLAGS.iter().copied()).collect();
     let mut complaints = vec![];
-    for path in rust_files().iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")) {
+    // What tests give to programs is no hint.
+    let is_product = |path: &&PathBuf| {
+        let is_of_tests = path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"));
+        !is_of_tests && path.components().any(|part| part.as_os_str() == "src")
+    };
+    for path in rust_files().iter().filter(is_product) {
         let text = std::fs::read_to_string(path).unwrap();
         let code = text.split("#[cfg(test)]").next().unwrap();
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
