@@ -275,7 +275,8 @@ impl Apache {
 
     /// The same with the ServerLimit to match: it takes a restart to have more.
     pub fn start_bounded(folder: &Path, max_request_workers: u32) -> Self {
-        let limits = format!("ServerLimit {max_request_workers}\n    MaxRequestWorkers {max_request_workers}");
+        let limits =
+            format!("ServerLimit {max_request_workers}\n    MaxRequestWorkers {max_request_workers}");
         Self::start_prefork(folder, &limits)
     }
 
