@@ -222,14 +222,8 @@ impl Recording {
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { sample } => self.samples.push((t_us, sample)),
             EventBody::Planned { n, finding, changes, diff } => {
-                self.attempts.push(Attempt {
-                    n,
-                    finding: *finding,
-                    changes,
-                    diff,
-                    applied: None,
-                    put_back: None,
-                });
+                let (finding, applied, put_back) = (*finding, None, None);
+                self.attempts.push(Attempt { n, finding, changes, diff, applied, put_back });
             }
             EventBody::Applied { mark, outage_us, journal } => {
                 if let Some(attempt) = self.attempts.last_mut() {

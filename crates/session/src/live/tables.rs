@@ -37,9 +37,8 @@ impl Session {
                 return Err(UserError::interrupted());
             }
             let rested_us = self.elapsed_us().saturating_sub(begun_us);
-            let few = rested_us >= REST_US
-                && rested_us < PORTS_FREE_AFTER_US
-                && few_ports(prepared, workload, opened);
+            let few =
+                (REST_US..PORTS_FREE_AFTER_US).contains(&rested_us) && few_ports(prepared, workload, opened);
             if rested_us >= REST_US && !few {
                 return Ok(());
             }
