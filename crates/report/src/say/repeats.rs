@@ -3,6 +3,9 @@
 use crate::human::{UNKNOWN, count, number, percent, plural, time, time_us};
 use webdyno_model::repeats::{RepeatedRun, Repeats, Spread};
 
+/// Writes a figure in its unit.
+type Show = fn(f64) -> String;
+
 /// What the table means.
 pub(crate) const REPEATS_MEAN: &str = "The report is of the run marked with *, whose rate is the median of the valid ones. \
      Spread: largest less smallest, as a share of the median. The interval of the mean holds it in 95 of 100 cases (Student).";
@@ -37,11 +40,11 @@ pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
         ]
     };
     let figures = [
-        (repeats.rate, number as fn(f64) -> String),
-        (repeats.p50_us, time_us as fn(f64) -> String),
-        (repeats.p99_us, time_us as fn(f64) -> String),
+        (repeats.rate, number as Show),
+        (repeats.p50_us, time_us as Show),
+        (repeats.p99_us, time_us as Show),
     ];
-    let row = |name: &str, of: fn(&Spread, fn(f64) -> String) -> Option<String>| {
+    let row = |name: &str, of: fn(&Spread, Show) -> Option<String>| {
         let told = figures.iter().map(|(spread, show)| spread.and_then(|spread| of(&spread, *show)));
         let cells = told.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
         std::iter::once(name.to_owned()).chain(cells).chain([const { String::new() }; 3]).collect::<Vec<_>>()
