@@ -6,6 +6,7 @@
 pub mod breakdown;
 pub mod ceilings;
 pub mod change_point;
+pub mod clock;
 pub mod diagnosis;
 pub mod facts;
 pub mod generator;

@@ -1,5 +1,6 @@
 //! Intervals to the report of a run: sums and merged histograms over the measured part.
 
+use crate::clock::clock_report;
 use crate::generator;
 use crate::measurement::Measurement;
 use crate::percentiles;
@@ -27,6 +28,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     generator::verdict(measurement, &mut run);
+    run.clock = clock_report(measurement);
     run.brake = measurement.brake.clone();
     run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(run)

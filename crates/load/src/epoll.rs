@@ -9,6 +9,7 @@ mod tls;
 use crate::prepare::{Origin, Place, Plan, Tcp};
 use crate::resolver::{Question, Resolver};
 use crate::sockets;
+use crate::stamps::Stamps;
 use crate::tls::for_thread;
 use crate::world::{Broke, Handshake, Ready, World};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -38,6 +39,7 @@ const TRY_AGAIN_NS: u64 = 1_000_000;
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     timer: OwnedFd,
+    stamps: Stamps,
     // Held so that it stays registered.
     _waker: OwnedFd,
     /// Looks names up, where each connection is to have its own look-up. With what tells of its answers.
@@ -93,7 +95,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-fn nanoseconds(time: Timespec) -> u64 {
+pub(crate) fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
 }
 
@@ -103,7 +105,7 @@ fn timespec(ns: u64) -> Timespec {
 
 impl EventLoop {
     /// An event loop whose sleep ends when `waker` becomes readable, with what the plan needs besides.
-    pub(crate) fn new(waker: OwnedFd, plan: &Plan) -> std::io::Result<Self> {
+    pub(crate) fn new(waker: OwnedFd, plan: &Plan, stamps: Stamps) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -120,7 +122,7 @@ impl EventLoop {
             // As the timer, it only ends a sleep and is never read.
             epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
         }
-        Ok(Self { epoll, timer, _waker: waker, resolver })
+        Ok(Self { epoll, timer, stamps, _waker: waker, resolver })
     }
 }
 
@@ -189,7 +191,12 @@ impl EpollWorld {
         let session = self.sessions[slot as usize].as_mut();
         let (Some(session), Some(secure)) = (session, self.secure.as_mut()) else { return Err(none) };
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
-        let done = call(session, socket, &mut secure.input, &now_ns);
+        let input = &mut secure.input;
+        (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), 0);
+        let done = call(session, socket, input, &now_ns);
+        if input.stamp_ns > 0 {
+            self.kernel.stamps.note(slot, input.stamp_ns);
+        }
         if let Some(hangup) = session.take_untold() {
             self.made.push(Ready { token: session.token, readable: true, hangup });
         }
@@ -208,6 +215,7 @@ impl EpollWorld {
     fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Broke> {
         let source = self.take_source(address);
         let socket = sockets::tcp(address, source)?;
+        self.kernel.stamps.begin(slot, &socket);
         self.adopt(slot, token, socket)
     }
 
@@ -279,6 +287,17 @@ impl EpollWorld {
         }
     }
 
+    /// Receives on a socket without TLS.
+    #[inline]
+    fn receive(&mut self, slot: u32, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Broke> {
+        if self.kernel.stamps.is_stamped(slot)
+            && let Some(socket) = &self.sockets[slot as usize]
+        {
+            return Ok(self.kernel.stamps.recv(slot, socket, buffer, flags)?);
+        }
+        Ok(rustix::net::recv(self.socket(slot)?, buffer, flags)?.1)
+    }
+
     fn arm(&mut self, until_ns: u64) {
         if self.armed_ns == until_ns {
             return;
@@ -343,7 +362,7 @@ impl World for EpollWorld {
                 session.receive(socket, input, Some(buffer), room)
             });
         }
-        Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::empty())?.1)
+        self.receive(slot, buffer, RecvFlags::empty())
     }
 
     /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies them.
@@ -354,7 +373,18 @@ impl World for EpollWorld {
             return self
                 .with_session(slot, |session, socket, input, _| session.receive(socket, input, None, room));
         }
-        Ok(rustix::net::recv(self.socket(slot)?, buffer, RecvFlags::TRUNC)?.1)
+        self.receive(slot, buffer, RecvFlags::TRUNC)
+    }
+
+    #[inline]
+    fn is_stamped(&self, slot: u32) -> bool {
+        self.kernel.stamps.is_stamped(slot)
+    }
+
+    fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
+        let (sent_ns, read_ns) = (self.origin_ns + sent_ns, self.origin_ns + read_ns);
+        let received_ns = self.kernel.stamps.received_ns(slot, sent_ns, read_ns)?;
+        Some(received_ns.saturating_sub(self.origin_ns))
     }
 
     fn close(&mut self, slot: u32) {
@@ -367,6 +397,7 @@ impl World for EpollWorld {
             self.sessions[slot as usize] = None;
         }
         self.sockets[slot as usize] = None;
+        self.kernel.stamps.end(slot);
         self.delayed.remove(&slot);
     }
 

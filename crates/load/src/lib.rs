@@ -35,6 +35,7 @@ mod recorder;
 mod resolver;
 mod run;
 mod sockets;
+mod stamps;
 mod tls;
 mod wire;
 mod world;

@@ -137,6 +137,7 @@ impl Merger {
             receive_delay: sum.receive_delay.encode(),
             round_trip: sum.round_trip.encode(),
             tcp: sum.tcp,
+            stamps: sum.stamps,
             redirects: sum.redirects,
             failed_time: sum.failed_time.encode(),
             cpu_us: sum.cpu_ns / 1000,

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use url::Url;
 use webdyno_model::transport::{TlsOptions, Transport};
-use webdyno_model::workload::{Arrival, Workload};
+use webdyno_model::workload::{Arrival, Clock, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Most request names that are reported one by one; the rest share the last place.
@@ -142,6 +142,7 @@ pub(crate) struct Plan {
     /// What is expected of answers besides their status.
     pub(crate) checks: Checks,
     pub(crate) seed: u64,
+    pub(crate) clock: Clock,
     /// Most connections that wait for the server to close first.
     pub(crate) parked_max: u32,
     ok: Vec<bool>,
@@ -240,6 +241,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         redirects_max: workload.redirects_max,
         checks,
         seed: workload.seed,
+        clock: workload.clock,
         parked_max: 0,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };

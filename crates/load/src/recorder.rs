@@ -2,11 +2,11 @@
 //!
 //! Started = completed + failed + in flight holds by construction at every cut. The integral of requests in flight
 //! over an interval of length L is `n0 * L + sum(L - start) - sum(L - end)`, whatever the order of events: exact, so
-//! that Little's law can be checked.
+//! that Little's law can be checked. It uses the same ends as the times, also when they are the kernel's.
 
 use crate::failure::Failure;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, TcpCounts};
+use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, StampCounts, TcpCounts};
 
 /// One more than the highest status that has a counter.
 const STATUS_CODES: usize = 1000;
@@ -37,6 +37,7 @@ pub(crate) struct Report {
     pub(crate) receive_delay: TimeHistogram,
     pub(crate) round_trip: TimeHistogram,
     pub(crate) tcp: TcpCounts,
+    pub(crate) stamps: StampCounts,
     pub(crate) redirects: u64,
     pub(crate) cpu_ns: u64,
     /// By name, when there are several.
@@ -90,6 +91,7 @@ impl Report {
             receive_delay: TimeHistogram::new(),
             round_trip: TimeHistogram::new(),
             tcp: TcpCounts::default(),
+            stamps: StampCounts::default(),
             redirects: 0,
             cpu_ns: 0,
             named: (0..names).map(|_| named()).collect(),
@@ -122,6 +124,7 @@ impl Report {
         self.errors = ErrorCounts::default();
         self.connections = ConnectionCounts::default();
         (self.tcp, self.redirects) = (TcpCounts::default(), 0);
+        self.stamps = StampCounts::default();
         self.histograms().into_iter().for_each(TimeHistogram::clear);
         for named in &mut self.named {
             (named.completed, named.failed) = (0, 0);
@@ -148,6 +151,7 @@ impl Report {
         self.connections.add(&other.connections);
         self.connections.peak = peak;
         self.tcp.add(&other.tcp);
+        self.stamps.add(&other.stamps);
         self.redirects += other.redirects;
         for (sum, histogram) in self.histograms().into_iter().zip(other.histograms()) {
             sum.merge(histogram);
@@ -180,6 +184,9 @@ pub(crate) struct Recorder {
     starts_ns: u128,
     /// Sum of `end - interval start` over its ends.
     ends_ns: u128,
+    /// Sum of `interval start - end` over the ends that lie before it: the kernel had the answer when the earlier
+    /// interval ended, which counted the request in flight to its end. This one gives that time back.
+    early_ns: u128,
     open_connections: u64,
     cpu_before_ns: u64,
 }
@@ -195,6 +202,7 @@ impl Recorder {
             in_flight_at_start: 0,
             starts_ns: 0,
             ends_ns: 0,
+            early_ns: 0,
             open_connections: 0,
             cpu_before_ns: 0,
         }
@@ -231,6 +239,7 @@ impl Recorder {
     fn end(&mut self, end_ns: u64) {
         self.in_flight -= 1;
         self.ends_ns += u128::from(end_ns.saturating_sub(self.interval_start_ns));
+        self.early_ns += u128::from(self.interval_start_ns.saturating_sub(end_ns));
     }
 
     /// A good answer.
@@ -277,6 +286,18 @@ impl Recorder {
         }
     }
 
+    /// A read of an answer's end on a stamped connection: when the kernel had received it, if that is known.
+    pub(crate) fn stamp(&mut self, received_ns: Option<u64>, read_ns: u64) {
+        let report = &mut *self.report;
+        match received_ns {
+            Some(received_ns) => {
+                report.stamps.answers += 1;
+                report.receive_delay.record(microseconds(received_ns, read_ns));
+            }
+            None => report.stamps.answers_without += 1,
+        }
+    }
+
     /// A connection was established.
     pub(crate) fn opened(&mut self, begun_ns: u64, now_ns: u64) {
         self.open_connections += 1;
@@ -304,7 +325,10 @@ impl Recorder {
         let length = u128::from(length_ns);
         let begun = u128::from(self.in_flight_at_start + full.started) * length;
         let ended = u128::from(full.completed + full.failed) * length;
-        full.in_flight_ns = (begun + self.ends_ns).saturating_sub(self.starts_ns + ended);
+        let in_flight_ns = (begun + self.ends_ns).saturating_sub(self.starts_ns + ended);
+        let given_back_ns = self.early_ns.min(in_flight_ns);
+        self.early_ns -= given_back_ns;
+        full.in_flight_ns = in_flight_ns - given_back_ns;
         full.index = self.index;
         full.length_ns = length_ns;
         full.in_flight = self.in_flight;

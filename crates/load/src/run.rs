@@ -7,6 +7,8 @@ use crate::hope::Hope;
 use crate::merge::Merger;
 use crate::prepare::{Plan, Prepared};
 use crate::recorder::Report;
+use crate::stamps::Stamps;
+use rustix::io::Errno;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -201,9 +203,17 @@ fn shares(plan: &Plan) -> Vec<Share> {
 }
 
 fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
-    let event_loop = |_| EventLoop::new(control.waker()?, plan);
-    let told = |error: std::io::Error| io_error("create", "an event loop", &error);
-    let loops: Result<_> = shares.iter().map(event_loop).map(|made| made.map_err(told)).collect();
+    let no_loop = |error: std::io::Error| io_error("create", "an event loop", &error);
+    let no_stamps = |errno: Errno| {
+        io_error("have the kernel stamp", "what it receives (SO_TIMESTAMPING)", &errno.into())
+            .hint("leave --clock kernel out: the times then end by the engine's own clock")
+    };
+    let event_loop = |share| {
+        let stamps = Stamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
+        let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
+        EventLoop::new(waker, plan, stamps).map_err(no_loop)
+    };
+    let loops: Result<_> = shares.iter().map(event_loop).collect();
     loops.inspect_err(|_| control.forget_wakers())
 }
 

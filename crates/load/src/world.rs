@@ -80,6 +80,11 @@ pub(crate) trait World {
     fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
     /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
     fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    /// Whether the kernel stamps what comes on this socket.
+    fn is_stamped(&self, slot: u32) -> bool;
+    /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
+    /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
+    fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
     /// Closes the socket.
     fn close(&mut self, slot: u32);
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within

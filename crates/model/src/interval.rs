@@ -58,6 +58,9 @@ pub struct Interval {
     /// What TCP did on the sampled connections.
     #[serde(default, skip_serializing_if = "TcpCounts::is_empty")]
     pub tcp: TcpCounts,
+    /// What the kernel stamped.
+    #[serde(default, skip_serializing_if = "StampCounts::is_empty")]
+    pub stamps: StampCounts,
     /// Redirects that were followed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub redirects: u64,
@@ -208,6 +211,33 @@ impl TcpCounts {
         self.readings += other.readings;
         self.segments_sent += other.segments_sent;
         self.segments_retransmitted += other.segments_retransmitted;
+    }
+}
+
+/// What the kernel stamped when it received it (SO_TIMESTAMPING), on the connections that had it stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StampCounts {
+    /// Connections opened that are stamped.
+    pub connections: u64,
+    /// Answers on them whose end has a stamp.
+    pub answers: u64,
+    /// Answers on them whose end has none that can be believed: they ended with a close, stamping was not switched on
+    /// yet, or somebody set the clock. The engine's clock ended their times.
+    pub answers_without: u64,
+}
+
+impl StampCounts {
+    /// Whether nothing was to be stamped.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.answers += other.answers;
+        self.answers_without += other.answers_without;
     }
 }
 

@@ -6,7 +6,7 @@ use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts, TcpCounts};
 use crate::objective::ObjectiveResult;
 use crate::repeats::Repeats;
-use crate::workload::Workload;
+use crate::workload::{Clock, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -82,6 +82,9 @@ pub struct RunReport {
     /// How long the last bytes of answers lay in the kernel before the engine read them, on stamped connections.
     #[serde(default)]
     pub receive_delay_us: Dist,
+    /// Whose clock ended the times.
+    #[serde(default)]
+    pub clock: ClockReport,
     /// Smoothed round trips of sampled connections.
     #[serde(default)]
     pub round_trip_us: Dist,
@@ -159,6 +162,19 @@ pub struct ByteCounts {
     pub received: u64,
     /// Requests.
     pub sent: u64,
+}
+
+/// Whose clock ended the times of answers, and what the kernel stamped when it received it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ClockReport {
+    /// The engine's or the kernel's; `None` when nothing was sent.
+    pub ended_by: Option<Clock>,
+    /// Connections that were stamped, since the load began.
+    pub connections_stamped: u64,
+    /// Answers whose end has a stamp.
+    pub answers_stamped: u64,
+    /// Answers on stamped connections whose end has none that can be believed: the engine's clock ended their times.
+    pub answers_without_stamp: u64,
 }
 
 /// One request's figures.

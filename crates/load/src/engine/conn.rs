@@ -60,6 +60,8 @@ pub(crate) struct Conn {
     /// Answers that it has carried.
     pub(crate) carried: u32,
     pub(crate) established: bool,
+    /// The kernel stamps what comes on it.
+    pub(crate) stamped: bool,
     /// The server's close was signalled.
     pub(crate) hangup: bool,
     /// A send failed: what can still be read is all there is.
@@ -97,6 +99,7 @@ impl Conn {
             late_ns: 0,
             carried: 0,
             established: false,
+            stamped: false,
             hangup: false,
             send_failed: false,
             waits_for_turn: false,
@@ -111,7 +114,7 @@ impl Conn {
         self.phase = Phase::Connecting;
         self.origin = origin;
         self.carried = 0;
-        (self.established, self.hangup, self.send_failed) = (false, false, false);
+        (self.established, self.stamped, self.hangup, self.send_failed) = (false, false, false, false);
         self.waits_for_turn = false;
         (self.begun_ns, self.late_ns) = (0, 0);
     }

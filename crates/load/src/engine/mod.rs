@@ -12,6 +12,8 @@
 #[cfg(test)]
 mod accuracy;
 mod arrivals;
+#[cfg(test)]
+mod clock_tests;
 mod conn;
 #[cfg(test)]
 mod hostile_tests;
@@ -108,6 +110,8 @@ pub(crate) struct Engine<'p, W, X> {
     parked_max: usize,
     turn: usize,
     now_ns: u64,
+    /// When the kernel received what was read last, if it stamped that.
+    received_ns: Option<u64>,
     /// When the loop last woke.
     wake_ns: u64,
     last_outcome_ns: u64,
@@ -148,6 +152,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             parked_max: slots - open_max as usize,
             turn: share.thread as usize,
             now_ns: 0,
+            received_ns: None,
             wake_ns: 0,
             last_outcome_ns: 0,
             mark_ns: 0,

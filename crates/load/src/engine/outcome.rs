@@ -1,6 +1,7 @@
 //! The end of a request: exactly one outcome, and what becomes of its connection and its user.
 
 use super::conn::{Conn, Phase};
+use super::receiving::came_ns;
 use super::redirect::{Targets, is_redirected};
 use super::{Arrivals, Engine};
 use crate::content::Spare;
@@ -30,9 +31,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let request = conn.request;
         let times = times(&self.targets, conn);
         self.recorder.status(conn.answer.status());
+        if conn.stamped {
+            self.recorder.stamp(self.received_ns, now_ns);
+        }
+        let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
         match failure {
-            None => self.recorder.complete(times, now_ns),
-            Some(failure) => self.recorder.fail(failure, times, now_ns),
+            None => self.recorder.complete(times, end_ns),
+            Some(failure) => self.recorder.fail(failure, times, end_ns),
         }
         self.last_outcome_ns = now_ns;
         self.deadlines.remove(slot);

@@ -9,6 +9,7 @@ use crate::head::{Head, header_value};
 use crate::prepare::{LOCATION_BYTES_MAX, Plan, is_redirect};
 use crate::recorder::{Report, microseconds};
 use crate::world::{Broke, World};
+use webdyno_model::workload::Clock;
 
 /// Bodies with this much left are dropped in the kernel instead of being copied.
 const DISCARD_BYTES_MIN: u64 = 8 * 1024;
@@ -60,6 +61,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 Ok(0) => return self.on_close(slot),
                 Ok(count) => {
                     self.stamp();
+                    self.note_received(slot);
                     if self.over.is_some() || self.take(slot, count, dropping) {
                         return;
                     }
@@ -85,13 +87,23 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
+    /// After a read: when the kernel had received what it gave, on connections that are stamped.
+    #[inline]
+    fn note_received(&mut self, slot: u32) {
+        let conn = &self.conns[slot as usize];
+        self.received_ns = match conn.stamped {
+            true => self.world.received_ns(slot, conn.sent_ns, self.now_ns),
+            false => None,
+        };
+    }
+
     /// Takes bytes of an answer. True when that settled the request.
     fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
         if !conn.answer.begun() {
-            let first_us = microseconds(conn.sent_ns, self.now_ns);
-            self.recorder.report.first_byte.record(first_us);
+            let came_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
+            self.recorder.report.first_byte.record(microseconds(conn.sent_ns, came_ns));
         }
         let to_head = self.targets.get(conn.request.template).to_head;
         let memory = &mut self.memory[conn.request.template];
@@ -123,6 +135,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if self.over.is_some() {
             return;
         }
+        // The kernel stamps bytes, not the close.
+        self.received_ns = None;
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
         match conn.answer.at_close() {
@@ -172,6 +186,15 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.renew(origin);
         conn.assign(request);
         self.connect(slot);
+    }
+}
+
+/// When bytes that were read just now came, by the clock that is to count. Bytes may have come before the request was
+/// sent (an answer that does not wait for it); no time ends before it begins.
+pub(super) fn came_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
+    match (clock, received_ns) {
+        (Clock::Kernel, Some(received_ns)) => received_ns.max(sent_ns).min(read_ns),
+        _ => read_ns,
     }
 }
 

@@ -216,6 +216,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 self.recorder.shook_hands(begun_ns, ended_ns, resumed);
             }
             self.recorder.opened(conn.begun_ns, established_ns);
+            conn.stamped = self.world.is_stamped(slot);
+            self.recorder.report.stamps.connections += u64::from(conn.stamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }

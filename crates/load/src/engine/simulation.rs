@@ -68,6 +68,8 @@ struct Socket {
     inbox: VecDeque<u8>,
     outbox: Vec<u8>,
     requests: u64,
+    /// When the last bytes came.
+    came_ns: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +90,12 @@ pub(super) struct Sim<'s> {
     pub(super) call_ns: u64,
     /// Most bytes that one send takes.
     pub(super) send_max: usize,
+    /// Whether the kernel stamps what comes, on every connection.
+    pub(super) stamping: bool,
+    /// When the engine's thread is held up, and for how long; the latest first.
+    pub(super) stalls: Vec<(u64, u64)>,
+    /// When somebody sets the clock that the stamps are made with: stamps of before are worthless.
+    pub(super) clock_set_ns: u64,
     /// What was asked. Told before the server is visited.
     pub(super) heard: Heard,
     /// Bytes that the engine dropped unread.
@@ -106,6 +114,9 @@ impl<'s> Sim<'s> {
             now_ns: Cell::new(0),
             call_ns: 0,
             send_max: usize::MAX,
+            stamping: false,
+            stalls: vec![],
+            clock_set_ns: 0,
             heard: Heard::default(),
             discarded_bytes: Rc::default(),
             server,
@@ -148,6 +159,13 @@ impl<'s> Sim<'s> {
         }
     }
 
+    /// The thread sleeps longer than it was to when a stall begins meanwhile.
+    fn hold_up(&mut self) {
+        while let Some((_, length_ns)) = self.stalls.pop_if(|(at_ns, _)| *at_ns <= self.now_ns.get()) {
+            self.now_ns.set(self.now_ns.get() + length_ns);
+        }
+    }
+
     fn next_at(&self) -> Option<u64> {
         self.queue.first().map(|&(at_ns, ..)| at_ns)
     }
@@ -155,7 +173,7 @@ impl<'s> Sim<'s> {
     /// Lets the events of this moment happen to a socket that is still there.
     fn happen(&mut self) {
         while self.next_at().is_some_and(|at_ns| at_ns <= self.now_ns.get()) {
-            let Some((_, _, slot, connection, event)) = self.queue.pop_first() else {
+            let Some((at_ns, _, slot, connection, event)) = self.queue.pop_first() else {
                 return;
             };
             let Some(socket) = self.sockets.get_mut(&slot) else {
@@ -167,7 +185,10 @@ impl<'s> Sim<'s> {
             match event {
                 Event::Accept => socket.accepted = true,
                 Event::Refuse => socket.refused = true,
-                Event::Bytes(bytes) => socket.inbox.extend(bytes),
+                Event::Bytes(bytes) => {
+                    socket.inbox.extend(bytes);
+                    socket.came_ns = Some(at_ns);
+                }
                 Event::Close => socket.closed = true,
                 Event::Reset => socket.reset = true,
                 Event::Flood => socket.floods = true,
@@ -268,6 +289,16 @@ impl World for Sim<'_> {
         Ok(count)
     }
 
+    fn is_stamped(&self, _: u32) -> bool {
+        self.stamping
+    }
+
+    fn received_ns(&mut self, slot: u32, sent_ns: u64, _: u64) -> Option<u64> {
+        let came_ns = self.sockets.get(&slot)?.came_ns?;
+        let set = self.clock_set_ns <= self.now_ns.get() && sent_ns < self.clock_set_ns;
+        (!set).then_some(came_ns)
+    }
+
     fn close(&mut self, slot: u32) {
         self.sockets.remove(&slot);
     }
@@ -279,6 +310,7 @@ impl World for Sim<'_> {
             let next_ns = self.next_at().unwrap_or(u64::MAX).min(until_ns);
             assert!(next_ns < u64::MAX, "the engine sleeps for ever");
             self.now_ns.set(self.now_ns.get().max(next_ns));
+            self.hold_up();
             self.happen();
         }
         self.ready.len()

@@ -5,6 +5,7 @@
 //! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it; what
 //! the kernel will not signal once more (a close that came with the last bytes) is told by [`Session::take_untold`].
 
+use crate::stamps::StampReader;
 use crate::world::{Broke, Handshake};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -41,11 +42,22 @@ pub(super) struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    reader: StampReader,
+    /// Whether the connection is stamped, and the stamp of its last read; 0 without one.
+    pub(super) stamped: bool,
+    pub(super) stamp_ns: u64,
 }
 
 impl Input {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; INPUT_BYTES], start: 0, end: 0 }
+        Self {
+            bytes: vec![0; INPUT_BYTES],
+            start: 0,
+            end: 0,
+            reader: StampReader::new(),
+            stamped: false,
+            stamp_ns: 0,
+        }
     }
 
     /// Begins with what a connection had received before.
@@ -73,7 +85,16 @@ impl Input {
         }
         let asked = asked.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
         let room = &mut self.bytes[self.end..self.end + asked];
-        let count = rustix::net::recv(socket, room, RecvFlags::empty())?.1;
+        let count = match self.stamped {
+            false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
+            true => {
+                let (count, stamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
+                if count > 0 {
+                    self.stamp_ns = stamp_ns;
+                }
+                count
+            }
+        };
         self.end += count;
         Ok((count, asked))
     }

@@ -87,6 +87,9 @@ pub(super) fn run_details(m: &mut Markup, run: &RunReport) {
     let mut conditions: Vec<_> = run.workload.iter().flat_map(say::load).collect();
     conditions.extend([say::measured(run), say::generator(run)]);
     conditions.extend(say::generator_details(run));
+    if run.response_time_us.count > 0 {
+        conditions.push(say::clock(run));
+    }
     conditions.extend(say::in_flight(run));
     conditions.extend(say::pages(run));
     list(m, &conditions);

@@ -23,7 +23,7 @@ use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{Dist, RunReport};
 use webdyno_model::service::SettingValue;
-use webdyno_model::workload::{Arrival, Workload};
+use webdyno_model::workload::{Arrival, Clock, Workload};
 use webdyno_session::view::{SessionEnd, View};
 
 /// What was sent and how, a sentence each.
@@ -151,6 +151,33 @@ pub(crate) fn times_of(run: &RunReport) -> Vec<(&'static str, &Dist)> {
 /// What the five times mean.
 pub(crate) const TIMES_MEAN: &str = "Response time counts from the moment a request was due until its last byte: what \
      a user waits. Service time counts from when it was really sent. Client delay is what this machine added itself.";
+
+/// Whose clock ended the times, and what answers waited for the generator.
+pub(crate) fn clock(run: &RunReport) -> String {
+    let (clock, delay) = (&run.clock, &run.receive_delay_us);
+    let lay = format!("{} (median), {} (p99)", time(delay.p50), time(delay.p99));
+    let known = delay.count > 0;
+    match clock.ended_by {
+        Some(Clock::Kernel) => {
+            let without = match clock.answers_without_stamp {
+                0 => String::new(),
+                some => format!("; {} without its stamp end when the generator had read them", plural(some, "answer")),
+            };
+            format!(
+                "The times end when the kernel had received an answer. What it then lay there until the generator read \
+                 it is left out: {lay}{without}"
+            )
+        }
+        _ if known => format!(
+            "The times end when the generator had read an answer. On {} the kernel stamped what it received: answers \
+             lay there for {lay} before they were read",
+            plural(clock.connections_stamped, "connection")
+        ),
+        _ => "The times end when the generator had read an answer; how long answers lay in the kernel before is \
+              unknown (none was stamped)"
+            .into(),
+    }
+}
 
 /// Requests without an outcome at the end; `None` when there are none.
 pub(crate) fn in_flight(run: &RunReport) -> Option<String> {

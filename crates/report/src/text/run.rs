@@ -258,6 +258,9 @@ fn validity(page: &mut Page, run: &RunReport) {
             time(Some(all))
         ));
     }
+    if run.response_time_us.count > 0 {
+        page.para(&format!("{}.", say::clock(run)));
+    }
 }
 
 #[cfg(test)]

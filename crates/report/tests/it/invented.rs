@@ -5,7 +5,8 @@ use serde_json::Value;
 use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// Strings that are words of a fixed set and not free text.
-const FIXED: [&str; 9] = ["schema", "goal", "ok_status", "kind", "class", "cause", "verdict", "state", "v2"];
+const FIXED: [&str; 10] =
+    ["schema", "goal", "ok_status", "kind", "class", "cause", "verdict", "state", "v2", "ended_by"];
 /// Whole numbers of few bits.
 const SMALL: [&str; 8] = ["connections", "threads", "n", "cores", "port", "line", "pid", "Status"];
 

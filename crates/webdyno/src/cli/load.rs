@@ -5,7 +5,9 @@ use super::transport::TransportArgs;
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
 use webdyno_model::objective::Objective;
-use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query};
+use webdyno_model::workload::{
+    Arrival, Clock, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query,
+};
 use webdyno_model::{Result, UserError};
 
 /// Names of requests are told apart up to this many; beyond, figures by name would fill the log.
@@ -65,6 +67,10 @@ pub struct LoadArgs {
     /// Exponential gaps between requests instead of even ones
     #[arg(long, requires = "rate")]
     pub poisson: bool,
+    /// Whose clock ends the times: the engine's, the kernel's (when it received the last byte), or auto: the engine's,
+    /// with a sample of the connections stamped by the kernel to show how long answers wait for the engine
+    #[arg(long, value_name = "auto|engine|kernel", default_value = "auto", value_parser = clock, hide_default_value = true)]
+    pub clock: Clock,
     /// Seed of everything that is drawn at random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -108,6 +114,7 @@ impl LoadArgs {
             ok_status: self.ok.clone().unwrap_or_default(),
             expect: self.expect.clone(),
             seed: self.seed,
+            clock: self.clock,
             redirects_max: self.redirects,
             transport: self.transport.transport(),
             ..Workload::default()
@@ -171,6 +178,15 @@ fn header(text: &str) -> Parsed<(String, String)> {
     Ok((name.into(), value.into()))
 }
 
+fn clock(text: &str) -> Parsed<Clock> {
+    match text {
+        "auto" => Ok(Clock::Auto),
+        "engine" => Ok(Clock::Engine),
+        "kernel" => Ok(Clock::Kernel),
+        _ => Err("write auto, engine or kernel".into()),
+    }
+}
+
 fn expectation(text: &str) -> Parsed<Expectation> {
     let wrong = || "write status=CODE, length=BYTES, regex=PATTERN or sha256=HEX".to_owned();
     let (what, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -212,6 +228,7 @@ mod tests {
         assert_eq!(expectation("regex=a=b").unwrap(), Expectation::Regex("a=b".into()));
         assert_eq!(expectation(&format!("sha256={:A>64}", "")).unwrap(), Expectation::Sha256("a".repeat(64)));
         assert!(method("G T").is_err());
+        assert!(clock("tsc").is_err() && clock("kernel") == Ok(Clock::Kernel));
         assert_eq!(header("X-A:  b ").unwrap(), ("X-A".into(), "b".into()));
     }
 }

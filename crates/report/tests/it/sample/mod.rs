@@ -12,8 +12,10 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
 use webdyno_model::objective::ObjectiveResult;
-use webdyno_model::run::{ByteCounts, ClientReport, Dist, IntervalReport, RequestCounts, RunReport};
-use webdyno_model::workload::{RequestSpec, Stop, Workload};
+use webdyno_model::run::{
+    ByteCounts, ClientReport, ClockReport, Dist, IntervalReport, RequestCounts, RunReport,
+};
+use webdyno_model::workload::{Clock, RequestSpec, Stop, Workload};
 use webdyno_session::view::{LoadView, Outcome, SessionEnd, View};
 
 pub fn view(command: &str, outcome: Outcome) -> View {
@@ -106,6 +108,13 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
         connect_time_us: dist(50, 180.0),
         first_byte_us: dist(completed, median_us * 0.95),
         client_delay_us: dist(completed, 14.0),
+        receive_delay_us: dist(completed / 12, 9.0),
+        clock: ClockReport {
+            ended_by: Some(Clock::Engine),
+            connections_stamped: 4,
+            answers_stamped: completed / 12,
+            answers_without_stamp: 0,
+        },
         client: ClientReport {
             cpu_s: Some(2.3),
             cpu_fraction_max_thread: Some(0.23),

@@ -1,0 +1,125 @@
+//! Whose clock ends a time: an engine that is held up, and a kernel that knows better.
+
+use super::receiving::came_ns;
+use super::simulation::*;
+use proptest::prelude::*;
+use webdyno_model::run::Dist;
+use webdyno_model::workload::{Arrival, Clock};
+
+/// Ten users whose answers take a millisecond, and an engine that is held up for 40 ms, twice a second.
+fn held_up(clock: Clock, stamping: bool) -> Outcome {
+    let mut sim = Sim::new(answering(MS));
+    sim.stamping = stamping;
+    sim.stalls = (0..4).map(|turn| ((turn * 500 + 250) * MS, 40 * MS)).rev().collect();
+    let mut load = workload(Arrival::Closed, 10, 2000);
+    load.clock = clock;
+    simulate_on(&load, sim)
+}
+
+fn response(outcome: &Outcome) -> Dist {
+    outcome.merged(|interval| &interval.response_time).dist()
+}
+
+fn receive_delay(outcome: &Outcome) -> Dist {
+    outcome.merged(|interval| &interval.receive_delay).dist()
+}
+
+#[test]
+fn the_engines_clock_counts_what_holds_the_engine_up() {
+    let outcome = held_up(Clock::Engine, false);
+    assert_eq!(response(&outcome).max, Some(41_000));
+    assert_eq!(receive_delay(&outcome).count, 0);
+    assert_eq!(outcome.sum(|interval| interval.stamps.connections + interval.stamps.answers), 0);
+}
+
+#[test]
+fn stamps_show_what_holds_the_engine_up() {
+    let outcome = held_up(Clock::Auto, true);
+    let (response, delay) = (response(&outcome), receive_delay(&outcome));
+    assert_eq!((response.max, delay.max, delay.p50), (Some(41_000), Some(40_000), Some(0)));
+    assert_eq!(delay.count, outcome.counts().0);
+    assert_eq!(outcome.sum(|interval| interval.stamps.answers), delay.count);
+    assert_eq!(outcome.sum(|interval| interval.stamps.connections), 10);
+}
+
+#[test]
+fn the_kernels_clock_leaves_it_out() {
+    let outcome = held_up(Clock::Kernel, true);
+    let response = response(&outcome);
+    // The first request of each user waits for its connection.
+    assert_eq!((response.min, response.p999, response.max), (Some(1000), Some(1000), Some(1100)));
+    let service = outcome.merged(|interval| &interval.service_time).dist();
+    assert_eq!((service.min, service.max), (Some(1000), Some(1000)));
+    assert_eq!(outcome.merged(|interval| &interval.first_byte).dist().max, Some(1000));
+    assert_eq!(receive_delay(&outcome).max, Some(40_000));
+    // The next request is due when the engine could know of the answer: the same number of them.
+    assert_eq!(outcome.counts(), held_up(Clock::Engine, false).counts());
+}
+
+#[test]
+fn answers_without_a_stamp_end_by_the_engines_clock_and_are_counted() {
+    // The server closes to end its answers: the kernel stamps bytes, no close.
+    let unframed = b"HTTP/1.0 200 OK\r\n\r\nok".to_vec();
+    let mut sim = Sim::new(Box::new(move |visit| match visit.request {
+        0 => vec![(0, Act::Accept)],
+        _ => vec![(MS, Act::Send(unframed.clone())), (3 * MS, Act::Close)],
+    }));
+    sim.stamping = true;
+    let mut load = workload(Arrival::Closed, 1, 1000);
+    load.clock = Clock::Kernel;
+    let outcome = simulate_on(&load, sim);
+    assert_eq!(response(&outcome).max, Some(3000));
+    assert_eq!(outcome.sum(|interval| interval.stamps.answers), 0);
+    assert_eq!(outcome.sum(|interval| interval.stamps.answers_without), outcome.counts().0);
+}
+
+#[test]
+fn a_clock_that_is_set_spoils_no_time() {
+    let mut sim = Sim::new(answering(10 * MS));
+    (sim.stamping, sim.clock_set_ns) = (true, 505 * MS);
+    let mut load = workload(Arrival::Closed, 4, 1000);
+    load.clock = Clock::Kernel;
+    let outcome = simulate_on(&load, sim);
+    assert_eq!((response(&outcome).min, response(&outcome).max), (Some(10_000), Some(10_100)));
+    // Those that were under way, once.
+    assert_eq!(outcome.sum(|interval| interval.stamps.answers_without), 4);
+}
+
+#[test]
+fn no_time_ends_before_it_begins_or_after_it_was_read() {
+    for (clock, received_ns, ended_ns) in [
+        (Clock::Kernel, Some(70), 70),
+        // An answer that did not wait for its request.
+        (Clock::Kernel, Some(20), 50),
+        (Clock::Kernel, Some(99), 90),
+        (Clock::Kernel, None, 90),
+        (Clock::Auto, Some(70), 90),
+        (Clock::Engine, None, 90),
+    ] {
+        assert_eq!(came_ns(clock, received_ns, 50, 90), ended_ns, "{clock:?} {received_ns:?}");
+    }
+}
+
+proptest! {
+    // Invariant: wherever the engine is held up, also across the end of an interval or of the load, no request is lost,
+    // Little's law holds with the kernel's ends (checked in every simulation), and no time exceeds the server's.
+    #[test]
+    fn stalls_never_show_by_the_kernels_clock(
+        mut stalls in prop::collection::vec((0u64..1_500, 1u64..100), 0..5), connections in 1u32..20,
+        after_ms in 5u64..30, open in any::<bool>()
+    ) {
+        stalls.sort_unstable();
+        let mut sim = Sim::new(answering(after_ms * MS));
+        sim.stamping = true;
+        sim.stalls = stalls.iter().rev().map(|&(at, length)| (at * MS, length * MS)).collect();
+        let arrival = match open {
+            true => Arrival::Open { rate_per_s: 200.0, poisson: false },
+            false => Arrival::Closed,
+        };
+        let mut load = workload(arrival, connections, 2500);
+        load.clock = Clock::Kernel;
+        let outcome = simulate_on(&load, sim);
+        let service = outcome.merged(|interval| &interval.service_time).dist();
+        prop_assert!(service.max.is_none_or(|max| max <= after_ms * 1000), "{service:?}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Kernel stamps against a real server: what is stamped, and that the kernel's ends are never later than ours.
+
+use crate::server::{OK, Outcome, Server, Step, load, workload};
+use std::time::Duration;
+use webdyno_model::workload::Clock;
+
+/// A second of load on this many connections, answered after 2 ms.
+fn load_by(clock: Clock, connections: u32) -> Outcome {
+    let pause = Duration::from_millis(2);
+    let server = Server::start(vec![Step::Request, Step::Sleep(pause), Step::Send(OK.to_vec()), Step::Again]);
+    let mut load_of = workload(&server.url());
+    (load_of.clock, load_of.connections) = (clock, connections);
+    load(&load_of)
+}
+
+fn stamped(outcome: &Outcome) -> (u64, u64, u64) {
+    (
+        outcome.sum(|interval| interval.stamps.connections),
+        outcome.sum(|interval| interval.stamps.answers),
+        outcome.sum(|interval| interval.stamps.answers_without),
+    )
+}
+
+#[test]
+fn the_kernels_clock_stamps_every_connection() {
+    let outcome = load_by(Clock::Kernel, 4);
+    let (connections, answers, without) = stamped(&outcome);
+    assert_eq!((connections, answers + without), (4, outcome.completed()));
+    // The kernel switches stamping on in its own time; from then on each answer has a stamp.
+    assert!(answers > 4 * without, "{answers} {without}");
+    let delay = outcome.merged(|interval| &interval.receive_delay);
+    assert_eq!(delay.count(), answers);
+    let service = outcome.merged(|interval| &interval.service_time).dist();
+    assert!(service.p50.unwrap() >= 1_900, "{service:?}");
+    // Reading takes its time: an answer has lain in the kernel for at least some nanoseconds, mostly microseconds.
+    assert!(delay.dist().max > Some(0), "{:?}", delay.dist());
+}
+
+#[test]
+fn by_default_a_sample_is_stamped() {
+    let outcome = load_by(Clock::Auto, 20);
+    let (connections, answers, without) = stamped(&outcome);
+    assert_eq!(connections, 2);
+    assert!(answers > 0 && answers + without < outcome.completed() / 5, "{answers} {without}");
+}
+
+#[test]
+fn the_engines_clock_stamps_nothing() {
+    let outcome = load_by(Clock::Engine, 2);
+    assert_eq!(stamped(&outcome), (0, 0, 0));
+    assert!(outcome.merged(|interval| &interval.receive_delay).is_empty());
+}
+
+#[test]
+fn large_bodies_and_their_heads_are_stamped_too() {
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 3_000_000, b'x');
+    let server = Server::start(vec![Step::Request, Step::Send(answer), Step::Again]);
+    let mut load_of = workload(&server.url());
+    load_of.clock = Clock::Kernel;
+    let outcome = load(&load_of);
+    let (_, answers, without) = stamped(&outcome);
+    assert!(answers > without && answers + without == outcome.completed(), "{answers} {without}");
+    let first = outcome.merged(|interval| &interval.first_byte);
+    let service = outcome.merged(|interval| &interval.service_time);
+    assert!(first.mean_us() < service.mean_us());
+}
