@@ -13,6 +13,7 @@ pub mod generator;
 pub mod live_traffic;
 pub mod measurement;
 mod missing;
+pub mod network;
 pub mod percentiles;
 pub mod planner;
 pub mod repeats;

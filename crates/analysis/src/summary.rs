@@ -3,11 +3,12 @@
 use crate::clock::clock_report;
 use crate::generator;
 use crate::measurement::Measurement;
+use crate::network;
 use crate::percentiles;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
-use webdyno_model::interval::Interval;
+use webdyno_model::interval::{Interval, TcpCounts};
 use webdyno_model::number::significant;
 use webdyno_model::run::{IntervalReport, NamedReport, RunReport, SCHEMA};
 
@@ -37,7 +38,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
 /// Counts and rates. What was in flight when the measured part began counts as started in it, so that
 /// started = completed + failed + in_flight_at_end holds for the measured part too.
 fn count(measurement: &Measurement, run: &mut RunReport) {
-    let mut length_us = 0;
+    let (mut length_us, mut tcp) = (0, TcpCounts::default());
     for interval in measurement.measured() {
         length_us += interval.length_us;
         run.requests.completed += interval.completed;
@@ -50,10 +51,11 @@ fn count(measurement: &Measurement, run: &mut RunReport) {
         }
         run.errors.add(&interval.errors);
         run.connections.add(&interval.connections);
-        run.tcp.add(&interval.tcp);
+        tcp.add(&interval.tcp);
         run.redirects += interval.redirects;
     }
     run.requests.started = run.requests.completed + run.requests.failed + run.requests.in_flight_at_end;
+    run.tcp = network::tcp_report(&tcp);
     run.elapsed_s = length_us as f64 / 1e6;
     run.rate = (length_us > 0).then(|| significant(run.requests.completed as f64 / run.elapsed_s, 6));
 }
@@ -66,6 +68,7 @@ fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     run.response_time_us = dist(|interval| &interval.response_time)?;
     run.service_time_us = dist(|interval| &interval.service_time)?;
     run.connect_time_us = dist(|interval| &interval.connect_time)?;
+    run.connect_peaks = network::peaks_of(measurement)?;
     run.first_byte_us = dist(|interval| &interval.first_byte)?;
     run.client_delay_us = dist(|interval| &interval.client_delay)?;
     run.tls_handshake_us = dist(|interval| &interval.tls_handshake)?;

@@ -1,6 +1,6 @@
 //! The machine: what [`Environment`] says about where a measurement was made, and who is at work there.
 //!
-//! Facts: os-release(5), uname(2), `/proc/cpuinfo` and `/proc/meminfo` (proc_cpuinfo(5), proc_meminfo(5)), and the
+//! Facts: os-release(5), uname(2), `/proc/cpuinfo` and `/proc/meminfo` (proc_cpuinfo(5), proc_meminfo(5)), ip-sysctl.rst, and the
 //! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them,
 //! passwd(5), and `SUDO_USER` as sudo(8) sets it.
 
@@ -21,6 +21,8 @@ pub fn environment() -> Environment {
         cpu_model: read("/proc/cpuinfo").as_deref().and_then(cpu_model),
         cores: std::thread::available_parallelism().ok().and_then(|cores| u32::try_from(cores.get()).ok()),
         memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
+        syn_linear_timeouts: read("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
+            .and_then(|text| text.trim().parse().ok()),
         hostname: text(uname.nodename()),
     }
 }

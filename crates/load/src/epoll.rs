@@ -10,6 +10,7 @@ use crate::prepare::{Origin, Place, Plan, Tcp};
 use crate::resolver::{Question, Resolver};
 use crate::sockets;
 use crate::stamps::Stamps;
+use crate::tcp_info::{self, TcpReading};
 use crate::tls::for_thread;
 use crate::world::{Broke, Handshake, Ready, World};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -385,6 +386,10 @@ impl World for EpollWorld {
         let (sent_ns, read_ns) = (self.origin_ns + sent_ns, self.origin_ns + read_ns);
         let received_ns = self.kernel.stamps.received_ns(slot, sent_ns, read_ns)?;
         Some(received_ns.saturating_sub(self.origin_ns))
+    }
+
+    fn tcp_info(&self, slot: u32) -> Option<TcpReading> {
+        tcp_info::read(self.socket(slot).ok()?)
     }
 
     fn close(&mut self, slot: u32) {

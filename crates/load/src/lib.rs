@@ -36,6 +36,7 @@ mod resolver;
 mod run;
 mod sockets;
 mod stamps;
+mod tcp_info;
 mod tls;
 mod wire;
 mod world;

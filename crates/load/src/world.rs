@@ -2,6 +2,7 @@
 //! real one is `epoll`, tests bring a simulated one.
 
 use crate::prepare::Origin;
+use crate::tcp_info::TcpReading;
 use rustix::io::Errno;
 
 /// Something happened on a connection.
@@ -85,6 +86,8 @@ pub(crate) trait World {
     /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
     /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
+    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not tell.
+    fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
     /// Closes the socket.
     fn close(&mut self, slot: u32);
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within

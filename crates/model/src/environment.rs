@@ -18,6 +18,10 @@ pub struct Environment {
     pub cores: Option<u32>,
     /// Main memory.
     pub memory_bytes: Option<u64>,
+    /// How many repetitions of a SYN come a second apart before their distance doubles (`tcp_syn_linear_timeouts`);
+    /// unknown where the kernel has no such setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_linear_timeouts: Option<u32>,
     /// Host name.
     pub hostname: Option<String>,
 }

@@ -110,6 +110,11 @@ impl TimeHistogram {
         self.buckets.len()
     }
 
+    /// How many samples lie between two times, to the width of a bucket (a thousandth).
+    pub fn count_between(&self, from_us: u64, to_us: u64) -> u64 {
+        self.buckets.count_between(from_us, to_us)
+    }
+
     /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()

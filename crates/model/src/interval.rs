@@ -194,10 +194,12 @@ fn is_zero(count: &u64) -> bool {
 pub struct TcpCounts {
     /// Readings of a connection.
     pub readings: u64,
-    /// Segments with data that were sent on them.
+    /// Segments that were sent on them, acknowledgements left out: SYNs and data, those sent again included.
     pub segments_sent: u64,
-    /// Segments that were sent again.
+    /// Of these, those that were sent again.
     pub segments_retransmitted: u64,
+    /// The shortest round trip.
+    pub round_trip_min_us: Option<u64>,
 }
 
 impl TcpCounts {
@@ -211,6 +213,8 @@ impl TcpCounts {
         self.readings += other.readings;
         self.segments_sent += other.segments_sent;
         self.segments_retransmitted += other.segments_retransmitted;
+        let shortest = [self.round_trip_min_us, other.round_trip_min_us];
+        self.round_trip_min_us = shortest.into_iter().flatten().min();
     }
 }
 

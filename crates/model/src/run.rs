@@ -3,7 +3,7 @@
 use crate::brake::Brake;
 pub use crate::client::ClientReport;
 use crate::environment::Environment;
-use crate::interval::{ConnectionCounts, ErrorCounts, TcpCounts};
+use crate::interval::{ConnectionCounts, ErrorCounts};
 use crate::objective::ObjectiveResult;
 use crate::repeats::Repeats;
 use crate::workload::{Clock, Workload};
@@ -72,6 +72,9 @@ pub struct RunReport {
     pub service_time_us: Dist,
     /// Of connections.
     pub connect_time_us: Dist,
+    /// Of these connections, those that took as long as lost SYNs cost.
+    #[serde(default)]
+    pub connect_peaks: Vec<ConnectPeak>,
     /// From the actual send.
     pub first_byte_us: Dist,
     /// Added by the generator.
@@ -90,7 +93,7 @@ pub struct RunReport {
     pub round_trip_us: Dist,
     /// What TCP did on the sampled connections.
     #[serde(default)]
-    pub tcp: TcpCounts,
+    pub tcp: TcpReport,
     /// Redirects that were followed.
     #[serde(default)]
     pub redirects: u64,
@@ -175,6 +178,32 @@ pub struct ClockReport {
     pub answers_stamped: u64,
     /// Answers on stamped connections whose end has none that can be believed: the engine's clock ended their times.
     pub answers_without_stamp: u64,
+}
+
+/// What the kernel's TCP counted on the connections that were sampled; `None` is unknown, as when none was.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct TcpReport {
+    /// Readings of a connection.
+    pub readings: u64,
+    /// Segments sent, acknowledgements left out.
+    pub segments_sent: Option<u64>,
+    /// Of these, those that were sent again.
+    pub segments_retransmitted: Option<u64>,
+    /// Their share.
+    pub retransmitted_fraction: Option<f64>,
+    /// The shortest round trip.
+    pub round_trip_min_us: Option<u64>,
+}
+
+/// Connections that took as long as it takes when a number of SYNs is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectPeak {
+    /// When the SYN that came through was sent, after the first one.
+    pub after_s: u64,
+    /// SYNs (or answers to them) that were lost before.
+    pub lost_syns: u32,
+    /// How many connections.
+    pub count: u64,
 }
 
 /// One request's figures.

@@ -123,3 +123,29 @@ proptest! {
         prop_assert!(service.max.is_none_or(|max| max <= after_ms * 1000), "{service:?}");
     }
 }
+
+#[test]
+fn tcp_is_read_of_a_sample_and_nothing_counts_twice() {
+    let told = |keepalive: bool, telling: bool| {
+        let mut sim = Sim::new(answering(10 * MS));
+        sim.telling = telling;
+        let mut load = workload(Arrival::Closed, 5, 2500);
+        load.keepalive = keepalive;
+        simulate_on(&load, sim)
+    };
+    let outcome = told(true, true);
+    // Opened, and read at the end of each of three intervals.
+    assert_eq!(outcome.sum(|interval| interval.tcp.readings), 5 + 3 * 5);
+    // 249 answers and a request in flight on each connection; each third one was sent again.
+    assert_eq!(outcome.sum(|interval| interval.tcp.segments_sent), 5 * (1 + 250 + 83));
+    assert_eq!(outcome.sum(|interval| interval.tcp.segments_retransmitted), 5 * 83);
+    let trips = outcome.merged(|interval| &interval.round_trip).dist();
+    assert_eq!((trips.count, trips.min, trips.max), (20, Some(71), Some(75)));
+    assert_eq!(outcome.intervals[1].tcp.round_trip_min_us, Some(60));
+    let short = told(false, true);
+    let opened = short.sum(|interval| interval.connections.opened);
+    let sent = short.sum(|interval| interval.tcp.segments_sent);
+    // A SYN and a request each, of those that were read.
+    assert!(sent.is_multiple_of(2) && sent > 2 * 64 && sent <= 2 * opened, "{sent} {opened}");
+    assert_eq!(told(true, false).sum(|interval| interval.tcp.readings), 0);
+}

@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::content::Content;
+use crate::tcp_info::TcpReading;
 
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +69,8 @@ pub(crate) struct Conn {
     pub(crate) send_failed: bool,
     /// It had more to read than its turn allowed.
     pub(crate) waits_for_turn: bool,
+    /// The last reading of its TCP, when it is in the sample.
+    pub(crate) tcp: Option<TcpReading>,
     pub(crate) answer: Answer,
     /// The answer's body, when it is to be checked.
     pub(crate) content: Option<Content>,
@@ -103,6 +106,7 @@ impl Conn {
             hangup: false,
             send_failed: false,
             waits_for_turn: false,
+            tcp: None,
             answer: Answer::new(),
             content: None,
             location: vec![],

@@ -19,6 +19,7 @@ mod conn;
 mod hostile_tests;
 #[cfg(test)]
 mod memory_tests;
+mod network;
 mod outcome;
 mod pool;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use crate::prepare::Plan;
 use crate::recorder::{Last, Recorder, Report, microseconds};
 use crate::world::World;
 use conn::{Conn, Phase};
+use network::Sample;
 use redirect::Targets;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -87,6 +89,8 @@ pub(crate) struct Engine<'p, W, X> {
     /// Takes the place of the current report at the next cut.
     spare: Option<Box<Report>>,
     deadlines: Deadlines,
+    /// Connections whose TCP is read.
+    sample: Sample,
     conns: Vec<Conn>,
     free: Vec<u32>,
     /// Kept connections by origin, the latest used last. Entries of connections closed since are skipped.
@@ -137,6 +141,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             recorder: Recorder::new(empty()),
             spare: Some(empty()),
             deadlines: Deadlines::new(slots),
+            sample: Sample::new(open_max),
             conns: (0..slots).map(|_| Conn::free()).collect(),
             free: (0..slots as u32).rev().collect(),
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(open_max as usize)).collect(),
@@ -219,6 +224,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
                 return;
             }
             self.fall_due(boundary_ns);
+            self.read_sample();
             let full = self.cut(boundary_ns);
             self.spare = (self.exchange)(full);
             if self.spare.is_none() {
@@ -298,6 +304,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
                 censored_time.record(microseconds(intended_ns, end_ns));
             }
         }
+        self.read_sample();
         let mut full = self.cut(end_ns);
         full.last = Some(Last {
             end_ns,

@@ -105,6 +105,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Closes the socket of a slot; the slot stays taken.
     pub(super) fn disconnect(&mut self, slot: u32) {
+        self.sample_closed(slot);
         self.world.close(slot);
         let conn = &mut self.conns[slot as usize];
         if std::mem::take(&mut conn.established) {

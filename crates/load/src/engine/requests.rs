@@ -221,7 +221,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }
+            self.sample_opened(slot);
         }
+        let conn = &self.conns[slot as usize];
         self.recorder.report.connections.reused += u64::from(conn.carried > 0);
         if !conn.request.retried && conn.request.hops == 0 {
             let delay_us = microseconds(could_ns, conn.late_ns.saturating_add(now_ns));

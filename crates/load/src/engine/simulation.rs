@@ -7,6 +7,7 @@ use crate::merge::Merger;
 use crate::prepare::Origin;
 use crate::prepare::prepare;
 use crate::recorder::Report;
+use crate::tcp_info::TcpReading;
 use crate::world::{Broke, Handshake, Ready, World};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -92,6 +93,8 @@ pub(super) struct Sim<'s> {
     pub(super) send_max: usize,
     /// Whether the kernel stamps what comes, on every connection.
     pub(super) stamping: bool,
+    /// Whether the kernel tells what TCP knows.
+    pub(super) telling: bool,
     /// When the engine's thread is held up, and for how long; the latest first.
     pub(super) stalls: Vec<(u64, u64)>,
     /// When somebody sets the clock that the stamps are made with: stamps of before are worthless.
@@ -115,6 +118,7 @@ impl<'s> Sim<'s> {
             call_ns: 0,
             send_max: usize::MAX,
             stamping: false,
+            telling: false,
             stalls: vec![],
             clock_set_ns: 0,
             heard: Heard::default(),
@@ -297,6 +301,18 @@ impl World for Sim<'_> {
         let came_ns = self.sockets.get(&slot)?.came_ns?;
         let set = self.clock_set_ns <= self.now_ns.get() && sent_ns < self.clock_set_ns;
         (!set).then_some(came_ns)
+    }
+
+    fn tcp_info(&self, slot: u32) -> Option<TcpReading> {
+        let socket = self.sockets.get(&slot)?;
+        // Each third request has to be sent again.
+        let data_segments_sent = (socket.requests + socket.requests / 3) as u32;
+        self.telling.then(|| TcpReading {
+            round_trip_us: Some(70 + socket.connection),
+            round_trip_min_us: Some(60),
+            data_segments_sent,
+            segments_retransmitted: (socket.requests / 3) as u32,
+        })
     }
 
     fn close(&mut self, slot: u32) {

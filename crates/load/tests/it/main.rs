@@ -13,6 +13,7 @@ mod hostile_cuts;
 mod hostile_matrix;
 mod keepalive;
 mod killed;
+mod network;
 mod probing;
 mod redirects;
 #[path = "../../examples/reference/server.rs"]

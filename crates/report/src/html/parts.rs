@@ -195,6 +195,8 @@ fn answers(m: &mut Markup, run: &RunReport) {
         count(connections.quiet_closes)
     ));
     items.extend(say::sent_besides(run));
+    items.extend(say::connect_peaks(run));
+    items.push(format!("network: {}", say::network(run)));
     items.push(format!(
         "{} received, {} sent",
         bytes(run.bytes.received as f64),

@@ -21,7 +21,7 @@ pub(crate) use tune::{
 };
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::ObjectiveResult;
-use webdyno_model::run::{Dist, RunReport};
+use webdyno_model::run::{ConnectPeak, Dist, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock, Workload};
 use webdyno_session::view::{SessionEnd, View};
@@ -177,6 +177,41 @@ pub(crate) fn clock(run: &RunReport) -> String {
               unknown (none was stamped)"
             .into(),
     }
+}
+
+/// The network's share: round trips and what was sent again.
+pub(crate) fn network(run: &RunReport) -> String {
+    let (tcp, trip) = (&run.tcp, &run.round_trip_us);
+    let (Some(sent), Some(again)) = (tcp.segments_sent, tcp.segments_retransmitted) else {
+        return "round trips and losses are unknown (TCP was read of no connection)".into();
+    };
+    let trips = match trip.count {
+        0 => "how long a round trip takes is unknown".into(),
+        _ => format!("a round trip took {} (median), {} (p99)", time(trip.p50), time(trip.p99)),
+    };
+    let shortest = tcp.round_trip_min_us.map(|us| format!(", at least {}", time(Some(us))));
+    let lost = match again {
+        0 => format!("0 of {} were sent again", plural(sent, "segment")),
+        _ => format!(
+            "{} of {} were sent again ({})",
+            count(again),
+            plural(sent, "segment"),
+            share(again, sent)
+        ),
+    };
+    format!("{trips}{}; {lost} (a sample of the connections)", shortest.unwrap_or_default())
+}
+
+/// Connections that took what lost SYNs cost, a sentence for each number of them.
+pub(crate) fn connect_peaks(run: &RunReport) -> Vec<String> {
+    let peak = |peak: &ConnectPeak| {
+        let lost = match peak.lost_syns {
+            1 => "the first SYN was lost".to_owned(),
+            many => format!("the first {many} SYNs were lost"),
+        };
+        format!("{} took about {} s: {lost}", plural(peak.count, "connection"), peak.after_s)
+    };
+    run.connect_peaks.iter().map(peak).collect()
 }
 
 /// Requests without an outcome at the end; `None` when there are none.

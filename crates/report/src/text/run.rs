@@ -232,6 +232,9 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
             count(connections.peak)
         ),
     );
+    for peak in say::connect_peaks(run) {
+        page.para(&format!("{peak}."));
+    }
     if connections.quiet_closes > 0 {
         let closed = plural(connections.quiet_closes, "kept connection");
         page.para(&format!("{closed} closed by the server between requests: normal, and not a failure."));
@@ -239,6 +242,7 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
     for sentence in say::sent_besides(run) {
         page.para(&format!("{sentence}."));
     }
+    page.item("Network:", &say::network(run));
     let amounts = (quantity(run.bytes.received as f64, "bytes"), quantity(run.bytes.sent as f64, "bytes"));
     page.item("Bytes:", &format!("{} received, {} sent", amounts.0, amounts.1));
     if let Some(waiting) = say::in_flight(run) {

@@ -13,7 +13,8 @@ use webdyno_model::event::Purpose;
 use webdyno_model::interval::{ConnectionCounts, ErrorCounts};
 use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{
-    ByteCounts, ClientReport, ClockReport, Dist, IntervalReport, RequestCounts, RunReport,
+    ByteCounts, ClientReport, ClockReport, ConnectPeak, Dist, IntervalReport, RequestCounts, RunReport,
+    TcpReport,
 };
 use webdyno_model::workload::{Clock, RequestSpec, Stop, Workload};
 use webdyno_session::view::{LoadView, Outcome, SessionEnd, View};
@@ -45,6 +46,7 @@ pub fn machine() -> Environment {
         cpu_model: Some("AMD EPYC 7B13".into()),
         cores: Some(2),
         memory_bytes: Some(4_000_000_000),
+        syn_linear_timeouts: None,
         hostname: Some("w1".into()),
     }
 }
@@ -109,6 +111,14 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
         first_byte_us: dist(completed, median_us * 0.95),
         client_delay_us: dist(completed, 14.0),
         receive_delay_us: dist(completed / 12, 9.0),
+        round_trip_us: dist(500, 130.0),
+        tcp: TcpReport {
+            readings: 500,
+            segments_sent: Some(completed / 12),
+            segments_retransmitted: Some(0),
+            retransmitted_fraction: Some(0.0),
+            round_trip_min_us: Some(96),
+        },
         clock: ClockReport {
             ended_by: Some(Clock::Engine),
             connections_stamped: 4,
@@ -132,6 +142,11 @@ pub fn run_with_errors() -> View {
     run.requests = RequestCounts { started: 22_036, completed: 21_904, failed: 120, in_flight_at_end: 12 };
     run.errors = ErrorCounts { connect_refused: 20, timeout: 3, status: 97, ..ErrorCounts::default() };
     run.status.insert("503".into(), 97);
+    run.connect_peaks = vec![
+        ConnectPeak { after_s: 1, lost_syns: 1, count: 37 },
+        ConnectPeak { after_s: 3, lost_syns: 2, count: 1 },
+    ];
+    (run.tcp.segments_retransmitted, run.tcp.retransmitted_fraction) = (Some(9), Some(0.004_93));
     run.censored_time_us = dist(12, 900_000.0);
     run.failed_time_us = dist(117, 2_000.0);
     run.objectives = vec![
