@@ -193,7 +193,7 @@ pub(crate) fn network(run: &RunReport) -> String {
     let lost = match again {
         0 => format!("0 of {} were sent again", plural(sent, "segment")),
         _ => format!(
-            "{} of {} were sent again ({})",
+            "{} of {} ({}) were sent again",
             count(again),
             plural(sent, "segment"),
             share(again, sent)
