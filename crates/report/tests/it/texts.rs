@@ -566,5 +566,8 @@ fn what_the_generator_and_the_length_of_a_run_say() {
       - local ports towards one address: at most 28,230 in use of 28,232; 28,230 at
         the end
       It added 14 µs to a response time of 22 ms (medians).
+      The times end when the generator had read an answer. On 4 connections the
+      kernel stamped what it received: answers lay there for 9 µs (median), 28 µs
+      (p99) before they were read.
     ");
 }
