@@ -117,7 +117,6 @@ impl LoadArgs {
             clock: self.clock,
             redirects_max: self.redirects,
             transport: self.transport.transport(),
-            ..Workload::default()
         })
     }
 
