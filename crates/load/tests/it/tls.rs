@@ -431,6 +431,50 @@ fn files_that_cannot_be_used_are_refused_with_their_names() {
     }
 }
 
+#[test]
+fn a_close_between_requests_is_quiet() {
+    let (authority, identity) = pki();
+    for says_so in [true, false] {
+        let server = Secure::start(authority.server(&identity), move |mut stream: Stream| {
+            for _ in 0..10 {
+                read_request(&mut stream)?;
+                stream.write_all(OK).ok()?;
+                stream.flush().ok()?;
+            }
+            if says_so {
+                stream.conn.send_close_notify();
+                stream.flush().ok()?;
+            }
+            stream.sock.shutdown(Shutdown::Write).ok()?;
+            while stream.sock.read(&mut [0; 1024]).ok()? > 0 {}
+            Some(())
+        });
+        let mut load_of = server.load_of(&authority, 500);
+        load_of.connections = 4;
+        let outcome = load(&load_of);
+        assert_eq!((outcome.completed(), outcome.failed()), (500, 0), "{:?}", outcome.intervals);
+        let opened = outcome.sum(|interval| interval.connections.opened);
+        let quiet = outcome.sum(|interval| interval.connections.quiet_closes);
+        assert!((50..=54).contains(&opened) && (46..=50).contains(&quiet), "{opened} {quiet}");
+    }
+}
+
+#[test]
+fn keys_may_change_at_any_time() {
+    let (authority, identity) = pki();
+    let server = Secure::start(authority.server(&identity), |mut stream: Stream| {
+        loop {
+            read_request(&mut stream)?;
+            stream.conn.refresh_traffic_keys().ok()?;
+            stream.write_all(OK).ok()?;
+            stream.flush().ok()?;
+        }
+    });
+    let outcome = load(&server.load_of(&authority, 200));
+    assert_eq!((outcome.completed(), outcome.failed()), (200, 0), "{:?}", outcome.intervals);
+    assert_eq!(outcome.sum(|interval| interval.connections.opened), 2);
+}
+
 /// nginx with TLS, in a folder of its own.
 struct Nginx {
     child: std::process::Child,
