@@ -7,6 +7,7 @@ mod booting;
 mod braking;
 mod change_record;
 mod command_line;
+mod connecting;
 mod debian;
 mod interrupted;
 mod kills;
