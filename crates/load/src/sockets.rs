@@ -15,10 +15,7 @@ pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedF
         rustix::net::socket_with(family(address.ip()), SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     if let Some(source) = source {
-        // The port is chosen when the destination is known: then each source has all ports towards each destination.
-        setsockopt(&socket, IpBindAddressNoPort, &true)
-            .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
-        rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
+        bind(&socket, source)?;
     }
     match rustix::net::connect(&socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
@@ -37,7 +34,15 @@ pub(crate) fn unix(path: &Path) -> Result<OwnedFd> {
 /// Whether connections can begin from this address of ours.
 pub(crate) fn try_source(source: IpAddr) -> Result<()> {
     let socket = rustix::net::socket_with(family(source), SocketType::STREAM, FLAGS, Some(ipproto::TCP))?;
-    rustix::net::bind(&socket, &SocketAddr::new(source, 0))
+    bind(&socket, source)
+}
+
+/// Has a connection begin from this address. Its port is chosen when the destination is known: then each source has all
+/// ports towards each destination, and none is taken that is in use towards another one.
+fn bind(socket: &OwnedFd, source: IpAddr) -> Result<()> {
+    let told = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
+    setsockopt(socket, IpBindAddressNoPort, &true).map_err(told)?;
+    rustix::net::bind(socket, &SocketAddr::new(source, 0))
 }
 
 fn family(address: IpAddr) -> AddressFamily {
