@@ -242,6 +242,12 @@ impl Content {
         }
     }
 
+    /// Its length and what was kept of it; `None` when it could not be read to its end.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn ended(self) -> Option<(u64, Vec<u8>)> {
+        self.finish().map(|seen| (seen.length_bytes, seen.kept.unwrap_or_default()))
+    }
+
     /// What was in it; `None` when it could not be read to its end.
     fn finish(self) -> Option<Seen> {
         match self.0 {
