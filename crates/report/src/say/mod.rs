@@ -150,7 +150,8 @@ pub(crate) fn times_of(run: &RunReport) -> Vec<(&'static str, &Dist)> {
 
 /// What the five times mean.
 pub(crate) const TIMES_MEAN: &str = "Response time counts from the moment a request was due until its last byte: what \
-     a user waits. Service time counts from when it was really sent. Client delay is what this machine added itself.";
+     a user waits. Service time counts from when it was really sent. Client delay is what this machine added itself before \
+     it sent.";
 
 /// Whose clock ended the times, and what answers waited for the generator.
 pub(crate) fn clock(run: &RunReport) -> String {

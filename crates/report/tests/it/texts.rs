@@ -45,7 +45,7 @@ fn a_run() {
       seconds of the run.
       Response time counts from the moment a request was due until its last byte:
       what a user waits. Service time counts from when it was really sent. Client
-      delay is what this machine added itself.
+      delay is what this machine added itself before it sent.
       3 timeouts are in it at the timeout's length.
 
     Response times
@@ -553,7 +553,7 @@ fn what_the_generator_and_the_length_of_a_run_say() {
       seconds of the run. p99.9 takes 10,000 answers, at this rate 12 s.
       Response time counts from the moment a request was due until its last byte:
       what a user waits. Service time counts from when it was really sent. Client
-      delay is what this machine added itself.
+      delay is what this machine added itself before it sent.
     ");
     insta::assert_snapshot!(from(&text, "Can the figures"), @"
     Can the figures be believed?

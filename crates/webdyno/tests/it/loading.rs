@@ -85,6 +85,57 @@ fn failures_and_objectives_decide_the_exit_code() {
 }
 
 #[test]
+fn the_report_names_the_clock_and_the_share_of_the_network() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let ask = |clock: &str| {
+        let load = [
+            "run",
+            &server.url(),
+            "-n",
+            "3000",
+            "-c",
+            "2",
+            "-t",
+            "1",
+            "-q",
+            "--json",
+            "-",
+            "--warmup",
+            "0s",
+            "--clock",
+            clock,
+        ];
+        let ended = run(place.webdyno().args(load));
+        ended.with_code_in(&[0, 3]).json()
+    };
+    let json = ask("kernel");
+    assert_eq!(
+        (&json["clock"]["ended_by"], &json["workload"]["clock"]),
+        (&"kernel".into(), &"kernel".into())
+    );
+    let count = |name: &str| json["clock"][name].as_u64().unwrap();
+    assert_eq!(count("connections_stamped"), 2);
+    assert_eq!(count("answers_stamped"), json["receive_delay_us"]["count"].as_u64().unwrap());
+    assert!(
+        count("answers_stamped") > 0 && count("answers_stamped") + count("answers_without_stamp") <= 3000
+    );
+    // A SYN for each connection and a segment for each request; over loopback nothing is lost.
+    assert!(json["tcp"]["segments_sent"].as_u64().unwrap() >= 3002, "{:#}", json["tcp"]);
+    assert!(json["tcp"]["retransmitted_fraction"].as_f64().unwrap() < 0.01, "{:#}", json["tcp"]);
+    assert!(
+        json["tcp"]["round_trip_min_us"].is_u64() && json["connect_peaks"].as_array().unwrap().is_empty()
+    );
+    let json = ask("engine");
+    assert_eq!(
+        (&json["clock"]["ended_by"], json["receive_delay_us"]["count"].as_u64()),
+        (&"engine".into(), Some(0))
+    );
+    run(place.webdyno().args(["run", &server.url(), "--clock", "tsc"])).with_code(2);
+}
+
+#[test]
 fn the_report_is_rebuilt_byte_for_byte() {
     let _turn = shared_turn();
     let place = Place::new();
