@@ -173,11 +173,13 @@ def against_truth(table, row, told, truth):
 
 
 def scripted(table):
+    kernel = "--clock" in subprocess.run([WEBDYNO, "run", "--help"], capture_output=True, text=True).stdout
     for script, count in (("constant 5000", 5000), ("bimodal 2000 50000", 4000), ("exponential 10000", 8000)):
-        with Reference(script) as server:
-            run = webdyno(server.url, f"-c 20 -n {count} -t 1")
-        told = dict(run["service_time_us"], **{"p99.9": run["service_time_us"]["p999"]})
-        against_truth(table, f"webdyno, {script.split()[0]}", told, server.times_us(count))
+        for flags, name in [("", "webdyno"), ("--clock kernel", "webdyno `--clock kernel`")][:1 + kernel]:
+            with Reference(script) as server:
+                run = webdyno(server.url, f"-c 20 -n {count} -t 1 {flags}")
+            told = dict(run["service_time_us"], **{"p99.9": run["service_time_us"]["p999"]})
+            against_truth(table, f"{name}, {script.split()[0]}", told, server.times_us(count))
     script = "exponential 10000"
     if shutil.which("wrk"):
         with Reference(script) as server:
