@@ -1,6 +1,10 @@
 //! Kernel stamps against a real server: what is stamped, and that the kernel's ends are never later than ours.
 
+use crate::secure::{Authority, Secure, answer_of, answering, read_request};
 use crate::server::{OK, Outcome, Server, Step, load, workload};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::thread;
 use std::time::Duration;
 use webdyno_model::workload::Clock;
 
@@ -64,4 +68,55 @@ fn large_bodies_and_their_heads_are_stamped_too() {
     let first = outcome.merged(|interval| &interval.first_byte);
     let service = outcome.merged(|interval| &interval.service_time);
     assert!(first.mean_us() < service.mean_us());
+}
+
+// What is stamped over TLS is the record that ends the answer, and not what the handshake or the answer before left.
+#[test]
+fn records_of_tls_are_stamped() {
+    let authority = Authority::new();
+    let identity = authority.identity(&["localhost"], |_| {});
+    let server = Secure::start(authority.server(&identity), |mut stream| {
+        loop {
+            read_request(&mut stream)?;
+            thread::sleep(Duration::from_millis(2));
+            stream.write_all(OK).ok()?;
+        }
+    });
+    let mut load_of = server.load_of(&authority, 200);
+    (load_of.clock, load_of.connections) = (Clock::Kernel, 2);
+    let outcome = load(&load_of);
+    let (connections, answers, without) = stamped(&outcome);
+    assert_eq!((connections, answers + without, outcome.completed()), (2, 200, 200));
+    assert!(answers > 100, "{answers} {without}");
+    let service = outcome.merged(|interval| &interval.service_time).dist();
+    assert!(service.min >= Some(1_900), "{service:?}");
+    let large = Secure::start(authority.server(&identity), answering(answer_of(2_000_000)));
+    let mut load_of = large.load_of(&authority, 20);
+    load_of.clock = Clock::Kernel;
+    let outcome = load(&load_of);
+    assert_eq!((stamped(&outcome).1 + stamped(&outcome).2, outcome.failed()), (20, 0));
+    let first = outcome.merged(|interval| &interval.first_byte);
+    let service = outcome.merged(|interval| &interval.service_time);
+    assert!(first.mean_us() < service.mean_us());
+}
+
+#[test]
+fn unix_sockets_are_not_stamped_and_have_no_tcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(
+                move || while read_request(&mut stream).is_some() && stream.write_all(OK).is_ok() {},
+            );
+        }
+    });
+    let mut load_of = workload("http://site.example/");
+    load_of.transport.unix_socket = Some(path);
+    (load_of.stop.requests, load_of.stop.duration_us) = (Some(100), None);
+    load_of.clock = Clock::Kernel;
+    let outcome = load(&load_of);
+    assert_eq!((outcome.completed(), stamped(&outcome)), (100, (0, 0, 0)));
+    assert_eq!(outcome.sum(|interval| interval.tcp.readings), 0);
 }
