@@ -62,8 +62,10 @@ pub(super) fn exhausted(run: &RunReport) -> Option<String> {
 pub(super) fn kernel_limit_total(measurement: &Measurement) -> Option<KernelLimitTotal> {
     let all = &measurement.intervals;
     let connections: u64 = all.iter().map(|interval| interval.connections.opened).sum();
-    let (limit, value) = limits(measurement.tables.as_ref()?)
+    let own = measurement.tables.map_or(vec![], |tables| limits(&tables));
+    let (limit, value) = own
         .into_iter()
+        .chain(server_limits(measurement))
         .find(|(_, value)| *value > 0 && near(connections, *value as f64))?;
     let signs = || dropped(all) || lost_syn(all) || collapsed(all);
     let wall = ran_out(all) || (!ordered(measurement, connections) && signs());
@@ -91,6 +93,22 @@ fn limits(tables: &ClientTables) -> Vec<(&'static str, u64)> {
     .filter_map(|(name, size, used)| Some((name, size?, used.unwrap_or(0))))
     .flat_map(|(name, size, used)| [(name, size), (name, size.saturating_sub(used))])
     .collect()
+}
+
+/// The same of the server's machine, where it was observed.
+fn server_limits(measurement: &Measurement) -> Vec<(&'static str, u64)> {
+    let first = |metric: &str| {
+        let mut values = measurement.samples.iter().filter_map(|timed| timed.sample.values.get(metric));
+        values.next().map(|number| number.0.max(0.0) as u64)
+    };
+    let used = first("sockets.conntrack_count").unwrap_or(0);
+    let tracked = first("sockets.conntrack_limit_count");
+    let tables = [
+        ("net.netfilter.nf_conntrack_max of the server", tracked),
+        ("net.netfilter.nf_conntrack_max of the server", tracked.map(|size| size.saturating_sub(used))),
+        ("net.ipv4.tcp_max_tw_buckets of the server", first("sockets.time_wait_limit_count")),
+    ];
+    tables.into_iter().filter_map(|(name, size)| Some((name, size?))).collect()
 }
 
 /// Whether the total is the one that the user ordered, to the last connection: kept connections are opened once each, a
@@ -134,6 +152,7 @@ fn collapsed(all: &[Interval]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::testing::sample;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::workload::{Stop, Workload};
 
@@ -194,6 +213,23 @@ mod tests {
             assert_eq!(limit(&walled(total)), expected, "{total}");
         }
         assert_eq!(limit(&Measurement { tables: None, ..walled(28_232) }), None);
+    }
+
+    #[test]
+    fn the_tables_of_an_observed_server_count_too() {
+        let tables = [
+            ("sockets.conntrack_limit_count", 10_240.0),
+            ("sockets.conntrack_count", 240.0),
+            ("sockets.time_wait_limit_count", 5_000.0),
+        ];
+        for (total, value) in
+            [(10_230, Some(10_240)), (10_000, Some(10_000)), (5_000, Some(5_000)), (9_000, None)]
+        {
+            let samples = vec![sample(0.0, "sockets", &tables)];
+            let found = limit(&Measurement { samples, ..walled(total) });
+            assert_eq!(found.as_ref().map(|(_, value)| *value), value, "{total}");
+            assert!(found.is_none_or(|(name, _)| name.ends_with("of the server")));
+        }
     }
 
     #[test]

@@ -216,7 +216,9 @@ mod tests {
         let needs_a_service =
             |command: &str| ["PID", "PORT", "URL", "CLIENT"].iter().any(|w| command.contains(w));
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
-            let optional = metric.reproduce.contains("nstat") || metric.name.starts_with("pressure.");
+            let optional = metric.reproduce.contains("nstat")
+                || metric.reproduce.contains("nf_conntrack")
+                || metric.name.starts_with("pressure.");
             if needs_a_service(&metric.reproduce) || optional {
                 continue;
             }

@@ -2,7 +2,8 @@
 //!
 //! Facts: sock_diag(7) (for listening sockets `idiag_rqueue` is the accept queue now and `idiag_wqueue` its limit),
 //! proc_pid_net(5), Documentation/networking/proc_net_tcp.rst (listening sockets come first), and
-//! Documentation/networking/snmp_counter.rst for netstat and snmp.
+//! Documentation/networking/snmp_counter.rst for netstat and snmp; nf_conntrack-sysctl.rst and ip-sysctl.rst for the sizes
+//! of tables.
 //!
 //! A service in another network namespace is seen through `/proc/PID/net`; no namespace is entered. The queue's limit
 //! is then unknown, as only netlink tells it.
@@ -142,6 +143,21 @@ fn parse_pair(text: &str, group: &str, field: &str) -> Option<f64> {
     Some(value as f64)
 }
 
+/// Metric and file of the tables that connections fill; the first two are there only where connections are tracked. The
+/// files show the reader's own network namespace (proc_sys(5)).
+const TABLES: [(&str, &str); 3] = [
+    ("sockets.conntrack_limit_count", "/proc/sys/net/netfilter/nf_conntrack_max"),
+    ("sockets.conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_count"),
+    ("sockets.time_wait_limit_count", "/proc/sys/net/ipv4/tcp_max_tw_buckets"),
+];
+
+fn tables(reading: &mut Reading) {
+    for (name, file) in TABLES {
+        let number = procfs::read_text(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        reading.push_some(name, number.map(|number| number as f64));
+    }
+}
+
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Sockets {
@@ -225,6 +241,7 @@ impl Collector for Sockets {
             // nstat prints the same counters as group and field in one word.
             counter(*name, file, format!("nstat -asz {group}{field} | awk '!/^#/ {{print $2}}'"))
         }));
+        metrics.extend(TABLES.map(|(name, file)| gauge(name, file, format!("cat {file}"))));
         metrics
     }
 
@@ -237,6 +254,9 @@ impl Collector for Sockets {
         match target.port {
             Some(port) => Self::queue(port, &net, own, &mut reading),
             None => reading.problem("no port is under load: no accept queue to read"),
+        }
+        if own {
+            tables(&mut reading);
         }
         reading.take(&format!("{net}/sockstat"), |text, reading| {
             let (in_use, time_wait) = parse_sockstat(text);
