@@ -14,10 +14,10 @@ use webdyno_model::workload::Arrival;
 
 /// Says to this test that it runs in a process of its own.
 const ALONE: &str = "WEBDYNO_MEASURE_MEMORY";
-const FEW: u64 = 30_000;
-const MANY: u64 = 160_000;
-/// Eight bytes a request would be twice this; the allocator's own ups and downs are less than half of it.
-const GROWTH_BYTES_MAX: u64 = 500_000;
+const FEW: u64 = 20_000;
+const MANY: u64 = 100_000;
+/// Eight bytes a request would be more; the allocator's own ups and downs are less than half of it.
+const GROWTH_BYTES_MAX: u64 = 400_000;
 
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
