@@ -1,8 +1,6 @@
 //! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
 
-use crate::support::{
-    Apache, Place, Server, can_mount, is_alive, run, shared_turn, skip, snapshot, wait_until,
-};
+use crate::support::{Apache, Place, Server, can_mount, is_alive, run, shared_turn, skip, snapshot};
 use std::time::Duration;
 
 /// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
