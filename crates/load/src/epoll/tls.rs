@@ -204,10 +204,10 @@ impl Session {
             self.shake(socket, input, now_ns)?;
         } else if self.owed > 0 {
             self.flush(socket)?;
-            return Ok(std::mem::take(&mut self.owed));
         }
-        let mut sent = 0;
-        for chunk in bytes.chunks(CHUNK_BYTES).take(TURNS_MAX) {
+        // These are done; whoever took them may take more, and tells no edge until it was asked in vain.
+        let mut sent = std::mem::take(&mut self.owed);
+        for chunk in bytes.get(sent..).unwrap_or_default().chunks(CHUNK_BYTES).take(TURNS_MAX) {
             self.encrypt(chunk)?;
             match self.flush(socket) {
                 Ok(()) => sent += chunk.len(),

@@ -295,9 +295,12 @@ fn the_server_is_told_that_the_client_closes() {
 
 #[test]
 fn large_requests_arrive_whole() {
+    const BODY: usize = 4 * LARGE;
     let (authority, identity) = pki();
     let server = Secure::start(authority.server(&identity), |mut stream: Stream| {
-        let mut left = LARGE;
+        let mut left = BODY;
+        // More than the kernel takes is waiting then.
+        thread::sleep(Duration::from_millis(100));
         let (mut head, mut buffer) = (vec![], [0; 16_384]);
         while left > 0 {
             let count = stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
@@ -310,8 +313,6 @@ fn large_requests_arrive_whole() {
                 body = &body[end - at..];
             }
             left = left.checked_sub(body.len()).filter(|_| body.iter().all(|byte| *byte == b'y'))?;
-            // A slow reader: the sender must wait for room.
-            thread::sleep(Duration::from_micros(200));
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").ok()?;
         stream.conn.send_close_notify();
@@ -320,10 +321,10 @@ fn large_requests_arrive_whole() {
     let mut load_of = server.load_of(&authority, 4);
     load_of.timeout_us = 30_000_000;
     load_of.requests[0].method = "POST".into();
-    load_of.requests[0].body = vec![b'y'; LARGE].into();
+    load_of.requests[0].body = vec![b'y'; BODY].into();
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (4, 0), "{:?}", outcome.intervals);
-    assert!(outcome.sum(|interval| interval.bytes_sent) > 4 * LARGE as u64);
+    assert!(outcome.sum(|interval| interval.bytes_sent) > 4 * BODY as u64);
 }
 
 /// Passes bytes on in pieces of so many, each with a packet of its own.
