@@ -55,8 +55,10 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         ),
         "tls" => (
             "the encrypted connection could not be set up",
-            "a certificate that is not trusted or names another host, or no common TLS version",
-            "see with `openssl s_client -connect HOST:443`; an http:// address of the same server needs no certificate",
+            "a server that gives up handshakes when it has too many, a certificate that is not trusted or names another \
+             host, or a server that wants one from its clients",
+            "look into the server's error log and see with `openssl s_client -connect HOST:443`; --cacert names whom to \
+             trust, --cert and --key show a certificate of our own",
         ),
         _ => return None,
     };
