@@ -6,13 +6,18 @@ use webdyno_model::interval::ErrorCounts;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Loads the script with ten requests and checks that all ten fail, in this class.
+/// Loads the script with ten requests and checks that all ten fail, in this class, long before a timeout.
 fn check(script: Vec<Step>, class: fn(&ErrorCounts) -> u64) -> Outcome {
+    check_within(20_000_000, script, class)
+}
+
+/// The same with this timeout.
+fn check_within(timeout_us: u64, script: Vec<Step>, class: fn(&ErrorCounts) -> u64) -> Outcome {
     let server = Server::start(script.clone());
     let mut load_of = workload(&server.url());
     load_of.stop.requests = Some(10);
     load_of.stop.duration_us = None;
-    load_of.timeout_us = 300_000;
+    load_of.timeout_us = timeout_us;
     let outcome = load(&load_of);
     assert_eq!(outcome.sum(|interval| class(&interval.errors)), 10, "{script:?}: {:?}", outcome.intervals);
     assert_eq!((outcome.completed(), outcome.failed()), (0, 10));
@@ -60,7 +65,7 @@ fn a_connection_cut_in_the_middle_is_told_from_a_reset() {
 
 #[test]
 fn a_server_that_never_answers_times_out_at_the_bound() {
-    let outcome = check(vec![Step::Hold], |errors| errors.timeout);
+    let outcome = check_within(300_000, vec![Step::Hold], |errors| errors.timeout);
     let response = outcome.merged(|interval| &interval.response_time).dist();
     // The bound is what is recorded, however late the machine let us notice.
     assert_eq!((response.count, response.min, response.max), (10, Some(300_000), Some(300_000)));
@@ -71,7 +76,7 @@ fn a_server_that_never_answers_times_out_at_the_bound() {
 #[test]
 fn bytes_that_keep_coming_slowly_do_not_stretch_the_timeout() {
     let drip = Step::Drip(OK.to_vec(), MS * 20);
-    let outcome = check(vec![Step::Request, drip, Step::Again], |errors| errors.timeout);
+    let outcome = check_within(300_000, vec![Step::Request, drip, Step::Again], |errors| errors.timeout);
     let response = outcome.merged(|interval| &interval.response_time).dist();
     assert_eq!(response.max, Some(300_000));
 }
@@ -82,6 +87,7 @@ fn slow_bytes_within_the_timeout_are_a_good_answer() {
     let server = Server::start(vec![Step::Request, Step::Drip(chunked, MS), Step::Again]);
     let mut load_of = workload(&server.url());
     load_of.stop.requests = Some(6);
+    load_of.stop.duration_us = None;
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (6, 0));
     assert!(outcome.merged(|interval| &interval.service_time).dist().min.unwrap() > 50_000);
@@ -123,6 +129,7 @@ fn a_large_request_is_sent_whole() {
     // More than any socket buffer takes at once; the blank line that the server waits for is at its end.
     load_of.requests[0].body = format!("{}\r\n\r\n", "x".repeat(8_000_000)).as_str().into();
     load_of.stop.requests = Some(4);
+    load_of.stop.duration_us = None;
     load_of.keepalive = false;
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (4, 0), "{:?}", outcome.intervals[0].errors);

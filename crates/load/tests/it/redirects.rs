@@ -19,6 +19,7 @@ fn redirecting(to: &str) -> Server {
 fn following(url: &str, redirects_max: u32) -> Workload {
     let mut load_of = workload(url);
     (load_of.redirects_max, load_of.stop.requests) = (redirects_max, Some(200));
+    load_of.stop.duration_us = None;
     load_of.expect = vec![Expectation::Regex("^ok$".into())];
     load_of
 }
@@ -117,7 +118,7 @@ fn a_redirect_to_https_takes_the_body_along_and_no_secret() {
     load_of.requests[0].method = "PUT".into();
     load_of.requests[0].headers = vec![("Authorization".into(), "s3cret".into())];
     load_of.requests[0].body = [vec![0; 1_000_000], vec![1]].concat().into();
-    load_of.stop.requests = Some(6);
+    (load_of.stop.requests, load_of.stop.duration_us) = (Some(6), None);
     let mut prepared = prepare(&load_of).unwrap();
     assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     let outcome = load_prepared(&prepared, &Control::new());
