@@ -72,7 +72,7 @@ fn threads(measurement: &Measurement) -> Vec<ThreadReport> {
 
 fn measured_a_table(total: &KernelLimitTotal) -> String {
     format!(
-        "the run measured a table, not the server: {} connections were opened, and {} is {}",
+        "the run measured a table, not the server: {} connections were opened, and {} has room for {}",
         total.connections, total.limit, total.value
     )
 }
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(
             client.why.unwrap(),
             "the run measured a table, not the server: 1000 connections were opened, and \
-             net.ipv4.ip_local_port_range is 1000"
+             net.ipv4.ip_local_port_range has room for 1000"
         );
         interval.connections.opened = 500;
         interval.cpu_us_max_thread = 0;

@@ -2,7 +2,11 @@
 //!
 //! ## How it is recognised
 //! The busiest engine thread used more than 70% of a core, or the generator itself added more than a tenth of the
-//! response time, or Little's law does not hold between the requests in flight and rate times response time.
+//! response time, or more than one request in 1000 found no local port or descriptor on the generator's machine, or
+//! Little's law does not hold between the requests in flight and rate times response time: over the whole load the
+//! integral of requests in flight is the sum of their times, and differs from it by more than 1% only if requests were
+//! lost sight of or counted twice. The same is said when the server has more than twice as many requests at once as the
+//! generator has in flight, although nobody else uses it and no request was given up.
 //!
 //! Or requests arrive at a rate of their own (`-r`) and wait in the generator, because all its connections (`-c`) are
 //! in use, less than 95% of the rate is answered, and the server could do more: it has idle workers, no queue, and
@@ -11,7 +15,8 @@
 //! empty queue nothing is said.
 //!
 //! ## What to do
-//! Discard the run. Use more engine threads (`-t`), another machine for the generator, or a lower rate. On one
+//! Discard the run. Use more engine threads (`-t`), another machine for the generator, or a lower rate; without ports or
+//! descriptors keep connections (no `--no-keepalive`), or raise the limit that the run names. On one
 //! machine generator and server take the cores from each other: the server looks slower than it is. Where all
 //! connections were in use, allow more of them (`-c`).
 //!
