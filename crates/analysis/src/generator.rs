@@ -7,6 +7,7 @@ use crate::measurement::Measurement;
 use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
+use webdyno_model::workload::Clock;
 
 /// Above this share of a core the busiest engine thread is taken as the bottleneck.
 pub const CPU_FRACTION_MAX: f64 = 0.70;
@@ -41,8 +42,10 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) {
         kernel_limit_total: tables::kernel_limit_total(measurement),
         ..ClientReport::default()
     };
-    let saturation =
-        overworked(cpu_fraction).or_else(|| delayed(measurement, run)).or_else(|| tables::exhausted(run));
+    let saturation = overworked(cpu_fraction)
+        .or_else(|| delayed(measurement, run))
+        .or_else(|| unread(run))
+        .or_else(|| tables::exhausted(run));
     let table = run.client.kernel_limit_total.as_ref().map(measured_a_table);
     let why = table
         .or_else(|| saturation.clone())
@@ -99,6 +102,22 @@ fn delayed(measurement: &Measurement, run: &RunReport) -> Option<String> {
         format!(
             "the generator itself added {:.0}% of the response time (more than {:.0}%)",
             100.0 * share.min(1.0),
+            DELAY_FRACTION_MAX * 100.0
+        )
+    })
+}
+
+/// Whether answers lay in the kernel, unread, for too much of the response time. One in ten may: answers come in
+/// bursts, and each but the first of a burst waits for those before it. Half of them wait only for a generator that is
+/// late. Where the kernel's clock ends the times, they do not hold this wait.
+fn unread(run: &RunReport) -> Option<String> {
+    let ends_before = run.workload.as_ref().is_some_and(|workload| workload.clock == Clock::Kernel);
+    let response = run.response_time_us.mean.filter(|mean| *mean > 0.0 && !ends_before)?;
+    let waited = run.receive_delay_us.p50.map(|us| us as f64).filter(|us| *us > DELAY_US_MIN)?;
+    (waited / response > DELAY_FRACTION_MAX).then(|| {
+        format!(
+            "half of the answers lay unread for {:.0}% of the response time or longer (more than {:.0}%)",
+            100.0 * (waited / response).min(1.0),
             DELAY_FRACTION_MAX * 100.0
         )
     })
@@ -198,6 +217,23 @@ mod tests {
         // Two stalls: 1250 us of a mean of 11 ms are more than a tenth.
         assert!(with_stalls(2).valid, "{:?}", with_stalls(2));
         assert!(with_stalls(8).saturated, "{:?}", with_stalls(8));
+    }
+
+    #[test]
+    fn answers_that_lie_unread_spoil_times_that_end_when_they_are_read() {
+        let of = |waited_us: u64, clock| {
+            let mut run = RunReport::default();
+            (run.response_time_us.mean, run.receive_delay_us.p50) = (Some(900.0), Some(waited_us));
+            run.workload = Some(webdyno_model::workload::Workload { clock, ..Default::default() });
+            unread(&run)
+        };
+        for (waited_us, clock, spoilt) in
+            [(100, Clock::Auto, false), (101, Clock::Auto, true), (800, Clock::Kernel, false)]
+        {
+            assert_eq!(of(waited_us, clock).is_some(), spoilt, "{waited_us}");
+        }
+        assert!(of(207, Clock::Auto).unwrap().contains("lay unread for 23% of the response time"));
+        assert_eq!(unread(&RunReport::default()), None);
     }
 
     #[test]
