@@ -392,6 +392,13 @@ impl World for EpollWorld {
         tcp_info::read(self.socket(slot).ok()?)
     }
 
+    fn has_ended(&mut self, slot: u32) -> bool {
+        let asked = |session: &mut Session, _: &OwnedFd, input: &mut Input, _: &dyn Fn() -> u64| {
+            Ok(session.has_ended(input))
+        };
+        self.is_secure(slot) && self.with_session(slot, asked).unwrap_or(true)
+    }
+
     fn close(&mut self, slot: u32) {
         if self.is_secure(slot) {
             // The peer is told; whatever it says to that is not waited for.

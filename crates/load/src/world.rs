@@ -88,6 +88,11 @@ pub(crate) trait World {
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
     /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not tell.
     fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
+    /// Whether the peer has ended the connection, as far as what was received says: asked when an answer is complete. The
+    /// end that only the kernel knows of comes as [`Ready::hangup`].
+    fn has_ended(&mut self, _slot: u32) -> bool {
+        false
+    }
     /// Closes the socket.
     fn close(&mut self, slot: u32);
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within

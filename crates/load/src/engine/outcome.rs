@@ -64,7 +64,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &mut self.conns[slot as usize];
         conn.carried = conn.carried.saturating_add(1);
         let sent = conn.written_bytes == self.targets.get(conn.request.template).length_bytes();
-        match (keeps && sent, conn.hangup) {
+        let keeps = keeps && sent;
+        // One that ended with its answer carries nothing more, whatever the answer says.
+        match (keeps, conn.hangup || (keeps && self.world.has_ended(slot))) {
             (true, false) => self.keep(slot),
             (true, true) => self.quiet_close(slot),
             (false, _) => self.park(slot),

@@ -315,6 +315,20 @@ impl Session {
         self.untold = true;
     }
 
+    /// Whether the peer has ended the connection, as far as what was received says: the answer may have left no room for
+    /// the record that does.
+    pub(super) fn has_ended(&mut self, input: &mut Input) -> bool {
+        if self.ended.is_none() && begins_with_a_record(&self.waiting) {
+            let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+            input.load(&mut self.waiting);
+            if let Err(broke) = self.process(input, &mut nothing) {
+                self.ended.get_or_insert(Err(broke));
+            }
+            self.keep(input);
+        }
+        self.ended.is_some()
+    }
+
     fn take_decrypted(&mut self, sink: &mut Sink<'_>) {
         if self.decrypted.is_empty() {
             return;

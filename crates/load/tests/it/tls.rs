@@ -460,6 +460,34 @@ fn a_close_between_requests_is_quiet() {
     }
 }
 
+// A server that closes right behind its answer without saying so in the head: no request may go onto that connection.
+// One that must not be sent again would fail there, and the server would have the blame.
+#[test]
+fn a_close_that_comes_with_the_answer_is_seen_before_the_next_request() {
+    let (authority, identity) = pki();
+    // The second is dropped unread: its end fills all the room that was asked for.
+    for body_bytes in [2, 12_000] {
+        let server = Secure::start(authority.server(&identity), move |mut stream: Stream| {
+            read_request(&mut stream)?;
+            stream.conn.writer().write_all(&answer_of(body_bytes)).ok()?;
+            stream.conn.send_close_notify();
+            // Both in one segment.
+            stream.conn.write_tls(&mut stream.sock).ok()?;
+            stream.sock.shutdown(Shutdown::Write).ok()?;
+            while stream.sock.read(&mut [0; 1024]).ok()? > 0 {}
+            Some(())
+        });
+        let mut load_of = server.load_of(&authority, 200);
+        load_of.connections = 4;
+        load_of.requests[0].method = "POST".into();
+        let outcome = load(&load_of);
+        assert_eq!((outcome.completed(), outcome.failed()), (200, 0), "{:?}", outcome.intervals);
+        let opened = outcome.sum(|interval| interval.connections.opened);
+        let quiet = outcome.sum(|interval| interval.connections.quiet_closes);
+        assert_eq!((opened, quiet), (200, 200), "{body_bytes}");
+    }
+}
+
 #[test]
 fn keys_may_change_at_any_time() {
     let (authority, identity) = pki();
