@@ -4,6 +4,8 @@
 //! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use crate::prepare::{Origin, Place, Plan, Tcp};
@@ -22,6 +24,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -58,7 +61,7 @@ pub(crate) struct EpollWorld {
     /// What TLS needs; without it there is none.
     secure: Option<Secure>,
     /// By slot; without TLS it has none.
-    sessions: Vec<Option<Box<Session>>>,
+    sessions: Vec<Option<Tls>>,
     sources: Vec<IpAddr>,
     next_source: usize,
     /// Slots whose socket is still to come, or will never come.
@@ -74,6 +77,17 @@ pub(crate) struct EpollWorld {
 struct Secure {
     config: Arc<ClientConfig>,
     input: Input,
+}
+
+/// TLS of one connection.
+enum Tls {
+    /// To be made, for the server of this name, by the first `send`: making a session takes ten times as long as a
+    /// connection within one machine does, and is no part of that.
+    Due {
+        name: ServerName<'static>,
+        token: u64,
+    },
+    Open(Box<Session>),
 }
 
 /// A connection without a socket.
@@ -190,7 +204,9 @@ impl EpollWorld {
         let now_ns = move || monotonic_ns().saturating_sub(origin_ns);
         let none = self.without_socket(slot);
         let session = self.sessions[slot as usize].as_mut();
-        let (Some(session), Some(secure)) = (session, self.secure.as_mut()) else { return Err(none) };
+        let (Some(Tls::Open(session)), Some(secure)) = (session, self.secure.as_mut()) else {
+            return Err(none);
+        };
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
         let input = &mut secure.input;
         (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), 0);
@@ -202,6 +218,21 @@ impl EpollWorld {
             self.made.push(Ready { token: session.token, readable: true, hangup });
         }
         done
+    }
+
+    /// Sends on a connection with TLS; the first call on a socket makes its session.
+    fn send_secure(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+        // What a handshake takes begins here, and not when its first bytes are made.
+        let called_ns = if self.handshake(slot) == Handshake::None { self.now_ns() } else { 0 };
+        if let Some(due @ Tls::Due { .. }) = &mut self.sessions[slot as usize]
+            && let (Some(secure), true) = (&self.secure, self.sockets[slot as usize].is_some())
+            && let Tls::Due { name, token } = due
+        {
+            *due = Tls::Open(Box::new(Session::new(&secure.config, name, *token)?));
+        }
+        self.with_session(slot, |session, socket, input, now_ns| {
+            session.send(socket, input, bytes, called_ns, now_ns)
+        })
     }
 
     /// Takes a socket in, whose connection goes on from here.
@@ -322,9 +353,8 @@ impl World for EpollWorld {
     }
 
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke> {
-        if let (Some(secure), Some(name)) = (&self.secure, &origin.server_name) {
-            let session = Session::new(&secure.config, name, token)?;
-            self.sessions[slot as usize] = Some(Box::new(session));
+        if let (Some(_), Some(name)) = (&self.secure, &origin.server_name) {
+            self.sessions[slot as usize] = Some(Tls::Due { name: name.clone(), token });
         }
         match &origin.place {
             Place::Tcp(tcp) if !tcp.each => self.connect_to(slot, token, &tcp.address()),
@@ -341,16 +371,16 @@ impl World for EpollWorld {
     }
 
     fn handshake(&self, slot: u32) -> Handshake {
-        let session = self.sessions.get(slot as usize).and_then(Option::as_ref);
-        session.map_or(Handshake::None, |session| session.handshake())
+        match self.sessions.get(slot as usize) {
+            Some(Some(Tls::Open(session))) => session.handshake(),
+            _ => Handshake::None,
+        }
     }
 
     #[inline]
     fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
         if self.is_secure(slot) {
-            return self.with_session(slot, |session, socket, input, now_ns| {
-                session.send(socket, input, bytes, now_ns)
-            });
+            return self.send_secure(slot, bytes);
         }
         Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
     }

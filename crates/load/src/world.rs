@@ -36,12 +36,12 @@ pub(crate) enum Handshake {
     None,
     /// It has begun.
     UnderWay {
-        /// When its first byte was sent.
+        /// When the connection could carry it: its first bytes were made, and sent, from then on.
         begun_ns: u64,
     },
     /// It is done.
     Done {
-        /// When its first byte was sent.
+        /// When the connection could carry it: its first bytes were made, and sent, from then on.
         begun_ns: u64,
         /// When the connection could carry the first request.
         ended_ns: u64,

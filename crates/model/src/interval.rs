@@ -46,7 +46,7 @@ pub struct Interval {
     pub client_delay: Option<EncodedHistogram>,
     /// From the intended start to the failure, of failed requests that are not timeouts.
     pub failed_time: Option<EncodedHistogram>,
-    /// TLS handshakes of new connections, from the first byte to the last.
+    /// TLS handshakes of new connections, from when the connection could carry them to the last byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_handshake: Option<EncodedHistogram>,
     /// On connections that the kernel stamps: from the arrival of an answer's last byte until the engine read it.

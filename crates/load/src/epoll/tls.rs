@@ -192,16 +192,21 @@ impl Session {
     }
 
     /// Goes on with the handshake, then sends as much as the kernel takes. What the kernel did not take of the last bytes
-    /// is not counted until it has: the same bytes are given again then.
+    /// is not counted until it has: the same bytes are given again then. A handshake that begins now began at `called_ns`.
     pub(super) fn send(
         &mut self,
         socket: &OwnedFd,
         input: &mut Input,
         bytes: &[u8],
+        called_ns: u64,
         now_ns: impl Fn() -> u64,
     ) -> Result<usize, Broke> {
         if !matches!(self.handshake, Handshake::Done { .. }) {
-            self.shake(socket, input, now_ns)?;
+            self.shake(socket, input, called_ns)?;
+            if let Handshake::UnderWay { begun_ns } = self.handshake {
+                let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
+                self.handshake = Handshake::Done { begun_ns, ended_ns: now_ns(), resumed };
+            }
         } else if self.owed > 0 {
             self.flush(socket)?;
         }
@@ -223,26 +228,17 @@ impl Session {
     }
 
     /// The handshake, as far as it goes now.
-    fn shake(&mut self, socket: &OwnedFd, input: &mut Input, now_ns: impl Fn() -> u64) -> Result<(), Broke> {
+    fn shake(&mut self, socket: &OwnedFd, input: &mut Input, called_ns: u64) -> Result<(), Broke> {
         input.load(&mut self.waiting);
-        let done = self.shake_on(socket, input, &now_ns);
+        let done = self.shake_on(socket, input, called_ns);
         self.keep(input);
         done?;
-        if let Handshake::UnderWay { begun_ns } = self.handshake {
-            let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
-            self.handshake = Handshake::Done { begun_ns, ended_ns: now_ns(), resumed };
-        }
         // What came right behind the handshake was taken from the socket with it.
         self.untold |= !self.waiting.is_empty() || !self.decrypted.is_empty() || self.ended.is_some();
         Ok(())
     }
 
-    fn shake_on(
-        &mut self,
-        socket: &OwnedFd,
-        input: &mut Input,
-        now_ns: &impl Fn() -> u64,
-    ) -> Result<(), Broke> {
+    fn shake_on(&mut self, socket: &OwnedFd, input: &mut Input, called_ns: u64) -> Result<(), Broke> {
         let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
         loop {
             let led = self.process(input, &mut nothing).inspect_err(|_| self.say_why(socket, input))?;
@@ -252,7 +248,7 @@ impl Session {
             }
             self.flush(socket)?;
             if self.handshake == Handshake::None {
-                self.handshake = Handshake::UnderWay { begun_ns: now_ns() };
+                self.handshake = Handshake::UnderWay { begun_ns: called_ns };
             }
             match input.read(socket, INPUT_BYTES) {
                 Ok((0, _)) => return Err(Broke::Tls),
