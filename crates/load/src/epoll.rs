@@ -209,10 +209,11 @@ impl EpollWorld {
         };
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
         let input = &mut secure.input;
-        (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), 0);
+        (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), None);
         let done = call(session, socket, input, &now_ns);
-        if input.stamp_ns > 0 {
-            self.kernel.stamps.note(slot, input.stamp_ns);
+        // One without a stamp takes the place of the one before, too.
+        if let Some(stamp_ns) = input.stamp_ns {
+            self.kernel.stamps.note(slot, stamp_ns);
         }
         if let Some(hangup) = session.take_untold() {
             self.made.push(Ready { token: session.token, readable: true, hangup });

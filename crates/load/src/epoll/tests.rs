@@ -3,11 +3,13 @@
 use super::*;
 use crate::control::Control;
 use crate::prepare::{Prepared, prepare};
+use nix::sys::socket::TimestampingFlag;
+use nix::sys::socket::sockopt::Timestamping;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use webdyno_model::workload::{Clock, RequestSpec, Workload};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
@@ -60,6 +62,19 @@ fn world(address: SocketAddr, clock: Clock) -> (EpollWorld, Prepared) {
     (EpollWorld::new(kernel, &prepared.plan, 1), prepared)
 }
 
+/// Makes a call until it does something.
+fn done(world: &mut EpollWorld, mut call: impl FnMut(&mut EpollWorld) -> Result<usize, Broke>) -> usize {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match call(world) {
+            Err(Broke::AGAIN) => assert!(Instant::now() < until, "nothing happens"),
+            done => return done.unwrap(),
+        }
+        let soon_ns = world.now_ns() + 1_000_000;
+        world.wait(soon_ns, false);
+    }
+}
+
 // Making the first bytes of a handshake takes longer than connecting within one machine: it must not count there.
 #[test]
 fn a_handshake_begins_when_the_connection_could_carry_it() {
@@ -81,4 +96,25 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
         world.close(SLOT);
     }
     assert!(early >= 9, "{early} of 11");
+}
+
+// The stamp of one answer must not be taken for that of the next: by the kernel's clock, that one would take no time.
+#[test]
+fn a_read_of_tls_without_a_stamp_has_none() {
+    let (mut world, prepared) = world(server(), Clock::Kernel);
+    world.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
+    let mut ask = |world: &mut EpollWorld| {
+        let sent_ns = world.now_ns();
+        done(world, |world| world.send(SLOT, REQUEST));
+        assert_eq!(done(world, |world| world.recv(SLOT, &mut [0; 4096])), ANSWER.len());
+        let read_ns = world.now_ns();
+        world.received_ns(SLOT, sent_ns, read_ns)
+    };
+    // The kernel switches stamping on in its own time.
+    assert!((0..2000).any(|_| ask(&mut world).is_some()), "stamps come");
+    let socket = world.sockets[SLOT as usize].as_ref().unwrap();
+    nix::sys::socket::setsockopt(socket, Timestamping, &TimestampingFlag::empty()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(ask(&mut world), None);
+    }
 }

@@ -43,9 +43,10 @@ pub(super) struct Input {
     start: usize,
     end: usize,
     reader: StampReader,
-    /// Whether the connection is stamped, and the stamp of its last read; 0 without one.
+    /// Whether the connection is stamped.
     pub(super) stamped: bool,
-    pub(super) stamp_ns: u64,
+    /// The stamp of its last read, 0 when that had none; `None` when nothing was read.
+    pub(super) stamp_ns: Option<u64>,
 }
 
 impl Input {
@@ -56,7 +57,7 @@ impl Input {
             end: 0,
             reader: StampReader::new(),
             stamped: false,
-            stamp_ns: 0,
+            stamp_ns: None,
         }
     }
 
@@ -90,7 +91,7 @@ impl Input {
             true => {
                 let (count, stamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
                 if count > 0 {
-                    self.stamp_ns = stamp_ns;
+                    self.stamp_ns = Some(stamp_ns);
                 }
                 count
             }
