@@ -25,7 +25,7 @@ use rustix::time::{
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,8 +66,9 @@ pub(crate) struct EpollWorld {
     next_source: usize,
     /// Slots whose socket is still to come, or will never come.
     delayed: BTreeMap<u32, Delayed>,
-    /// Whether some of them are to be tried again.
-    queued: bool,
+    /// Of these, the slots and tokens that wait for room in the queue of the server's unix socket, the first one first;
+    /// some may have been closed since.
+    queue: VecDeque<(u32, u64)>,
     /// Things that the kernel does not tell: for the next wait, and of the last one.
     made: Vec<Ready>,
     told: Vec<Ready>,
@@ -162,7 +163,7 @@ impl EpollWorld {
             sources: plan.transport.source_ips.clone(),
             next_source: 0,
             delayed: BTreeMap::new(),
-            queued: false,
+            queue: VecDeque::new(),
             made: vec![],
             told: vec![],
         }
@@ -263,14 +264,21 @@ impl EpollWorld {
         Some(self.sources[at])
     }
 
+    /// Whoever comes later waits behind those that wait already: else some would wait for ever.
     fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), Broke> {
+        if self.queue.is_empty() && self.try_unix(slot, token, path)? {
+            return Ok(());
+        }
+        self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_owned()) });
+        self.queue.push_back((slot, token));
+        Ok(())
+    }
+
+    /// Whether the server's queue had room.
+    fn try_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<bool, Broke> {
         match sockets::unix(path) {
-            Ok(socket) => self.adopt(slot, token, socket),
-            Err(Errno::AGAIN) => {
-                self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_owned()) });
-                self.queued = true;
-                Ok(())
-            }
+            Ok(socket) => self.adopt(slot, token, socket).map(|()| true),
+            Err(Errno::AGAIN) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -294,18 +302,21 @@ impl EpollWorld {
                 self.settle(slot, token, begun);
             }
         }
-        let queued = self.delayed.iter().filter_map(|(slot, delayed)| match &delayed.why {
-            Why::Queue(path) => Some((*slot, delayed.token, path.clone())),
-            _ => None,
-        });
-        let queued: Vec<_> = if self.queued { queued.collect() } else { vec![] };
-        self.queued = false;
-        for (slot, token, path) in queued {
-            match self.connect_unix(slot, token, &path) {
-                // Still full.
-                Ok(()) if self.sockets[slot as usize].is_none() => return,
-                begun => self.settle(slot, token, begun),
+        self.go_on_queued();
+    }
+
+    fn go_on_queued(&mut self) {
+        while let Some(&(slot, token)) = self.queue.front() {
+            if let Some(Delayed { token: waiting, why: Why::Queue(path) }) = self.delayed.get(&slot)
+                && *waiting == token
+            {
+                let path = path.clone();
+                match self.try_unix(slot, token, &path) {
+                    Ok(false) => return,
+                    begun => self.settle(slot, token, begun.map(|_| ())),
+                }
             }
+            self.queue.pop_front();
         }
     }
 
@@ -451,7 +462,7 @@ impl World for EpollWorld {
         }
         let left_ns = match () {
             () if !self.made.is_empty() => 0,
-            () if self.queued => left_ns.min(TRY_AGAIN_NS),
+            () if !self.queue.is_empty() => left_ns.min(TRY_AGAIN_NS),
             () => left_ns,
         };
         // The kernel's plain epoll_wait counts in milliseconds, rounded up: late by less than one.
@@ -462,7 +473,7 @@ impl World for EpollWorld {
         if !self.made.is_empty() {
             std::mem::swap(&mut self.made, &mut self.told);
         }
-        if !self.delayed.is_empty() {
+        if !self.delayed.is_empty() || !self.queue.is_empty() {
             self.go_on();
         }
         self.events_count + self.told.len()

@@ -71,6 +71,35 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
     assert_eq!((outcome.completed(), outcome.failed()), (100, 0), "{:?}", outcome.intervals);
 }
 
+// One at a time, and each connection carries one request: whoever has waited longest is next.
+#[test]
+fn those_who_wait_for_a_unix_socket_have_it_in_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sock");
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.ok()?;
+            crate::secure::read_request(&mut stream)?;
+            thread::sleep(Duration::from_millis(1));
+            stream.write_all(OK).ok()?;
+        }
+        Some(())
+    });
+    let mut load_of = workload("http://site.example/");
+    load_of.transport.unix_socket = Some(path);
+    (load_of.stop.requests, load_of.stop.duration_us) = (Some(400), None);
+    (load_of.connections, load_of.keepalive, load_of.timeout_us) = (20, false, 30_000_000);
+    let outcome = load(&load_of);
+    assert_eq!((outcome.completed(), outcome.failed()), (400, 0), "{:?}", outcome.intervals);
+    // In turn, a request waits for nineteen others of 400. Without turns, some wait for nearly all of them.
+    let longest_us = outcome.merged(|interval| &interval.response_time).dist().max.unwrap();
+    assert!(longest_us < outcome.end.elapsed_us / 4 * 3, "{longest_us} of {}", outcome.end.elapsed_us);
+}
+
 #[test]
 fn connections_begin_from_each_source_in_turn() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
