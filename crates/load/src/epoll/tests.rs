@@ -103,7 +103,7 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
 fn a_read_of_tls_without_a_stamp_has_none() {
     let (mut world, prepared) = world(server(), Clock::Kernel);
     world.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
-    let mut ask = |world: &mut EpollWorld| {
+    let ask = |world: &mut EpollWorld| {
         let sent_ns = world.now_ns();
         done(world, |world| world.send(SLOT, REQUEST));
         assert_eq!(done(world, |world| world.recv(SLOT, &mut [0; 4096])), ANSWER.len());
