@@ -372,7 +372,7 @@ impl World for EpollWorld {
             Place::Tcp(tcp) if !tcp.each => self.connect_to(slot, token, &tcp.address()),
             Place::Tcp(tcp) => {
                 let (host, port, preferred) = (tcp.host.clone(), tcp.port, tcp.address());
-                if let Some((resolver, _)) = &self.kernel.resolver {
+                if let Some((resolver, _)) = &mut self.kernel.resolver {
                     resolver.ask(Question { slot, token, host, port, preferred });
                 }
                 self.delayed.insert(slot, Delayed { token, why: Why::LookUp });
@@ -380,6 +380,10 @@ impl World for EpollWorld {
             }
             Place::Unix(path) => self.connect_unix(slot, token, path),
         }
+    }
+
+    fn is_looked_up(&self, slot: u32) -> bool {
+        matches!(self.delayed.get(&slot), Some(Delayed { why: Why::LookUp, .. }))
     }
 
     fn handshake(&self, slot: u32) -> Handshake {
@@ -452,7 +456,11 @@ impl World for EpollWorld {
         }
         self.sockets[slot as usize] = None;
         self.kernel.stamps.end(slot);
-        self.delayed.remove(&slot);
+        if let Some(Delayed { token, why: Why::LookUp }) = self.delayed.remove(&slot)
+            && let Some((resolver, _)) = &self.kernel.resolver
+        {
+            resolver.forget(token);
+        }
     }
 
     fn wait(&mut self, until_ns: u64, precise: bool) -> usize {

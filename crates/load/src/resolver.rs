@@ -1,14 +1,21 @@
 //! Names looked up while the load runs, on threads of their own: getaddrinfo(3) blocks, an event loop must not.
+//!
+//! There are as many threads as look-ups were ever under way at once, up to a bound: a question that waits for a thread
+//! would have our own queue counted as time that the server takes to connect. One whose connection was given up is not
+//! looked up any more.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Look-ups of one engine thread at once. A name server that is silent holds each for seconds.
-const THREADS: usize = 4;
+/// Look-ups of one engine thread at once. A name server that is silent holds each for seconds, with a descriptor.
+const THREADS_MAX: usize = 256;
+/// A thread's stack: getaddrinfo(3) loads modules, and keeps answers of up to 64 kB on it.
+const STACK_BYTES: usize = 512 * 1024;
 
 /// A look-up for a connection.
 #[derive(Debug)]
@@ -31,52 +38,123 @@ pub(crate) struct Answer {
     pub(crate) address: Option<SocketAddr>,
 }
 
+/// How an answer is found.
+type LookUp = fn(&str, u16) -> Vec<SocketAddr>;
+
 /// Threads that look names up. They end when this is dropped, each after the look-up that it is in.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    questions: Sender<Question>,
+    desk: Arc<Desk>,
     answers: Receiver<Answer>,
+    threads: usize,
+    threads_max: usize,
+    /// What each thread is given.
+    worker: Worker,
+}
+
+/// Where questions wait for a thread.
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    questions: VecDeque<Question>,
+    /// Threads without a question.
+    idle: usize,
+    over: bool,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next question; `None` when there will be none.
+    fn take(&self) -> Option<Question> {
+        let mut waiting = self.lock();
+        waiting.idle += 1;
+        while waiting.questions.is_empty() && !waiting.over {
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.idle -= 1;
+        if waiting.over { None } else { waiting.questions.pop_front() }
+    }
+}
+
+#[derive(Debug)]
+struct Worker {
+    look_up: LookUp,
+    told: Sender<Answer>,
+    signal: Arc<OwnedFd>,
+}
+
+impl Worker {
+    fn start(&self, desk: Arc<Desk>, number: usize) -> std::io::Result<()> {
+        let (look_up, told, signal) = (self.look_up, self.told.clone(), self.signal.clone());
+        let work = move || {
+            while let Some(Question { slot, token, host, port, preferred }) = desk.take() {
+                let address = choose(&look_up(&host, port), preferred);
+                if told.send(Answer { slot, token, address }).is_err() {
+                    return;
+                }
+                // Full is as good: it is readable then.
+                let _ = rustix::io::write(&signal, &1u64.to_ne_bytes());
+            }
+        };
+        let named = thread::Builder::new().name(format!("resolver-{number}")).stack_size(STACK_BYTES);
+        named.spawn(work).map(drop)
+    }
 }
 
 impl Resolver {
-    /// Starts the threads; what is given back becomes readable with each answer.
+    /// Starts the first thread; what is given back becomes readable with each answer.
     pub(crate) fn start() -> std::io::Result<(Self, OwnedFd)> {
-        Self::start_with(look_up)
+        Self::start_with(look_up, THREADS_MAX)
     }
 
-    fn start_with(look_up: fn(&str, u16) -> Vec<SocketAddr>) -> std::io::Result<(Self, OwnedFd)> {
+    fn start_with(look_up: LookUp, threads_max: usize) -> std::io::Result<(Self, OwnedFd)> {
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (questions, asked) = channel::<Question>();
         let (told, answers) = channel();
-        let asked = Arc::new(Mutex::new(asked));
-        for number in 1..=THREADS {
-            let (asked, told, signal) = (asked.clone(), told.clone(), signal.try_clone()?);
-            let work = move || {
-                loop {
-                    let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Question { slot, token, host, port, preferred }) = next else { return };
-                    let address = choose(&look_up(&host, port), preferred);
-                    if told.send(Answer { slot, token, address }).is_err() {
-                        return;
-                    }
-                    // Full is as good: it is readable then.
-                    let _ = rustix::io::write(&signal, &1u64.to_ne_bytes());
-                }
-            };
-            thread::Builder::new().name(format!("resolver-{number}")).spawn(work)?;
-        }
-        Ok((Self { questions, answers }, signal))
+        let worker = Worker { look_up, told, signal: Arc::new(signal.try_clone()?) };
+        let desk = Arc::new(Desk::default());
+        worker.start(desk.clone(), 1)?;
+        Ok((Self { desk, answers, threads: 1, threads_max, worker }, signal))
     }
 
     /// Asks; the answer comes later.
-    pub(crate) fn ask(&self, question: Question) {
-        // The threads live as long as this does.
-        let _ = self.questions.send(question);
+    pub(crate) fn ask(&mut self, question: Question) {
+        let mut waiting = self.desk.lock();
+        waiting.questions.push_back(question);
+        let wanting = waiting.questions.len() > waiting.idle;
+        drop(waiting);
+        self.desk.changed.notify_one();
+        // If there can be no more threads, those that there are have to do.
+        if wanting
+            && self.threads < self.threads_max
+            && self.worker.start(self.desk.clone(), self.threads + 1).is_ok()
+        {
+            self.threads += 1;
+        }
+    }
+
+    /// Nobody waits any more for the answer to this connection's question.
+    pub(crate) fn forget(&self, token: u64) {
+        self.desk.lock().questions.retain(|question| question.token != token);
     }
 
     /// The next answer that has come.
     pub(crate) fn answer(&self) -> Option<Answer> {
         self.answers.try_recv().ok()
+    }
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        self.desk.lock().over = true;
+        self.desk.changed.notify_all();
     }
 }
 
@@ -114,27 +192,77 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_come_with_a_signal_and_names_may_be_gone() {
-        let (resolver, signal) = Resolver::start_with(|host, port| match host {
-            "there" => vec![SocketAddr::from(([127, 0, 0, 1], port))],
-            _ => vec![],
-        })
-        .unwrap();
-        let ask = |slot, host: &str| {
-            let (host, preferred) = (host.into(), address("127.0.0.1:7"));
-            resolver.ask(Question { slot, token: u64::from(slot) + 100, host, port: 7, preferred });
-        };
-        ask(1, "there");
-        ask(2, "gone");
+    fn question(slot: u32, host: &str) -> Question {
+        let (host, preferred) = (host.into(), address("127.0.0.1:7"));
+        Question { slot, token: u64::from(slot) + 100, host, port: 7, preferred }
+    }
+
+    /// So many answers, by slot.
+    fn answers(resolver: &Resolver, signal: &OwnedFd, count: usize) -> Vec<Answer> {
         let mut answers = vec![];
-        while answers.len() < 2 {
-            let mut waiting = [PollFd::new(&signal, PollFlags::IN)];
+        while answers.len() < count {
+            let mut waiting = [PollFd::new(signal, PollFlags::IN)];
             let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
             assert_eq!(poll(&mut waiting, Some(&timeout)), Ok(1), "{answers:?}");
-            answers.extend(resolver.answer());
+            rustix::io::read(signal, &mut [0; 8]).unwrap();
+            answers.extend(std::iter::from_fn(|| resolver.answer()));
         }
         answers.sort_by_key(|answer| answer.slot);
+        answers
+    }
+
+    #[test]
+    fn no_question_waits_for_the_answer_to_another_one() {
+        static UNDER_WAY: Mutex<usize> = Mutex::new(0);
+        static CHANGED: Condvar = Condvar::new();
+        const COUNT: usize = 40;
+        // Nobody answers before all are asked.
+        let look_up: LookUp = |_, port| {
+            let mut under_way = UNDER_WAY.lock().unwrap();
+            *under_way += 1;
+            CHANGED.notify_all();
+            drop(CHANGED.wait_while(under_way, |under_way| *under_way < COUNT).unwrap());
+            vec![SocketAddr::from(([127, 0, 0, 1], port))]
+        };
+        let (mut resolver, signal) = Resolver::start_with(look_up, COUNT).unwrap();
+        (0..COUNT as u32).for_each(|slot| resolver.ask(question(slot, "slow")));
+        assert_eq!(answers(&resolver, &signal, COUNT).len(), COUNT);
+        // Those threads are enough for what comes later.
+        (0..COUNT as u32).for_each(|slot| resolver.ask(question(slot, "slow")));
+        assert_eq!(answers(&resolver, &signal, COUNT).len(), COUNT);
+        assert_eq!(resolver.threads, COUNT);
+    }
+
+    #[test]
+    fn a_question_of_a_connection_that_was_given_up_is_not_looked_up() {
+        static HELD: Mutex<bool> = Mutex::new(true);
+        static CHANGED: Condvar = Condvar::new();
+        let look_up: LookUp = |host, _| {
+            drop(CHANGED.wait_while(HELD.lock().unwrap(), |held| *held).unwrap());
+            assert_ne!(host, "given up");
+            vec![]
+        };
+        let (mut resolver, signal) = Resolver::start_with(look_up, 1).unwrap();
+        resolver.ask(question(1, "first"));
+        (2..50).for_each(|slot| resolver.ask(question(slot, "given up")));
+        resolver.ask(question(50, "last"));
+        (2..50u32).for_each(|slot| resolver.forget(u64::from(slot) + 100));
+        *HELD.lock().unwrap() = false;
+        CHANGED.notify_all();
+        let slots: Vec<_> = answers(&resolver, &signal, 2).iter().map(|answer| answer.slot).collect();
+        assert_eq!(slots, [1, 50]);
+    }
+
+    #[test]
+    fn answers_come_with_a_signal_and_names_may_be_gone() {
+        let look_up: LookUp = |host, port| match host {
+            "there" => vec![SocketAddr::from(([127, 0, 0, 1], port))],
+            _ => vec![],
+        };
+        let (mut resolver, signal) = Resolver::start_with(look_up, 4).unwrap();
+        resolver.ask(question(1, "there"));
+        resolver.ask(question(2, "gone"));
+        let answers = answers(&resolver, &signal, 2);
         let expected = [(1, 101, Some(address("127.0.0.1:7"))), (2, 102, None)];
         assert_eq!(answers, expected.map(|(slot, token, address)| Answer { slot, token, address }));
     }

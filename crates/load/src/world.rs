@@ -73,6 +73,8 @@ pub(crate) trait World {
     /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
     /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
+    /// Whether the name of the server is still looked up for a connection.
+    fn is_looked_up(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.
     fn handshake(&self, slot: u32) -> Handshake;
     /// Sends what the kernel takes. What was not counted is given again.

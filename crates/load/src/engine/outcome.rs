@@ -97,10 +97,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             && deadline_ns <= until_ns
         {
             let connecting = self.conns[slot as usize].phase == Phase::Connecting;
-            // Whoever takes a connection and does not go on with its handshake is there.
-            let failure = match connecting && self.world.handshake(slot) == Handshake::None {
-                true => Failure::ConnectTimeout,
-                false => Failure::Timeout,
+            let failure = match self.world.handshake(slot) {
+                // Without an address, no server was asked for anything.
+                Handshake::None if connecting && self.world.is_looked_up(slot) => Failure::Dns,
+                Handshake::None if connecting => Failure::ConnectTimeout,
+                // Whoever takes a connection and does not go on with its handshake is there.
+                _ => Failure::Timeout,
             };
             self.fail(slot, failure, deadline_ns);
         }

@@ -94,6 +94,8 @@ pub(super) struct Sim<'s> {
     pub(super) send_max: usize,
     /// Whether the kernel stamps what comes, on every connection.
     pub(super) stamping: bool,
+    /// Whether what comes before a connection is accepted is the look-up of its name.
+    pub(super) naming: bool,
     /// Whether the kernel tells what TCP knows.
     pub(super) telling: bool,
     /// When the engine's thread is held up, and for how long; the latest first.
@@ -119,6 +121,7 @@ impl<'s> Sim<'s> {
             call_ns: 0,
             send_max: usize::MAX,
             stamping: false,
+            naming: false,
             telling: false,
             stalls: vec![],
             clock_set_ns: 0,
@@ -230,6 +233,10 @@ impl World for Sim<'_> {
         self.sockets.insert(slot, socket);
         self.visit(slot, connection, 0);
         Ok(())
+    }
+
+    fn is_looked_up(&self, slot: u32) -> bool {
+        self.naming && self.sockets.get(&slot).is_some_and(|socket| !socket.accepted && !socket.refused)
     }
 
     fn handshake(&self, _: u32) -> Handshake {

@@ -138,6 +138,19 @@ fn a_connection_that_never_comes_about_is_a_connect_timeout_at_its_bound() {
     assert_eq!(outcome.merged(|interval| &interval.response_time).dist().max, Some(400_000));
 }
 
+// A silent name server is no server that takes long to connect: its name stands in the class.
+#[test]
+fn a_name_that_is_not_found_in_time_is_none_of_the_servers_timeouts() {
+    let mut load = workload(Arrival::Closed, 2, 900);
+    load.timeout_us = 400_000;
+    let mut sim = Sim::new(Box::new(|_| vec![]));
+    sim.naming = true;
+    let outcome = simulate_on(&load, sim);
+    assert_eq!(outcome.sum(|interval| interval.errors.dns), 4);
+    assert_eq!(outcome.counts(), (0, 4, 2));
+    assert_eq!(outcome.merged(|interval| &interval.response_time).count(), 0);
+}
+
 #[test]
 fn users_of_a_refusing_server_pause() {
     let outcome = simulate(&workload(Arrival::Closed, 2, 2000), doing(Act::Refuse, vec![]));
