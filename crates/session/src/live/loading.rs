@@ -89,7 +89,15 @@ impl Session {
             self.append(EventBody::Brake { load, brake })?;
         }
         let interrupted = end.reason == EndReason::Interrupted;
-        let (measured_from_s, warmup_why) = self.measured_part(load, length)?;
+        let (mut measured_from_s, mut warmup_why) = self.measured_part(load, length)?;
+        let verifies = matches!(purpose, Purpose::Baseline | Purpose::Verify);
+        if !verifies && self.is_all_cut(load, measured_from_s) {
+            let text = format!(
+                "the load ended within its warm-up of {measured_from_s} s: nothing was cut, so that the figures are of all of it"
+            );
+            self.append(EventBody::Note { text })?;
+            (measured_from_s, warmup_why) = (0.0, None);
+        }
         self.append(EventBody::ClientTables { load, tables })?;
         self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
@@ -194,6 +202,13 @@ impl Session {
 
     fn rates(&self, load: u32) -> Vec<f64> {
         self.whole_seconds(load).iter().map(rate).collect()
+    }
+
+    /// Whether a load that sent something ended before its measured part began.
+    fn is_all_cut(&self, load: u32, measured_from_s: f64) -> bool {
+        let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
+        let is_cut = |interval: &Interval| interval.t_s < measured_from_s - 0.0005;
+        intervals.iter().any(|interval| interval.started > 0) && intervals.iter().all(is_cut)
     }
 
     /// Where the measured part begins, and why what lies before it is cut.

@@ -89,6 +89,7 @@ impl LoadArgs {
             (None, Some(_)) => None,
             (duration, _) => Some(duration.unwrap_or(DURATION_US_DEFAULT)),
         };
+        check_warmup(self.warmup, duration_us)?;
         self.workload_until(Stop { duration_us, requests: self.requests })
     }
 
@@ -133,6 +134,22 @@ impl LoadArgs {
             body: payload.body.clone(),
         }
     }
+}
+
+/// A warm-up must leave something to measure. It is cut in whole seconds, as the load is recorded by the second.
+fn check_warmup(warmup_us: Option<u64>, duration_us: Option<u64>) -> Result<()> {
+    let (Some(warmup_us), Some(duration_us)) = (warmup_us, duration_us) else { return Ok(()) };
+    let cut_s = warmup_us.div_ceil(1_000_000);
+    if cut_s.saturating_mul(1_000_000) < duration_us {
+        return Ok(());
+    }
+    let shown = |us: u64| us as f64 / 1e6;
+    Err(UserError::usage(format!(
+        "a warm-up of {} s, cut in whole seconds, leaves nothing of a load of {} s",
+        shown(warmup_us),
+        shown(duration_us)
+    ))
+    .hint(format!("give a shorter --warmup, or a longer load, as in -d {}s", cut_s.saturating_add(10))))
 }
 
 /// The path of a URL with its query, secrets replaced.
@@ -216,6 +233,23 @@ mod tests {
         ] {
             assert_eq!(request_name(url), name);
         }
+    }
+
+    #[test]
+    fn a_warmup_leaves_something_to_measure() {
+        for (warmup_ms, duration_ms, is_good) in [
+            (1000, 1000, false),
+            (5000, 1000, false),
+            (1500, 2000, false),
+            (1500, 2001, true),
+            (1000, 1001, true),
+            (0, 1, true),
+            (1, 1000, false),
+        ] {
+            let told = check_warmup(Some(warmup_ms * 1000), Some(duration_ms * 1000));
+            assert_eq!(told.is_ok(), is_good, "{warmup_ms} ms of {duration_ms} ms");
+        }
+        assert!(check_warmup(Some(u64::MAX), None).is_ok() && check_warmup(None, Some(1)).is_ok());
     }
 
     #[test]

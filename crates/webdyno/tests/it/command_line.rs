@@ -38,6 +38,26 @@ fn urls_that_cannot_be_loaded_are_told() {
 }
 
 #[test]
+fn a_warmup_that_leaves_nothing_is_told_before_the_load() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    for warmup in ["1s", "5s"] {
+        run(place.webdyno().args(["run", &server.url(), "-d", "1s", "--warmup", warmup]))
+            .with_code(2)
+            .told("leaves nothing of a load of 1 s", "hint:");
+    }
+    assert!(!place.path("webdyno-runs").exists());
+    // How long a number of requests takes is not known before.
+    let load =
+        ["run", &server.url(), "-n", "20", "-c", "2", "--warmup", "1h", "--out", "r", "--json", "r.json"];
+    let ended = run(place.webdyno().args(load)).with_code_in(&[0, 3]);
+    assert!(ended.stderr.contains("ended within its warm-up of 3600 s"), "{}", ended.stderr);
+    let text = std::fs::read_to_string(place.path("r.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((json["requests"]["completed"].as_u64(), json["warmup_s"].as_f64()), (Some(20), Some(0.0)));
+}
+
+#[test]
 fn places_that_cannot_be_written_are_told() {
     let place = Place::new();
     let server = Server::answering(OK);
