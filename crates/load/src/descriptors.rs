@@ -1,38 +1,72 @@
-//! Open files: each connection is one. The soft limit of this process is raised to the hard one. getrlimit(2).
+//! Open files: each connection is one. The soft limit of this process is raised to the hard one. getrlimit(2); what is
+//! open now: proc_pid_fd(5).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use webdyno_model::{Result, UserError};
 
-/// Descriptors for everything that is not a connection: logs, event loops, collectors, the live page.
-const RESERVE: u64 = 64;
+/// What is opened after this check and is no connection: the log, sockets that ask the kernel, the pipes to an agent, and
+/// some more that are open for a moment.
+const RESERVE: u64 = 12;
+/// What each engine thread has besides its connections: epoll, timer, and what wakes it.
+const EACH_THREAD: u64 = 3;
+/// What a thread's resolver has: its signal, and its look-ups at work with a file or socket each.
+const EACH_RESOLVER: u64 = 12;
+/// What is taken to be open where that cannot be read: more than was ever seen.
+const OPEN_UNKNOWN: u64 = 32;
 
-/// Makes room for so many connections, or says how to. Returns how many more there is room for.
-pub(crate) fn ensure(connections: u64) -> Result<u64> {
+/// What a load opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Connections that are surely open at once.
+    pub(crate) connections: u64,
+    /// Engine threads.
+    pub(crate) threads: u64,
+    /// Whether names are looked up during the load.
+    pub(crate) resolves: bool,
+}
+
+impl Need {
+    /// Files that are no connection, with so many open now.
+    fn others(&self, open: u64) -> u64 {
+        let each = EACH_THREAD + if self.resolves { EACH_RESOLVER } else { 0 };
+        open + self.threads * each + RESERVE
+    }
+}
+
+/// Makes room for a load, or says how to. Returns how many connections there is room for; `None` is no limit.
+pub(crate) fn ensure(need: Need) -> Result<Option<u64>> {
     let limit = getrlimit(Resource::Nofile);
-    let spare = room(connections, limit.maximum)?;
+    let others = need.others(open_now());
+    let fitting = room(need.connections, others, limit.maximum)?;
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // A process may always raise its soft limit; if a sandbox forbids even that, the soft limit is what counts.
         if setrlimit(Resource::Nofile, raised).is_err() {
-            return room(connections, limit.current);
+            return room(need.connections, others, limit.current);
         }
     }
-    Ok(spare)
+    Ok(fitting)
 }
 
-/// What is left of a limit after the connections and the reserve; `None` is no limit.
-fn room(connections: u64, limit: Option<u64>) -> Result<u64> {
-    let needed = connections.saturating_add(RESERVE);
-    let Some(limit) = limit else {
-        return Ok(connections);
-    };
-    limit.checked_sub(needed).ok_or_else(|| {
-        let fitting = limit.saturating_sub(RESERVE);
-        UserError::cannot_run(format!(
-            "{connections} connections need {needed} open files, this process may have {limit}"
-        ))
-        .hint(format!("raise the limit first: ulimit -n {needed}; or use -c {fitting} or fewer"))
-    })
+/// Open files of this process; reading them is one of them.
+fn open_now() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(OPEN_UNKNOWN, |files| files.count() as u64)
+}
+
+/// How many connections fit into a limit beside the other files; `None` is no limit.
+fn room(connections: u64, others: u64, limit: Option<u64>) -> Result<Option<u64>> {
+    let Some(limit) = limit else { return Ok(None) };
+    let fitting = limit.saturating_sub(others);
+    if connections <= fitting {
+        return Ok(Some(fitting));
+    }
+    let needed = connections.saturating_add(others);
+    let noun = if connections == 1 { "connection" } else { "connections" };
+    let fewer = if fitting > 0 { format!("; or use -c {fitting} or fewer") } else { String::new() };
+    Err(UserError::cannot_run(format!(
+        "{connections} {noun} and {others} other open files are needed, this process may have {limit}"
+    ))
+    .hint(format!("raise the limit first: ulimit -n {needed}{fewer}")))
 }
 
 #[cfg(test)]
@@ -41,21 +75,37 @@ mod tests {
 
     #[test]
     fn a_limit_too_low_is_told_with_both_numbers() {
-        assert_eq!(room(100, None), Ok(100));
-        assert_eq!(room(100, Some(1024)), Ok(860));
-        assert_eq!(room(960, Some(1024)), Ok(0));
-        let told = room(5000, Some(1024)).unwrap_err();
-        assert_eq!(told.message, "5000 connections need 5064 open files, this process may have 1024");
+        assert_eq!(room(100, 24, None), Ok(None));
+        assert_eq!(room(100, 24, Some(1024)), Ok(Some(1000)));
+        assert_eq!(room(1000, 24, Some(1024)), Ok(Some(1000)));
+        let told = room(5000, 24, Some(1024)).unwrap_err();
+        assert_eq!(
+            told.message,
+            "5000 connections and 24 other open files are needed, this process may have 1024"
+        );
         assert_eq!(
             told.hint.as_deref(),
-            Some("raise the limit first: ulimit -n 5064; or use -c 960 or fewer")
+            Some("raise the limit first: ulimit -n 5024; or use -c 1000 or fewer")
         );
         assert_eq!(told.exit_code(), 1);
+        // No connection at all is no advice.
+        let told = room(1, 24, Some(24)).unwrap_err();
+        assert_eq!(told.hint.as_deref(), Some("raise the limit first: ulimit -n 25"));
+        assert!(told.message.starts_with("1 connection and"), "{told}");
+    }
+
+    #[test]
+    fn what_is_needed_besides_connections_is_what_is_there() {
+        let need = Need { connections: 40, threads: 2, resolves: false };
+        // 40 connections fit into 64 open files.
+        assert_eq!(need.others(5), 23);
+        assert_eq!(Need { resolves: true, ..need }.others(5), 47);
+        assert!((4..10_000).contains(&open_now()));
     }
 
     #[test]
     fn the_soft_limit_is_raised_to_the_hard_one() {
-        ensure(1).unwrap();
+        ensure(Need { connections: 1, threads: 1, resolves: false }).unwrap();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
     }

@@ -4,9 +4,10 @@
 //! Facts: ip(7) and Documentation/networking/ip-sysctl.rst (`ip_local_port_range`, `ip_local_reserved_ports`,
 //! `tcp_tw_reuse`), which hold for IPv6 too; net/ipv4/inet_hashtables.c, `__inet_hash_connect`: an odd number of ports
 //! is rounded down to an even one, so that the usual range of 32768 to 60999 gives 28,232. The side that closes first
-//! keeps the port for a minute (`TCP_TIMEWAIT_LEN` of include/net/tcp.h).
+//! keeps the port for a minute (`TCP_TIMEWAIT_LEN` of include/net/tcp.h). Ports in use: proc_net_tcp.rst.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use webdyno_model::transport::Transport;
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{Result, UserError};
@@ -27,8 +28,39 @@ pub fn available(transport: &Transport, destinations: &[SocketAddr]) -> Option<u
     let destination = destinations.first()?;
     // A connection begins from an address of its destination's family.
     let fits = |source: &&IpAddr| source.is_ipv4() == destination.is_ipv4();
-    let sources = transport.source_ips.iter().filter(fits).count().max(1) as u64;
+    // An address that is given twice has its ports once.
+    let sources: BTreeSet<&IpAddr> = transport.source_ips.iter().filter(fits).collect();
+    let sources = sources.len().max(1) as u64;
     usable().map(|ports| ports.saturating_mul(sources))
+}
+
+/// Ports that connections of every state hold towards one of these, the one to which there are most.
+fn in_use(destinations: &[SocketAddr]) -> u64 {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let (ipv4, ipv6) = (read("/proc/net/tcp"), read("/proc/net/tcp6"));
+    let towards = |to: &SocketAddr| towards(&ipv4, to) + towards(&ipv6, to);
+    destinations.iter().map(towards).max().unwrap_or(0)
+}
+
+/// Counts the lines of /proc/net/tcp or tcp6 whose remote end is this.
+fn towards(table: &str, destination: &SocketAddr) -> u64 {
+    // The address stands there in words as they lie in memory.
+    let word = |bytes: &[u8]| {
+        format!("{:08X}", bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte)))
+    };
+    let words = |address: Ipv6Addr| -> String { address.octets().chunks(4).map(word).collect() };
+    let port = destination.port();
+    let shown = match destination.ip() {
+        IpAddr::V4(address) => [
+            format!("{}:{port:04X}", word(&address.octets())),
+            format!("{}:{port:04X}", words(address.to_ipv6_mapped())),
+        ],
+        IpAddr::V6(address) => [format!("{}:{port:04X}", words(address)), String::new()],
+    };
+    let remote = |line: &&str| {
+        line.split_ascii_whitespace().nth(2).is_some_and(|at| shown.iter().any(|one| one == at))
+    };
+    table.lines().filter(remote).count() as u64
 }
 
 /// Reads `32768 60999` and `8080,9000-9010`.
@@ -51,12 +83,31 @@ fn parse(range: &str, reserved: &str) -> Option<u64> {
 /// What a load asks of the local ports.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Demand {
-    /// Connections at once to the destination that gets most; `None` when they are only a cap.
+    /// Connections that are surely at once towards one destination; `None` when that depends on the load.
     at_once: Option<u64>,
-    /// Connections that may be opened at once at most.
+    /// Connections that may be open at once towards the destination that gets most.
     cap: u64,
+    /// Origins whose connections share that destination.
+    sharing: u64,
     /// New connections a second, where each request makes one at a known rate, and for how many seconds at most.
     opened: Option<(f64, f64)>,
+}
+
+/// The local ports that there are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Supply {
+    /// All of them.
+    ports: u64,
+    /// Those that are in use already towards the destination that takes most.
+    used: u64,
+}
+
+impl Supply {
+    /// What a hint may name: the kernel does not find the very last ones, and the first try of a load takes some.
+    fn advisable(&self) -> u64 {
+        let free = self.ports.saturating_sub(self.used);
+        free.saturating_sub((self.ports / 100).max(8)).max(1)
+    }
 }
 
 /// Refuses a load that surely runs out of local ports. Gives a warning for one that may.
@@ -65,8 +116,11 @@ struct Demand {
 pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<Option<String>> {
     let Some(ports) = available(&workload.transport, destinations) else { return Ok(None) };
     let demand = demand(workload, destinations);
-    refuse(&demand, ports)?;
-    Ok(warning(&demand, ports, is_reused(destinations)))
+    // Reading what is in use costs milliseconds where tens of thousands are: only where it matters.
+    let used = if demand.cap > ports / 2 { in_use(destinations) } else { 0 };
+    let supply = Supply { ports, used };
+    refuse(&demand, supply)?;
+    Ok(warning(&demand, supply, is_reused(destinations)))
 }
 
 /// Whether the kernel gives ports out again a second after their connections were closed, towards all of these: 1 in
@@ -87,36 +141,44 @@ fn demand(workload: &Workload, destinations: &[SocketAddr]) -> Demand {
     let requests = workload.stop.requests.unwrap_or(u64::MAX);
     match workload.arrival {
         Arrival::Closed => {
-            // A user keeps one to each origin, or has one at a time.
+            // A user keeps one to each origin at most, or has one at a time.
             let each = if workload.keepalive { most } else { 1 };
-            let at_once = (connections * each).min(requests);
-            Demand { at_once: Some(at_once), cap: at_once, opened: None }
+            let users = connections.min(requests);
+            // Where there are several destinations, users are seldom all at one of them.
+            let at_once = (most == destinations.len() as u64).then_some(users);
+            Demand { at_once, cap: (connections * each).min(requests), sharing: each, opened: None }
         }
         Arrival::Open { rate_per_s, .. } => {
             let lasts_s = workload.stop.duration_us.map_or(f64::MAX, |us| us as f64 / 1e6);
             let lasts_s = lasts_s.min(requests as f64 / rate_per_s);
             let opened = (!workload.keepalive).then_some((rate_per_s, lasts_s));
-            Demand { at_once: None, cap: connections.min(requests), opened }
+            Demand { at_once: None, cap: connections.min(requests), sharing: 1, opened }
         }
     }
 }
 
-fn refuse(demand: &Demand, ports: u64) -> Result<()> {
+fn refuse(demand: &Demand, supply: Supply) -> Result<()> {
+    let ports = supply.ports;
     let Some(at_once) = demand.at_once.filter(|at_once| *at_once > ports) else { return Ok(()) };
     Err(UserError::cannot_run(format!(
         "{at_once} connections to one address need as many local ports, this machine has {ports}"
     ))
     .hint(format!(
-        "use -c {ports} or fewer, give further addresses of this machine with --source-ip, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\""
+        "use -c {} or fewer, give further addresses of this machine with --source-ip, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\"",
+        supply.advisable()
     )))
 }
 
-fn warning(demand: &Demand, ports: u64, reused: bool) -> Option<String> {
-    if demand.cap > ports {
+fn warning(demand: &Demand, supply: Supply, reused: bool) -> Option<String> {
+    let Supply { ports, used } = supply;
+    // One that the first try leaves behind.
+    if demand.cap > ports.saturating_sub(used + 1) {
+        let in_use = if used > 0 { format!(", of which {used} are in use") } else { String::new() };
         return Some(format!(
-            "up to {} connections to one address may be opened, this machine has {ports} local ports towards it: beyond \
-             them requests fail. Widen the range (sysctl net.ipv4.ip_local_port_range) or allow fewer with -c",
-            demand.cap
+            "up to {} connections to one address may be opened, this machine has {ports} local ports towards it{in_use}: \
+             beyond them requests fail. Widen the range (sysctl net.ipv4.ip_local_port_range) or allow fewer (-c {})",
+            demand.cap,
+            (supply.advisable() / demand.sharing).max(1)
         ));
     }
     let (rate_per_s, lasts_s) = demand.opened.filter(|_| !reused)?;
@@ -167,7 +229,8 @@ mod tests {
     fn told(workload: &Workload, ports: &[u16], reused: bool) -> (bool, bool) {
         let address = |port: &u16| SocketAddr::from(([192, 0, 2, 1], *port));
         let demand = demand(workload, &ports.iter().map(address).collect::<Vec<_>>());
-        (refuse(&demand, 1000).is_err(), warning(&demand, 1000, reused).is_some())
+        let supply = Supply { ports: 1000, used: 0 };
+        (refuse(&demand, supply).is_err(), warning(&demand, supply, reused).is_some())
     }
 
     #[test]
@@ -175,12 +238,17 @@ mod tests {
         let open = |rate_per_s| Arrival::Open { rate_per_s, poisson: false };
         let (closed, for_10_s) = (Arrival::Closed, (Some(10), None));
         for (load, ports, expected) in [
-            (workload(closed, 1000, true, for_10_s), &[80][..], (false, false)),
+            (workload(closed, 999, true, for_10_s), &[80][..], (false, false)),
+            // The first try takes one.
+            (workload(closed, 1000, true, for_10_s), &[80], (false, true)),
             (workload(closed, 1001, true, for_10_s), &[80], (true, true)),
             // So many are never at work at once.
-            (workload(closed, 1001, true, (None, Some(1000))), &[80], (false, false)),
+            (workload(closed, 1001, true, (None, Some(999))), &[80], (false, false)),
             // Two names of one server share its ports, two servers do not; without kept connections a user has one.
-            (workload(closed, 600, true, for_10_s), &[80, 80], (true, true)),
+            // Users find kept connections of others: that each has its own to both is not sure.
+            (workload(closed, 600, true, for_10_s), &[80, 80], (false, true)),
+            (workload(closed, 1001, true, for_10_s), &[80, 80], (true, true)),
+            (workload(closed, 1001, true, for_10_s), &[80, 81], (false, true)),
             (workload(closed, 600, true, for_10_s), &[80, 81], (false, false)),
             (workload(closed, 600, false, for_10_s), &[80, 80], (false, false)),
             // A rate fills no more connections than it needs.
@@ -199,15 +267,52 @@ mod tests {
 
     #[test]
     fn a_refusal_has_both_numbers_and_what_helps() {
-        let demand = Demand { at_once: Some(30_000), cap: 30_000, opened: None };
-        let told = refuse(&demand, 28_232).unwrap_err();
+        let demand = Demand { at_once: Some(30_000), cap: 30_000, sharing: 1, opened: None };
+        let told = refuse(&demand, Supply { ports: 28_232, used: 232 }).unwrap_err();
         assert_eq!(
             told.message,
             "30000 connections to one address need as many local ports, this machine has 28232"
         );
-        assert!(told.hint.unwrap().contains("-c 28232 or fewer"));
-        let said = warning(&Demand { at_once: None, cap: 50, opened: Some((1000.0, 600.0)) }, 28_232, false)
-            .unwrap();
+        // What is in use is not there, and the very last ones are not found.
+        assert!(told.hint.unwrap().contains("-c 27718 or fewer"));
+        let opens = Demand { at_once: None, cap: 50, sharing: 1, opened: Some((1000.0, 600.0)) };
+        let said = warning(&opens, Supply { ports: 28_232, used: 0 }, false).unwrap();
         assert!(said.contains("60000 local ports") && said.contains("28232"), "{said}");
+        // Two names of one server: the number is that of users, not of connections.
+        let shared = Demand { at_once: Some(200), cap: 400, sharing: 2, opened: None };
+        let supply = Supply { ports: 300, used: 12 };
+        assert!(refuse(&shared, supply).is_ok());
+        let said = warning(&shared, supply, false).unwrap();
+        assert!(said.contains("300 local ports") && said.contains("of which 12 are in use"), "{said}");
+        assert!(said.contains("(-c 140)"), "{said}");
+    }
+
+    #[test]
+    fn an_address_given_twice_has_its_ports_once() {
+        let from = |sources: &[&str]| {
+            let source_ips = sources.iter().map(|source| source.parse().unwrap()).collect();
+            available(&Transport { source_ips, ..Transport::default() }, &["127.0.0.1:80".parse().unwrap()])
+        };
+        let once = from(&["127.0.0.1"]).unwrap();
+        assert_eq!(from(&["127.0.0.1", "127.0.0.1", "::1"]), Some(once));
+        assert_eq!(from(&["127.0.0.1", "127.0.0.2"]), Some(2 * once));
+    }
+
+    #[test]
+    fn ports_in_use_are_counted_towards_their_destination() {
+        let table = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 0100007F:0050 01 x\n   \
+                     1: 0100007F:1F91 0100007F:0050 06 x\n   2: 0100007F:0050 0100007F:1F90 01 x\n   \
+                     3: 0000000000000000FFFF00000100007F:1F92 0000000000000000FFFF00000100007F:0050 01 x\n   \
+                     4: 00000000000000000000000001000000:1F93 00000000000000000000000001000000:0050 01 x\n";
+        for (destination, count) in [("127.0.0.1:80", 3), ("[::1]:80", 1), ("127.0.0.1:81", 0)] {
+            assert_eq!(towards(table, &destination.parse().unwrap()), count, "{destination}");
+        }
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+            let there = listener.local_addr().unwrap();
+            assert_eq!(in_use(&[there]), 0);
+            let _kept = [(); 3].map(|()| std::net::TcpStream::connect(there).unwrap());
+            assert_eq!(in_use(&[there]), 3, "{there}");
+        }
     }
 }

@@ -7,8 +7,9 @@ pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
 
 use crate::content::Checks;
+use crate::descriptors::{self, Need};
 use crate::engine::Share;
-use crate::{descriptors, ports, tls};
+use crate::{ports, tls};
 use origin::{Origins, authority, position};
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +49,7 @@ pub struct Destination {
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) plan: Plan,
-    pub(crate) warning: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Prepared {
@@ -81,9 +82,16 @@ impl Prepared {
         &self.plan.transport.source_ips
     }
 
-    /// What may go wrong with this load on this machine, in a sentence; `None` when nothing is known to.
-    pub fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
+    /// What may go wrong with this load, or is not done as it was perhaps meant, a sentence or two each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Tells it with the load, once.
+    pub(crate) fn warn(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
     }
 
     /// Engine threads that will run.
@@ -101,22 +109,39 @@ impl Prepared {
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
-    /// The server that a URL names, which the load may go to from now on. An error when its name does not resolve, or
-    /// when there may not be so many open files.
-    pub(crate) fn admit(&mut self, url: &Url) -> Result<usize> {
+    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be found.
+    /// An error when it cannot have what the load needs for it.
+    pub(crate) fn admit(&mut self, url: &Url) -> Result<Option<usize>> {
         let plan = &mut self.plan;
         let known = plan.origins.len();
         let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
         let origin = origins.of(url);
         plan.origins = origins.into_vec();
-        let origin = origin?;
+        let origin = match origin {
+            Ok(origin) => origin,
+            Err(error) => {
+                self.warn(format!(
+                    "redirects lead to {}, which is not loaded: {}",
+                    authority(url),
+                    error.message
+                ));
+                return Ok(None);
+            }
+        };
         if plan.origins.len() > known
             && let Err(error) = plan.make_room_for_the_new()
         {
             plan.origins.truncate(known);
             return Err(error);
         }
-        Ok(origin)
+        Ok(Some(origin))
+    }
+
+    /// What is told of the connections once all servers are known.
+    pub(crate) fn note_connections(&mut self) {
+        if let Some(text) = self.plan.scarcity() {
+            self.warn(text);
+        }
     }
 }
 
@@ -145,6 +170,8 @@ pub(crate) struct Plan {
     pub(crate) clock: Clock,
     /// Most connections that wait for the server to close first.
     pub(crate) parked_max: u32,
+    /// Connections that the limit of open files has room for.
+    open_files_left: u32,
     ok: Vec<bool>,
 }
 
@@ -171,26 +198,64 @@ impl Plan {
         if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
             self.tls = Some(tls::config(&self.transport.tls)?);
         }
-        let spare = descriptors::ensure(self.at_once())?;
-        self.parked_max = self.parked_max.min(u32::try_from(spare).unwrap_or(u32::MAX));
+        self.make_room()
+    }
+
+    /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
+    /// is room for them.
+    fn make_room(&mut self) -> Result<()> {
+        let surely = u64::from(self.connections).min(self.requests.unwrap_or(u64::MAX));
+        let resolves = self.transport.resolve_each;
+        let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
+        let fitting = descriptors::ensure(need)?;
+        self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        let spare = self.open_files_left.saturating_sub(self.at_once());
+        self.parked_max = self.connections.min(spare);
         Ok(())
     }
 
-    /// Most connections of all threads at once.
-    fn at_once(&self) -> u64 {
+    /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
+    fn kept_at_best(&self) -> u32 {
         match self.arrival {
-            Arrival::Closed => u64::from(self.connections) * self.origins.len() as u64,
-            Arrival::Open { .. } => u64::from(self.connections),
+            Arrival::Closed => self.connections.saturating_mul(self.origins.len() as u32),
+            Arrival::Open { .. } => self.connections,
         }
     }
 
-    /// Most connections of a thread at once. In closed arrival a user may keep one to each server.
-    pub(crate) fn open_max(&self, share: &Share) -> u32 {
-        let part = share.part(self.connections);
-        match self.arrival {
-            Arrival::Closed => part.saturating_mul(self.origins.len() as u32),
-            Arrival::Open { .. } => part,
+    /// Most connections of all threads at once.
+    fn at_once(&self) -> u32 {
+        // A user has one request at a time: with a connection for each user nobody waits for one.
+        self.kept_at_best().min(self.open_files_left).max(self.connections)
+    }
+
+    /// What several servers mean for the connections, where there are too few of them to be kept.
+    fn scarcity(&self) -> Option<String> {
+        let servers = self.origins.len();
+        if servers < 2 || !self.keepalive {
+            return None;
         }
+        if self.at_once() < self.kept_at_best() {
+            return Some(format!(
+                "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
+                 connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
+                self.kept_at_best(),
+                self.at_once()
+            ));
+        }
+        let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
+        let few = (servers as u32).saturating_mul(self.threads);
+        (rate_is_set && self.connections < few.saturating_mul(2)).then(|| {
+            format!(
+                "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
+                 leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
+                self.connections, self.threads
+            )
+        })
+    }
+
+    /// Most connections of a thread at once.
+    pub(crate) fn open_max(&self, share: &Share) -> u32 {
+        share.part(self.at_once())
     }
 
     /// Connection slots of a thread: those in use and those that are parked.
@@ -243,13 +308,13 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         seed: workload.seed,
         clock: workload.clock,
         parked_max: 0,
+        open_files_left: u32::MAX,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
-    let spare = descriptors::ensure(plan.at_once())?;
+    plan.make_room()?;
     let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
-    let warning = ports::check(workload, &destinations)?;
-    plan.parked_max = plan.connections.min(u32::try_from(spare).unwrap_or(u32::MAX));
-    Ok(Prepared { plan, warning })
+    let warnings = ports::check(workload, &destinations)?.into_iter().collect();
+    Ok(Prepared { plan, warnings })
 }
 
 /// Refuses what cannot be meant.

@@ -152,3 +152,45 @@ fn a_lower_load_goes_to_the_same_addresses() {
     prepared.lower_to(&load);
     assert_eq!((prepared.plan.connections, prepared.addresses()), (2, addresses));
 }
+
+#[test]
+fn users_need_a_connection_each_and_keep_more_where_there_is_room() {
+    let two = ["http://127.0.0.1:81/a", "http://127.0.0.1:82/b"];
+    let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
+    (load.connections, load.threads) = (70, Some(2));
+    let mut prepared = prepare(&load).unwrap();
+    prepared.note_connections();
+    assert_eq!((prepared.plan.at_once(), prepared.warnings()), (140, &[][..]));
+    // Room for each user, not for one to each server of each.
+    prepared.plan.open_files_left = 100;
+    prepared.note_connections();
+    prepared.note_connections();
+    assert_eq!(prepared.plan.at_once(), 100);
+    let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
+    assert!(note.contains("up to 140 connections") && note.contains("open files allow 100"), "{note}");
+    let open_max = |thread| prepared.plan.open_max(&Share { thread, threads: 2, budget: None });
+    assert_eq!((open_max(0), open_max(1)), (50, 50));
+    // However few there is room for, nobody waits for a connection in closed arrival.
+    prepared.plan.open_files_left = 10;
+    assert_eq!(prepared.plan.at_once(), 70);
+}
+
+#[test]
+fn a_small_cap_over_several_servers_is_told() {
+    let two = ["http://127.0.0.1:81/a", "http://127.0.0.1:82/b"];
+    let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
+    load.arrival = Arrival::Open { rate_per_s: 2000.0, poisson: false };
+    load.threads = Some(2);
+    for (connections, keepalive, is_told) in [(2, true, true), (2, false, false), (50, true, false)] {
+        (load.connections, load.keepalive) = (connections, keepalive);
+        let mut prepared = prepare(&load).unwrap();
+        prepared.note_connections();
+        let told = prepared.warnings().iter().any(|note| note.contains("-c 2 is the most connections"));
+        assert_eq!(told, is_told, "{connections} {keepalive}: {:?}", prepared.warnings());
+    }
+    load.requests.truncate(1);
+    (load.connections, load.keepalive) = (2, true);
+    let mut prepared = prepare(&load).unwrap();
+    prepared.note_connections();
+    assert_eq!(prepared.warnings(), &[][..] as &[String]);
+}

@@ -49,35 +49,61 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             let _ = connect(origin, plan, timeout);
         }
     }
-    let seen = chain(prepared, 0, Instant::now(), timeout)?;
+    let seen = chain(prepared, 0, Instant::now(), timeout).map_err(Ended::error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
         for number in 1..prepared.plan.templates.len().min(EXPLORED_MAX + 1) {
             if prepared.plan.templates[number].is_safe() {
-                // What is wrong with them, the load will tell.
-                let _ = chain(prepared, number, begun, timeout);
+                match chain(prepared, number, begun, timeout) {
+                    Err(Ended::Here(error)) => return Err(error),
+                    // What is wrong with the servers, the load will tell.
+                    Ok(_) | Err(Ended::There(_)) => {}
+                }
             }
         }
     }
+    prepared.note_connections();
     Ok(seen)
 }
 
+/// Whose fault it is that a chain of requests ended with an error.
+enum Ended {
+    /// This machine cannot do what the load needs.
+    Here(UserError),
+    /// A server is not there, or is no server.
+    There(UserError),
+}
+
+impl Ended {
+    fn error(self) -> UserError {
+        match self {
+            Self::Here(error) | Self::There(error) => error,
+        }
+    }
+}
+
 /// Sends a request of the plan and follows its redirects.
-fn chain(prepared: &mut Prepared, number: usize, begun: Instant, timeout: Duration) -> Result<Probe> {
+fn chain(
+    prepared: &mut Prepared,
+    number: usize,
+    begun: Instant,
+    timeout: Duration,
+) -> std::result::Result<Probe, Ended> {
     let mut next: Option<Template> = None;
+    // Which server led to the one that is asked.
+    let mut led_by: Option<usize> = None;
     let mut hops = 0;
     loop {
         let plan = &prepared.plan;
         let template = next.as_ref().unwrap_or(&plan.templates[number]);
         let origin = &plan.origins[template.origin];
         let mut exchange = Exchange::new(begun, timeout);
-        match exchange.left() {
-            Ok(left) => match connect(origin, plan, left)? {
-                None => exchange.timed_out = true,
-                Some(wire) => exchange.perform(wire, template, origin, plan)?,
-            },
-            _ => exchange.timed_out = true,
-        }
+        exchange.ask(template, origin, plan).map_err(|told| {
+            Ended::There(match led_by {
+                Some(other) => led_there(told, &plan.origins[other]),
+                None => told,
+            })
+        })?;
         let followed = match hops < plan.redirects_max && !exchange.timed_out {
             true => exchange.redirected(template),
             false => None,
@@ -87,16 +113,24 @@ fn chain(prepared: &mut Prepared, number: usize, begun: Instant, timeout: Durati
         };
         let (same, name) = (template.origin, template.name);
         let origin = match redirect.same_origin {
-            true => Ok(same),
-            false => prepared.admit(redirect.source.url()),
+            true => Some(same),
+            false => prepared.admit(redirect.source.url()).map_err(Ended::Here)?,
         };
         // A server that cannot be found is one that the load will not go to either.
-        let Ok(origin) = origin else {
+        let Some(origin) = origin else {
             return Ok(exchange.result());
         };
+        if origin != same {
+            led_by = Some(same);
+        }
         next = Some(Template::new(redirect.source, origin, name));
         hops += 1;
     }
+}
+
+/// An error of a server that the user did not name, with the one that led there.
+fn led_there(told: UserError, by: &Origin) -> UserError {
+    UserError { message: format!("{} ({} redirects there)", told.message, by.url()), ..told }
 }
 
 /// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
@@ -203,6 +237,19 @@ impl Exchange {
             time: None,
             location: Location::default(),
         }
+    }
+
+    /// Connects and asks, in the time that is left.
+    fn ask(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
+        let wire = match self.left() {
+            Ok(left) => connect(origin, plan, left)?,
+            Err(_) => None,
+        };
+        match wire {
+            None => self.timed_out = true,
+            Some(wire) => self.perform(wire, template, origin, plan)?,
+        }
+        Ok(())
     }
 
     /// Sends the request and receives until the answer ends, the server closes, or the time is over.

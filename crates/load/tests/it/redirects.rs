@@ -42,6 +42,22 @@ fn a_chain_over_three_servers_is_followed() {
 }
 
 #[test]
+fn where_a_redirect_leads_to_nothing_both_ends_are_told() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let first = redirecting(&format!("http://{gone}/"));
+    let told = probe(&mut prepare(&following(&first.url(), 2)).unwrap()).unwrap_err();
+    let by = first.url();
+    let by = by.trim_end_matches('/');
+    assert_eq!(told.message, format!("cannot connect to {gone}: connection refused ({by} redirects there)"));
+    // A name that is none is not loaded, and that is said.
+    let lost = redirecting("http://nobody.invalid/");
+    let mut prepared = prepare(&following(&lost.url(), 2)).unwrap();
+    assert_eq!(probe(&mut prepared).unwrap().status, Some(302));
+    let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
+    assert!(note.starts_with("redirects lead to nobody.invalid, which is not loaded: "), "{note}");
+}
+
+#[test]
 fn a_server_that_was_not_seen_before_is_not_loaded() {
     let other = answering(OK.to_vec());
     let first = redirecting(&other.url());

@@ -56,10 +56,10 @@ impl Session {
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
         }
-        if let Some(warning) = prepared.warning()
-            && !self.recording.notes.iter().any(|note| note == warning)
-        {
-            self.append(EventBody::Note { text: warning.to_owned() })?;
+        for warning in prepared.warnings() {
+            if !self.recording.notes.contains(warning) {
+                self.append(EventBody::Note { text: warning.clone() })?;
+            }
         }
         let mut tables = TableWatch::begin(prepared, workload);
         let control = Control::new();

@@ -57,6 +57,32 @@ fn a_warmup_that_leaves_nothing_is_told_before_the_load() {
     assert_eq!((json["requests"]["completed"].as_u64(), json["warmup_s"].as_f64()), (Some(20), Some(0.0)));
 }
 
+/// The hard limit of a shell's child is as low as the user's: few files are still many connections.
+#[test]
+fn few_open_files_are_used_before_a_load_is_refused() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let program = assert_cmd::cargo::cargo_bin("webdyno").display().to_string();
+    let limited = |flags: &str, out: &str| {
+        let load = format!("{program} run {} -t 2 -q --out {out} --json - {flags}", server.url());
+        let mut command = assert_cmd::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n 64 && exec {load}")]).current_dir(place.path(""));
+        command.env("WEBDYNO_STATE", place.path("state")).timeout(std::time::Duration::from_secs(30));
+        run(&mut command)
+    };
+    for (flags, out, count) in [("-c 1 -n 1", "a", 1), ("-c 40 -n 400", "b", 400), ("-c 19990 -n 1", "c", 1)]
+    {
+        let ended = limited(flags, out).with_code_in(&[0, 3]).json();
+        assert_eq!(ended["requests"]["completed"].as_u64(), Some(count), "{flags}: {:#}", ended["errors"]);
+    }
+    let told = limited("-c 64 -n 400", "d").with_code(1);
+    assert!(
+        told.stderr.contains("64 connections and") && told.stderr.contains("or use -c 4"),
+        "{}",
+        told.stderr
+    );
+}
+
 #[test]
 fn places_that_cannot_be_written_are_told() {
     let place = Place::new();
