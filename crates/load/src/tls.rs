@@ -152,7 +152,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Accepts what an authority has signed, and a certificate of one's own that stands itself among the trusted ones.
+/// Accepts what an authority has signed, and a certificate of a server that itself stands in the file given.
 #[derive(Debug)]
 struct Trusted {
     by_authority: Arc<WebPkiServerVerifier>,
@@ -193,8 +193,8 @@ impl Trusted {
 }
 
 impl ServerCertVerifier for Trusted {
-    /// A certificate that signed itself is mostly one of an authority, which webpki accepts for no server. If the user
-    /// has named that very certificate, it is the one meant: then its name still has to be right.
+    /// A certificate of a server that the user has named itself is the one meant, whoever has signed it (it itself
+    /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -204,15 +204,17 @@ impl ServerCertVerifier for Trusted {
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, Error> {
         let verified = self.by_authority.verify_server_cert(shown, others, name, ocsp, now);
-        match verified {
-            Err(Error::InvalidCertificate(CertificateError::Other(OtherError(why))))
-                if self.given.contains(shown) && why.to_string() == OF_AN_AUTHORITY =>
-            {
+        if verified.is_ok() || !self.given.contains(shown) {
+            return verified;
+        }
+        // By itself, so that nothing else that the server sends can be what is wrong with it.
+        match self.by_authority.verify_server_cert(shown, &[], name, ocsp, now) {
+            Err(Error::InvalidCertificate(why)) if only_its_signer_is_unknown(&why) => {
                 let parsed = rustls::server::ParsedCertificate::try_from(shown)?;
                 rustls::client::verify_server_name(&parsed, name)?;
                 Ok(ServerCertVerified::assertion())
             }
-            verified => verified,
+            alone => alone,
         }
     }
 
@@ -236,6 +238,16 @@ impl ServerCertVerifier for Trusted {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.by_authority.supported_verify_schemes()
+    }
+}
+
+/// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then at
+/// its use, and at last for who has signed it.
+fn only_its_signer_is_unknown(why: &CertificateError) -> bool {
+    match why {
+        CertificateError::UnknownIssuer => true,
+        CertificateError::Other(OtherError(why)) => why.to_string() == OF_AN_AUTHORITY,
+        _ => false,
     }
 }
 

@@ -147,6 +147,39 @@ fn a_certificate_that_signed_itself_can_be_trusted_by_name() {
     assert!(told.message.contains("its certificate is for another name: localhost"), "{told}");
 }
 
+// As curl has it: the file names the very certificate that is meant, and not who has signed it.
+#[test]
+fn a_certificate_that_was_signed_can_be_trusted_by_itself() {
+    let authority = Authority::new();
+    let long_ago = |params: &mut rcgen::CertificateParams| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    };
+    let meant = authority.identity(&["localhost"], |_| {});
+    let another = authority.identity(&["localhost", "another.example"], |_| {});
+    let elsewhere = authority.identity(&["elsewhere.example"], |_| {});
+    let old = authority.identity(&["localhost", "old.example"], long_ago);
+    for (identity, trusted, cause) in [
+        (&meant, &meant, None),
+        (&another, &meant, Some("signed by nobody who is trusted here")),
+        (&elsewhere, &elsewhere, Some("its certificate is for another name: elsewhere.example")),
+        (&old, &old, Some("its certificate has expired")),
+    ] {
+        let server = Secure::start(authority.server(identity), answering(OK.to_vec()));
+        let mut load_of = server.load_of(&authority, 10);
+        load_of.transport.tls.ca_file = Some(trusted.certificate_file.clone());
+        let outcome = load(&load_of);
+        match (probe(&mut prepare(&load_of).unwrap()), cause) {
+            (Ok(seen), None) => assert_eq!((seen.status, outcome.completed()), (Some(200), 10)),
+            (Err(told), Some(cause)) => {
+                assert!(told.message.contains(cause), "{told}");
+                assert_eq!(tls_errors(&outcome), 10, "{cause}");
+            }
+            (seen, cause) => panic!("{seen:?} instead of {cause:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_is_not_tls_is_of_its_class() {
     let script = |what: &'static [u8]| {
