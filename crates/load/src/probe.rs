@@ -269,8 +269,7 @@ impl Exchange {
             }
             Err(Trouble::Tls(error)) => {
                 let (cause, hint) = crate::tls::explain(&error);
-                let message =
-                    format!("{} at {} speaks no TLS to us: {cause}", origin.authority, origin.place);
+                let message = format!("{} at {} {cause}", origin.authority, origin.place);
                 Err(UserError::cannot_run(message).hint(hint))
             }
         }

@@ -10,7 +10,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError,
+    RootCertStore, SignatureScheme,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -251,59 +252,102 @@ fn only_its_signer_is_unknown(why: &CertificateError) -> bool {
     }
 }
 
-/// Why TLS failed, told after "cannot speak TLS with NAME: ", and what helps.
+/// What the server did that TLS failed, told after its name, and what helps.
 pub(crate) fn explain(error: &Error) -> (String, &'static str) {
+    match error {
+        Error::InvalidCertificate(why) => {
+            let (cause, hint) = explain_certificate(why);
+            (format!("is not trusted: its certificate {cause}"), hint)
+        }
+        Error::AlertReceived(alert) => {
+            (format!("refused TLS with the alert {alert:?}"), explain_alert(*alert))
+        }
+        Error::InvalidMessage(_) => (
+            "speaks no TLS: what it answers is not TLS".into(),
+            "is it a port for plain HTTP? then load the http:// address of the same server",
+        ),
+        Error::PeerIncompatible(why) => {
+            (format!("speaks another TLS than this client: {why:?}"), OTHER_VERSION)
+        }
+        other => (
+            format!("breaks the rules of TLS: {other}"),
+            "see what it speaks: openssl s_client -connect HOST:PORT",
+        ),
+    }
+}
+
+const OTHER_VERSION: &str =
+    "TLS 1.2 and 1.3 are spoken here; see what the server speaks: openssl s_client -connect HOST:PORT";
+
+/// What helps against an alert. RFC 8446, section 6.2.
+fn explain_alert(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::ProtocolVersion | AlertDescription::InsufficientSecurity => OTHER_VERSION,
+        AlertDescription::UnrecognisedName => {
+            "it has no site of that name; load it by one that it has (--connect-to leads that name anywhere)"
+        }
+        AlertDescription::NoApplicationProtocol => "it speaks no HTTP/1.1, and nothing else is spoken here",
+        AlertDescription::HandshakeFailure => {
+            "it may want to know who calls (--cert FILE and --key FILE), or speak none of the ciphers offered; its error \
+             log says more"
+        }
+        AlertDescription::NoCertificate
+        | AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA
+        | AlertDescription::AccessDenied
+        | AlertDescription::CertificateRequired => {
+            "a server that wants to know who calls needs --cert FILE and --key FILE that it accepts; its error log says \
+             more"
+        }
+        _ => "its error log says more; or see openssl s_client -connect HOST:PORT",
+    }
+}
+
+/// Told after "its certificate".
+fn explain_certificate(why: &CertificateError) -> (String, &'static str) {
     const TRUST: &str =
         "name the authority that signed it with --cacert FILE, or accept any certificate with --insecure";
     const NAME: &str = "load it by a name that the certificate has (--connect-to leads that name anywhere), or accept \
          any certificate with --insecure";
+    const NO_NAME: &str = "make one with a name: openssl req -addext subjectAltName=DNS:HOST, or accept any certificate \
+         with --insecure";
     const RENEW: &str =
         "renew the certificate, check the clock with `date`, or accept any certificate with --insecure";
     const ANY: &str =
         "accept any certificate with --insecure, or see it with openssl s_client -connect HOST:PORT";
-    match error {
-        Error::InvalidCertificate(why) => match why {
-            CertificateError::UnknownIssuer => {
-                ("its certificate is signed by nobody who is trusted here".into(), TRUST)
-            }
-            CertificateError::BadSignature => (
-                "its certificate is signed by another key than that of the authority of that name".into(),
-                TRUST,
-            ),
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                ("its certificate has expired".into(), RENEW)
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                ("its certificate is not valid yet".into(), RENEW)
-            }
-            CertificateError::NotValidForName => ("its certificate is for another name".into(), NAME),
-            CertificateError::NotValidForNameContext { presented, .. } => (wrong_name(presented), NAME),
-            CertificateError::Other(OtherError(why)) if why.to_string() == OF_AN_AUTHORITY => {
-                ("its certificate is one of an authority, and signed by itself".into(), TRUST)
-            }
-            other => (format!("its certificate is not accepted: {other}"), ANY),
-        },
-        Error::AlertReceived(alert) => (
-            format!("it refused with the alert {alert:?}"),
-            "a server that wants to know who calls needs --cert FILE and --key FILE; its error log says more",
-        ),
-        Error::InvalidMessage(_) => (
-            "what it answers is not TLS".into(),
-            "is it a port for plain HTTP? then load the http:// address of the same server",
-        ),
-        other => (other.to_string(), "see what it speaks: openssl s_client -connect HOST:PORT"),
+    match why {
+        CertificateError::UnknownIssuer => ("is signed by nobody who is trusted here".into(), TRUST),
+        CertificateError::BadSignature => {
+            ("is signed by another key than that of the authority of that name".into(), TRUST)
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => ("has expired".into(), RENEW),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("is not valid yet".into(), RENEW)
+        }
+        CertificateError::NotValidForName => ("is for another name".into(), NAME),
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            ("has no subject alternative name, and a common name does not count (RFC 9525)".into(), NO_NAME)
+        }
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            (format!("is for another name: {}", names(presented)), NAME)
+        }
+        CertificateError::Other(OtherError(why)) if why.to_string() == OF_AN_AUTHORITY => {
+            ("is one of an authority, and signed by itself".into(), TRUST)
+        }
+        other => (format!("is not accepted: {other}"), ANY),
     }
 }
 
-fn wrong_name(presented: &[String]) -> String {
-    // As rustls shows them: DnsName("a.example") or IpAddress(127.0.0.1).
+/// The names of a certificate, without what rustls shows around them: DnsName("a.example"), IpAddress(127.0.0.1).
+fn names(presented: &[String]) -> String {
     let bare = |name: &String| {
         let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
         inner.trim_end_matches(')').trim_matches('"').to_owned()
     };
     let names: Vec<_> = presented.iter().take(4).map(bare).collect();
-    match names.is_empty() {
-        true => "its certificate has no name at all".into(),
-        false => format!("its certificate is for another name: {}", names.join(", ")),
-    }
+    names.join(", ")
 }

@@ -78,7 +78,7 @@ fn a_client_certificate_is_shown_where_it_is_wanted() {
     let server = Secure::start(authority.server_that_asks(&identity), answering(OK.to_vec()));
     let mut load_of = server.load_of(&authority, 20);
     let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
-    assert!(told.message.contains("it refused with the alert CertificateRequired"), "{told}");
+    assert!(told.message.contains("refused TLS with the alert CertificateRequired"), "{told}");
     assert!(told.hint.as_ref().unwrap().contains("--cert FILE"), "{told}");
     let outcome = load(&load_of);
     assert_eq!((tls_errors(&outcome), outcome.failed()), (20, 20), "{:?}", outcome.intervals);
@@ -114,6 +114,7 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
             "its certificate is for another name: a.example, b.example",
             "--connect-to",
         ),
+        (authority.identity(&[], |_| {}), "has no subject alternative name", "subjectAltName"),
         (stranger.identity(&["localhost"], |_| {}), "signed by nobody who is trusted here", "--cacert"),
         (namesake.identity(&["localhost"], |_| {}), "signed by another key than that of", "--cacert"),
         (authority.self_signed(), "is one of an authority, and signed by itself", "--cacert"),
@@ -121,7 +122,10 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
         let server = Secure::start(authority.server(&identity), answering(OK.to_vec()));
         let mut load_of = server.load_of(&authority, 10);
         let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
-        assert!(told.message.contains(cause), "{told}");
+        assert!(
+            told.message.contains(" is not trusted: its certificate ") && told.message.contains(cause),
+            "{told}"
+        );
         assert!(told.message.contains("localhost") && told.exit_code() == 1, "{told}");
         assert!(told.hint.as_ref().unwrap().contains(hint), "{told}");
         let outcome = load(&load_of);
@@ -191,13 +195,19 @@ fn what_is_not_tls_is_of_its_class() {
             Some(())
         }
     };
-    for (what, cause) in [
-        (&b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..], Some("what it answers is not TLS")),
-        (b"\x16\x03\x03\x00\x04\xff\xff\xff\xff", None),
-        (b"\x00", None),
+    for (what, cause, hint) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..],
+            Some("speaks no TLS: what"),
+            "plain HTTP",
+        ),
+        (b"\x16\x03\x03\x00\x04\xff\xff\xff\xff", None, ""),
+        (b"\x00", None, ""),
         // Closes within the handshake.
-        (b"", Some("closed the connection within TLS")),
-        (b"\x15\x03\x03\x00\x02\x02\x28", Some("the alert HandshakeFailure")),
+        (b"", Some("closed the connection within TLS"), "curl"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", Some("refused TLS with the alert HandshakeFailure"), "--cert"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", Some("the alert ProtocolVersion"), "TLS 1.2 and 1.3"),
+        (b"\x15\x03\x03\x00\x02\x02\x70", Some("the alert UnrecognisedName"), "no site of that name"),
     ] {
         let server = Secure::raw(script(what));
         let authority = Authority::new();
@@ -205,6 +215,7 @@ fn what_is_not_tls_is_of_its_class() {
         load_of.timeout_us = 20_000_000;
         let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
         assert!(cause.is_none_or(|cause| told.message.contains(cause)), "{told}");
+        assert!(told.hint.as_ref().unwrap().contains(hint), "{told}");
         let outcome = load(&load_of);
         assert_eq!((tls_errors(&outcome), outcome.failed()), (10, 10), "{what:?} {:?}", outcome.intervals);
         assert_eq!(outcome.sum(|interval| interval.connections.opened), 0);
