@@ -4,6 +4,7 @@
 // Helpers of tests may fail like the tests themselves; clippy only knows functions marked as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod certificates;
 mod clock;
 mod coded;
 mod endings;
