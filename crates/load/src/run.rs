@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 use webdyno_model::error::io_error;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::workload::Arrival;
@@ -20,6 +21,12 @@ use webdyno_model::{Result, UserError};
 
 /// Reports that may wait for the caller. A sink that stalls for longer than so many seconds holds the load up.
 const REPORTS_MAX: usize = 128;
+
+/// From the decision to begin to the beginning: so long the threads may take to wake.
+const LEAD_NS: u64 = 2_000_000;
+/// Before the beginning threads wait awake: a sleeper is woken late by this much (timer slack, prctl(2)) and by a cold
+/// processor.
+const AWAKE_NS: u64 = 200_000;
 
 /// Runs the load and blocks until it ends. `sink` gets the results of each second, of all threads together, soon
 /// after that second; the last interval may be shorter. An error only when this machine refuses what the engine
@@ -57,8 +64,8 @@ fn run_with(
             })?);
         }
         drop(to_merger);
-        start.begin();
         let mut merger = Merger::new(plan.names.clone(), shares.len());
+        start.begin();
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
             if hope.see(&interval) {
                 control.stop(EndReason::Hopeless);
@@ -149,7 +156,7 @@ impl Start {
         while state.awaited > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.decide(&mut state, Decided::At(monotonic_ns()));
+        self.decide(&mut state, Decided::At(monotonic_ns() + LEAD_NS));
     }
 
     /// Called by the caller: no thread begins.
@@ -221,17 +228,29 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<E
 fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, place: Place<'_>) {
     let Seat { share, to_merger, from_merger } = seat;
     let names = plan.names.len();
+    let mut first = Some(Box::new(Report::touched(names)));
     let exchange = |full| {
         to_merger.send((share.thread, full)).ok()?;
-        // The merger gives reports back within milliseconds; if it is behind, a further one is made.
-        let spare = from_merger.try_recv();
-        Some(spare.unwrap_or_else(|_| Box::new(Report::new(names))))
+        // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
+        // made only if the merger is behind.
+        let spare = from_merger.try_recv().ok().or_else(|| first.take());
+        Some(spare.unwrap_or_else(|| Box::new(Report::new(names))))
     };
     let world = EpollWorld::new(event_loop, plan, plan.slots(share));
     let mut engine = Engine::new(plan, control, share, world, exchange);
     if let Some(at_ns) = place.take() {
         engine.world_mut().begin_at(at_ns);
+        wait_until(at_ns);
         engine.run();
+    }
+}
+
+/// Waits until this moment on the monotonic clock, the last bit of it awake.
+fn wait_until(at_ns: u64) {
+    let left_ns = at_ns.saturating_sub(monotonic_ns());
+    thread::sleep(Duration::from_nanos(left_ns.saturating_sub(AWAKE_NS)));
+    while monotonic_ns() < at_ns {
+        std::hint::spin_loop();
     }
 }
 

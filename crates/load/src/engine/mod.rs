@@ -13,6 +13,8 @@
 mod accuracy;
 mod arrivals;
 #[cfg(test)]
+mod boundary_tests;
+#[cfg(test)]
 mod clock_tests;
 mod conn;
 #[cfg(test)]
@@ -88,6 +90,8 @@ pub(crate) struct Engine<'p, W, X> {
     recorder: Recorder,
     /// Takes the place of the current report at the next cut.
     spare: Option<Box<Report>>,
+    /// The report of the interval that ended last, until nothing more urgent is to be done.
+    full: Option<Box<Report>>,
     deadlines: Deadlines,
     /// Connections whose TCP is read.
     sample: Sample,
@@ -130,7 +134,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &Share, world: W, exchange: X) -> Self {
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
-        let empty = || Box::new(Report::new(plan.names.len()));
+        let empty = || Box::new(Report::touched(plan.names.len()));
         Self {
             plan,
             control,
@@ -140,6 +144,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             budget: share.budget.clone().map(|common| Budget::new(common, u64::from(share.threads))),
             recorder: Recorder::new(empty()),
             spare: Some(empty()),
+            full: None,
             deadlines: Deadlines::new(slots),
             sample: Sample::new(open_max),
             conns: (0..slots).map(|_| Conn::free()).collect(),
@@ -149,7 +154,8 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             again: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
             memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
-            buffer: vec![0; BUFFER_BYTES],
+            // Ones: the kernel gives memory that is written to now, not while the first answer waits.
+            buffer: vec![1; BUFFER_BYTES],
             bodies: Spare::default(),
             open: 0,
             idle_count: 0,
@@ -179,6 +185,8 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         while self.over.is_none() {
             self.start_due();
             self.check_all_ended();
+            // Whoever takes the report needs a processor too: what was due at the interval's end goes first.
+            self.hand_over();
             if self.over.is_some() {
                 break;
             }
@@ -225,10 +233,17 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             }
             self.fall_due(boundary_ns);
             self.read_sample();
-            let full = self.cut(boundary_ns);
+            self.hand_over();
+            self.full = Some(self.cut(boundary_ns));
+        }
+    }
+
+    /// Gives the last interval's report away and takes an empty one for it.
+    fn hand_over(&mut self) {
+        if let Some(full) = self.full.take() {
             self.spare = (self.exchange)(full);
-            if self.spare.is_none() {
-                self.over = Some((EndReason::Interrupted, boundary_ns));
+            if self.spare.is_none() && self.over.is_none() {
+                self.over = Some((EndReason::Interrupted, self.now_ns));
             }
         }
     }
@@ -279,7 +294,8 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         let others = [expiry, unpark, again].into_iter().flatten().min();
         let coarse_ns = others.unwrap_or(u64::MAX).min(self.mark_ns);
         match start {
-            Some(start_ns) if start_ns < coarse_ns => (start_ns, true),
+            // At the same moment too: a start that is due when an interval ends is due to the microsecond.
+            Some(start_ns) if start_ns <= coarse_ns => (start_ns, true),
             _ => (coarse_ns, false),
         }
     }
@@ -305,6 +321,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             }
         }
         self.read_sample();
+        self.hand_over();
         let mut full = self.cut(end_ns);
         full.last = Some(Last {
             end_ns,

@@ -90,6 +90,8 @@ pub(super) struct Sim<'s> {
     now_ns: Cell<u64>,
     /// Time that each system call takes.
     pub(super) call_ns: u64,
+    /// How late the thread wakes where precision was not asked for.
+    pub(super) coarse_ns: u64,
     /// Most bytes that one send takes.
     pub(super) send_max: usize,
     /// Whether the kernel stamps what comes, on every connection.
@@ -119,6 +121,7 @@ impl<'s> Sim<'s> {
         Self {
             now_ns: Cell::new(0),
             call_ns: 0,
+            coarse_ns: 0,
             send_max: usize::MAX,
             stamping: false,
             naming: false,
@@ -326,7 +329,8 @@ impl World for Sim<'_> {
         self.sockets.remove(&slot);
     }
 
-    fn wait(&mut self, until_ns: u64, _precise: bool) -> usize {
+    fn wait(&mut self, until_ns: u64, precise: bool) -> usize {
+        let until_ns = if precise { until_ns } else { until_ns.saturating_add(self.coarse_ns) };
         self.ready.clear();
         self.happen();
         if self.ready.is_empty() && until_ns > self.now_ns.get() {
