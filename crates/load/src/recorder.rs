@@ -116,6 +116,13 @@ impl Report {
         report
     }
 
+    #[inline]
+    fn serve(&mut self, times: Times, end_ns: u64) {
+        if let Some(sent_ns) = times.sent_ns {
+            self.service_time.record(microseconds(sent_ns, end_ns));
+        }
+    }
+
     /// Its histograms, in a fixed order.
     fn histograms(&mut self) -> [&mut TimeHistogram; 9] {
         [
@@ -185,7 +192,8 @@ impl Report {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) intended_ns: u64,
-    pub(crate) sent_ns: u64,
+    /// `None` for one that was never sent: it has no service time.
+    pub(crate) sent_ns: Option<u64>,
     pub(crate) name: usize,
 }
 
@@ -267,7 +275,7 @@ impl Recorder {
         report.completed += 1;
         let response_us = microseconds(times.intended_ns, end_ns);
         report.response_time.record(response_us);
-        report.service_time.record(microseconds(times.sent_ns, end_ns));
+        report.serve(times, end_ns);
         if let Some(named) = report.named.get_mut(times.name) {
             named.completed += 1;
             named.response_time.record(response_us);
@@ -283,7 +291,7 @@ impl Recorder {
         let response_us = microseconds(times.intended_ns, end_ns);
         if failure.is_timeout() {
             report.response_time.record(response_us);
-            report.service_time.record(microseconds(times.sent_ns, end_ns));
+            report.serve(times, end_ns);
         } else {
             report.failed_time.record(response_us);
         }
@@ -387,7 +395,7 @@ mod tests {
                     recorder.start(start);
                 }
                 for &(start, end, good) in requests.iter().filter(|r| (from..to).contains(&r.1)) {
-                    let times = Times { intended_ns: start, sent_ns: start, name: 0 };
+                    let times = Times { intended_ns: start, sent_ns: Some(start), name: 0 };
                     if good { recorder.complete(times, end) } else { recorder.fail(Failure::Reset, times, end) }
                 }
                 let report = recorder.cut(to, 0, Box::new(Report::new(0)));

@@ -123,14 +123,14 @@ fn judge(plan: &Plan, conn: &mut Conn, bodies: &mut Spare) -> Option<Failure> {
     (!met).then_some(Failure::Expect)
 }
 
-/// The times of a request. One that was never sent counts its service from the start of its connection, one that was
-/// redirected from the send of the first of its chain.
+/// The times of a request. One that was never sent on its connection was not served; one that was redirected counts
+/// from the send of the first of its chain.
 fn times(targets: &Targets<'_>, conn: &Conn) -> Times {
     let request = &conn.request;
     let sent_ns = match (request.hops, conn.written_bytes) {
-        (0, 0) => conn.begun_ns.max(request.intended_ns),
-        (0, _) => conn.sent_ns,
-        _ => request.sent_ns,
+        (0, 0) => None,
+        (0, _) => Some(conn.sent_ns),
+        _ => Some(request.sent_ns),
     };
     Times { intended_ns: request.intended_ns, sent_ns, name: targets.get(request.template).name }
 }

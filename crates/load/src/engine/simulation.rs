@@ -465,7 +465,9 @@ fn check_conservation(outcome: &Outcome) {
     let failed = outcome.merged(|interval| &interval.failed_time);
     let service = outcome.merged(|interval| &interval.service_time);
     assert_eq!(response.count() + failed.count(), ended);
-    assert_eq!(service.count(), response.count());
+    // All that was answered was sent; what timed out may not have been.
+    let completed = outcome.sum(|interval| interval.completed);
+    assert!((completed..=response.count()).contains(&service.count()), "{} served", service.count());
     let mut censored = TimeHistogram::new();
     censored.merge_encoded_if(&end.censored_time);
     assert_eq!(censored.count(), end.in_flight_at_end);

@@ -136,6 +136,9 @@ fn a_connection_that_never_comes_about_is_a_connect_timeout_at_its_bound() {
     assert_eq!(outcome.sum(|interval| interval.errors.connect_timeout), 4);
     assert_eq!(outcome.counts(), (0, 4, 2));
     assert_eq!(outcome.merged(|interval| &interval.response_time).dist().max, Some(400_000));
+    assert_eq!(outcome.sum(|interval| interval.bytes_sent), 0);
+    let served = outcome.merged(|interval| &interval.service_time).count();
+    assert_eq!(served, 0, "nothing was sent that could be served");
 }
 
 // A silent name server is no server that takes long to connect: its name stands in the class.
