@@ -4,6 +4,8 @@ use crate::cli::OutputArgs;
 use crate::terminal;
 use std::io::Write;
 use webdyno_model::event::{Event, EventBody, Purpose};
+use webdyno_model::interval::Interval;
+use webdyno_model::workload::Arrival;
 use webdyno_session::log::writer::Watcher;
 
 /// Seconds between lines when nobody watches a terminal.
@@ -32,7 +34,7 @@ pub fn watcher(output: &OutputArgs, pace: Pace) -> Watcher {
     }
     let rewrite = terminal::is_watched() && !output.no_tui && !output.verbose;
     let every_s = if rewrite || output.verbose { 1 } else { LINE_EVERY_S };
-    let mut progress = Progress { pace, doing: String::new(), left_s: 0.0, began_us: 0, written_s: None };
+    let mut progress = Progress::new(pace);
     Box::new(move |event| {
         if let Some(line) = progress.line(event, every_s) {
             write(&line, rewrite, matches!(event.body, EventBody::Interval { .. }));
@@ -57,27 +59,44 @@ struct Progress {
     left_s: f64,
     began_us: u64,
     written_s: Option<u64>,
+    /// Requests after which the load ends, if it is by them that it ends.
+    requests: Option<u64>,
+    /// Requests a second that are due, if that is fixed.
+    rate_per_s: Option<f64>,
+    /// Requests that have ended.
+    ended: u64,
 }
 
 impl Progress {
+    fn new(pace: Pace) -> Self {
+        let doing = String::new();
+        let (requests, rate_per_s) = (None, None);
+        Self { pace, doing, left_s: 0.0, began_us: 0, written_s: None, requests, rate_per_s, ended: 0 }
+    }
+
     fn line(&mut self, event: &Event, every_s: u64) -> Option<String> {
         match &event.body {
             EventBody::LoadStart { purpose, workload, .. } => {
                 self.began_us = event.t_us;
                 self.written_s = None;
                 (self.doing, self.left_s) = self.load(*purpose);
+                (self.requests, self.ended) = (workload.stop.requests, 0);
+                self.rate_per_s = match workload.arrival {
+                    Arrival::Open { rate_per_s, .. } => Some(rate_per_s),
+                    Arrival::Closed => None,
+                };
                 Some(self.told(event.t_us, &format!("{} connections", workload.connections)))
             }
             EventBody::Interval { interval, .. } => {
+                self.ended += interval.completed + interval.failed;
                 let second = event.t_us / 1_000_000;
                 if self.written_s.is_some_and(|written| second < written + every_s) {
                     return None;
                 }
                 self.written_s = Some(second);
-                let rate = interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64;
                 let failed =
                     if interval.failed > 0 { format!(", {} failed", interval.failed) } else { String::new() };
-                Some(self.told(event.t_us, &format!("{rate:.0} good answers/s{failed}")))
+                Some(self.told(event.t_us, &format!("{}{failed}", answers(interval))))
             }
             EventBody::Planned { n, finding, changes, .. } => {
                 let change = |change: &webdyno_model::change::Change| {
@@ -116,15 +135,37 @@ impl Progress {
     }
 
     fn told(&self, t_us: u64, what: &str) -> String {
-        let left = (self.left_s - t_us.saturating_sub(self.began_us) as f64 / 1e6).max(1.0);
-        format!("{:4.0} s  {}: {what}; about {left:.0} s left", t_us as f64 / 1e6, self.doing)
+        let left = self.left_s(t_us).map_or(String::new(), |left_s| format!("; about {left_s:.0} s left"));
+        format!("{:4.0} s  {}: {what}{left}", t_us as f64 / 1e6, self.doing)
+    }
+
+    /// Seconds left; `None` where nothing tells that yet.
+    fn left_s(&self, t_us: u64) -> Option<f64> {
+        let lasted_s = t_us.saturating_sub(self.began_us) as f64 / 1e6;
+        let Some(requests) = self.requests else {
+            return Some((self.left_s - lasted_s).max(1.0));
+        };
+        let rate_per_s = self.rate_per_s.or((self.ended > 0).then_some(self.ended as f64 / lasted_s))?;
+        let left = requests.saturating_sub(self.ended);
+        (left > 0).then(|| (left as f64 / rate_per_s).max(1.0))
+    }
+}
+
+/// The rate of a second; of a part of one the answers themselves, as its rate would be of next to nothing.
+fn answers(interval: &Interval) -> String {
+    match (interval.completed, interval.length_us) {
+        (1, ..900_000) => "1 good answer".into(),
+        (completed, ..900_000) => format!("{completed} good answers"),
+        (completed, length_us) => {
+            format!("{:.0} good answers/s", completed as f64 * 1e6 / length_us as f64)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::interval::Interval;
+    use webdyno_model::workload::{Stop, Workload};
 
     fn interval(t_us: u64) -> Event {
         let interval = Box::new(Interval { length_us: 1_000_000, completed: 750, ..Interval::default() });
@@ -134,7 +175,7 @@ mod tests {
     #[test]
     fn every_line_says_what_is_left() {
         let pace = Pace { measure_s: 10.0, settles: true, changes: true };
-        let mut progress = Progress { pace, doing: String::new(), left_s: 0.0, began_us: 0, written_s: None };
+        let mut progress = Progress::new(pace);
         (progress.doing, progress.left_s) = progress.load(Purpose::Baseline);
         assert_eq!(
             progress.line(&interval(8_000_000), 5).unwrap(),
@@ -142,5 +183,33 @@ mod tests {
         );
         assert_eq!(progress.line(&interval(9_000_000), 5), None);
         assert!(progress.line(&interval(99_000_000), 5).unwrap().ends_with("about 1 s left"));
+    }
+
+    #[test]
+    fn a_number_of_requests_tells_what_is_left() {
+        let pace = Pace { measure_s: 1.0, settles: false, changes: false };
+        let begun = |arrival: Arrival| {
+            let stop = Stop { duration_us: None, requests: Some(7500) };
+            let workload = Workload { arrival, stop, ..Workload::default() };
+            let body = EventBody::LoadStart { load: 1, purpose: Purpose::Run, workload };
+            let mut progress = Progress::new(pace);
+            let line = progress.line(&Event { v: 1, seq: 0, t_us: 0, body }, 1).unwrap();
+            (progress, line)
+        };
+        let (_, line) = begun(Arrival::Open { rate_per_s: 500.0, poisson: false });
+        assert!(line.ends_with("; about 15 s left"), "{line}");
+        // How fast the server answers is not known before it does.
+        let (mut progress, line) = begun(Arrival::Closed);
+        assert!(line.ends_with(" connections"), "{line}");
+        let line = progress.line(&interval(1_000_000), 1).unwrap();
+        assert!(line.ends_with("750 good answers/s; about 9 s left"), "{line}");
+        // Also seconds that are not told count.
+        progress.line(&interval(1_500_000), 5);
+        assert_eq!(progress.ended, 1500);
+        progress.requests = Some(2250);
+        let line = progress.line(&interval(3_000_000), 1).unwrap();
+        assert!(line.ends_with("750 good answers/s"), "{line}");
+        let one = |completed| Interval { length_us: 78, completed, ..Interval::default() };
+        assert_eq!((answers(&one(1)), answers(&one(2))), ("1 good answer".into(), "2 good answers".into()));
     }
 }
