@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use url::Url;
 use webdyno_model::transport::{TlsOptions, Transport};
-use webdyno_model::workload::{Arrival, Clock, Workload};
+use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Most request names that are reported one by one; the rest share the last place.
@@ -139,9 +139,8 @@ impl Prepared {
 
     /// What is told of the connections once all servers are known.
     pub(crate) fn note_connections(&mut self) {
-        if let Some(text) = self.plan.scarcity() {
-            self.warn(text);
-        }
+        let notes = [self.plan.scarcity(), self.plan.idle_sources(), self.plan.idle_tls()];
+        notes.into_iter().flatten().for_each(|text| self.warn(text));
     }
 }
 
@@ -253,6 +252,34 @@ impl Plan {
         })
     }
 
+    /// Addresses that no connection begins from, as no server has one of their kind.
+    fn idle_sources(&self) -> Option<String> {
+        let reached = |ipv4: bool| {
+            let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
+            self.transport.resolve_each || self.origins.iter().any(one)
+        };
+        let idle = self.transport.source_ips.iter().filter(|source| !reached(source.is_ipv4()));
+        let idle: Vec<String> = idle.map(ToString::to_string).collect();
+        let kind = if self.origins.iter().any(|origin| origin.address().is_some_and(|to| to.is_ipv4())) {
+            "IPv4"
+        } else {
+            "IPv6"
+        };
+        (!idle.is_empty()).then(|| {
+            format!("no connection begins from {} (--source-ip): the load goes over {kind}", idle.join(", "))
+        })
+    }
+
+    /// Flags of TLS that change nothing, as no server speaks it.
+    fn idle_tls(&self) -> Option<String> {
+        let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
+        let given = self.transport.tls != TlsOptions::default();
+        (given && !secure).then(|| {
+            "the flags of TLS (--cacert, --insecure, --cert, --no-tls-resumption) change nothing: no https:// URL is loaded"
+                .to_owned()
+        })
+    }
+
     /// Most connections of a thread at once.
     pub(crate) fn open_max(&self, share: &Share) -> u32 {
         share.part(self.at_once())
@@ -282,7 +309,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
     // Files that cannot be used are told also when nothing needs them yet.
     let tls = match secure || workload.transport.tls != TlsOptions::default() {
-        true => Some(tls::config(&workload.transport.tls)?),
+        true => Some(tls::config(&workload.transport.tls).map_err(with_paths)?),
         false => None,
     };
     if names.len() <= 1 {
@@ -317,6 +344,14 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     Ok(Prepared { plan, warnings })
 }
 
+/// A file of TLS that cannot be read: the flags that name one.
+fn with_paths(told: UserError) -> UserError {
+    match told.hint {
+        Some(_) => told,
+        None => told.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
+    }
+}
+
 /// Refuses what cannot be meant.
 fn check(workload: &Workload) -> Result<()> {
     let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
@@ -339,6 +374,7 @@ fn check(workload: &Workload) -> Result<()> {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return wrong(&message, "give at most 50 with --redirects");
     }
+    check_expectations(workload)?;
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
     {
@@ -346,6 +382,37 @@ fn check(workload: &Workload) -> Result<()> {
         return wrong(&message, "give a rate above 0 and up to 10 million with -r");
     }
     Ok(())
+}
+
+/// Refuses what no answer can meet.
+fn check_expectations(workload: &Workload) -> Result<()> {
+    let never = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
+    let (mut status, mut length) = (None, None);
+    for expectation in &workload.expect {
+        let (known, wanted, what) = match expectation {
+            Expectation::Status(code) => (&mut status, u64::from(*code), "status"),
+            Expectation::Length(bytes) => (&mut length, *bytes, "length"),
+            Expectation::Regex(_) | Expectation::Sha256(_) => continue,
+        };
+        let before = *known.get_or_insert(wanted);
+        if before != wanted {
+            let message =
+                format!("no answer has {what} {before} and {what} {wanted}, and --expect asks for both");
+            return never(message, "all that --expect says must be met: give it once");
+        }
+    }
+    let needs_content = |expectation: &&Expectation| match expectation {
+        Expectation::Length(bytes) => *bytes > 0,
+        _ => false,
+    };
+    let to_head = workload.requests.iter().any(|request| request.method == "HEAD");
+    match workload.expect.iter().find(needs_content) {
+        Some(Expectation::Length(bytes)) if to_head => never(
+            format!("an answer to HEAD has no body, and --expect wants one of {bytes} bytes"),
+            "leave --expect out, or load it with -m GET",
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn name_of(name: &str, names: &mut Vec<String>) -> usize {

@@ -26,7 +26,15 @@ fn refused(workload: &Workload) -> UserError {
 fn urls_that_cannot_be_loaded_are_usage_errors_with_a_hint() {
     for (url, part) in [
         ("ftp://localhost/", "has the scheme ftp"),
-        ("localhost/x", "is not a URL"),
+        ("localhost/x", "does not say http://"),
+        ("127.0.0.1:80", "does not say http://"),
+        ("localhost:80/", "does not say http://"),
+        ("www.site.example/a?b", "does not say http://"),
+        ("[::1]:80", "does not say http://"),
+        ("[::1]", "is not a URL"),
+        ("http://127.0.0.1:0/", "has the port 0"),
+        ("mailto:me@site.example", "has the scheme mailto"),
+        ("not a url", "is not a URL"),
         ("", "is not a URL"),
         ("http://", "is not a URL"),
         ("http://a:b@localhost/", "credentials"),
@@ -193,4 +201,51 @@ fn a_small_cap_over_several_servers_is_told() {
     let mut prepared = prepare(&load).unwrap();
     prepared.note_connections();
     assert_eq!(prepared.warnings(), &[][..] as &[String]);
+}
+
+#[test]
+fn what_no_answer_can_meet_is_refused() {
+    use Expectation::{Length, Status};
+    for (method, expect, told) in [
+        ("GET", vec![Status(200), Status(404)], Some("status 200 and status 404")),
+        ("GET", vec![Length(1), Length(2)], Some("length 1 and length 2")),
+        ("GET", vec![Status(200), Length(1), Status(200)], None),
+        ("HEAD", vec![Length(6)], Some("HEAD has no body")),
+        ("HEAD", vec![Length(0), Status(204)], None),
+    ] {
+        let mut load = workload(vec![spec(method, "http://127.0.0.1/")]);
+        load.expect = expect;
+        match (prepare(&load), told) {
+            (Ok(_), None) => {}
+            (Err(error), Some(part)) => {
+                assert!(error.message.contains(part) && error.exit_code() == 2, "{error}");
+                assert!(error.hint.is_some());
+            }
+            (result, told) => panic!("{:?}: {told:?} against {}", load.expect, result.is_ok()),
+        }
+    }
+}
+
+#[test]
+fn flags_that_change_nothing_are_told() {
+    let mut load = workload(vec![spec("GET", "http://127.0.0.1:81/")]);
+    load.transport.source_ips = vec!["127.0.0.1".parse().unwrap()];
+    let notes = |load: &Workload| {
+        let mut prepared = prepare(load).unwrap();
+        prepared.note_connections();
+        prepared.warnings().join(" ")
+    };
+    assert_eq!(notes(&load), "");
+    load.transport.tls.insecure = true;
+    assert!(notes(&load).contains("no https:// URL is loaded"));
+    load.requests[0].url = "https://127.0.0.1:81/".into();
+    assert_eq!(notes(&load), "");
+    // Where this machine has no IPv6 at all, the address is refused before.
+    load.transport.source_ips.push("::1".parse().unwrap());
+    if prepare(&load).is_ok() {
+        let said = notes(&load);
+        assert!(said.contains("no connection begins from ::1") && said.contains("over IPv4"), "{said}");
+    }
+    load.transport.source_ips = vec!["0.0.0.0".parse().unwrap()];
+    assert!(refused(&load).message.contains("0.0.0.0 is every address"));
 }

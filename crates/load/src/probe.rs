@@ -263,13 +263,13 @@ impl Exchange {
                 Ok(())
             }
             Err(Trouble::Says(cause)) => {
-                let message = format!("{} at {} {cause}", origin.authority, origin.place);
+                let message = format!("{} {cause}", origin.shown());
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
             Err(Trouble::Tls(error)) => {
                 let (cause, hint) = crate::tls::explain(&error);
-                let message = format!("{} at {} {cause}", origin.authority, origin.place);
+                let message = format!("{} {cause}", origin.shown());
                 Err(UserError::cannot_run(message).hint(hint))
             }
         }

@@ -70,6 +70,12 @@ impl Origin {
         }
     }
 
+    /// Its name, and where it is if that says more.
+    pub(crate) fn shown(&self) -> String {
+        let place = self.place.to_string();
+        if place == self.authority { place } else { format!("{} at {place}", self.authority) }
+    }
+
     /// Its URL without a path.
     pub(crate) fn url(&self) -> String {
         let scheme = if self.server_name.is_some() { "https" } else { "http" };
@@ -248,6 +254,10 @@ fn check_unix(path: &Path, transport: &Transport) -> Result<()> {
 }
 
 fn check_source(source: IpAddr) -> Result<()> {
+    if source.is_unspecified() {
+        return Err(UserError::usage(format!("{source} is every address of this machine, not one of them"))
+            .hint("leave --source-ip out and the kernel chooses; `ip address` lists those it can name"));
+    }
     sockets::try_source(source).map_err(|errno| {
         let why = match errno {
             Errno::ADDRNOTAVAIL => format!("{source} is no address of this machine"),

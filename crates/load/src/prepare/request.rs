@@ -197,12 +197,35 @@ impl Source {
 
 /// Reads the URL of a request. A usage error for one that cannot be loaded.
 pub(crate) fn parse_url(text: &str) -> Result<Url> {
-    let url = Url::parse(text).map_err(|error| {
+    let parsed = Url::parse(text);
+    // `localhost:80/` is a URL of the scheme localhost, and `127.0.0.1:80` is none.
+    if !text.contains("://")
+        && Url::parse(&format!("http://{text}")).is_ok_and(|meant| check_url(&meant, text).is_ok())
+        && is_like_a_host(text)
+    {
+        return Err(UserError::usage(format!("`{text}` does not say http:// or https://"))
+            .hint(format!("put http:// before it: http://{text}")));
+    }
+    let url = parsed.map_err(|error| {
         UserError::usage(format!("`{text}` is not a URL: {error}"))
             .hint("write it in full, as in http://localhost:8080/path")
     })?;
     check_url(&url, text)?;
     Ok(url)
+}
+
+/// Whether this may be a host with or without a port and a path: no scheme such as mailto, and no path of a file.
+fn is_like_a_host(text: &str) -> bool {
+    let authority = text.split(['/', '?', '#']).next().unwrap_or(text);
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let has_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_scheme = matches!(host, "http" | "https");
+    !host.is_empty()
+        && !is_scheme
+        && (has_port || port.is_none() && (host.contains('.') || host == "localhost"))
 }
 
 /// Refuses what cannot be loaded. `text` is what the user wrote.
@@ -223,6 +246,10 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
         ));
     }
     match url.host() {
+        Some(_) if url.port() == Some(0) => {
+            let told = UserError::usage(format!("`{text}` has the port 0, and no server listens there"));
+            Err(told.hint("see which ports servers listen on: ss -ltn"))
+        }
         Some(_) => Ok(()),
         None => Err(UserError::usage(format!("`{text}` names no host"))),
     }
