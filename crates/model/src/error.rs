@@ -80,6 +80,9 @@ pub fn io_error(action: &str, object: impl fmt::Display, error: &std::io::Error)
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         std::io::ErrorKind::StorageFull => "no space left on the disk".to_owned(),
         std::io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        std::io::ErrorKind::NotADirectory => "a part of its path is no directory".to_owned(),
+        std::io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
         _ => error.to_string(),
     };
     let told = UserError::cannot_run(format!("cannot {action} {object}: {cause}"));
@@ -106,6 +109,8 @@ mod tests {
         assert_eq!(told.to_string(), "cannot read /etc/shadow: permission denied");
         assert_eq!(told.hint.as_deref(), Some("run as the user that owns it, or with sudo"));
         assert_eq!(told.exit_code(), 1);
+        let folder = std::fs::read_to_string("/").unwrap_err();
+        assert_eq!(io_error("read", "/", &folder).to_string(), "cannot read /: it is a directory");
     }
 
     #[test]

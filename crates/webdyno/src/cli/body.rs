@@ -49,12 +49,17 @@ pub struct Payload {
 }
 
 impl BodyArgs {
+    /// Whether requests carry a body, be it an empty one.
+    pub fn is_given(&self) -> bool {
+        self.body.is_some() || self.body_file.is_some() || !self.form.is_empty()
+    }
+
     /// Reads files and puts the body together. A usage error for a file that cannot be read, for a body that is too
     /// large, and for a `Content-Type` of the user's that a form with files cannot have.
     pub fn read(&self, headers: &[(String, String)]) -> Result<Payload> {
         if self.form.is_empty() {
             let bytes = match &self.body_file {
-                Some(path) => read(path)?,
+                Some(path) => read(path, "the body")?,
                 None => self.body.as_deref().unwrap_or_default().into(),
             };
             return Ok(Payload { body: fitting(bytes)?.into(), content_type: None });
@@ -79,7 +84,10 @@ impl Field {
             Value::Text(text) => (text.clone().into_bytes(), None),
             Value::File { path, content_type } => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-                (read(path)?, Some(File { name, content_type: content_type.clone() }))
+                (
+                    read(path, &format!("field {} of the form from", self.name))?,
+                    Some(File { name, content_type: content_type.clone() }),
+                )
             }
         };
         Ok(Part { name: self.name.clone(), bytes, file })
@@ -87,7 +95,7 @@ impl Field {
 }
 
 /// The bytes of a file; no more of them than a body may have, and one.
-fn read(path: &Path) -> Result<Vec<u8>> {
+fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
     let mut bytes = vec![];
     let opened = std::fs::File::open(path);
     let got = opened.and_then(|file| file.take(BODY_BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -99,7 +107,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         .hint("send a smaller body")),
         Ok(_) => Ok(bytes),
         Err(error) => {
-            Err(UserError { kind: ErrorKind::Usage, ..io_error("read the body", path.display(), &error) })
+            let told = io_error(&format!("read {what}"), path.display(), &error);
+            let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+            Err(UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told })
         }
     }
 }
@@ -205,7 +215,11 @@ mod tests {
         ] {
             let told = from(&path).read(&[]).unwrap_err();
             assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
+            assert!(told.hint.is_some() && !told.message.contains("os error"), "{told}");
             let told = form(&[&format!("f=@{}", path.display())]).read(&[]).unwrap_err();
+            let part = part.replace("the body", "field f of the form");
+            assert!(told.message.contains("field f") || part.contains("bytes"), "{told}");
+            let part = part.as_str();
             assert!(told.message.contains(part) && told.exit_code() == 2, "{told}");
         }
     }

@@ -20,25 +20,25 @@ pub struct LoadArgs {
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
     /// Requests at once (with --rate: the most connections)
-    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
     pub connections: u32,
     /// Requests a second, whatever the server does (open arrival)
-    #[arg(short, long, value_parser = rate)]
+    #[arg(short, long, value_parser = rate, allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// How long to load; for diagnose and tune, how long to measure after the warm-up [default: 10s]
-    #[arg(short, long, value_name = "TIME", value_parser = duration_us)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true)]
     pub duration: Option<u64>,
     /// End after this many requests
-    #[arg(short = 'n', long, conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub requests: Option<u64>,
     /// Seconds cut from the start [default: detected]
-    #[arg(long, value_name = "TIME", value_parser = warmup_us)]
+    #[arg(long, value_name = "TIME", value_parser = warmup_us, allow_hyphen_values = true)]
     pub warmup: Option<u64>,
     /// Engine threads [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
     pub threads: Option<u32>,
     /// The longest wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_us)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_us, allow_hyphen_values = true)]
     pub timeout: u64,
     /// A new connection for each request
     #[arg(long)]
@@ -59,7 +59,7 @@ pub struct LoadArgs {
     #[arg(long, value_parser = expectation)]
     pub expect: Vec<Expectation>,
     /// Redirects that each request follows, to the servers of the URLs and those that a first try leads to
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50), allow_negative_numbers = true)]
     pub redirects: u32,
     /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
     #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
@@ -72,7 +72,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "auto|engine|kernel", default_value = "auto", value_parser = clock, hide_default_value = true)]
     pub clock: Clock,
     /// Seed of everything that is drawn at random
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     pub seed: u64,
     /// How connections come about
     #[command(flatten)]
@@ -122,7 +122,8 @@ impl LoadArgs {
     }
 
     fn request(&self, url: &str, payload: &Payload) -> RequestSpec {
-        let default = if payload.body.is_empty() { "GET" } else { "POST" };
+        // A body that is empty is one all the same.
+        let default = if self.body.is_given() { "POST" } else { "GET" };
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
         let name = if distinct.len() > NAMES_MAX { "all".to_owned() } else { request_name(url) };
         let content_type = payload.content_type.iter().map(|value| ("Content-Type".into(), value.clone()));
@@ -168,9 +169,12 @@ fn rate(text: &str) -> Parsed<f64> {
     }
 }
 
+fn seed(text: &str) -> Parsed<u64> {
+    text.parse().map_err(|_| format!("write a whole number from 0 to {}", u64::MAX))
+}
+
 fn warmup_us(text: &str) -> Parsed<u64> {
-    webdyno_model::objective::parse_duration_us(text)
-        .ok_or_else(|| "write a time with its unit, as 0s or 5s".into())
+    super::time_us(text, "0s or 5s")
 }
 
 fn method(text: &str) -> Parsed<String> {

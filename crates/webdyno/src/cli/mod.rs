@@ -183,6 +183,9 @@ pub struct ReportArgs {
     /// Write the HTML report to FILE [default: DIR/report.html with DIR/change-record.md, unless --json is given]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// No progress: there is none, so it changes nothing
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// `webdyno rollback`.
@@ -219,9 +222,30 @@ pub fn with_hint<T>(result: webdyno_model::Result<T>) -> Parsed<T> {
 
 /// A time with its unit, in microseconds.
 pub fn duration_us(text: &str) -> Parsed<u64> {
-    parse_duration_us(text)
-        .filter(|us| *us > 0)
-        .ok_or_else(|| "write a time with its unit, as 500ms, 10s or 2m".into())
+    match time_us(text, "500ms, 10s or 2m")? {
+        0 => Err("it must be longer than nothing, as 500ms, 10s or 2m".into()),
+        us => Ok(us),
+    }
+}
+
+/// A time with its unit, 0 as well; `such_as` are examples.
+pub fn time_us(text: &str, such_as: &str) -> Parsed<u64> {
+    if let Some(us) = parse_duration_us(text) {
+        return Ok(us);
+    }
+    let (negative, size) = match text.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, text),
+    };
+    let unit = size.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let has_both = unit.len() < size.len() && parse_duration_us(&format!("1{unit}")).is_some();
+    Err(match (has_both, negative) {
+        (true, true) => "a time is not below 0".into(),
+        (true, false) if size[..size.len() - unit.len()].parse::<f64>().is_ok() => {
+            "that is too long: 277777h is the most".into()
+        }
+        _ => format!("write a time with its unit, as {such_as}"),
+    })
 }
 
 #[cfg(test)]
@@ -239,5 +263,16 @@ mod tests {
         assert_eq!(duration_us("10s"), Ok(10_000_000));
         assert!(duration_us("10").unwrap_err().contains("unit"));
         assert!(duration_us("0s").is_err());
+        for (text, part) in [
+            ("99999999999h", "too long"),
+            ("-1s", "not below 0"),
+            ("-d", "unit"),
+            ("1.2.3s", "unit"),
+            ("1 parsec", "unit"),
+            ("s", "unit"),
+        ] {
+            assert!(duration_us(text).unwrap_err().contains(part), "{text}: {:?}", duration_us(text));
+        }
+        assert_eq!(duration_us("277777h").map(|us| us / 3_600_000_000), Ok(277_777));
     }
 }

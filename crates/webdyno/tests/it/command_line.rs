@@ -21,6 +21,22 @@ fn mistyped_words_suggest_the_right_ones() {
 }
 
 #[test]
+fn numbers_below_0_are_told_as_such() {
+    let place = Place::new();
+    for (flag, value, part) in [
+        ("-r", "-5", "above 0"),
+        ("-d", "-1s", "not below 0"),
+        ("--warmup", "-1s", "not below 0"),
+        ("--seed", "-1", "whole number"),
+        ("-c", "-3", "-3"),
+        ("-d", "99999999999h", "too long"),
+    ] {
+        let ended = run(place.webdyno().args(["run", "http://127.0.0.1:1/", flag, value])).with_code(2);
+        assert!(ended.stderr.contains(part) && !ended.stderr.contains("'-- "), "{flag}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn urls_that_cannot_be_loaded_are_told() {
     let place = Place::new();
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -32,6 +48,7 @@ fn urls_that_cannot_be_loaded_are_told() {
         try_url("http://nobody.invalid/").with_code(1).told("nobody.invalid", "hint:");
         try_url("ftp://127.0.0.1/").with_code(2).told("ftp", "hint:");
         try_url("not a url").with_code(2).told("not a url", "hint:");
+        try_url("127.0.0.1:80").with_code(2).told("does not say http://", "put http:// before it");
         run(place.webdyno().arg(command)).with_code(2);
     }
     assert!(!place.path("webdyno-runs").exists(), "a run that could not begin left a directory");
