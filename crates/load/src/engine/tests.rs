@@ -119,6 +119,21 @@ fn a_server_that_never_answers_times_out_exactly() {
 }
 
 #[test]
+fn a_timeout_bounds_no_wait_for_a_connection_and_the_times_hold_that_wait() {
+    let mut load = workload(open(10.0), 1, 2200);
+    load.timeout_us = 500_000;
+    let outcome = simulate(&load, doing(Act::Accept, vec![]));
+    // One after the other, each 500 ms after it got the connection: due at 0, 100, 200, 300 ms.
+    assert_eq!(outcome.counts(), (0, 4, 18));
+    let response = outcome.merged(|interval| &interval.response_time).dist();
+    assert_eq!((response.min, response.max), (Some(500_000), Some(1_700_000)));
+    assert!(outcome.merged(|interval| &interval.service_time).dist().max.unwrap() <= 500_000);
+    // One has the connection; the others were never sent, and wait since their start.
+    assert_eq!((outcome.end.waiting_at_end, outcome.end.in_flight_at_end), (17, 18));
+    assert_eq!(outcome.end.censored_time.as_ref().map(|censored| censored.max_us), Some(1_800_000));
+}
+
+#[test]
 fn slow_bytes_do_not_stretch_a_timeout() {
     let mut load = workload(Arrival::Closed, 1, 1100);
     load.timeout_us = 500_000;
