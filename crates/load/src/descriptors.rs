@@ -9,8 +9,9 @@ use webdyno_model::{Result, UserError};
 const RESERVE: u64 = 12;
 /// What each engine thread has besides its connections: epoll, timer, and what wakes it.
 const EACH_THREAD: u64 = 3;
-/// What a thread's resolver has: its signal, and its look-ups at work with a file or socket each.
-const EACH_RESOLVER: u64 = 12;
+/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A look-up has a socket while its
+/// connection has none yet.
+const EACH_RESOLVER: u64 = 4;
 /// What is taken to be open where that cannot be read: more than was ever seen.
 const OPEN_UNKNOWN: u64 = 32;
 
@@ -99,7 +100,7 @@ mod tests {
         let need = Need { connections: 40, threads: 2, resolves: false };
         // 40 connections fit into 64 open files.
         assert_eq!(need.others(5), 23);
-        assert_eq!(Need { resolves: true, ..need }.others(5), 47);
+        assert_eq!(Need { resolves: true, ..need }.others(5), 31);
         assert!((4..10_000).contains(&open_now()));
     }
 

@@ -34,16 +34,20 @@ pub fn available(transport: &Transport, destinations: &[SocketAddr]) -> Option<u
     usable().map(|ports| ports.saturating_mul(sources))
 }
 
-/// Ports that connections of every state hold towards one of these, the one to which there are most.
-fn in_use(destinations: &[SocketAddr]) -> u64 {
+/// How TIME_WAIT stands in /proc/net/tcp.
+const TIME_WAIT: &str = "06";
+
+/// Ports that connections of every state hold towards one of these, the one to which there are most. Those of closed
+/// connections are left out where the kernel gives them out again.
+fn in_use(destinations: &[SocketAddr], reused: bool) -> u64 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let (ipv4, ipv6) = (read("/proc/net/tcp"), read("/proc/net/tcp6"));
-    let towards = |to: &SocketAddr| towards(&ipv4, to) + towards(&ipv6, to);
+    let towards = |to: &SocketAddr| towards(&ipv4, to, reused) + towards(&ipv6, to, reused);
     destinations.iter().map(towards).max().unwrap_or(0)
 }
 
 /// Counts the lines of /proc/net/tcp or tcp6 whose remote end is this.
-fn towards(table: &str, destination: &SocketAddr) -> u64 {
+fn towards(table: &str, destination: &SocketAddr, reused: bool) -> u64 {
     // The address stands there in words as they lie in memory.
     let word = |bytes: &[u8]| {
         format!("{:08X}", bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte)))
@@ -57,10 +61,12 @@ fn towards(table: &str, destination: &SocketAddr) -> u64 {
         ],
         IpAddr::V6(address) => [format!("{}:{port:04X}", words(address)), String::new()],
     };
-    let remote = |line: &&str| {
-        line.split_ascii_whitespace().nth(2).is_some_and(|at| shown.iter().any(|one| one == at))
+    let counts = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        fields.next().is_some_and(|at| shown.iter().any(|one| one == at))
+            && !(reused && fields.next() == Some(TIME_WAIT))
     };
-    table.lines().filter(remote).count() as u64
+    table.lines().filter(counts).count() as u64
 }
 
 /// Reads `32768 60999` and `8080,9000-9010`.
@@ -106,7 +112,15 @@ impl Supply {
     /// What a hint may name: the kernel does not find the very last ones, and the first try of a load takes some.
     fn advisable(&self) -> u64 {
         let free = self.ports.saturating_sub(self.used);
-        free.saturating_sub((self.ports / 100).max(8)).max(1)
+        free.saturating_sub((self.ports / 100).max(8))
+    }
+
+    /// What helps at once, for a load of which so many connections share a user.
+    fn advice(&self, sharing: u64) -> String {
+        match self.advisable() / sharing {
+            0 => "wait a minute, until closed connections give theirs back".to_owned(),
+            fitting => format!("use -c {fitting} or fewer"),
+        }
     }
 }
 
@@ -117,10 +131,11 @@ pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<
     let Some(ports) = available(&workload.transport, destinations) else { return Ok(None) };
     let demand = demand(workload, destinations);
     // Reading what is in use costs milliseconds where tens of thousands are: only where it matters.
-    let used = if demand.cap > ports / 2 { in_use(destinations) } else { 0 };
+    let reused = is_reused(destinations);
+    let used = if demand.cap > ports / 2 { in_use(destinations, reused) } else { 0 };
     let supply = Supply { ports, used };
     refuse(&demand, supply)?;
-    Ok(warning(&demand, supply, is_reused(destinations)))
+    Ok(warning(&demand, supply, reused))
 }
 
 /// Whether the kernel gives ports out again a second after their connections were closed, towards all of these: 1 in
@@ -164,8 +179,8 @@ fn refuse(demand: &Demand, supply: Supply) -> Result<()> {
         "{at_once} connections to one address need as many local ports, this machine has {ports}"
     ))
     .hint(format!(
-        "use -c {} or fewer, give further addresses of this machine with --source-ip, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\"",
-        supply.advisable()
+        "{}, give further addresses of this machine with --source-ip, or widen the range: sysctl net.ipv4.ip_local_port_range=\"1024 65535\"",
+        supply.advice(1)
     )))
 }
 
@@ -176,9 +191,9 @@ fn warning(demand: &Demand, supply: Supply, reused: bool) -> Option<String> {
         let in_use = if used > 0 { format!(", of which {used} are in use") } else { String::new() };
         return Some(format!(
             "up to {} connections to one address may be opened, this machine has {ports} local ports towards it{in_use}: \
-             beyond them requests fail. Widen the range (sysctl net.ipv4.ip_local_port_range) or allow fewer (-c {})",
+             beyond them requests fail. Widen the range (sysctl net.ipv4.ip_local_port_range), or {}",
             demand.cap,
-            (supply.advisable() / demand.sharing).max(1)
+            supply.advice(demand.sharing)
         ));
     }
     let (rate_per_s, lasts_s) = demand.opened.filter(|_| !reused)?;
@@ -284,7 +299,10 @@ mod tests {
         assert!(refuse(&shared, supply).is_ok());
         let said = warning(&shared, supply, false).unwrap();
         assert!(said.contains("300 local ports") && said.contains("of which 12 are in use"), "{said}");
-        assert!(said.contains("(-c 140)"), "{said}");
+        assert!(said.ends_with("use -c 140 or fewer"), "{said}");
+        // No connection at all is no advice.
+        let told = refuse(&demand, Supply { ports: 1000, used: 1000 }).unwrap_err();
+        assert!(told.hint.unwrap().starts_with("wait a minute"));
     }
 
     #[test]
@@ -305,14 +323,16 @@ mod tests {
                      3: 0000000000000000FFFF00000100007F:1F92 0000000000000000FFFF00000100007F:0050 01 x\n   \
                      4: 00000000000000000000000001000000:1F93 00000000000000000000000001000000:0050 01 x\n";
         for (destination, count) in [("127.0.0.1:80", 3), ("[::1]:80", 1), ("127.0.0.1:81", 0)] {
-            assert_eq!(towards(table, &destination.parse().unwrap()), count, "{destination}");
+            assert_eq!(towards(table, &destination.parse().unwrap(), false), count, "{destination}");
         }
+        // One of them is closed, and given out again where the kernel does that.
+        assert_eq!(towards(table, &"127.0.0.1:80".parse().unwrap(), true), 2);
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
             let there = listener.local_addr().unwrap();
-            assert_eq!(in_use(&[there]), 0);
+            assert_eq!(in_use(&[there], true), 0);
             let _kept = [(); 3].map(|()| std::net::TcpStream::connect(there).unwrap());
-            assert_eq!(in_use(&[there]), 3, "{there}");
+            assert_eq!(in_use(&[there], true), 3, "{there}");
         }
     }
 }
