@@ -68,7 +68,13 @@ pub fn write_json(view: &View, path: &Path) -> Result<()> {
 
 /// Writes a whole file.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| io_error("write", path.display(), &error))
+    std::fs::write(path, text).map_err(|error| {
+        let told = io_error("write", path.display(), &error);
+        match told.hint {
+            Some(_) => told,
+            None => told.hint("give a file in a directory that exists"),
+        }
+    })
 }
 
 /// The last lines of the text: where things lie and what acts on them.

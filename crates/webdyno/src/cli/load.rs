@@ -257,6 +257,25 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_body_is_posted() {
+        let parse = |arguments: &[&str]| {
+            let all = ["webdyno", "run", "http://a/"].iter().chain(arguments);
+            match <crate::cli::Cli as clap::Parser>::try_parse_from(all).unwrap().command {
+                crate::cli::Command::Run(run) => run.load.workload().unwrap().requests[0].method.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (arguments, method) in [
+            (&[][..], "GET"),
+            (&["-b", ""], "POST"),
+            (&["--body-file", "/dev/null"], "POST"),
+            (&["-b", "", "-m", "PUT"], "PUT"),
+        ] {
+            assert_eq!(parse(arguments), method, "{arguments:?}");
+        }
+    }
+
+    #[test]
     fn wrong_values_are_told() {
         assert!(header("no colon").is_err() && header("a b: c").is_err() && header("X: a\r\nY: b").is_err());
         assert!(rate("0").is_err() && rate("x").is_err() && rate("inf").is_err());

@@ -55,6 +55,21 @@ fn wrong_values_are_told_with_their_names() {
     assert!(!place.path("webdyno-runs").exists());
 }
 
+/// What this machine lacks for a server that a redirect leads to is no failure of servers.
+#[test]
+fn a_redirect_to_tls_without_a_trust_store_is_told() {
+    let place = Place::new();
+    let server = Server::answering(
+        "HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    );
+    std::fs::write(place.path("empty.pem"), "").unwrap();
+    let mut webdyno = place.webdyno();
+    webdyno.env("SSL_CERT_FILE", place.path("empty.pem")).env("SSL_CERT_DIR", "");
+    webdyno.args(["run", &server.url(), "-n", "1", "--redirects", "1"]);
+    run(&mut webdyno).with_code(1).told("certificate", "hint:");
+    assert!(!place.path("webdyno-runs").exists());
+}
+
 #[test]
 fn a_load_goes_where_it_is_told_to_and_says_so() {
     let place = Place::new();
