@@ -28,7 +28,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     run.percentiles_need = percentiles::unsupported(measurement, &run);
     run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
-    generator::verdict(measurement, &mut run);
+    generator::verdict(measurement, &mut run)?;
     run.clock = clock_report(measurement);
     run.brake = measurement.brake.clone();
     run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();

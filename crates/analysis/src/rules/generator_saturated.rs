@@ -1,8 +1,9 @@
 //! `generator-saturated`: the load generator was the bottleneck, not the server.
 //!
 //! ## How it is recognised
-//! The busiest engine thread used more than 70% of a core, or the generator itself added more than a tenth of the
-//! response time, or half of the answers lay unread for as much of it, or more than one request in 1000 found no local port or descriptor on the generator's machine, or
+//! The busiest engine thread used more than 70% of a core, or its own delay was more than a
+//! tenth of the response time (medians, 90th percentiles, or the usual second) and more than 100 us, or half of the
+//! answers lay unread for as much of it, or more than one request in 1000 found no local port or descriptor on the generator's machine, or
 //! Little's law does not hold between the requests in flight and rate times response time: over the whole load the
 //! integral of requests in flight is the sum of their times, and differs from it by more than 1% only if requests were
 //! lost sight of or counted twice. The same is said when the server has more than twice as many requests at once as the

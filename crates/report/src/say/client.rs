@@ -29,7 +29,7 @@ pub(crate) fn generator(run: &RunReport) -> String {
         }
         (false, true) => format!(
             "INVALID: the generator was the bottleneck ({busiest}){why}. Do not read these figures as the server's; \
-             use more cores for the load, or a lower rate"
+             give it a machine with free cores, or load less (-r, -c)"
         ),
         (false, false) => format!("INVALID{why} ({busiest}). Do not rely on these figures"),
     }
