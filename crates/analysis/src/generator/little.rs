@@ -14,7 +14,7 @@ use webdyno_model::number::significant;
 const TOLERANCE: f64 = 0.01;
 /// With fewer requests than this the rounding of times says more than the law.
 const REQUESTS_MIN: u64 = 1000;
-/// Times are whole microseconds, rounded down: each lost half of one on the average.
+/// Times are whole microseconds, rounded to the nearest one: each is wrong by up to half of one.
 const ROUNDING_US: f64 = 0.5;
 
 /// The two counts over the measured part.
@@ -39,7 +39,7 @@ pub(super) fn law(measurement: &Measurement) -> Option<Law> {
     let (seen, earlier) = (integral(&mut measured.iter().copied()), integral(&mut before.iter()));
     let ended: u64 = all.iter().map(|interval| interval.completed + interval.failed).sum();
     // What the measured part owes is what all times leave when the part before it has had its own.
-    let told = times_us(measurement, ended).map(|times| times - earlier);
+    let told = times_us(measurement).map(|times| times - earlier);
     let slack = TOLERANCE * (seen + earlier) + ROUNDING_US * ended as f64;
     let broken = ended >= REQUESTS_MIN && told.is_some_and(|told| (seen - told).abs() > slack);
     let mean = |sum: f64| sum / length_us as f64;
@@ -48,7 +48,7 @@ pub(super) fn law(measurement: &Measurement) -> Option<Law> {
 
 /// All times of the whole load together. `None` when the load was cut off with requests in flight: how long they had
 /// been waiting is not known.
-fn times_us(measurement: &Measurement, ended: u64) -> Option<f64> {
+fn times_us(measurement: &Measurement) -> Option<f64> {
     let sum = |times: &Option<EncodedHistogram>| times.as_ref().map_or(0.0, |times| times.sum_us);
     let of_ended = |interval: &Interval| sum(&interval.response_time) + sum(&interval.failed_time);
     let censored = match &measurement.end {
@@ -57,7 +57,7 @@ fn times_us(measurement: &Measurement, ended: u64) -> Option<f64> {
         None => return None,
     };
     let ended_us: f64 = measurement.intervals.iter().map(of_ended).sum();
-    Some(ended_us + censored + ROUNDING_US * ended as f64)
+    Some(ended_us + censored)
 }
 
 impl Law {
@@ -113,9 +113,9 @@ mod tests {
     #[test]
     fn requests_that_are_counted_once_obey() {
         let even = |in_flight_us| vec![second(0, in_flight_us, &[(1000, 5000)], 0)];
-        assert_eq!(check(even(5_000_000), end(&[]), 0.0), (5.0, Some(5.003), false));
-        // Rounding down has cost each of them less than a microsecond.
-        assert!(!check(even(5_005_000), end(&[]), 0.0).2);
+        assert_eq!(check(even(5_000_000), end(&[]), 0.0), (5.0, Some(5.0), false));
+        // Rounding has moved each of them by less than half a microsecond.
+        assert!(!check(even(5_002_500), end(&[]), 0.0).2 && !check(even(4_997_500), end(&[]), 0.0).2);
         for in_flight_us in [4_900_000, 5_100_000, 10_000_000, 0] {
             assert!(check(even(in_flight_us), end(&[]), 0.0).2, "{in_flight_us}");
         }
