@@ -5,7 +5,7 @@
 //! result.
 
 use crate::change_point::lower_head;
-use crate::stats::mean;
+use crate::stats::{mean, median};
 use crate::summary::merged;
 use webdyno_model::Result;
 use webdyno_model::interval::Interval;
@@ -13,6 +13,12 @@ use webdyno_model::number::significant;
 
 /// A head that differs from the rest by less than this is no warm-up.
 const DIFFERENCE_MIN: f64 = 0.10;
+
+/// A later second is on the head's level when it is no further from its median than this share of the difference.
+const HEAD_LEVEL: f64 = 0.25;
+/// So many such seconds, and such a share of the rest, are no chance.
+const RECURS_MIN: usize = 2;
+const RECURS_FRACTION_MIN: f64 = 0.05;
 
 /// The warm-up of a load.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,10 +34,10 @@ pub struct WarmUp {
 pub fn detect(seconds: &[Interval]) -> Result<Option<WarmUp>> {
     let rates: Vec<f64> = seconds.iter().map(rate).collect();
     let medians = medians_us(seconds)?;
-    let by_rate = slower(&rates, lower_head(&rates));
+    let by_rate = slower(&rates, lower_head(&rates)).filter(|(head, _)| !recurs(&rates, *head));
     // Slower answers are higher times.
     let negated: Vec<f64> = medians.iter().map(|us| -us).collect();
-    let by_time = longer(&medians, lower_head(&negated));
+    let by_time = longer(&medians, lower_head(&negated)).filter(|(head, _)| !recurs(&negated, *head));
     let cut = by_rate.map_or(0, |(head, _)| head).max(by_time.map_or(0, |(head, _)| head));
     let failed = seconds[..cut].iter().any(|second| second.failed > 0);
     if cut == 0 || failed || is_faster(&rates, cut) {
@@ -69,6 +75,16 @@ fn slower(rates: &[f64], head: usize) -> Option<(usize, f64)> {
 
 fn longer(times: &[f64], head: usize) -> Option<(usize, f64)> {
     share(times, head).filter(|share| *share >= 1.0 + DIFFERENCE_MIN).map(|share| (head, share))
+}
+
+/// Whether the level of the head comes back after the rest has once been better: then it is how the server is, and no
+/// warm-up. Noise and a stall do not count: it takes two seconds, and one in twenty of the rest.
+fn recurs(values: &[f64], head: usize) -> bool {
+    let (first, rest) = values.split_at(head);
+    let (Some(low), Some(usual)) = (median(first), median(rest)) else { return false };
+    let bound = low + (usual - low) * HEAD_LEVEL;
+    let again = rest.iter().skip_while(|value| **value <= bound).filter(|value| **value <= bound).count();
+    again >= RECURS_MIN && again as f64 >= RECURS_FRACTION_MIN * rest.len() as f64
 }
 
 fn is_faster(rates: &[f64], head: usize) -> bool {
@@ -161,6 +177,20 @@ mod tests {
         // A second without an answer has no time; the rate still tells.
         all[0] = (0, 1);
         assert_eq!(cut(&all), 1);
+    }
+
+    #[test]
+    fn a_stall_that_recurs_is_no_warm_up() {
+        let stalled = |every: usize, count: usize| -> Vec<u64> {
+            (0..count)
+                .map(|i| if i % every == 0 { 500 + 7 * (i as u64 % 5) } else { 1000 + i as u64 % 3 })
+                .collect()
+        };
+        for (every, count) in [(3, 12), (3, 60), (10, 60), (5, 11)] {
+            assert_eq!(cut(&closed(&stalled(every, count))), 0, "{every} {count}");
+        }
+        // Once more in a long run is a stall, and the start was slow.
+        assert_eq!(cut(&closed(&stalled(30, 60))), 1);
     }
 
     #[test]
