@@ -31,6 +31,12 @@ fn count_needed(beyond: f64) -> u64 {
     (BEYOND_MIN as f64 / beyond).round() as u64
 }
 
+/// The same with two digits, never less: a run as long as is said is long enough.
+fn rounded_up(seconds: f64) -> f64 {
+    let unit = 10f64.powf(seconds.log10().floor() - 1.0);
+    significant((seconds / unit - 1e-9).ceil() * unit, 2)
+}
+
 /// Of the response times: the percentiles that the run is too short for, and what they take.
 pub fn unsupported(measurement: &Measurement, run: &RunReport) -> BTreeMap<String, PercentileNeed> {
     let dist = &run.response_time_us;
@@ -47,7 +53,7 @@ pub fn unsupported(measurement: &Measurement, run: &RunReport) -> BTreeMap<Strin
         let by_count = count as f64 / dist.count as f64;
         let by_seconds = SECONDS_MIN as f64 / reaching.max(1) as f64;
         let elapsed_s = (run.elapsed_s * by_count.max(by_seconds)).max(SECONDS_MIN as f64);
-        let elapsed_s = significant(elapsed_s, 2).max(SECONDS_MIN as f64);
+        let elapsed_s = rounded_up(elapsed_s);
         needs.insert(name.to_owned(), PercentileNeed { count, seconds: SECONDS_MIN as u64, elapsed_s });
     }
     needs
@@ -78,9 +84,9 @@ mod tests {
     fn each_percentile_needs_its_samples() {
         let p999 = |elapsed_s| ("p999".to_owned(), 10_000, elapsed_s);
         assert_eq!(needs(&[(1000, 0); 10]), []);
-        assert_eq!(needs(&[(999, 0); 10]), [p999(10.0)]);
+        assert_eq!(needs(&[(999, 0); 10]), [p999(11.0)]);
         assert_eq!(needs(&[(100, 0); 10]), [p999(100.0)]);
-        assert_eq!(needs(&[(99, 0); 10]), [("p99".into(), 1000, 10.0), p999(100.0)]);
+        assert_eq!(needs(&[(99, 0); 10]), [("p99".into(), 1000, 11.0), p999(110.0)]);
         assert_eq!(needs(&[(2, 0); 5]).len(), 6);
         assert_eq!(needs(&[]), []);
     }
