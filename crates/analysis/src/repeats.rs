@@ -59,7 +59,7 @@ fn spread(values: &[f64]) -> Option<Spread> {
         max,
         relative: (median > 0.0).then(|| significant((max - min) / median, 4)),
         mean: rounded(mean),
-        ci95: half.map(|half| [rounded(mean - half), rounded(mean + half)]),
+        ci95: half.map(|half| [rounded((mean - half).max(0.0)), rounded(mean + half)]),
     })
 }
 
@@ -107,6 +107,8 @@ mod tests {
         // Deviation 1.581, five values: 2.776 x 1.581 / sqrt(5).
         assert_eq!(rate.ci95, Some([8.03707, 11.9629]));
         assert_eq!(repeats.p50_us, None);
+        // No time and no rate is below nothing.
+        assert_eq!(spread(&[1.0, 60.0]).unwrap().ci95.unwrap()[0], 0.0);
         assert_eq!(spread(&[5.0]).unwrap().ci95, None);
     }
 
