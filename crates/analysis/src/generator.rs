@@ -28,12 +28,15 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     let fractions = measurement.measured().filter(|interval| interval.length_us >= 500_000);
     let fractions: Vec<f64> =
         fractions.map(|interval| interval.cpu_us_max_thread as f64 / interval.length_us as f64).collect();
-    let cpu_fraction = crate::stats::mean(&fractions);
+    let threads = threads(measurement);
+    let by_thread = threads.iter().map(|thread| thread.cpu_fraction).reduce(f64::max);
+    // Recordings of before each thread was kept tell only the busiest one of each second.
+    let cpu_fraction = by_thread.or_else(|| crate::stats::mean(&fractions));
     let law = little::law(measurement);
     run.client = ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
         cpu_fraction_max_thread: cpu_fraction.map(|fraction| significant(fraction, 4)),
-        threads: threads(measurement),
+        threads,
         in_flight: InFlightReport {
             mean: law.map(|law| significant(law.mean, 6)),
             by_law: law.and_then(|law| law.by_law).map(|mean| significant(mean, 6)),
@@ -44,7 +47,8 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
         kernel_limit_total: tables::kernel_limit_total(measurement),
         ..ClientReport::default()
     };
-    let saturation = overworked(cpu_fraction)
+    // Of a shorter run the start is most.
+    let saturation = overworked(cpu_fraction.filter(|_| length_us >= 500_000))
         .or(delay::fault(measurement, run)?)
         .or_else(|| delay::unread(run))
         .or_else(|| tables::exhausted(run));
@@ -135,6 +139,23 @@ mod tests {
         let fractions: Vec<f64> = report.threads.iter().map(|thread| thread.cpu_fraction).collect();
         assert_eq!(fractions, [0.1, 0.4]);
         assert_eq!((report.in_flight.mean, report.in_flight.by_law), (Some(5.0), Some(5.0)));
+    }
+
+    #[test]
+    fn the_busiest_thread_is_one_of_the_threads_also_of_a_short_run() {
+        let with = |length_us, of: [[u64; 2]; 2]| {
+            let one = |cpu: [u64; 2]| Interval {
+                thread_cpu_us: cpu.into(),
+                cpu_us_max_thread: cpu[0].max(cpu[1]),
+                length_us,
+                ..second(0.0, 0, 0)
+            };
+            let client = report(of.map(one).into()).client;
+            (client.cpu_fraction_max_thread, client.saturated)
+        };
+        assert_eq!(with(1_000_000, [[300_000, 100_000], [100_000, 400_000]]), (Some(0.25), false));
+        assert_eq!(with(100_000, [[90_000, 10_000]; 2]), (Some(0.9), false));
+        assert_eq!(with(500_000, [[400_000, 10_000]; 2]), (Some(0.8), true));
     }
 
     #[test]
