@@ -87,6 +87,7 @@ pub(super) fn run_details(m: &mut Markup, run: &RunReport) {
     let mut conditions: Vec<_> = run.workload.iter().flat_map(say::load).collect();
     conditions.extend([say::measured(run), say::generator(run)]);
     conditions.extend(say::generator_details(run));
+    conditions.extend(say::own_tail(run));
     if run.response_time_us.count > 0 {
         conditions.push(say::clock(run));
     }

@@ -71,7 +71,7 @@ pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
     let again = (resent > 0).then(|| {
         let requests = plural(resent, "request");
         format!(
-            "{requests} sent again on a fresh connection, as the server's close had crossed the first one"
+            "{requests} sent again on a fresh connection, as the server closed the first one without a byte of an answer"
         )
     });
     followed.into_iter().chain(again).chain(transport::handshakes(run)).collect()
@@ -188,9 +188,14 @@ pub(crate) fn network(run: &RunReport) -> String {
     };
     let trips = match trip.count {
         0 => "how long a round trip takes is unknown".into(),
-        _ => format!("a round trip took {} (median), {} (p99)", time(trip.p50), time(trip.p99)),
+        // An acknowledgement that comes with the answer holds the server's own time.
+        _ => format!(
+            "as TCP smooths it, which may hold the server's own time, {} (median), {} (p99)",
+            time(trip.p50),
+            time(trip.p99)
+        ),
     };
-    let shortest = tcp.round_trip_min_us.map(|us| format!(", at least {}", time(Some(us))));
+    let shortest = tcp.round_trip_min_us.map(|us| format!("a round trip took at least {}; ", time(Some(us))));
     let lost = match again {
         0 => format!("0 of {} were sent again", plural(sent, "segment")),
         _ => format!(
@@ -200,7 +205,7 @@ pub(crate) fn network(run: &RunReport) -> String {
             share(again, sent)
         ),
     };
-    format!("{trips}{}; {lost} (a sample of the connections)", shortest.unwrap_or_default())
+    format!("{}{trips}; {lost} (a sample of the connections)", shortest.unwrap_or_default())
 }
 
 /// Connections that took what lost SYNs cost, a sentence for each number of them.
@@ -225,12 +230,49 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
         Some(longest) => format!(", one of them for {} already", time_us(longest as f64)),
         None => String::new(),
     };
+    let unsent = unsent(run).map_or_else(String::new, |(requests, connections)| {
+        format!(
+            ". Of these, {} for a connection and never sent: {} in use. More connections (-c) tell whether \
+             the server or their number limits",
+            match requests {
+                1 => "1 request still waited".into(),
+                many => format!("{} requests still waited", count(many)),
+            },
+            match connections {
+                1 => "the one allowed was".into(),
+                many => format!("all {} allowed were", count(many)),
+            }
+        )
+    });
     Some(format!(
         "{} had no answer yet when the load ended{so_far}. They are in none of the times (censored): how long \
-         they would have taken is not known",
+         they would have taken is not known{unsent}",
         plural(waiting, "request")
     ))
 }
+
+/// How many requests of an open load waited for one of so many connections at its end; `None` when none did.
+fn unsent(run: &RunReport) -> Option<(u64, u64)> {
+    let workload = run.workload.as_ref()?;
+    let connections = u64::from(workload.connections);
+    let unsent = run.requests.in_flight_at_end.checked_sub(connections).filter(|unsent| *unsent > 0)?;
+    matches!(workload.arrival, Arrival::Open { .. }).then_some((unsent, connections))
+}
+
+/// That the longest response times may be the generator's own doing; `None` when its share of them is small.
+pub(crate) fn own_tail(run: &RunReport) -> Option<String> {
+    let (own, all) = (run.client_delay_us.p99?, run.response_time_us.p99?);
+    (own > TAIL_US_MIN && own * 10 > all).then(|| {
+        format!(
+            "Of its own delays the 99th percentile is {}, beside {} of the response times: their tail is in part its own",
+            time(Some(own)),
+            time(Some(all))
+        )
+    })
+}
+
+/// A delay below this is the time that waking up takes on any machine.
+const TAIL_US_MIN: u64 = 100;
 
 /// A setting's value, or that it is not known.
 pub(crate) fn value(value: Option<&SettingValue>) -> String {
@@ -302,4 +344,40 @@ pub(crate) fn live_traffic(traffic: Option<&LiveTraffic>) -> Option<String> {
     let told: Vec<_> = requests.into_iter().chain(connections).collect();
     let told = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
     Some(format!("Other clients used the server meanwhile{told}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_that_waited_for_a_connection_are_told_from_those_that_were_sent() {
+        let mut run = RunReport::default();
+        let mut workload = Workload { connections: 1, ..Workload::default() };
+        run.requests.in_flight_at_end = 241;
+        for (arrival, expected) in [
+            (OPEN, Some((240, 1))),
+            // As many users as connections: each has its own.
+            (Arrival::Closed, None),
+        ] {
+            workload.arrival = arrival;
+            run.workload = Some(workload.clone());
+            assert_eq!(unsent(&run), expected, "{arrival:?}");
+        }
+        run.workload = Some(Workload { connections: 241, arrival: OPEN, ..workload });
+        assert_eq!(unsent(&run), None);
+    }
+
+    const OPEN: Arrival = Arrival::Open { rate_per_s: 100.0, poisson: false };
+
+    #[test]
+    fn a_tail_that_the_generator_made_is_said_to_be_its_own() {
+        for (own_us, all_us, told) in
+            [(31_000, 52_000, true), (90, 100, false), (200, 2_500, false), (300, 2_500, true)]
+        {
+            let mut run = RunReport::default();
+            (run.client_delay_us.p99, run.response_time_us.p99) = (Some(own_us), Some(all_us));
+            assert_eq!(own_tail(&run).is_some(), told, "{own_us} of {all_us}");
+        }
+    }
 }

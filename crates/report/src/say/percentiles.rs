@@ -35,8 +35,8 @@ pub(crate) fn too_short(run: &RunReport, rows: &[Vec<String>]) -> Option<String>
     let told: String = told.collect();
     marked.then(|| {
         format!(
-            "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or all in fewer than {SECONDS_MIN} seconds of \
-             the run.{told}"
+            "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or, of response and service time, all in fewer \
+             than {SECONDS_MIN} seconds of the run.{told}"
         )
     })
 }

@@ -237,7 +237,9 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
     }
     if connections.quiet_closes > 0 {
         let closed = plural(connections.quiet_closes, "kept connection");
-        page.para(&format!("{closed} closed by the server between requests: normal, and not a failure."));
+        page.para(&format!(
+            "{closed} closed by the server with no answer begun: normal between requests, and not a failure."
+        ));
     }
     for sentence in say::sent_besides(run) {
         page.para(&format!("{sentence}."));
@@ -261,6 +263,9 @@ fn validity(page: &mut Page, run: &RunReport) {
             time(Some(own)),
             time(Some(all))
         ));
+    }
+    if let Some(tail) = say::own_tail(run) {
+        page.para(&format!("{tail}."));
     }
     if run.response_time_us.count > 0 {
         page.para(&format!("{}.", say::clock(run)));

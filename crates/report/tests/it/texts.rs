@@ -41,8 +41,8 @@ fn a_run() {
       client delay     14 µs    24 µs     44 µs     79 µs  140 µs
       failures          2 ms  3.46 ms  6.31 ms?  11.2 ms?   20 ms
       p99: 99 of 100 took no longer than this; max: the longest one.
-      ?: fewer than 10 samples lie beyond this figure, or all in fewer than 3
-      seconds of the run.
+      ?: fewer than 10 samples lie beyond this figure, or, of response and service
+      time, all in fewer than 3 seconds of the run.
       Response time counts from the moment a request was due until its last byte:
       what a user waits. Service time counts from when it was really sent. Client
       delay is what this machine added itself before it sent.
@@ -108,10 +108,11 @@ fn what_failed_in_a_run() {
                    most 50 open at once
       37 connections took about 1 s: the first SYN was lost.
       1 connection took about 3 s: the first 2 SYNs were lost.
-      12 kept connections closed by the server between requests: normal, and not a
-      failure.
-      Network: a round trip took 130 µs (median), 410 µs (p99), at least 96 µs; 9 of
-               1,825 segments (0.49%) were sent again (a sample of the connections)
+      12 kept connections closed by the server with no answer begun: normal between
+      requests, and not a failure.
+      Network: a round trip took at least 96 µs; as TCP smooths it, which may hold
+               the server's own time, 130 µs (median), 410 µs (p99); 9 of 1,825
+               segments (0.49%) were sent again (a sample of the connections)
       Bytes: 270 MB received, 2.1 MB sent
       At the end: 12 requests had no answer yet when the load ended, one of them for
                   9 s already. They are in none of the times (censored): how long
@@ -549,8 +550,9 @@ fn what_the_generator_and_the_length_of_a_run_say() {
       first byte     20.9 ms  36.2 ms  65.9 ms   118 ms?  209 ms
       client delay     14 µs    24 µs    44 µs    79 µs?  140 µs
       p99: 99 of 100 took no longer than this; max: the longest one.
-      ?: fewer than 10 samples lie beyond this figure, or all in fewer than 3
-      seconds of the run. p99.9 takes 10,000 answers, at this rate 12 s.
+      ?: fewer than 10 samples lie beyond this figure, or, of response and service
+      time, all in fewer than 3 seconds of the run. p99.9 takes 10,000 answers, at
+      this rate 12 s.
       Response time counts from the moment a request was due until its last byte:
       what a user waits. Service time counts from when it was really sent. Client
       delay is what this machine added itself before it sent.
