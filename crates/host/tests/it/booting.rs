@@ -235,9 +235,7 @@ fn a_launched_program_needs_no_hook() {
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
     let mut changer = server.changer();
-    let launched = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = launched.local_addr().unwrap().port();
-    drop(launched);
+    let port = crate::ports::free_port();
     let pid_file = folder.path().join("pid").display().to_string();
     let program = std::env::current_exe().unwrap().display().to_string();
     let test = "change::a_launched_program_never_outlives_its_session";

@@ -465,7 +465,7 @@ fn a_launched_program_never_outlives_its_session() {
         let server = FakeServer::set_up(folder.path());
         let original = server.picture();
         let mut changer = server.changer();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::ports::free_port();
         let pid_file = folder.path().join("pid").display().to_string();
         let program = std::env::current_exe().unwrap().display().to_string();
         let test = "change::a_launched_program_never_outlives_its_session";

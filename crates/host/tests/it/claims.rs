@@ -7,7 +7,6 @@
 use crate::apache::server::{Server, apache_is_installed};
 use crate::fake::{FakeServer, PORT, empty_folder};
 use crate::skip::skip;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
@@ -41,7 +40,7 @@ fn a_second_port_is_no_way_to_a_service_that_is_being_tuned() {
         return;
     }
     let server = Server::debian("prefork", PREFORK);
-    let second_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let second_port = crate::ports::free_port();
     server
         .write("ports.conf", &format!("Listen 127.0.0.1:{}\nListen 127.0.0.1:{second_port}\n", server.port));
     server.start();

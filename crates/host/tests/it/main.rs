@@ -17,6 +17,7 @@ mod hardened;
 mod live_traffic;
 mod moved;
 mod outsider;
+mod ports;
 mod prove;
 mod shadow;
 mod skip;

@@ -7,7 +7,7 @@ use crate::apache::server::{MODULES, Server, apache_is_installed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -367,7 +367,7 @@ fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
     if !apache_is_installed() {
         return;
     }
-    let tls = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let tls = crate::ports::free_port();
     let mut stand =
         Stand::stopped("event", &[("conf-enabled/tls.conf", &format!("Listen 127.0.0.1:{tls} https\n"))]);
     stand.server.write("ports.conf", &format!("Listen {}\n", stand.server.port));

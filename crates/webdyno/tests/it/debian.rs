@@ -12,7 +12,6 @@ use crate::support::{Place, answers_within, can_mount, end, is_alive, wait_until
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -80,7 +79,7 @@ impl Debian {
         fs::write(debian.folder.join("stat"), fs::read("/proc/stat").unwrap()).unwrap();
         fs::write(debian.folder.join("comm"), "init\n").unwrap();
         for _ in 0..5 {
-            debian.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            debian.port = crate::ports::free_port();
             debian.write_etc(layout);
             if debian.enter_and_start() && answers_within(debian.port, Duration::from_secs(10)) {
                 return debian;

@@ -13,6 +13,8 @@ mod interrupted;
 mod kills;
 mod live_traffic;
 mod loading;
+#[path = "../../../host/tests/it/ports.rs"]
+mod ports;
 mod proposals;
 mod quickstart;
 mod recordings;

@@ -47,7 +47,7 @@ fn a_run_that_fills_the_local_ports_has_measured_them() {
     // Before: more connections than ports are refused, a rate that may need more is warned of.
     webdyno(&["-c", "401", "-d", "1s"]).with_code(1).told(
         "401 connections to one address need as many local ports, this machine has 400",
-        "-c 400 or fewer",
+        "use -c 392 or fewer",
     );
     let warned = webdyno(&["-r", "50", "-d", "10s", "-n", "1", "--no-keepalive"]);
     assert!(

@@ -2,7 +2,6 @@
 
 use crate::skip::skip;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +38,7 @@ pub struct Server {
 impl Server {
     /// A tree as Debian lays it out. `mpm_conf` is the content of mods-enabled/mpm.conf.
     pub fn debian(mpm: &str, mpm_conf: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::ports::free_port();
         let server = Self { root: tempfile::tempdir().unwrap(), executable: EXECUTABLE.into(), port };
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         let root = server.root.path().display();
