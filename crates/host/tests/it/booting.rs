@@ -6,7 +6,8 @@
 
 use crate::change::{PROGRAM, victim};
 use crate::fake::{FakeServer, Fate, PORT, What, empty_folder};
-use crate::skip::{can_mount, skip};
+use crate::mounts::can_mount;
+use crate::skip::skip;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

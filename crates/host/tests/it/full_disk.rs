@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::fake::{FakeServer, PORT, empty_folder};
-use crate::skip::{can_mount, skip};
+use crate::mounts::can_mount;
+use crate::skip::skip;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
-use std::process::{Command, Stdio};
 
 /// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
 /// which scripts/test tells and counts them.
@@ -17,13 +16,4 @@ pub fn skip(why: &str) {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
     }
-}
-
-/// Whether something can be mounted here, in a mount namespace of its own: it takes root, and in a container more than
-/// that.
-pub fn can_mount() -> bool {
-    let mount =
-        ["--mount", "--propagation", "private", "mount", "-t", "tmpfs", "-o", "size=4k", "none", "/tmp"];
-    let tried = Command::new("unshare").args(mount).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    tried.is_ok_and(|status| status.success())
 }

@@ -1,8 +1,8 @@
 //! A real Apache that compresses its pages (mod_deflate, mod_brotli) and redirects: what is expected of a page holds in
 //! every coding, while the bytes on the wire are counted.
 
-use crate::secure::skip;
 use crate::server::{load, workload};
+use crate::skip::skip;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

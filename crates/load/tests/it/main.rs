@@ -21,6 +21,8 @@ mod redirects;
 mod reference;
 mod secure;
 mod server;
+#[path = "../../../host/tests/it/skip.rs"]
+mod skip;
 mod stopping;
 mod tls;
 mod transport;

@@ -228,16 +228,3 @@ pub fn answer_of(bytes: usize) -> Vec<u8> {
     answer.resize(answer.len() + bytes, b'x');
     answer
 }
-
-/// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
-/// which scripts/test tells and counts them.
-pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
-    eprint!("skipped: {line}");
-    if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
-        // One write each, so that lines of tests that run at the same time stay whole.
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
-    }
-}

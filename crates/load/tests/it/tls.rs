@@ -513,7 +513,7 @@ fn nginx_is_loaded_over_tls() {
     let (authority, identity) = pki();
     let Some(nginx) = nginx(&authority, &identity) else {
         assert!(std::env::var_os("CI").is_none(), "nginx is missing: apt-get install nginx-light");
-        return crate::secure::skip("nginx is missing; install nginx-light");
+        return crate::skip::skip("nginx is missing; install nginx-light");
     };
     let mut load_of = workload(&format!("https://localhost:{}/", nginx.address.port()));
     load_of.transport.address_family = webdyno_model::transport::AddressFamily::Ipv4;

@@ -163,7 +163,7 @@ fn on_ipv6() -> Option<SocketAddr> {
 #[test]
 fn ipv6_is_as_good() {
     let Some(address) = on_ipv6() else {
-        return crate::secure::skip("this machine has no IPv6 loopback");
+        return crate::skip::skip("this machine has no IPv6 loopback");
     };
     let mut load_of = workload(&format!("http://{address}/"));
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(20), None);

@@ -13,11 +13,15 @@ mod interrupted;
 mod kills;
 mod live_traffic;
 mod loading;
+#[path = "../../../host/tests/it/mounts.rs"]
+mod mounts;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 mod proposals;
 mod quickstart;
 mod recordings;
+#[path = "../../../host/tests/it/skip.rs"]
+mod skip;
 mod support;
 mod tidy;
 mod verdict;

@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: the program, servers of their own, and turns on the machine.
 
+pub use crate::mounts::can_mount;
+pub use crate::skip::skip;
 use assert_cmd::Command;
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -65,27 +67,6 @@ impl Drop for Turn {
         }
         changed.notify_all();
     }
-}
-
-/// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
-/// which scripts/test tells and counts them.
-pub fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
-    eprint!("skipped: {line}");
-    if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
-        // One write each, so that lines of tests that run at the same time stay whole.
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
-    }
-}
-
-/// Whether something can be mounted here, in a mount namespace of its own: it takes root, and in a container more than
-/// that.
-pub fn can_mount() -> bool {
-    let mount =
-        ["--mount", "--propagation", "private", "mount", "-t", "tmpfs", "-o", "size=4k", "none", "/tmp"];
-    run(Command::new("unshare").args(mount)).code == 0
 }
 
 /// A place of a test's own: run directories and journals.
