@@ -31,6 +31,7 @@ mod pacer;
 pub mod ports;
 mod prepare;
 mod probe;
+mod random;
 mod recorder;
 mod resolver;
 mod run;

@@ -4,6 +4,7 @@ use crate::recorder::{INTERVAL_NS, Last, Report};
 use std::collections::VecDeque;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd, NamedInterval};
+use webdyno_model::page::VisitCounts;
 
 /// Puts the threads' reports of each interval together, in order.
 pub(crate) struct Merger {
@@ -143,6 +144,8 @@ impl Merger {
             cpu_us: sum.cpu_ns / 1000,
             cpu_us_max_thread: thread_cpu_us.iter().copied().max().unwrap_or(0),
             thread_cpu_us,
+            pages: None,
+            visits: VisitCounts::default(),
             by_name: named
                 .map(|(name, named)| {
                     let share = NamedInterval {

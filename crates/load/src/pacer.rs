@@ -2,9 +2,9 @@
 //!
 //! Even gaps: request n of all threads starts at `n / rate`. Poisson: gaps are exponential. Either way thread k of T
 //! takes every T-th start, beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the
-//! starts of all threads together are the same whatever their number, to the last one. Random numbers: splitmix64
-//! (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014); its quality is plenty for gaps, and one
-//! seed gives the same load everywhere.
+//! starts of all threads together are the same whatever their number, to the last one.
+
+use crate::random::SplitMix;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -40,7 +40,7 @@ impl Pacer {
         requests: Option<u64>,
         seed: u64,
     ) -> Self {
-        let gaps = Gaps::Poisson { mean_ns: NS_PER_S / rate_per_s, at_ns: 0.0, random: SplitMix(seed) };
+        let gaps = Gaps::Poisson { mean_ns: NS_PER_S / rate_per_s, at_ns: 0.0, random: SplitMix::new(seed) };
         Self::new(gaps, thread, threads, requests)
     }
 
@@ -85,25 +85,6 @@ impl Pacer {
                 *at_ns as u64
             }
         }
-    }
-}
-
-/// splitmix64.
-#[derive(Debug, Clone)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Even in [0, 1).
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -1,6 +1,7 @@
 //! One second of load results, and what the generator says of itself.
 
 use crate::histogram::EncodedHistogram;
+use crate::page::{PageInterval, VisitCounts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -74,6 +75,12 @@ pub struct Interval {
     /// By name of the request, when the workload has more than one name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub by_name: BTreeMap<String, NamedInterval>,
+    /// Pages, when the workload has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Box<PageInterval>>,
+    /// What visitors did.
+    #[serde(default, skip_serializing_if = "VisitCounts::is_empty")]
+    pub visits: VisitCounts,
 }
 
 /// One request's share of an interval.

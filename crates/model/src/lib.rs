@@ -16,12 +16,15 @@ pub mod interval;
 pub mod live_traffic;
 pub mod number;
 pub mod objective;
+pub mod page;
 pub mod repeats;
 pub mod run;
 pub mod sample;
 pub mod service;
+pub mod stage;
 pub mod transport;
 pub mod tune;
+pub mod visit;
 pub mod workload;
 
 pub use error::{ErrorKind, Result, UserError};

@@ -5,6 +5,8 @@ pub use crate::client::ClientReport;
 use crate::environment::Environment;
 use crate::interval::{ConnectionCounts, ErrorCounts};
 use crate::objective::ObjectiveResult;
+pub use crate::page::PageReport;
+use crate::page::{Ablation, VisitCounts};
 use crate::repeats::Repeats;
 use crate::workload::{Clock, Workload};
 use serde::{Deserialize, Serialize};
@@ -46,10 +48,19 @@ pub struct RunReport {
     /// Why they were cut; `None` when none were, and in recordings of before it was kept.
     #[serde(default)]
     pub warmup_why: Option<String>,
+    /// Seconds cut from the end as ramp-down.
+    #[serde(default)]
+    pub ramp_down_s: f64,
     /// started = completed + failed + in_flight_at_end.
     pub requests: RequestCounts,
     /// Page loads; `None` when the workload has no pages.
     pub pages: Option<PageReport>,
+    /// What visitors did; `None` when the workload has no visits.
+    #[serde(default)]
+    pub visits: Option<VisitCounts>,
+    /// The same load without something; `None` when it was not made.
+    #[serde(default)]
+    pub ablation: Option<Ablation>,
     /// Good answers per second.
     pub rate: Option<f64>,
     /// Bytes on the wire.
@@ -145,17 +156,6 @@ pub struct RequestCounts {
     pub failed: u64,
     /// Neither, when the load ended.
     pub in_flight_at_end: u64,
-}
-
-/// Page loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // as RequestCounts
-pub struct PageReport {
-    pub started: u64,
-    pub completed: u64,
-    pub failed: u64,
-    pub rate: Option<f64>,
-    pub time_us: Dist,
 }
 
 /// Bytes on the wire.

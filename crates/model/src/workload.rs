@@ -1,11 +1,14 @@
 //! The workload: which requests are sent, how they arrive, and when to stop.
 
 use crate::error::{Result, UserError};
+use crate::stage::Stage;
 use crate::transport::Transport;
+use crate::visit::{Auth, RequestList, Visits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is sent to the server. Requests are taken in turn.
+/// What is sent to the server. Requests are taken in turn, or drawn by their weights when these differ, unless there are
+/// visits or a list: then those say which one is sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// At least one.
@@ -38,6 +41,16 @@ pub struct Workload {
     /// Whose clock ends the times.
     #[serde(default, skip_serializing_if = "Clock::is_auto")]
     pub clock: Clock,
+    /// How the rate or the number of users changes; empty for one that does not. The highest level of all stages is the
+    /// rate of the arrival, or the number of connections or users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
+    /// What visitors do; `None` for requests that have nothing to do with each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visits: Option<Box<Visits>>,
+    /// A long list that requests are taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<RequestList>,
 }
 
 impl Default for Workload {
@@ -57,6 +70,9 @@ impl Default for Workload {
             transport: Transport::default(),
             redirects_max: 0,
             clock: Clock::default(),
+            stages: vec![],
+            visits: None,
+            list: None,
         }
     }
 }
@@ -100,13 +116,36 @@ pub struct RequestSpec {
     /// The body, empty for none.
     #[serde(default, skip_serializing_if = "Body::is_empty")]
     pub body: Body,
+    /// Who sends it, when the server wants to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// How often it is drawn, against the weights of the others; above 0.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub weight: f64,
+    /// URL, headers, body and authentication hold `${name}`, which are replaced each time it is sent.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_variables: bool,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[allow(clippy::float_cmp)] // exactly the default
+fn is_one(weight: &f64) -> bool {
+    *weight == 1.0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Default for RequestSpec {
     /// A GET of nothing.
     fn default() -> Self {
         let (name, url) = (String::new(), String::new());
-        Self { name, method: "GET".into(), url, headers: vec![], body: Body::default() }
+        let (method, body) = ("GET".into(), Body::default());
+        Self { name, method, url, headers: vec![], body, auth: None, weight: 1.0, has_variables: false }
     }
 }
 
@@ -273,6 +312,16 @@ impl Workload {
             }
             request.url = redact_query(&request.url);
             request.name = redact_query(&request.name);
+            if let Some(auth) = &mut request.auth {
+                *auth = auth.redacted();
+            }
+        }
+        if let Some(visits) = &mut copy.visits {
+            for (name, value) in &mut visits.variables {
+                if is_secret_name(name) {
+                    *value = REDACTED.into();
+                }
+            }
         }
         copy
     }
@@ -396,6 +445,7 @@ pub fn redact_query(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::visit::Table;
 
     #[test]
     fn status_sets_parse_and_render() {
@@ -449,8 +499,15 @@ mod tests {
             url: "http://h/a?token=s3cret&page=2".into(),
             headers: vec![("Authorization".into(), "Basic s3cret".into()), ("Accept".into(), "*/*".into())],
             body: "password=s3cret".into(),
+            auth: Some(Auth::Basic { name: "me".into(), password: "s3cret".into() }),
+            ..RequestSpec::default()
         };
-        let workload = Workload { requests: vec![request], ..Workload::default() };
+        let variables = [("api_key".into(), "s3cret".into()), ("page".into(), "page=2".into())];
+        let rows = std::sync::Arc::new(vec![vec!["s3cret".to_owned()]]);
+        let table = Table { columns: vec!["password".into()], rows, row_count: 1, ..Table::default() };
+        let visits = Visits { variables: variables.into(), tables: vec![table], ..Visits::default() };
+        let workload =
+            Workload { requests: vec![request], visits: Some(Box::new(visits)), ..Workload::default() };
         let written = serde_json::to_string(&workload.redacted()).unwrap();
         assert!(!written.contains("s3cret"), "{written}");
         assert!(written.contains("page=2") && written.contains("*/*"), "{written}");

@@ -2,7 +2,9 @@
 
 use crate::answer::Answer;
 use crate::content::Content;
+use crate::prepare::Template;
 use crate::tcp_info::TcpReading;
+use webdyno_model::workload::Body;
 
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +13,9 @@ pub(crate) struct Request {
     pub(crate) user: u32,
     /// Which of the thread's targets.
     pub(crate) template: usize,
+    /// What it stands for beyond its target: an entry of a list, or a fetch of its visitor.
+    #[allow(dead_code)] // read by whoever puts a message together
+    pub(crate) item: u32,
     /// When it was to start.
     pub(crate) intended_ns: u64,
     /// When this process could have sent it: from then on, waiting is our own delay.
@@ -42,6 +47,48 @@ pub(crate) enum Phase {
     Parked,
 }
 
+/// The bytes of a request that is put together for each sending.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    /// Whether they are sent instead of the target's own.
+    pub(crate) is_own: bool,
+    /// The head, and a body that no other request shares.
+    pub(crate) head: Vec<u8>,
+    /// A body that is shared, else empty.
+    pub(crate) body: Body,
+}
+
+impl Message {
+    /// Empties it: the target's own bytes are sent.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        if self.is_own {
+            self.is_own = false;
+            self.head.clear();
+            self.body = Body::default();
+        }
+    }
+
+    /// The length on the wire of a request to this target.
+    #[inline]
+    pub(crate) fn length_bytes(&self, template: &Template) -> usize {
+        match self.is_own {
+            true => self.head.len() + self.body.bytes().len(),
+            false => template.length_bytes(),
+        }
+    }
+
+    /// What may be sent at once when so much was sent; empty at the end.
+    #[inline]
+    pub(crate) fn left<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
+        match (self.is_own, self.head.get(written_bytes..)) {
+            (false, _) => template.left(written_bytes),
+            (true, Some(left)) if !left.is_empty() => left,
+            (true, _) => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
+        }
+    }
+}
+
 /// A slot.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -50,6 +97,8 @@ pub(crate) struct Conn {
     pub(crate) generation: u32,
     pub(crate) origin: usize,
     pub(crate) request: Request,
+    /// What is sent, where the target does not say it all.
+    pub(crate) message: Message,
     /// Bytes of the request that the kernel has taken.
     pub(crate) written_bytes: usize,
     /// When the connection was begun.
@@ -84,6 +133,7 @@ impl Conn {
         let request = Request {
             user: 0,
             template: 0,
+            item: 0,
             intended_ns: 0,
             could_ns: 0,
             deadline_ns: 0,
@@ -96,6 +146,7 @@ impl Conn {
             generation: 0,
             origin: 0,
             request,
+            message: Message::default(),
             written_bytes: 0,
             begun_ns: 0,
             sent_ns: 0,

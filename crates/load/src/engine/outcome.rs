@@ -63,7 +63,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let keeps = clean && self.keeps(slot);
         let conn = &mut self.conns[slot as usize];
         conn.carried = conn.carried.saturating_add(1);
-        let sent = conn.written_bytes == self.targets.get(conn.request.template).length_bytes();
+        let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
         // One that ended with its answer carries nothing more, whatever the answer says.
         match (keeps, conn.hangup || (keeps && self.world.has_ended(slot))) {

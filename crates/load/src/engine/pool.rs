@@ -66,7 +66,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let Some(slot) = self.free.pop() else { return };
         self.open += 1;
         self.conns[slot as usize].renew(origin);
-        self.conns[slot as usize].assign(request);
+        self.compose(slot, request);
         self.deadlines.add(slot, request.deadline_ns);
         self.connect(slot);
     }

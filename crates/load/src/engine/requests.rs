@@ -79,6 +79,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         Request {
             user,
             template,
+            item: 0,
             intended_ns,
             could_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
@@ -103,9 +104,17 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    fn put_on(&mut self, slot: u32, request: Request) {
+    /// Gives a slot its request. One that the target does not say it all of is put together here.
+    #[inline]
+    pub(super) fn compose(&mut self, slot: u32, request: Request) {
         let conn = &mut self.conns[slot as usize];
         conn.assign(request);
+        conn.message.clear();
+    }
+
+    fn put_on(&mut self, slot: u32, request: Request) {
+        self.compose(slot, request);
+        let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Sending;
         conn.late_ns = 0;
         self.deadlines.add(slot, request.deadline_ns);
@@ -159,8 +168,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         loop {
             let conn = &mut self.conns[slot as usize];
             let template = self.targets.get(conn.request.template);
-            let left = template.left(conn.written_bytes);
-            let (asked, length_bytes) = (left.len(), template.length_bytes());
+            let left = conn.message.left(template, conn.written_bytes);
+            let (asked, length_bytes) = (left.len(), conn.message.length_bytes(template));
             match self.world.send(slot, left) {
                 Ok(count) => {
                     self.recorder.report.bytes_sent += count as u64;

@@ -118,6 +118,7 @@ impl LoadArgs {
             clock: self.clock,
             redirects_max: self.redirects,
             transport: self.transport.transport(),
+            ..Workload::default()
         })
     }
 
@@ -133,6 +134,7 @@ impl LoadArgs {
             url: url.to_owned(),
             headers: self.headers.iter().cloned().chain(content_type).collect(),
             body: payload.body.clone(),
+            ..RequestSpec::default()
         }
     }
 }

@@ -1,0 +1,272 @@
+//! What visitors do: sessions of steps, pages with their resources, think times, and what they keep from one answer for
+//! the next request.
+//!
+//! A *visitor* is one user with cookies and connections of its own. In closed arrival there are [`Visits::users`] of them,
+//! each going from session to session; in open arrival each start is a visitor who makes one session.
+
+use crate::workload::{Body, REDACTED};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Connections to one host that a browser opens over HTTP/1.1.
+pub const CONNECTIONS_PER_HOST: u32 = 6;
+
+/// What the visitors of a workload do. Requests are named by their place in `Workload::requests`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Visits {
+    /// At least one.
+    pub sessions: Vec<SessionSpec>,
+    /// Visitors at once in closed arrival.
+    pub users: u32,
+    /// After each step that has none of its own; the last step's is spent before the next session.
+    pub think: Think,
+    /// Whether visitors keep cookies.
+    pub cookies: bool,
+    /// Whether visitors keep answers as a browser's cache does (RFC 9111).
+    pub cache: bool,
+    /// Share of the sessions, 0 to 1, that the visitor of the session before begins again, with cookies, cache and
+    /// connections; the others are begun by somebody new.
+    pub returning_fraction: f64,
+    /// Most connections of one visitor to one host.
+    pub connections_per_host: u32,
+    /// What `${name}` stands for from the beginning of each session.
+    pub variables: BTreeMap<String, String>,
+    /// Tables whose rows are handed to sessions.
+    pub tables: Vec<Table>,
+}
+
+impl Default for Visits {
+    fn default() -> Self {
+        Self {
+            sessions: vec![],
+            users: 1,
+            think: Think::None,
+            cookies: true,
+            cache: false,
+            returning_fraction: 0.0,
+            connections_per_host: CONNECTIONS_PER_HOST,
+            variables: BTreeMap::new(),
+            tables: vec![],
+        }
+    }
+}
+
+/// A session: steps in their order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSpec {
+    /// Under which name it is counted.
+    pub name: String,
+    /// How often it is chosen, against the weights of the others; above 0.
+    pub weight: f64,
+    /// At least one.
+    pub steps: Vec<StepSpec>,
+}
+
+/// One step of a session: a request, or a page.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepSpec {
+    /// The request, or the page's document: its place in `Workload::requests`.
+    pub request: usize,
+    /// What else belongs to it, when it is a page.
+    pub page: Option<PageSpec>,
+    /// What is kept of the answer.
+    pub captures: Vec<CaptureSpec>,
+    /// Time until the next step; `None` for [`Visits::think`].
+    pub think: Option<Think>,
+}
+
+/// A page: a document and what it embeds. Its name is its document's.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PageSpec {
+    /// What it embeds.
+    pub resources: Resources,
+}
+
+/// What a page embeds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resources {
+    /// Nothing is fetched but the document.
+    Left,
+    /// These, once the document has come.
+    Listed(Vec<Part>),
+    /// What its HTML and its style sheets name.
+    #[default]
+    Found,
+}
+
+/// A listed resource of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its place in `Workload::requests`.
+    pub request: usize,
+    /// Whether the page fails without it.
+    pub required: bool,
+}
+
+/// Time that a visitor spends with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Think {
+    /// None at all.
+    #[default]
+    None,
+    /// The same each time.
+    Fixed {
+        /// Its length.
+        time_us: u64,
+    },
+    /// Anything between two times, equally often.
+    Uniform {
+        /// Shortest.
+        min_us: u64,
+        /// Longest.
+        max_us: u64,
+    },
+    /// Exponential.
+    Exponential {
+        /// Mean.
+        mean_us: u64,
+    },
+    /// Log-normal: the logarithm is normal.
+    LogNormal {
+        /// Median, which is exp(mu).
+        median_us: u64,
+        /// Standard deviation of the natural logarithm.
+        sigma: f64,
+    },
+}
+
+/// A value that is kept of an answer, under a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureSpec {
+    /// `${name}` in later steps.
+    pub name: String,
+    /// Where it is found.
+    pub from: CaptureFrom,
+}
+
+/// Where a value is found in an answer. The first match counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaptureFrom {
+    /// A pattern in the decoded body: its first group, or all of it when it has none.
+    Regex(String),
+    /// A JSON pointer (RFC 6901) into the decoded body.
+    JsonPointer(String),
+    /// The value of a header field.
+    Header(String),
+    /// An attribute of the first element that a CSS selector matches.
+    HtmlAttribute {
+        /// As in `form#login input[name=csrf]`.
+        selector: String,
+        /// As in `value`.
+        attribute: String,
+    },
+}
+
+/// Who sends a request. `${name}` in it is replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// RFC 7617.
+    Basic {
+        /// The user.
+        name: String,
+        /// The password.
+        password: String,
+    },
+    /// RFC 6750.
+    Bearer {
+        /// The token.
+        token: String,
+    },
+}
+
+impl Auth {
+    /// As it may be written down.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        match self {
+            Self::Basic { name, .. } => Self::Basic { name: name.clone(), password: REDACTED.into() },
+            Self::Bearer { .. } => Self::Bearer { token: REDACTED.into() },
+        }
+    }
+}
+
+/// Rows for sessions: each takes one, whose fields are variables under the names of their columns.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Table {
+    /// The file that it was read from.
+    pub file: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// How rows are handed out.
+    pub order: RowOrder,
+    /// The rows; never written down, as they may hold secrets.
+    #[serde(skip)]
+    pub rows: Arc<Vec<Vec<String>>>,
+    /// How many there are, also when it was read from a recording.
+    pub row_count: u64,
+}
+
+/// How rows are handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowOrder {
+    /// One after the other, and from the beginning again.
+    #[default]
+    InTurn,
+    /// Drawn.
+    Random,
+}
+
+/// A long list of requests, one of which is sent each time, kept as the text that it was read from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RequestList {
+    /// The file that it was read from.
+    pub file: String,
+    /// How many requests it holds.
+    pub count: u64,
+    /// Whether one is drawn each time, instead of the next one taken.
+    pub random: bool,
+    /// Its requests; `None` in recordings, which do not hold them.
+    #[serde(skip)]
+    pub entries: Option<Arc<ListEntries>>,
+}
+
+/// The requests of a list. `Workload::requests` holds one request for each kind: server, method and headers; an entry
+/// says what differs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ListEntries {
+    /// Targets (path and query) and bodies, one behind the other.
+    pub text: Vec<u8>,
+    /// Where they lie.
+    pub entries: Vec<ListEntry>,
+    /// Bodies of files, which entries share.
+    pub bodies: Vec<Body>,
+    /// Weights of the entries; empty when all are the same.
+    pub weights: Vec<f32>,
+}
+
+/// One request of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ListEntry {
+    /// Its kind: a place in `Workload::requests`.
+    pub kind: u32,
+    /// Where its target begins in the text.
+    pub begin: u32,
+    /// Length of the target.
+    pub target_bytes: u16,
+    /// Length of the body behind it; [`ListEntry::SHARED`] + n for body n of a file.
+    pub body: u32,
+}
+
+impl ListEntry {
+    /// From here on [`ListEntry::body`] is the number of a shared body.
+    pub const SHARED: u32 = 1 << 31;
+}
