@@ -40,6 +40,7 @@ mod stamps;
 mod tcp_info;
 mod tls;
 mod wire;
+pub mod workload_file;
 mod world;
 
 pub use control::Control;

@@ -40,6 +40,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Report(arguments) => commands::report::report(&arguments),
         Command::Rollback(arguments) => commands::rollback::rollback(&arguments),
         Command::Explain(arguments) => commands::explain::explain(&arguments),
+        Command::Workload(arguments) => commands::workload::workload(&arguments),
         Command::Agent(arguments) => commands::agent::agent(&arguments),
     }
 }

@@ -4,12 +4,14 @@
 pub mod body;
 pub mod load;
 pub mod transport;
+pub mod workload;
 
 use clap::{Args, Parser, Subcommand};
 use load::LoadArgs;
 use std::path::PathBuf;
 use webdyno_model::objective::parse_duration_us;
 use webdyno_model::tune::Goal;
+use workload::WorkloadArgs;
 
 /// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
 #[derive(Debug, Parser)]
@@ -42,6 +44,8 @@ pub enum Command {
     Rollback(RollbackArgs),
     /// Print the manual's chapter on a finding
     Explain(ExplainArgs),
+    /// Check a workload file, or make one
+    Workload(WorkloadArgs),
     /// The server's end of --server: speaks framed messages on stdin and stdout
     Agent(AgentArgs),
 }
@@ -59,7 +63,9 @@ impl Command {
             Self::Run(arguments) => Some(&arguments.output),
             Self::Diagnose(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
-            Self::Report(_) | Self::Rollback(_) | Self::Explain(_) | Self::Agent(_) => None,
+            Self::Report(_) | Self::Rollback(_) | Self::Explain(_) | Self::Workload(_) | Self::Agent(_) => {
+                None
+            }
         }
     }
 }

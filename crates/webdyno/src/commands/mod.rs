@@ -8,6 +8,7 @@ pub mod report;
 pub mod rollback;
 pub mod run;
 pub mod tune;
+pub mod workload;
 
 use webdyno_model::environment::Environment;
 use webdyno_model::objective::Objective;

@@ -181,11 +181,13 @@ const FOREIGN_FLAGS: &[&str] = &["--exact", "--nocapture", "--ppid", "--property
 fn hints_name_only_flags_that_exist() {
     let help = |command: &str| {
         let program = assert_cmd::cargo::cargo_bin("webdyno");
-        let output = std::process::Command::new(program).args([command, "--help"]).output().unwrap();
+        let words = command.split(' ').chain(["--help"]);
+        let output = std::process::Command::new(program).args(words).output().unwrap();
         assert!(output.status.success(), "{command}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let helps: String = ["run", "diagnose", "tune", "quickstart", "report", "rollback"].map(help).concat();
+    let helps: String =
+        ["run", "diagnose", "tune", "quickstart", "report", "rollback", "workload check"].map(help).concat();
     let known: BTreeSet<&str> = flags(&helps).chain(FOREIGN_FLAGS.iter().copied()).collect();
     let mut complaints = vec![];
     // What tests give to programs is no hint.

@@ -1,0 +1,27 @@
+//! The flags of `webdyno workload`: what is done with workload files, without any load.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `webdyno workload`.
+#[derive(Debug, Args)]
+pub struct WorkloadArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: WorkloadCommand,
+}
+
+/// What is done with workload files.
+#[derive(Debug, Subcommand)]
+pub enum WorkloadCommand {
+    /// Read a workload file and tell what it means; nothing is sent
+    Check(CheckArgs),
+}
+
+/// `webdyno workload check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The workload file
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+}
