@@ -26,6 +26,7 @@ mod failure;
 pub mod fuzzing;
 mod head;
 mod hope;
+mod levels;
 mod merge;
 mod pacer;
 pub mod ports;
