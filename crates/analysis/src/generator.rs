@@ -2,7 +2,9 @@
 
 mod delay;
 mod little;
+mod pages;
 mod tables;
+mod users;
 
 use crate::measurement::Measurement;
 use webdyno_model::Result;
@@ -32,7 +34,7 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     let by_thread = threads.iter().map(|thread| thread.cpu_fraction).reduce(f64::max);
     // Recordings of before each thread was kept tell only the busiest one of each second.
     let cpu_fraction = by_thread.or_else(|| crate::stats::mean(&fractions));
-    let law = little::law(measurement);
+    let (law, users) = (little::law(measurement), users::law(measurement));
     run.client = ClientReport {
         cpu_s: (length_us > 0).then_some(cpu_us as f64 / 1e6),
         cpu_fraction_max_thread: cpu_fraction.map(|fraction| significant(fraction, 4)),
@@ -42,6 +44,7 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
             by_law: law.and_then(|law| law.by_law).map(|mean| significant(mean, 6)),
             server: None,
         },
+        users: users.map(|users| users.report()),
         descriptors: tables::descriptors(measurement, run),
         local_ports: tables::local_ports(measurement, run),
         kernel_limit_total: tables::kernel_limit_total(measurement),
@@ -56,7 +59,9 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     let why = table
         .or_else(|| saturation.clone())
         .or_else(|| nothing_measured(run))
-        .or_else(|| law.and_then(|law| law.fault()));
+        .or_else(|| law.and_then(|law| law.fault()))
+        .or_else(|| pages::fault(measurement))
+        .or_else(|| users.and_then(|users| users.fault()));
     (run.client.saturated, run.client.valid) = (saturation.is_some(), why.is_none());
     run.client.why = why;
     Ok(())

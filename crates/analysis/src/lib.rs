@@ -14,6 +14,7 @@ pub mod live_traffic;
 pub mod measurement;
 mod missing;
 pub mod network;
+pub mod pages;
 pub mod percentiles;
 pub mod planner;
 pub mod repeats;

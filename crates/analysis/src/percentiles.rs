@@ -38,10 +38,14 @@ fn rounded_up(seconds: f64) -> f64 {
 }
 
 /// Of the response times: the percentiles that the run is too short for, and what they take.
-pub fn unsupported(measurement: &Measurement, run: &RunReport) -> BTreeMap<String, PercentileNeed> {
-    let dist = &run.response_time_us;
+pub fn of_requests(measurement: &Measurement, run: &RunReport) -> BTreeMap<String, PercentileNeed> {
     let seconds: Vec<u64> =
         measurement.measured().filter_map(|second| Some(second.response_time.as_ref()?.max_us)).collect();
+    unsupported(&run.response_time_us, &seconds, run.elapsed_s)
+}
+
+/// Of times that were measured for so long, with the longest one of each second that has some.
+pub(crate) fn unsupported(dist: &Dist, seconds: &[u64], elapsed_s: f64) -> BTreeMap<String, PercentileNeed> {
     let mut needs = BTreeMap::new();
     for (name, beyond, value) in named(dist) {
         let Some(value) = value else { continue };
@@ -52,7 +56,7 @@ pub fn unsupported(measurement: &Measurement, run: &RunReport) -> BTreeMap<Strin
         }
         let by_count = count as f64 / dist.count as f64;
         let by_seconds = SECONDS_MIN as f64 / reaching.max(1) as f64;
-        let elapsed_s = (run.elapsed_s * by_count.max(by_seconds)).max(SECONDS_MIN as f64);
+        let elapsed_s = (elapsed_s * by_count.max(by_seconds)).max(SECONDS_MIN as f64);
         let elapsed_s = rounded_up(elapsed_s);
         needs.insert(name.to_owned(), PercentileNeed { count, seconds: SECONDS_MIN as u64, elapsed_s });
     }

@@ -4,6 +4,7 @@ use crate::clock::clock_report;
 use crate::generator;
 use crate::measurement::Measurement;
 use crate::network;
+use crate::pages;
 use crate::percentiles;
 use std::collections::BTreeMap;
 use webdyno_model::Result;
@@ -25,7 +26,9 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     count(measurement, &mut run);
     times(measurement, &mut run)?;
     run.requests_by_name = by_name(measurement)?;
-    run.percentiles_need = percentiles::unsupported(measurement, &run);
+    run.pages = pages::report(measurement, run.elapsed_s)?;
+    run.visits = pages::visits(measurement);
+    run.percentiles_need = percentiles::of_requests(measurement, &run);
     run.unsupported_percentiles = run.percentiles_need.keys().cloned().collect();
     run.intervals = measurement.measured().map(interval_report).collect::<Result<_>>()?;
     generator::verdict(measurement, &mut run)?;
@@ -120,12 +123,17 @@ pub fn interval_report(interval: &Interval) -> Result<IntervalReport> {
     let times = merged(interval.response_time.iter())?;
     Ok(IntervalReport {
         t_s: interval.t_s,
-        rate: significant(interval.completed as f64 * 1e6 / interval.length_us.max(1) as f64, 6),
+        rate: per_second(interval.completed, interval),
+        page_rate: interval.pages.as_ref().map(|pages| per_second(pages.completed, interval)),
         p50_us: times.quantile_us(0.5),
         p99_us: times.quantile_us(0.99),
         failed: interval.failed,
         in_flight: interval.in_flight,
     })
+}
+
+fn per_second(count: u64, interval: &Interval) -> f64 {
+    significant(count as f64 * 1e6 / interval.length_us.max(1) as f64, 6)
 }
 
 #[cfg(test)]

@@ -29,8 +29,9 @@ pub struct Comparison {
 /// By this much more of the requests must fail for a change to be called worse, whatever the rate says.
 const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
 
-/// The verdict on a change from the measurements before and after it: the good rate decides; where requests arrive at
-/// a given rate, which no change can raise, the response time does. A change by which more requests fail, or by which
+/// The verdict on a change from the measurements before and after it: the rate of good answers decides, also where
+/// visitors ask for pages, as each page is many answers and pages alone would be few a second; where requests arrive at
+/// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
 /// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
 /// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
 /// so is one whose load the stop-loss ended.
@@ -49,7 +50,8 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     if verdict == Verdict::Same && met(&run_after) > met(&run_before) {
         verdict = Verdict::Better;
     }
-    let fails_more = failed_fraction(&run_after) > failed_fraction(&run_before) + FAILED_FRACTION_TOLERANCE;
+    let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
+        || fails_more(failed_pages_fraction(&run_before), failed_pages_fraction(&run_after));
     let stopped = after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
     if verdict != Verdict::Worse && (stopped || fails_more || misses_more(&run_before, &run_after)) {
         verdict = Verdict::Worse;
@@ -59,6 +61,10 @@ pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
 
 fn mean_times_us(measurement: &Measurement) -> Vec<f64> {
     let mean = |interval: &webdyno_model::interval::Interval| {
+        if let Some(pages) = &interval.pages {
+            let completed = pages.completed as f64;
+            return (pages.completed > 0).then_some(pages.time.as_ref()?.sum_us / completed);
+        }
         let times = interval.response_time.as_ref()?;
         let count = interval.completed + interval.errors.timeout + interval.errors.connect_timeout;
         (count > 0).then(|| times.sum_us / count as f64)
@@ -70,9 +76,21 @@ fn met(run: &RunReport) -> usize {
     run.objectives.iter().filter(|objective| objective.met).count()
 }
 
+fn fails_more(before: f64, after: f64) -> bool {
+    after > before + FAILED_FRACTION_TOLERANCE
+}
+
 fn failed_fraction(run: &RunReport) -> f64 {
-    let ended = run.requests.completed + run.requests.failed;
-    if ended == 0 { 0.0 } else { run.requests.failed as f64 / ended as f64 }
+    fraction(run.requests.failed, run.requests.completed)
+}
+
+/// A page fails for one of its parts: of 20 requests one is little, and still no page is whole.
+fn failed_pages_fraction(run: &RunReport) -> f64 {
+    run.pages.as_ref().map_or(0.0, |pages| fraction(pages.failed, pages.completed))
+}
+
+fn fraction(failed: u64, completed: u64) -> f64 {
+    if completed + failed == 0 { 0.0 } else { failed as f64 / (completed + failed) as f64 }
 }
 
 fn misses_more(before: &RunReport, after: &RunReport) -> bool {
@@ -161,6 +179,31 @@ mod tests {
         ] {
             assert_eq!(judge(&before, &after).unwrap().verdict, verdict);
         }
+    }
+
+    /// The same with so many whole pages of 20 requests a second, and failed ones.
+    fn with_pages(mut measurement: Measurement, failed: u64, page_us: u64) -> Measurement {
+        for interval in &mut measurement.intervals {
+            let (mut times, completed) = (TimeHistogram::new(), interval.completed / 20);
+            (0..completed).for_each(|page| times.record(page_us + page % 7));
+            let started = completed + failed;
+            let time = times.encode();
+            let pages =
+                webdyno_model::page::PageInterval { started, completed, failed, time, ..Default::default() };
+            interval.pages = Some(Box::new(pages));
+        }
+        measurement
+    }
+
+    #[test]
+    fn pages_that_fail_or_come_later_are_worse() {
+        let closed = |failed, page_us| with_pages(measured(1000, 0, 5_000, Arrival::Closed), failed, page_us);
+        let rate = Arrival::Open { rate_per_s: 50.0, poisson: false };
+        let open = |page_us| with_pages(measured(1000, 0, 5_000, rate), 0, page_us);
+        assert_eq!(judge(&closed(0, 90_000), &closed(1, 90_000)).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&closed(0, 90_000), &closed(0, 90_000)).unwrap().verdict, Verdict::Same);
+        assert_eq!(judge(&open(90_000), &open(200_000)).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&open(90_000), &open(50_000)).unwrap().verdict, Verdict::Better);
     }
 
     #[test]

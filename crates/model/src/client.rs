@@ -25,6 +25,9 @@ pub struct ClientReport {
     /// Requests in flight, counted in two ways.
     #[serde(default)]
     pub in_flight: InFlightReport,
+    /// Visitors of a closed load, counted in two ways; `None` where one of these is not known.
+    #[serde(default)]
+    pub users: Option<UsersReport>,
     /// Open files of this process; `None` where that was not read.
     #[serde(default)]
     pub descriptors: Option<TableReport>,
@@ -56,6 +59,20 @@ pub struct InFlightReport {
     /// What the server had at the same time: workers that answer, and connections that wait for one. `None` where
     /// nobody looked.
     pub server: Option<f64>,
+}
+
+/// The visitors of a closed load, counted and by Little's law, as which it is called the interactive response time law:
+/// users = rate x (response time + think time).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct UsersReport {
+    /// Visitors that were there, the same number all the time.
+    pub mean: f64,
+    /// Steps per second times what a step takes with its think time.
+    pub by_law: f64,
+    /// Mean time of a step: of its page, or of its request.
+    pub response_us: f64,
+    /// Mean think time of a step, as the workload draws it.
+    pub think_us: f64,
 }
 
 /// How full a table was.

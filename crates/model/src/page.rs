@@ -1,7 +1,7 @@
 //! What was measured of pages and visits.
 
 use crate::histogram::EncodedHistogram;
-use crate::run::Dist;
+use crate::run::{Dist, PercentileNeed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -155,13 +155,17 @@ pub struct PageReport {
     pub completed: u64,
     /// Without one of them.
     pub failed: u64,
+    /// Neither, when the load ended.
+    pub in_flight_at_end: u64,
     /// Completed pages per second.
     pub rate: Option<f64>,
     /// Of completed pages.
     pub time_us: Dist,
     /// Percentiles of it that the run is too short for.
     pub unsupported_percentiles: Vec<String>,
-    /// By name, when there are several.
+    /// What each of those takes, in pages.
+    pub percentiles_need: BTreeMap<String, PercentileNeed>,
+    /// By name.
     pub by_name: BTreeMap<String, NamedPageReport>,
     /// The page nearest to the median.
     pub median_page: Option<PageTrace>,

@@ -224,6 +224,9 @@ pub struct IntervalReport {
     pub t_s: f64,
     /// Good answers per second.
     pub rate: f64,
+    /// Completed pages per second; `None` when the workload has no pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_rate: Option<f64>,
     /// Median response time.
     pub p50_us: Option<u64>,
     /// 99th percentile.

@@ -3,6 +3,7 @@
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
+use webdyno_analysis::pages::times as page_times;
 use webdyno_analysis::repeats::repeats;
 use webdyno_analysis::series::SeriesSet;
 use webdyno_analysis::summary::{interval_report, response_times, run_report};
@@ -93,6 +94,8 @@ pub struct LoadView {
     pub intervals: Vec<IntervalReport>,
     /// Response times of the measured part: `(time in microseconds, share of requests not slower)`, rising.
     pub response_time_cumulative: Vec<(u64, f64)>,
+    /// Times of the completed pages of the measured part, in the same way; empty without pages.
+    pub page_time_cumulative: Vec<(u64, f64)>,
     /// The report of its measured part.
     pub report: RunReport,
 }
@@ -233,6 +236,7 @@ fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {
         measured_from_s: measurement.measured_from_s,
         intervals: whole_seconds(record).map(interval_report).collect::<Result<_>>()?,
         response_time_cumulative: response_times(&measurement)?.cumulative(),
+        page_time_cumulative: page_times(&measurement)?.cumulative(),
         report: run_report(&measurement)?,
     })
 }
