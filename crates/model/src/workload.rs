@@ -3,8 +3,9 @@
 use crate::error::{Result, UserError};
 use crate::stage::Stage;
 use crate::transport::Transport;
-use crate::visit::{Auth, RequestList, Visits};
+use crate::visit::{Auth, RequestList, Resources, StepSpec, Visits};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What is sent to the server. Requests are taken in turn, or drawn by their weights when these differ, unless there are
@@ -299,6 +300,29 @@ impl From<StatusSet> for String {
 pub const REDACTED: &str = "[redacted]";
 
 impl Workload {
+    /// The names of its requests.
+    pub fn request_names(&self) -> BTreeSet<&str> {
+        self.requests.iter().map(|request| request.name.as_str()).collect()
+    }
+
+    /// The names of its pages, which are those of their documents.
+    pub fn page_names(&self) -> BTreeSet<&str> {
+        let pages = self.steps().filter(|step| step.page.is_some());
+        pages
+            .filter_map(|step| self.requests.get(step.request))
+            .map(|request| request.name.as_str())
+            .collect()
+    }
+
+    /// Whether a page of it asks for what its document names: requests whose names are not known before.
+    pub fn finds_resources(&self) -> bool {
+        self.steps().filter_map(|step| step.page.as_ref()).any(|page| page.resources == Resources::Found)
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &StepSpec> {
+        self.visits.iter().flat_map(|visits| &visits.sessions).flat_map(|session| &session.steps)
+    }
+
     /// The workload as it may be written down: values of headers that carry secrets and the values of query parameters
     /// named like secrets are replaced. Bodies are never written.
     #[must_use]

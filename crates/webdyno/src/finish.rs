@@ -140,7 +140,7 @@ mod tests {
         let mut run = RunReport::default();
         run.requests.completed = completed;
         run.client.valid = valid;
-        run.objectives = vec![ObjectiveResult { slo: "p99<1s".into(), value: None, met }];
+        run.objectives = vec![ObjectiveResult { slo: "p99<1s".into(), met, ..ObjectiveResult::default() }];
         run
     }
 

@@ -5,6 +5,7 @@ mod commands;
 mod finish;
 mod form;
 mod interrupt;
+mod objectives;
 mod output;
 mod place;
 mod progress;

@@ -126,6 +126,9 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         m.leaf("h2", "Objectives");
         let rows: Vec<_> = run.objectives.iter().map(row).collect();
         table(m, &[("objective", Column::Code), ("measured", Column::Number), ("", Column::Words)], &rows);
+        if let Some(short) = say::objectives_too_short(run) {
+            m.leaf("p", &short);
+        }
     }
     if let Some(repeats) = &run.repeats {
         m.leaf("h2", &format!("{}: {}", say::repeats_headline(repeats), say::repeats_spread(repeats)));

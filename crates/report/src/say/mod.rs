@@ -2,17 +2,19 @@
 
 mod client;
 mod diagnosis;
+mod objectives;
 mod percentiles;
 mod repeats;
 mod transport;
 mod tune;
 
-use crate::human::{count, number, plural, quantity, rate_or_unknown, share, time, time_s, time_us};
+use crate::human::{count, number, plural, rate_or_unknown, share, time, time_s, time_us};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
+pub(crate) use objectives::{objective_value, objectives_too_short};
 pub(crate) use percentiles::{percentiles, too_short};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_spread, repeats_table};
 pub(crate) use tune::{
@@ -20,7 +22,6 @@ pub(crate) use tune::{
     round_outcome, took_effect, tune_headline, will_take_effect,
 };
 use webdyno_model::live_traffic::LiveTraffic;
-use webdyno_model::objective::ObjectiveResult;
 use webdyno_model::run::{ConnectPeak, Dist, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock, Workload};
@@ -322,17 +323,6 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
         (Purpose::Verify, Some(round)) => format!("round {round}"),
         (Purpose::Verify, None) => "verification".into(),
     }
-}
-
-/// What was measured for an objective, in the unit of its figure.
-pub(crate) fn objective_value(objective: &ObjectiveResult) -> String {
-    let figure = objective.slo.split(['<', '>']).next().unwrap_or_default().trim();
-    let unit = match figure {
-        "errors" => "fraction",
-        "rate" => "/s",
-        _ => "us",
-    };
-    objective.value.map_or_else(|| crate::human::UNKNOWN.into(), |value| quantity(value, unit))
 }
 
 /// What other clients did meanwhile; `None` when nobody was seen or that is not known.

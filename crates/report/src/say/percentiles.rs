@@ -7,7 +7,7 @@ const BEYOND_MIN: u64 = PercentileNeed::BEYOND_MIN;
 const SECONDS_MIN: usize = PercentileNeed::SECONDS_MIN;
 
 /// Set behind a figure that chance made.
-const MARK: &str = "?";
+pub(super) const MARK: &str = "?";
 /// The times that are taken of the same answers.
 const OF_ALL_ANSWERS: [&str; 2] = ["response time", "service time"];
 

@@ -51,10 +51,16 @@ fn objectives(page: &mut Page, run: &RunReport) {
         rows.push(vec![
             objective.slo.clone(),
             verdict.into(),
-            format!("measured: {}", say::objective_value(objective)),
+            match objective.value {
+                Some(_) => format!("measured: {}", say::objective_value(objective)),
+                None => say::objective_value(objective),
+            },
         ]);
     }
     page.table(&[Column::Words, Column::Words, Column::Words], &rows);
+    if let Some(short) = say::objectives_too_short(run) {
+        page.para(&short);
+    }
 }
 
 /// The other runs of the same load, and how far they lie apart.

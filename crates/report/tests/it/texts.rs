@@ -30,7 +30,7 @@ fn a_run() {
     Objectives
       p99<200ms    met      measured: 69.4 ms
       errors<0.1%  NOT met  measured: 0.55%
-      rate>5000    NOT met  measured: unknown
+      rate>5000    NOT met  not measured
 
     How long it took
                          p50      p90       p99     p99.9     max

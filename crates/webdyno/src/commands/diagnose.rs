@@ -2,7 +2,7 @@
 
 use crate::cli::DiagnoseArgs;
 use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
-use crate::{finish, interrupt, place, progress, target, terminal};
+use crate::{finish, interrupt, objectives, place, progress, target, terminal};
 use std::path::Path;
 use webdyno_analysis::diagnosis;
 use webdyno_host::agent::ServerAddress;
@@ -133,6 +133,7 @@ impl MeasuredLoad {
         let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
         let mut workload =
             arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
+        objectives::check(&arguments.objectives, &workload)?;
         if let Some(path) = &workload.transport.unix_socket {
             let text = format!(
                 "diagnose and tune find a server by its port, the socket {} has none",

@@ -1,7 +1,7 @@
 //! `webdyno run`: load a server and report what was measured.
 
 use crate::cli::RunArgs;
-use crate::{finish, interrupt, place, progress};
+use crate::{finish, interrupt, objectives, place, progress};
 use webdyno_load::Prepared;
 use webdyno_model::Result;
 use webdyno_model::event::{EventBody, Purpose};
@@ -16,6 +16,7 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 /// Runs the load. Gives the exit code.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     let workload = arguments.load.workload()?;
+    objectives::check(&arguments.load.objectives, &workload)?;
     let mut prepared = webdyno_load::prepare(&workload)?;
     let interrupted = interrupt::flag()?;
     webdyno_load::probe(&mut prepared)?;

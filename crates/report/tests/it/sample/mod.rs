@@ -137,6 +137,10 @@ pub fn run(rate: f64, median_us: f64) -> RunReport {
     }
 }
 
+fn objective(slo: &str, value: Option<f64>, met: bool) -> ObjectiveResult {
+    ObjectiveResult { slo: slo.into(), value, met, unsupported: false }
+}
+
 pub fn run_with_errors() -> View {
     let mut run = run(2190.4, 22_000.0);
     run.requests = RequestCounts { started: 22_036, completed: 21_904, failed: 120, in_flight_at_end: 12 };
@@ -150,9 +154,9 @@ pub fn run_with_errors() -> View {
     run.censored_time_us = dist(12, 900_000.0);
     run.failed_time_us = dist(117, 2_000.0);
     run.objectives = vec![
-        ObjectiveResult { slo: "p99<200ms".into(), value: Some(69_400.0), met: true },
-        ObjectiveResult { slo: "errors<0.1%".into(), value: Some(0.005_45), met: false },
-        ObjectiveResult { slo: "rate>5000".into(), value: None, met: false },
+        objective("p99<200ms", Some(69_400.0), true),
+        objective("errors<0.1%", Some(0.005_45), false),
+        objective("rate>5000", None, false),
     ];
     let mut view = view("run", Outcome::Run(run.clone()));
     view.loads = vec![load(1, Purpose::Run, None, 0.0, run)];

@@ -1,0 +1,131 @@
+//! What was measured of the figure that an objective looks at.
+
+use super::{Figure, Objective, Scope, Statistic, Times};
+use crate::run::{Dist, PercentileNeed, RunReport};
+use std::collections::BTreeSet;
+
+/// What a scope has: counts of what ended, its rate, and its times.
+struct Measured<'a> {
+    completed: u64,
+    failed: u64,
+    rate: Option<f64>,
+    times: &'a Dist,
+    /// Percentiles of `times` that the run is too short for, where that was found out.
+    unsupported: &'a [String],
+}
+
+/// The value of an objective's figure; `None` when nothing was measured.
+pub(super) fn value(objective: &Objective, run: &RunReport) -> Option<f64> {
+    let measured = of_scope(&objective.scope, run)?;
+    let ended = measured.completed + measured.failed;
+    match objective.figure {
+        Figure::Time(times, statistic) => of_dist(dist(times, &measured, run), statistic),
+        Figure::ErrorFraction => (ended > 0).then(|| measured.failed as f64 / ended as f64),
+        Figure::Failed => (ended > 0).then_some(measured.failed as f64),
+        Figure::Rate => measured.rate,
+    }
+}
+
+/// Whether the value is a percentile that the run is too short for.
+pub(super) fn is_unsupported(objective: &Objective, run: &RunReport) -> bool {
+    let Figure::Time(times, statistic) = objective.figure else { return false };
+    let (Some(measured), Some(beyond)) = (of_scope(&objective.scope, run), statistic.beyond()) else {
+        return false;
+    };
+    let count = dist(times, &measured, run).count;
+    let needed = (PercentileNeed::BEYOND_MIN as f64 / beyond).round() as u64;
+    // Response and service time are of the same answers.
+    let same = matches!(times, Times::Response | Times::Service);
+    let listed = same && measured.unsupported.iter().any(|name| name == statistic.name());
+    count > 0 && (count < needed || listed)
+}
+
+fn dist<'a>(times: Times, measured: &Measured<'a>, run: &'a RunReport) -> &'a Dist {
+    match times {
+        Times::Response => measured.times,
+        Times::Service => &run.service_time_us,
+        Times::Connect => &run.connect_time_us,
+        Times::FirstByte => &run.first_byte_us,
+        Times::ClientDelay => &run.client_delay_us,
+    }
+}
+
+fn of_dist(dist: &Dist, statistic: Statistic) -> Option<f64> {
+    let time = match statistic {
+        Statistic::Mean => return dist.mean,
+        Statistic::P50 => dist.p50,
+        Statistic::P75 => dist.p75,
+        Statistic::P90 => dist.p90,
+        Statistic::P95 => dist.p95,
+        Statistic::P99 => dist.p99,
+        Statistic::P999 => dist.p999,
+        Statistic::Max => dist.max,
+    };
+    time.map(|us| us as f64)
+}
+
+fn of_scope<'a>(scope: &Scope, run: &'a RunReport) -> Option<Measured<'a>> {
+    match scope {
+        Scope::All => Some(all(run)),
+        Scope::Pages => pages(run),
+        // Where there is one name only, its figures are those of all.
+        Scope::Request(name) => request(name, run).or_else(|| Some(all(run)).filter(|_| is_alone(name, run))),
+        Scope::Page(name) => {
+            let report = run.pages.as_ref()?;
+            let named = report.by_name.get(name).map(|named| Measured {
+                completed: named.completed,
+                failed: named.failed,
+                rate: named.rate,
+                times: &named.time_us,
+                unsupported: &[],
+            });
+            let workload = run.workload.as_ref();
+            let is_alone = || {
+                report.by_name.is_empty()
+                    && workload
+                        .is_some_and(|workload| workload.page_names() == BTreeSet::from([name.as_str()]))
+            };
+            named.or_else(|| pages(run).filter(|_| is_alone()))
+        }
+    }
+}
+
+fn all(run: &RunReport) -> Measured<'_> {
+    Measured {
+        completed: run.requests.completed,
+        failed: run.requests.failed,
+        rate: run.rate,
+        times: &run.response_time_us,
+        unsupported: &run.unsupported_percentiles,
+    }
+}
+
+fn pages(run: &RunReport) -> Option<Measured<'_>> {
+    let pages = run.pages.as_ref()?;
+    Some(Measured {
+        completed: pages.completed,
+        failed: pages.failed,
+        rate: pages.rate,
+        times: &pages.time_us,
+        unsupported: &pages.unsupported_percentiles,
+    })
+}
+
+fn request<'a>(name: &str, run: &'a RunReport) -> Option<Measured<'a>> {
+    let named = run.requests_by_name.get(name)?;
+    let rate = (run.elapsed_s > 0.0).then(|| named.completed as f64 / run.elapsed_s);
+    Some(Measured {
+        completed: named.completed,
+        failed: named.failed,
+        rate: rate.map(|rate| crate::number::significant(rate, 6)),
+        times: &named.response_time_us,
+        unsupported: &[],
+    })
+}
+
+/// Whether every request of the run had this name. What pages find themselves has names of its own.
+fn is_alone(name: &str, run: &RunReport) -> bool {
+    let workload = run.workload.as_ref().filter(|workload| !workload.finds_resources());
+    run.requests_by_name.is_empty()
+        && workload.is_some_and(|workload| workload.request_names() == BTreeSet::from([name]))
+}

@@ -1,0 +1,26 @@
+//! What was measured for objectives, and what of it chance decided.
+
+use super::percentiles::MARK;
+use crate::human::{number, quantity};
+use webdyno_model::objective::{Objective, ObjectiveResult};
+use webdyno_model::run::{PercentileNeed, RunReport};
+
+/// What was measured for an objective, in the unit of its figure, with a mark where chance decided.
+pub(crate) fn objective_value(result: &ObjectiveResult) -> String {
+    let Some(value) = result.value else { return "not measured".into() };
+    let unit = Objective::parse(&result.slo).map(|objective| objective.figure().unit());
+    let told = unit.map_or_else(|_| number(value), |unit| quantity(value, unit));
+    told + if result.unsupported { MARK } else { "" }
+}
+
+/// What the mark at objectives means; `None` when none has it.
+pub(crate) fn objectives_too_short(run: &RunReport) -> Option<String> {
+    run.objectives.iter().any(|objective| objective.unsupported).then(|| {
+        format!(
+            "{MARK}: the run is too short for this percentile (fewer than {} samples lie beyond it, or all in fewer than \
+             {} seconds): whether the objective is met may be chance.",
+            PercentileNeed::BEYOND_MIN,
+            PercentileNeed::SECONDS_MIN
+        )
+    })
+}
