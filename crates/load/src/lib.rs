@@ -36,6 +36,8 @@ mod random;
 mod recorder;
 mod resolver;
 mod run;
+#[allow(dead_code)] // until visits use it
+mod script;
 mod sockets;
 mod stamps;
 mod tcp_info;

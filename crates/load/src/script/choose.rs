@@ -1,0 +1,56 @@
+//! Choices by weight in constant time: the alias method (Walker 1977; Vose, A Linear Algorithm for Generating Random
+//! Numbers with a Given Distribution, 1991).
+
+use crate::random::SplitMix;
+
+/// Weights that can be drawn by; 8 bytes each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Weighted {
+    /// How likely a place keeps its draw, of 2^32, and who gets it else.
+    places: Vec<(u32, u32)>,
+}
+
+impl Weighted {
+    /// A table of these weights, which are not negative. Those that are no number, or infinite, count as 0; when nothing
+    /// is left, all are equally likely.
+    pub(crate) fn new(weights: &[f64]) -> Self {
+        Self::of(weights.iter().copied())
+    }
+
+    /// As [`Weighted::new`], of weights that lie elsewhere. At most 2^32 - 1 of them.
+    pub(crate) fn of(weights: impl ExactSizeIterator<Item = f64>) -> Self {
+        let count = weights.len();
+        let mut share: Vec<f64> =
+            weights.map(|weight| if weight.is_finite() { weight.max(0.0) } else { 0.0 }).collect();
+        // Scaled down first, so that the sum of large ones is finite.
+        let largest = share.iter().copied().fold(0.0, f64::max);
+        let sum: f64 = share.iter().map(|weight| weight / largest).sum();
+        for weight in &mut share {
+            *weight = if largest > 0.0 { *weight / largest * count as f64 / sum } else { 1.0 };
+        }
+        let mut places: Vec<(u32, u32)> = (0..count).map(|place| (u32::MAX, place as u32)).collect();
+        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
+            (0..count as u32).partition(|&place| share[place as usize] < 1.0);
+        while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
+            let kept = share[poor as usize];
+            places[poor as usize] = ((kept * 4_294_967_296.0) as u32, rich);
+            share[rich as usize] -= 1.0 - kept;
+            if share[rich as usize] < 1.0 {
+                large.pop();
+                small.push(rich);
+            }
+        }
+        // What is left is 1 but for rounding, and keeps all of its draws.
+        Self { places }
+    }
+
+    /// One of the places; 0 when there are none. Takes one random number.
+    pub(crate) fn draw(&self, random: &mut SplitMix) -> usize {
+        let number = random.next();
+        let place = (((number >> 32) * self.places.len() as u64) >> 32) as usize;
+        match self.places.get(place) {
+            Some(&(kept, other)) if (number as u32) >= kept && kept != u32::MAX => other as usize,
+            _ => place,
+        }
+    }
+}

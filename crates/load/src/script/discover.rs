@@ -1,0 +1,103 @@
+//! What a page embeds: the URLs that a browser asks for because a document, or a style sheet, names them.
+//!
+//! The browser that is meant is one with scripts on, 1280 by 720 pixels at density 1, that knows the formats which all
+//! current browsers know. Elements are told by `lol_html` and styles by `cssparser`; which of them fetch, and which
+//! candidate, is said by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS Cascade
+//! (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures beside the
+//! tests).
+//!
+//! There is no layout and no script here. Images of styles are found whether an element uses them or not, unlike in a
+//! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor the
+//! data of `audio` and `video`, which come in parts, nor a `/favicon.ico` that nothing names.
+
+mod css;
+mod html;
+mod media;
+mod srcset;
+
+pub(crate) use css::css;
+#[allow(unused_imports)] // until visits use it
+pub(crate) use html::html;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use url::Url;
+
+/// Most URLs that one document or style sheet may name; the others are left out.
+pub(crate) const FOUND_MAX: usize = 4096;
+/// Longest URL that is taken; no server takes more (the default of Apache's `LimitRequestLine` is 8190).
+const URL_BYTES_MAX: usize = 16 << 10;
+
+/// What something is asked for as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundKind {
+    /// Its own URLs are found by [`css()`].
+    StyleSheet,
+    /// A script or module.
+    Script,
+    /// An image of an element or a style.
+    Image,
+    /// An icon of the page.
+    Icon,
+    /// A font of a style.
+    Font,
+    /// A document within: its own URLs are found by [`html()`].
+    Frame,
+    /// Anything else, as data that scripts want early.
+    Other,
+}
+
+/// Something that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where: `http` or `https`, without fragment.
+    pub(crate) url: Url,
+    /// What as.
+    pub(crate) kind: FoundKind,
+}
+
+/// What was found so far, each URL once, in the order in which it is asked for.
+#[derive(Debug)]
+struct Finds {
+    base: Url,
+    found: Vec<Found>,
+    /// Where each lies; [`usize::MAX`] for the document itself.
+    places: HashMap<Url, usize>,
+}
+
+impl Finds {
+    fn new(document: &Url) -> Self {
+        let mut own = document.clone();
+        own.set_fragment(None);
+        Self { base: document.clone(), found: vec![], places: [(own, usize::MAX)].into() }
+    }
+
+    /// Notes a reference as it is written in an attribute or a style.
+    fn add(&mut self, reference: &str, kind: FoundKind) {
+        let reference = reference.trim_matches(|c: char| c <= ' ');
+        if reference.is_empty() || reference.len() > URL_BYTES_MAX || self.found.len() >= FOUND_MAX {
+            return;
+        }
+        let Ok(mut url) = self.base.join(reference) else { return };
+        // Browsers block credentials in URLs of what a page embeds (Fetch standard, 4.1).
+        let credentials = !url.username().is_empty() || url.password().is_some();
+        if !matches!(url.scheme(), "http" | "https") || credentials {
+            return;
+        }
+        url.set_fragment(None);
+        match self.places.entry(url) {
+            Entry::Vacant(place) => {
+                self.found.push(Found { url: place.key().clone(), kind });
+                place.insert(self.found.len() - 1);
+            }
+            Entry::Occupied(place) => {
+                // A style sheet that was preloaded is still one when it is used.
+                if let Some(found) = self.found.get_mut(*place.get())
+                    && kind == FoundKind::StyleSheet
+                {
+                    found.kind = kind;
+                }
+            }
+        }
+    }
+}
