@@ -14,6 +14,7 @@ mod answer;
 mod chunked;
 mod content;
 mod control;
+mod course;
 mod deadlines;
 mod descriptors;
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! When requests are due in open arrival. Pure: the n-th start is a function of the rate, the seed and n.
 //!
-//! Even gaps: request n of all threads starts at `n / rate`. Poisson: gaps are exponential. Either way thread k of T
-//! takes every T-th start, beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the
-//! starts of all threads together are the same whatever their number, to the last one.
+//! Even gaps: request n of all threads starts at `n / rate`; with a rate that changes, where the integral of the rate
+//! reaches n. Poisson: gaps are exponential, in units of that integral. Either way thread k of T takes every T-th start,
+//! beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the starts of all threads
+//! together are the same whatever their number, to the last one.
 
+use crate::course::Course;
 use crate::random::SplitMix;
+use std::sync::Arc;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -17,13 +20,22 @@ pub(crate) struct Pacer {
     /// Requests of all threads together; `None` without a bound.
     requests: Option<u64>,
     taken: u64,
-    next_ns: u64,
+    /// `None`: the load has no start any more.
+    next_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
 enum Gaps {
     Even { rate_per_s: f64 },
     Poisson { mean_ns: f64, at_ns: f64, random: SplitMix },
+    Course { course: Arc<Course>, hint: usize, drawn: Option<Drawn> },
+}
+
+/// A sum of unit exponential gaps.
+#[derive(Debug, Clone)]
+struct Drawn {
+    sum: f64,
+    random: SplitMix,
 }
 
 impl Pacer {
@@ -44,8 +56,20 @@ impl Pacer {
         Self::new(gaps, thread, threads, requests)
     }
 
+    /// A rate that changes: even gaps, or exponential ones with a seed.
+    pub(crate) fn course(
+        course: Arc<Course>,
+        thread: u64,
+        threads: u64,
+        requests: Option<u64>,
+        seed: Option<u64>,
+    ) -> Self {
+        let drawn = seed.map(|seed| Drawn { sum: 0.0, random: SplitMix::new(seed) });
+        Self::new(Gaps::Course { course, hint: 0, drawn }, thread, threads, requests)
+    }
+
     fn new(gaps: Gaps, thread: u64, threads: u64, requests: Option<u64>) -> Self {
-        let mut pacer = Self { gaps, thread, threads, requests, taken: 0, next_ns: 0 };
+        let mut pacer = Self { gaps, thread, threads, requests, taken: 0, next_ns: None };
         pacer.next_ns = pacer.compute();
         pacer
     }
@@ -57,11 +81,16 @@ impl Pacer {
 
     /// The next start, nanoseconds since the load began; `None` after the last request.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let slot = self.taken * self.threads + self.thread;
-        match self.requests {
-            Some(requests) if slot >= requests => None,
-            _ => Some(self.next_ns),
-        }
+        self.next_ns.filter(|_| !self.has_taken_all())
+    }
+
+    /// Whether this thread's part of the requests is taken; never without a bound.
+    pub(crate) fn has_taken_all(&self) -> bool {
+        self.requests.is_some_and(|requests| self.slot() >= requests)
+    }
+
+    fn slot(&self) -> u64 {
+        self.taken * self.threads + self.thread
     }
 
     /// Goes on to the start after the next one.
@@ -70,22 +99,33 @@ impl Pacer {
         self.next_ns = self.compute();
     }
 
-    fn compute(&mut self) -> u64 {
+    fn compute(&mut self) -> Option<u64> {
+        let slot = self.slot();
+        let draws = if self.taken == 0 { self.thread + 1 } else { self.threads };
         match &mut self.gaps {
-            Gaps::Even { rate_per_s } => {
-                let slot = self.taken * self.threads + self.thread;
-                // Exact to the nanosecond below 2^53 ns (104 days); a float beyond u64 saturates.
-                (slot as f64 * NS_PER_S / *rate_per_s) as u64
-            }
+            // Exact to the nanosecond below 2^53 ns (104 days); a float beyond u64 saturates.
+            Gaps::Even { rate_per_s } => Some((slot as f64 * NS_PER_S / *rate_per_s) as u64),
             Gaps::Poisson { mean_ns, at_ns, random } => {
-                let draws = if self.taken == 0 { self.thread + 1 } else { self.threads };
                 for _ in 0..draws {
-                    *at_ns -= (1.0 - random.fraction()).ln() * *mean_ns;
+                    *at_ns += unit_gap(random) * *mean_ns;
                 }
-                *at_ns as u64
+                Some(*at_ns as u64)
+            }
+            Gaps::Course { course, hint, drawn: None } => course.due_ns(slot as f64, hint),
+            Gaps::Course { course, hint, drawn: Some(drawn) } => {
+                for _ in 0..draws {
+                    drawn.sum += unit_gap(&mut drawn.random);
+                }
+                course.due_ns(drawn.sum, hint)
             }
         }
     }
+}
+
+/// An exponential gap with a mean of 1.
+#[inline]
+fn unit_gap(random: &mut SplitMix) -> f64 {
+    -(1.0 - random.fraction()).ln()
 }
 
 #[cfg(test)]
@@ -180,6 +220,68 @@ mod tests {
     fn poisson_starts_are_the_same_with_any_number_of_threads() {
         for threads in [2, 3, 4, 64] {
             assert_eq!(merged(threads, 1000, 7), merged(1, 1000, 7), "{threads} threads");
+        }
+    }
+
+    fn course(texts: &[&str]) -> Arc<Course> {
+        let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
+        Arc::new(Course::of(&webdyno_model::stage::whole(&written).unwrap().stages))
+    }
+
+    /// The starts of all threads together, in order.
+    fn merged_course(course: &Arc<Course>, threads: u64, seed: Option<u64>) -> Vec<u64> {
+        let each = (0..threads).map(|thread| Pacer::course(course.clone(), thread, threads, None, seed));
+        let mut all: Vec<u64> = each.flat_map(|pacer| starts(pacer, usize::MAX)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_changing_rate_has_the_same_starts_with_any_number_of_threads() {
+        let all = [
+            "3s@0..200/s",
+            "1s@0/s",
+            "2s@50..300/s,period=700ms",
+            "1s@20..200..20/s",
+            "1s@200..0/s,measured=yes",
+        ];
+        let course = course(&all);
+        for seed in [None, Some(7)] {
+            let one = merged_course(&course, 1, seed);
+            assert!(one.len() > 700, "{}", one.len());
+            for threads in [2, 3, 7, 64] {
+                assert_eq!(merged_course(&course, threads, seed), one, "{threads} threads, {seed:?}");
+            }
+        }
+        assert_ne!(merged_course(&course, 1, Some(7)), merged_course(&course, 1, Some(8)));
+    }
+
+    #[test]
+    fn a_bound_on_requests_is_told_from_the_end_of_the_stages() {
+        let course = course(&["1s@4/s"]);
+        let mut bounded = Pacer::course(course.clone(), 0, 1, Some(2), None);
+        (0..2).for_each(|_| bounded.advance());
+        assert!(bounded.next_ns().is_none() && bounded.has_taken_all());
+        let mut over = Pacer::course(course, 0, 1, Some(9), None);
+        assert_eq!(starts(over.clone(), 9).len(), 4);
+        (0..4).for_each(|_| over.advance());
+        assert!(over.next_ns().is_none() && !over.has_taken_all());
+    }
+
+    #[test]
+    fn poisson_starts_of_a_changing_rate_are_unit_gaps_of_its_integral() {
+        let texts = ["20s@0..1000/s", "10s@100..900/s,period=3s", "20s@1000..0/s,measured=yes"];
+        let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
+        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        for seed in 1..5 {
+            let all = merged_course(&Arc::new(Course::of(&stages)), 3, Some(seed));
+            assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());
+            let rescaled = |&start: &u64| webdyno_model::stage::integral(&stages, start as f64 / 1e9);
+            let units: Vec<u64> = all.iter().map(|start| (rescaled(start) * 1e6) as u64).collect();
+            let distance = kolmogorov_smirnov(&units, 1e6);
+            assert!(distance < 1.95, "seed {seed}: {distance}");
+            // Unscaled they are not: the rate does change.
+            assert!(kolmogorov_smirnov(&all, 2e6) > 10.0);
         }
     }
 
