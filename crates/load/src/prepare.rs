@@ -7,6 +7,7 @@ pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
 
 use crate::content::Checks;
+use crate::course::Course;
 use crate::descriptors::{self, Need};
 use crate::engine::Share;
 use crate::{ports, tls};
@@ -15,6 +16,7 @@ use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use url::Url;
+use webdyno_model::stage::{self, Stage};
 use webdyno_model::transport::{TlsOptions, Transport};
 use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
 use webdyno_model::{Result, UserError};
@@ -104,6 +106,8 @@ impl Prepared {
     pub fn lower_to(&mut self, workload: &Workload) {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
+        plan.stages.clone_from(&workload.stages);
+        plan.course = course_of(workload);
         plan.connections = workload.connections.clamp(1, plan.connections);
         plan.threads = plan.threads.min(plan.connections);
         plan.parked_max = plan.parked_max.min(plan.connections);
@@ -155,6 +159,10 @@ pub(crate) struct Plan {
     /// Distinct request names; empty when there is only one, which needs no figures of its own.
     pub(crate) names: Vec<String>,
     pub(crate) arrival: Arrival,
+    /// How the level changes; empty for one that does not.
+    pub(crate) stages: Vec<Stage>,
+    /// The same for open arrival.
+    pub(crate) course: Option<Arc<Course>>,
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
     pub(crate) connections: u32,
@@ -324,6 +332,8 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         transport: workload.transport.clone(),
         names,
         arrival: workload.arrival,
+        stages: workload.stages.clone(),
+        course: course_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
@@ -342,6 +352,12 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
     let warnings = ports::check(workload, &destinations)?.into_iter().collect();
     Ok(Prepared { plan, warnings })
+}
+
+/// The rates of a load that changes them.
+fn course_of(workload: &Workload) -> Option<Arc<Course>> {
+    let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
+    changes.then(|| Arc::new(Course::of(&workload.stages)))
 }
 
 /// A file of TLS that cannot be read: the flags that name one.
@@ -369,6 +385,13 @@ fn check(workload: &Workload) -> Result<()> {
     }
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
         return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
+    }
+    if !workload.stages.is_empty() && workload.stop.duration_us != Some(stage::duration_us(&workload.stages))
+    {
+        return wrong(
+            "a load with stages lasts as long as they do",
+            "say with --stage alone how long it lasts",
+        );
     }
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);

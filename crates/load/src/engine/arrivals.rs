@@ -1,5 +1,8 @@
 //! Which request starts next, and when: virtual users in closed arrival, a pacer in open arrival.
 
+pub(crate) use crate::levels::Levels;
+
+use super::Share;
 use crate::pacer::Pacer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -27,57 +30,127 @@ pub(crate) struct Turn {
     pub(crate) intended_ns: u64,
 }
 
-/// The virtual users of one thread.
+/// The virtual users of one thread, numbered from 0. Of all threads together, user n of thread k is number
+/// `n * threads + k`.
 #[derive(Debug)]
 pub(crate) struct Users {
-    count: u32,
+    levels: Levels,
+    share: Share,
+    /// Those with lower numbers are active.
+    active: u32,
+    /// Of those that are active from the beginning, so many have begun.
     begun: u32,
+    at_first: u32,
+    /// Whether each has a request under way, or waits for its turn.
+    engaged: Vec<bool>,
+    engaged_count: u32,
     ready: VecDeque<Turn>,
     pausing: BinaryHeap<Reverse<(u64, u32)>>,
     failures: Vec<u8>,
 }
 
 impl Users {
-    /// So many users, all due at the start of the load.
-    pub(crate) fn new(count: u32) -> Self {
+    /// This thread's share of users, of whom there are at most so many.
+    pub(crate) fn new(mut levels: Levels, share: &Share, count_max: u32) -> Self {
+        let active = share.part(levels.active(0));
+        let count = share.part(count_max).max(active) as usize;
         Self {
-            count,
+            levels,
+            share: share.clone(),
+            active,
             begun: 0,
-            ready: VecDeque::with_capacity(count as usize),
-            pausing: BinaryHeap::with_capacity(count as usize),
-            failures: vec![0; count as usize],
+            at_first: active,
+            engaged: vec![false; count],
+            engaged_count: 0,
+            ready: VecDeque::with_capacity(count),
+            pausing: BinaryHeap::with_capacity(count),
+            failures: vec![0; count],
         }
     }
 
     /// The next user whose turn it is.
     pub(crate) fn next(&mut self, now_ns: u64) -> Option<Turn> {
-        if let Some(turn) = self.ready.pop_front() {
-            return Some(turn);
+        self.follow(now_ns);
+        while let Some(turn) = self.ready.pop_front() {
+            if turn.user < self.active {
+                return Some(turn);
+            }
+            self.leave(turn.user);
         }
-        if self.begun < self.count {
+        if self.begun < self.at_first {
+            let user = self.begun;
             self.begun += 1;
-            let user = self.begun - 1;
+            self.engage(user);
             return Some(Turn { user, intended_ns: 0 });
         }
-        let &Reverse((intended_ns, user)) = self.pausing.peek()?;
-        (intended_ns <= now_ns).then(|| {
+        while let Some(&Reverse((intended_ns, user))) = self.pausing.peek()
+            && intended_ns <= now_ns
+        {
             self.pausing.pop();
-            Turn { user, intended_ns }
-        })
+            if user < self.active {
+                return Some(Turn { user, intended_ns });
+            }
+            self.leave(user);
+        }
+        None
     }
 
-    /// When somebody is due: 0 for at once, `None` if all are busy.
+    /// When somebody is due, or their number changes: 0 for at once, `None` if all are busy and stay so.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        if self.begun < self.count || !self.ready.is_empty() {
+        if self.begun < self.at_first || !self.ready.is_empty() {
             return Some(0);
         }
-        self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns)
+        let pausing = self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns);
+        pausing.into_iter().chain(self.levels.next_change_ns()).min()
     }
 
-    /// The user's request ended; the next one is due now.
+    /// The user's request ended; the next one is due now, if the user goes on.
     pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
-        let intended_ns = now_ns;
-        self.ready.push_back(Turn { user, intended_ns });
+        if self.goes_on(user, now_ns) {
+            let intended_ns = now_ns;
+            self.ready.push_back(Turn { user, intended_ns });
+        }
+    }
+
+    /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises again.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, user: u32, now_ns: u64) -> bool {
+        self.follow(now_ns);
+        let goes_on = user < self.active;
+        if !goes_on {
+            self.leave(user);
+        }
+        goes_on
+    }
+
+    /// Users that have a request under way, or wait for their turn.
+    pub(crate) fn engaged(&self) -> u32 {
+        self.engaged_count
+    }
+
+    /// Lets those begin who are active by now.
+    #[inline]
+    fn follow(&mut self, now_ns: u64) {
+        while let Some((intended_ns, active)) = self.levels.advance(now_ns) {
+            let before = std::mem::replace(&mut self.active, self.share.part(active));
+            self.at_first = self.at_first.min(self.active);
+            for user in before..self.active {
+                if !self.engaged[user as usize] {
+                    self.engage(user);
+                    self.ready.push_back(Turn { user, intended_ns });
+                }
+            }
+        }
+    }
+
+    fn engage(&mut self, user: u32) {
+        self.engaged[user as usize] = true;
+        self.engaged_count += 1;
+    }
+
+    fn leave(&mut self, user: u32) {
+        self.engaged[user as usize] = false;
+        self.engaged_count -= 1;
     }
 
     /// The user got no connection; the next try comes after a pause.
@@ -115,6 +188,11 @@ impl Starts {
         let next_ns = self.due.next_ns().filter(|&next_ns| next_ns < until_ns)?;
         self.due.advance();
         Some(next_ns)
+    }
+
+    /// Whether every start that was asked for has fallen due; never without a bound on their number.
+    pub(crate) fn have_all_fallen_due(&self) -> bool {
+        self.due.has_taken_all()
     }
 
     /// When the next start falls due.
@@ -204,9 +282,58 @@ mod tests {
         }
     }
 
+    fn users(levels: Levels, count_max: u32) -> Users {
+        Users::new(levels, &Share { thread: 0, threads: 1, budget: None }, count_max)
+    }
+
+    #[test]
+    fn users_come_and_go_with_the_level() {
+        let s = 1_000_000_000;
+        let written: Vec<_> = ["2s@3users", "2s@1users", "2s@2users", "1s@0users"]
+            .iter()
+            .map(|text| webdyno_model::stage::parse(text).unwrap())
+            .collect();
+        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        let mut users = users(Levels::of(&stages, 0), 3);
+        let turn = |user, intended_ns| Some(Turn { user, intended_ns });
+        assert_eq!(
+            [users.next(0), users.next(0), users.next(0), users.next(0)],
+            [turn(0, 0), turn(1, 0), turn(2, 0), None]
+        );
+        assert_eq!(users.due_ns(), Some(2 * s));
+        users.done(1, s);
+        assert_eq!(users.next(s), turn(1, s));
+        // One waits for its turn, one pauses, one is busy when the level falls: two of them begin nothing more.
+        users.done(2, 2 * s - 1);
+        users.pause(1, 2 * s - 1);
+        assert_eq!((users.next(2 * s), users.engaged()), (None, 2));
+        assert_eq!((users.next(2 * s + 10_000_000), users.engaged()), (None, 1));
+        assert!(users.goes_on(0, 3 * s));
+        // The level rises again: who is gone begins anew, at that moment.
+        assert_eq!(users.due_ns(), Some(4 * s));
+        assert_eq!((users.next(4 * s + 5), users.next(4 * s + 5)), (turn(1, 4 * s), None));
+        assert!(!users.goes_on(0, 6 * s));
+        users.done(1, 6 * s);
+        assert_eq!((users.next(6 * s), users.engaged(), users.due_ns()), (None, 0, None));
+    }
+
+    #[test]
+    fn who_is_still_busy_when_the_level_comes_back_begins_nothing_twice() {
+        let s = 1_000_000_000;
+        let written: Vec<_> = ["1s@2users", "1s@1users", "1s@2users"]
+            .iter()
+            .map(|text| webdyno_model::stage::parse(text).unwrap())
+            .collect();
+        let stages = webdyno_model::stage::whole(&written).unwrap().stages;
+        let mut users = users(Levels::of(&stages, 0), 2);
+        assert!(users.next(0).is_some() && users.next(0).is_some());
+        assert_eq!(users.next(2 * s), None);
+        assert!(users.goes_on(1, 2 * s) && users.engaged() == 2);
+    }
+
     #[test]
     fn pauses_grow_up_to_a_second_and_end_with_a_connection() {
-        let mut users = Users::new(1);
+        let mut users = users(Levels::constant(1), 1);
         let mut pauses_ms = vec![];
         let first = users.next(0).unwrap();
         for _ in 0..9 {

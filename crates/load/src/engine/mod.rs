@@ -1,6 +1,7 @@
 //! The event loop of one thread: it owns its connections, its clock, its histograms, and shares nothing.
 //!
-//! Closed arrival: a user's next request is due when the last answer has ended; its first at the start of the load.
+//! Closed arrival: a user's next request is due when the last answer has ended; its first at the start of the load, or
+//! when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
 //! Connections are begun as fast as the loop goes, in batches between which answers are read: a burst that a server
 //! cannot queue is what so many users at once mean, and spreading it would change what is measured.
 //! A user without a connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU.
@@ -34,9 +35,11 @@ mod requests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
+mod stages_tests;
+#[cfg(test)]
 mod tests;
 
-pub(crate) use arrivals::{Arrivals, Budget, Starts, Users};
+pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
 
 use crate::content::Spare;
 use crate::control::Control;
@@ -270,7 +273,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         }
         let none_left = match &self.arrivals {
             Arrivals::Closed(_) => self.budget.as_ref().is_some_and(Budget::is_exhausted),
-            Arrivals::Open(starts) => starts.next_due_ns().is_none(),
+            Arrivals::Open(starts) => starts.have_all_fallen_due(),
         };
         if none_left {
             let end_ns = self.last_outcome_ns.max(self.recorder.interval_start_ns());
@@ -342,10 +345,17 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 fn arrivals_of(plan: &Plan, share: &Share) -> Arrivals {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
     match plan.arrival {
-        Arrival::Closed => Arrivals::Closed(Users::new(share.part(plan.connections))),
-        Arrival::Open { rate_per_s, poisson } => Arrivals::Open(Starts::new(match poisson {
-            true => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
-            false => Pacer::even(rate_per_s, thread, threads, plan.requests),
+        Arrival::Closed => {
+            let levels = Levels::of(&plan.stages, plan.connections);
+            Arrivals::Closed(Users::new(levels, share, plan.connections))
+        }
+        Arrival::Open { rate_per_s, poisson } => Arrivals::Open(Starts::new(match (&plan.course, poisson) {
+            (Some(course), _) => {
+                let seed = poisson.then_some(plan.seed);
+                Pacer::course(course.clone(), thread, threads, plan.requests, seed)
+            }
+            (None, true) => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
+            (None, false) => Pacer::even(rate_per_s, thread, threads, plan.requests),
         })),
     }
 }

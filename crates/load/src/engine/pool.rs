@@ -161,6 +161,15 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.close(slot);
     }
 
+    /// In closed arrival each user keeps a connection to each server at most: those of users who left are closed.
+    pub(super) fn close_what_nobody_keeps(&mut self) {
+        let Arrivals::Closed(users) = &self.arrivals else { return };
+        let kept_max = users.engaged().saturating_mul(self.plan.origins.len() as u32);
+        while self.open > kept_max && self.idle_count > 0 {
+            self.close_an_idle_one();
+        }
+    }
+
     /// Makes room for a connection to another origin.
     fn close_an_idle_one(&mut self) {
         for origin in 0..self.idle.len() {

@@ -243,7 +243,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// In closed arrival, the user's next request follows at once.
     pub(super) fn next_of_user(&mut self, user: u32) {
         let now_ns = self.now_ns;
-        if !matches!(self.arrivals, Arrivals::Closed(_)) || !self.claim() {
+        let Arrivals::Closed(users) = &mut self.arrivals else { return };
+        if !users.goes_on(user, now_ns) {
+            return self.close_what_nobody_keeps();
+        }
+        if !self.claim() {
             return;
         }
         self.recorder.start(now_ns);
