@@ -15,6 +15,7 @@ mod words;
 
 pub use html::html;
 pub use json::json;
+pub use plain::ascii;
 pub use record::record;
 pub use text::text;
 use webdyno_session::view::View;

@@ -28,13 +28,15 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         ),
         "connect_refused" => (
             "the connection was refused",
-            "nothing listens on that port, or the server died or restarted under the load",
-            "see with `ss -ltn` on the server what listens, and read its error log",
+            "nothing listens on that port, the server died or restarted under the load, or it refuses instead of letting \
+             wait when its accept queue is full (net.ipv4.tcp_abort_on_overflow)",
+            "see with `ss -ltn` on the server what listens and how long its queue is (Recv-Q), and read its error log",
         ),
         "connect_timeout" => (
             "no answer to the attempt to connect",
             "a full accept queue or connection table on the server, or a firewall that drops packets",
-            "let `webdyno diagnose URL --server S` look at the server's queues; try fewer connections",
+            "see with `nstat -az TcpExtListenOverflows` on the server whether its accept queue overflows; `webdyno diagnose \
+             URL --server S` looks at all queues",
         ),
         "unreachable" => (
             "the network has no way there",
@@ -76,7 +78,8 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
         "closed_early" => (
             "the connection closed before the answer was complete",
             "a process of the server that ended while it answered, or a timeout of a proxy in between",
-            "read the server's error log; compare its timeouts with the response times",
+            "read the server's error log, see with `dmesg` whether a process was killed; compare its timeouts with the \
+             response times",
         ),
         "timeout" => (
             "no complete answer within the timeout",
@@ -91,7 +94,7 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
         "h2_reset" => (
             "the server gave up a request on a connection that it kept (HTTP/2 stream reset)",
             "a limit of the server on streams, or an application that failed",
-            "read the server's error log; try fewer requests at once with -c",
+            "read the server's error log, look at one with `curl -v URL`; try fewer requests at once with -c",
         ),
         "status" => (
             "the server answered with an error status",
@@ -173,6 +176,7 @@ mod tests {
             for part in [words.what, words.usually, words.advice] {
                 assert!(part.len() > 10 && !part.ends_with('.') && !part.contains("  "), "{class}: {part}");
             }
+            assert!(words.advice.contains('`'), "{class}: no command to look with");
         }
         assert!(error("no such class").is_none());
     }

@@ -13,11 +13,16 @@ pub(super) fn all(m: &mut Markup, view: &View) {
     let end_s = end_s(view);
     if view.loads.iter().any(|load| !load.intervals.is_empty()) {
         m.leaf("h2", "Over time");
+        page_rate(m, view, end_s);
         rate(m, view, end_s);
+    }
+    if view.loads.iter().any(|load| !load.page_time_cumulative.is_empty()) {
+        m.leaf("h2", "How page times are spread");
+        spread(m, view, &OF_PAGES);
     }
     if view.loads.iter().any(|load| !load.response_time_cumulative.is_empty()) {
         m.leaf("h2", "How response times are spread");
-        spread(m, view);
+        spread(m, view, &OF_ANSWERS);
     }
     if view.series.iter().any(|series| !series.points.is_empty()) {
         m.leaf("h2", "What the server did meanwhile");
@@ -81,6 +86,32 @@ fn rate(m: &mut Markup, view: &View, end_s: f64) {
     });
 }
 
+/// Whole pages a second, for loads of pages.
+fn page_rate(m: &mut Markup, view: &View, end_s: f64) {
+    let rates = |load: &LoadView| -> Vec<(f64, f64)> {
+        let at = |t_s: f64| load.begins_s + t_s + 0.5;
+        load.intervals.iter().filter_map(|interval| Some((at(interval.t_s), interval.page_rate?))).collect()
+    };
+    let curves: Vec<_> = view.loads.iter().map(rates).collect();
+    let all = || curves.iter().flatten().map(|(_, rate)| *rate).filter(|rate| rate.is_finite());
+    if all().next().is_none() {
+        return;
+    }
+    let largest = all().fold(0.0, f64::max);
+    let frame = Frame { x: Axis::seconds(end_s), y: Axis::from_zero(largest, human::rate), height: 220.0 };
+    let title = "Whole pages a second";
+    let desc = format!("at most {}", human::rate(largest));
+    m.within("figure", &[], |m| {
+        m.leaf("figcaption", &format!("{title}; seconds since the session began."));
+        m.within("div", &[("class", "scroll")], |m| {
+            frame.draw(m, &Words { id: "page-rate", title, desc: &desc }, |m| {
+                shade_loads(&frame, m, view);
+                curves.iter().for_each(|curve| frame.curve(m, "second", curve));
+            });
+        });
+    });
+}
+
 /// A load's second counts in the middle of its second.
 fn rate_of_load(frame: &Frame, m: &mut Markup, load: &LoadView, failed: bool) {
     let at = |t_s: f64| load.begins_s + t_s + 0.5;
@@ -113,11 +144,37 @@ fn describe_loads(view: &View) -> String {
     view.loads.iter().map(of).collect::<Vec<_>>().join(" ")
 }
 
+/// Times of which the spread is shown.
+struct Spread {
+    /// Unique in the document.
+    id: &'static str,
+    /// What takes its time.
+    what: &'static str,
+    /// Its times as a cumulative share.
+    cumulative: fn(&LoadView) -> &[(u64, f64)],
+    /// Its figures in a sentence.
+    within: fn(&LoadView) -> String,
+}
+
+const OF_ANSWERS: Spread = Spread {
+    id: "spread",
+    what: "answers",
+    cumulative: |load| &load.response_time_cumulative,
+    within: |load| say::within("answers", &load.report.response_time_us),
+};
+const OF_PAGES: Spread = Spread {
+    id: "page-spread",
+    what: "pages",
+    cumulative: |load| &load.page_time_cumulative,
+    within: |load| {
+        load.report.pages.as_ref().map(|pages| say::within("pages", &pages.time_us)).unwrap_or_default()
+    },
+};
+
 /// The loads whose distributions are compared: for tuning the first and the best one, else the last one.
-fn compared(view: &View) -> Vec<(&'static str, String, &LoadView)> {
-    let has = |load: &&LoadView| !load.response_time_cumulative.is_empty();
-    let name =
-        |word: &str, load: &LoadView| format!("{word}: {}", say::within(&load.report.response_time_us));
+fn compared<'a>(view: &'a View, of: &Spread) -> Vec<(&'static str, String, &'a LoadView)> {
+    let has = |load: &&LoadView| !(of.cumulative)(load).is_empty();
+    let name = |word: &str, load: &LoadView| format!("{word}: {}", (of.within)(load));
     if let Outcome::Tune(tune) = &view.outcome {
         let find = |report: &webdyno_model::run::RunReport| {
             view.loads.iter().filter(has).find(|load| load.report == *report)
@@ -131,25 +188,24 @@ fn compared(view: &View) -> Vec<(&'static str, String, &LoadView)> {
     view.shown_load().filter(has).map(|load| ("second", name("measured", load), load)).into_iter().collect()
 }
 
-fn spread(m: &mut Markup, view: &View) {
-    let curves = compared(view);
-    let all =
-        || curves.iter().flat_map(|(_, _, load)| &load.response_time_cumulative).map(|(us, _)| *us as f64);
+fn spread(m: &mut Markup, view: &View, of: &Spread) {
+    let curves = compared(view, of);
+    let all = || curves.iter().flat_map(|(_, _, load)| (of.cumulative)(load)).map(|(us, _)| *us as f64);
     let (smallest, largest) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
     if largest <= 0.0 {
         return;
     }
     let frame = Frame { x: Axis::log_us(smallest, largest), y: Axis::shares(), height: 300.0 };
-    let title = "Share of answers that took no longer than a time";
+    let title = format!("Share of {} that took no longer than a time", of.what);
     let desc: Vec<_> = curves.iter().map(|(_, label, _)| label.clone()).collect();
     m.within("figure", &[], |m| {
         m.leaf("figcaption", &format!("{title} (logarithmic). Further left is faster; steeper is steadier."));
         let entries: Vec<_> = curves.iter().map(|(class, label, _)| (*class, label.clone())).collect();
         key(m, &entries);
         m.within("div", &[("class", "scroll")], |m| {
-            frame.draw(m, &Words { id: "spread", title, desc: &desc.join("; ") }, |m| {
+            frame.draw(m, &Words { id: of.id, title: &title, desc: &desc.join("; ") }, |m| {
                 for (class, _, load) in &curves {
-                    frame.curve(m, class, &steps(&load.response_time_cumulative));
+                    frame.curve(m, class, &steps((of.cumulative)(load)));
                 }
             });
         });

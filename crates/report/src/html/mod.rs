@@ -6,8 +6,10 @@
 mod charts;
 mod diagnosis;
 mod markup;
+mod pages;
 mod parts;
 mod plot;
+mod rows;
 mod tune;
 
 use crate::say;
@@ -45,6 +47,9 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
         Outcome::Diagnosis(diagnosis) => diagnosis::summary(m, diagnosis),
         Outcome::Tune(tune) => tune::summary(m, tune),
         Outcome::Nothing => nothing(m, view),
+    }
+    if let Outcome::Run(run) = &view.outcome {
+        pages::waterfalls(m, run);
     }
     charts::all(m, view);
     match &view.outcome {

@@ -1,7 +1,7 @@
 //! Tables and lists that several kinds of reports share.
 
 use super::markup::Markup;
-use crate::human::{UNKNOWN, bytes, count, number, percent_coarse, rate_or_unknown, share, time, time_us};
+use crate::human::{UNKNOWN, count, number, percent_coarse, rate_or_unknown, share, time, time_us};
 use crate::{say, words};
 use webdyno_model::diagnosis::{Ceiling, Fact, Finding, Remedy, TimeBreakdown};
 use webdyno_model::run::RunReport;
@@ -70,6 +70,9 @@ pub(super) fn list(m: &mut Markup, items: &[String]) {
 
 /// The cards of a run.
 pub(super) fn run_cards(m: &mut Markup, run: &RunReport) {
+    if let Some(of_pages) = super::pages::cards(run) {
+        return cards(m, &of_pages);
+    }
     let ended = run.requests.completed + run.requests.failed;
     cards(
         m,
@@ -92,12 +95,20 @@ pub(super) fn run_details(m: &mut Markup, run: &RunReport) {
         conditions.push(say::clock(run));
     }
     conditions.extend(say::in_flight(run));
-    conditions.extend(say::pages(run));
     list(m, &conditions);
+    rates(m, run);
     times(m, run);
     failures(m, run);
+    super::pages::details(m, run);
     by_name(m, run);
     answers(m, run);
+}
+
+/// What came about in a second, and in all.
+fn rates(m: &mut Markup, run: &RunReport) {
+    use Column::{Number, Words};
+    let columns = [("", Words), ("a second", Number), ("in all", Number), ("", Number)];
+    table(m, &columns, &say::rates(run));
 }
 
 fn times(m: &mut Markup, run: &RunReport) {
@@ -123,6 +134,9 @@ fn times(m: &mut Markup, run: &RunReport) {
         table(m, &columns, &rows);
         if let Some(short) = say::too_short(run, &rows) {
             m.leaf("p", &short);
+        }
+        if run.pages.is_some() {
+            m.leaf_with("p", &[("class", "quiet")], say::PAGE_TIME_MEANS);
         }
         m.leaf_with("p", &[("class", "quiet")], say::TIMES_MEAN);
     }
@@ -159,9 +173,8 @@ fn by_name(m: &mut Markup, run: &RunReport) {
     if run.requests_by_name.is_empty() {
         return;
     }
-    let rows: Vec<_> = run
-        .requests_by_name
-        .iter()
+    let rows: Vec<_> = say::requests_by_count(run)
+        .into_iter()
         .map(|(name, named)| {
             let dist = &named.response_time_us;
             vec![name.clone(), count(named.completed), count(named.failed), time(dist.p50), time(dist.p99)]
@@ -198,11 +211,6 @@ fn answers(m: &mut Markup, run: &RunReport) {
     items.extend(say::sent_besides(run));
     items.extend(say::connect_peaks(run));
     items.push(format!("network: {}", say::network(run)));
-    items.push(format!(
-        "{} received, {} sent",
-        bytes(run.bytes.received as f64),
-        bytes(run.bytes.sent as f64)
-    ));
     list(m, &items);
 }
 

@@ -67,8 +67,13 @@ impl Axis {
         Self { from: 0.0, to: 1.0, logarithmic: false, ticks }
     }
 
+    /// Where the labels stand.
+    pub(super) fn ticks(&self) -> &[(f64, String)] {
+        &self.ticks
+    }
+
     /// Where a value lies, 0 to 1; values outside are at the edge.
-    fn place(&self, value: f64) -> f64 {
+    pub(super) fn place(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
         } else {
@@ -98,18 +103,7 @@ impl Frame {
     /// The SVG element with its title and description, the grid, and what the closure draws on it. `id` must be
     /// unique in the document.
     pub(super) fn draw(&self, m: &mut Markup, words: &Words<'_>, fill: impl FnOnce(&mut Markup)) {
-        let view_box = format!("0 0 {WIDTH} {}", coordinate(self.height));
-        let (title, desc) = (format!("{}-title", words.id), format!("{}-desc", words.id));
-        let labelled = format!("{title} {desc}");
-        let attributes = [
-            ("xmlns", "http://www.w3.org/2000/svg"),
-            ("viewBox", view_box.as_str()),
-            ("role", "img"),
-            ("aria-labelledby", labelled.as_str()),
-        ];
-        m.within("svg", &attributes, |m| {
-            m.leaf_with("title", &[("id", &title)], words.title);
-            m.leaf_with("desc", &[("id", &desc)], words.desc);
+        svg(m, words, self.height, |m| {
             self.grid(m);
             fill(m);
         });
@@ -180,6 +174,24 @@ impl Frame {
     }
 }
 
+/// An SVG element of the usual width, with its title and description.
+pub(super) fn svg(m: &mut Markup, words: &Words<'_>, height: f64, fill: impl FnOnce(&mut Markup)) {
+    let view_box = format!("0 0 {WIDTH} {}", coordinate(height));
+    let (title, desc) = (format!("{}-title", words.id), format!("{}-desc", words.id));
+    let labelled = format!("{title} {desc}");
+    let attributes = [
+        ("xmlns", "http://www.w3.org/2000/svg"),
+        ("viewBox", view_box.as_str()),
+        ("role", "img"),
+        ("aria-labelledby", labelled.as_str()),
+    ];
+    m.within("svg", &attributes, |m| {
+        m.leaf_with("title", &[("id", &title)], words.title);
+        m.leaf_with("desc", &[("id", &desc)], words.desc);
+        fill(m);
+    });
+}
+
 /// The key of a plot's curves, set above it so that it hides none of them: `(class, label)`.
 pub(super) fn key(m: &mut Markup, entries: &[(&str, String)]) {
     m.within("p", &[("class", "key")], |m| {
@@ -241,12 +253,14 @@ fn thin(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     out
 }
 
-fn line(m: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
+/// A straight line.
+pub(super) fn line(m: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
     let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(coordinate);
     m.empty("line", &[("class", class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
 }
 
-fn text(m: &mut Markup, class: &str, anchor: &str, at: (f64, f64), label: &str) {
+/// A label at a place.
+pub(super) fn text(m: &mut Markup, class: &str, anchor: &str, at: (f64, f64), label: &str) {
     let (x, y) = (coordinate(at.0), coordinate(at.1));
     m.leaf_with("text", &[("class", class), ("text-anchor", anchor), ("x", &x), ("y", &y)], label);
 }

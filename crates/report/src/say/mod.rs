@@ -2,19 +2,27 @@
 
 mod client;
 mod diagnosis;
+mod load;
 mod objectives;
+mod pages;
 mod percentiles;
 mod repeats;
 mod transport;
 mod tune;
 
-use crate::human::{count, number, plural, rate_or_unknown, share, time, time_s, time_us};
+use crate::human::{count, number, plural, share, time, time_s, time_us};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
     certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
 };
+pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
+use pages::page_headline;
+pub(crate) use pages::{
+    CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, Rest, captures_missed, pages_by_count, part_failure,
+    parts_shown, rates, requests_by_count, sessions, trace_summary, traces,
+};
 pub(crate) use percentiles::{percentiles, too_short};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_spread, repeats_table};
 pub(crate) use tune::{
@@ -24,43 +32,8 @@ pub(crate) use tune::{
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::run::{ConnectPeak, Dist, RunReport};
 use webdyno_model::service::SettingValue;
-use webdyno_model::workload::{Arrival, Clock, Workload};
+use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
-
-/// What was sent and how, a sentence each.
-pub(crate) fn load(workload: &Workload) -> Vec<String> {
-    let mut lines = vec![];
-    if let Some(first) = workload.requests.first() {
-        let others = workload.requests.len() as u64 - 1;
-        let tail = if others > 0 {
-            format!(" and {} in turn", plural(others, "other request"))
-        } else {
-            String::new()
-        };
-        lines.push(format!("{} {}{tail}", first.method, first.url));
-    }
-    lines.push(match workload.arrival {
-        Arrival::Closed => format!(
-            "{} at once; each next one is sent when an answer is there (closed)",
-            plural(u64::from(workload.connections), "request")
-        ),
-        Arrival::Open { rate_per_s, poisson } => format!(
-            "{} requests a second are due{}, however slow the answers (open); at most {}",
-            number(rate_per_s),
-            if poisson { " at random times" } else { "" },
-            plural(u64::from(workload.connections), "connection")
-        ),
-    });
-    if !workload.keepalive {
-        lines.push("a new connection for every request".into());
-    }
-    if workload.redirects_max > 0 {
-        let most = plural(u64::from(workload.redirects_max), "redirect");
-        lines.push(format!("up to {most} in a row are followed, as one request"));
-    }
-    lines.extend(transport::transport(&workload.transport));
-    lines
-}
 
 /// What was sent besides the requests themselves, and the handshakes, a sentence each; none where nothing was.
 pub(crate) fn sent_besides(run: &RunReport) -> Vec<String> {
@@ -90,6 +63,9 @@ pub(crate) fn brake(run: &RunReport) -> Option<String> {
 
 /// The result of a run in one line.
 pub(crate) fn run_headline(run: &RunReport) -> String {
+    if let Some(told) = page_headline(run) {
+        return told;
+    }
     let requests = &run.requests;
     let ended = requests.completed + requests.failed;
     if requests.started == 0 && ended == 0 {
@@ -127,11 +103,18 @@ pub(crate) fn failures(run: &RunReport) -> String {
 /// How long was measured and what was cut.
 pub(crate) fn measured(run: &RunReport) -> String {
     let length = time_s(run.elapsed_s);
+    let down = match run.ramp_down_s {
+        after if after > 0.0 => format!("; the {} after it do not count either", time_s(after)),
+        _ => String::new(),
+    };
     if run.warmup_s > 0.0 {
         let why = run.warmup_why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-        format!("measured for {length}, after {} of warm-up that do not count{why}", time_s(run.warmup_s))
+        format!(
+            "measured for {length}, after {} of warm-up that do not count{why}{down}",
+            time_s(run.warmup_s)
+        )
     } else {
-        format!("measured for {length}; no warm-up was cut")
+        format!("measured for {length}; no warm-up was cut{down}")
     }
 }
 
@@ -139,11 +122,12 @@ pub(crate) fn measured(run: &RunReport) -> String {
 /// of them where there was any.
 pub(crate) fn times_of(run: &RunReport) -> Vec<(&'static str, &Dist)> {
     let handshake = ("TLS handshake", &run.tls_handshake_us);
-    let mut times = vec![
+    let mut times: Vec<_> = run.pages.iter().map(|pages| ("page time", &pages.time_us)).collect();
+    times.extend([
         ("response time", &run.response_time_us),
         ("service time", &run.service_time_us),
         ("connect", &run.connect_time_us),
-    ];
+    ]);
     times.extend(Some(handshake).filter(|(_, dist)| dist.count > 0));
     times.extend([("first byte", &run.first_byte_us), ("client delay", &run.client_delay_us)]);
     times
@@ -254,7 +238,8 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
 
 /// How many requests of an open load waited for one of so many connections at its end; `None` when none did.
 fn unsent(run: &RunReport) -> Option<(u64, u64)> {
-    let workload = run.workload.as_ref()?;
+    // The parts of a page wait for a connection of their visitor.
+    let workload = run.workload.as_ref().filter(|workload| workload.visits.is_none())?;
     let connections = u64::from(workload.connections);
     let unsent = run.requests.in_flight_at_end.checked_sub(connections).filter(|unsent| *unsent > 0)?;
     matches!(workload.arrival, Arrival::Open { .. }).then_some((unsent, connections))
@@ -301,16 +286,8 @@ pub(crate) const MAY_BE_IN_FORCE: &str =
     "A change may still be in force: webdyno rollback puts the original configuration back.";
 
 /// A summary's percentiles for a sentence: `half within 23 ms, 99% within 60 ms`.
-pub(crate) fn within(dist: &Dist) -> String {
-    format!("half of the answers within {}, 99% within {}", time(dist.p50), time(dist.p99))
-}
-
-/// Page loads, for workloads that have pages.
-pub(crate) fn pages(run: &RunReport) -> Option<String> {
-    let pages = run.pages.as_ref()?;
-    let good = rate_or_unknown(pages.rate);
-    let within = format!("half within {}, 99% within {}", time(pages.time_us.p50), time(pages.time_us.p99));
-    Some(format!("Pages: {good} good ones, {} failed; {within}", count(pages.failed)))
+pub(crate) fn within(what: &str, dist: &Dist) -> String {
+    format!("half of the {what} within {}, 99% within {}", time(dist.p50), time(dist.p99))
 }
 
 /// The name of a load in plots.
@@ -339,6 +316,7 @@ pub(crate) fn live_traffic(traffic: Option<&LiveTraffic>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::workload::Workload;
 
     #[test]
     fn starts_that_waited_for_a_connection_are_told_from_those_that_were_sent() {

@@ -1,6 +1,7 @@
 //! Percentiles in tables, with a mark at those that rest on too few answers, and what these would take.
 
 use crate::human::{count, time, time_s};
+use std::collections::BTreeMap;
 use webdyno_model::run::{Dist, PercentileNeed, RunReport};
 
 const BEYOND_MIN: u64 = PercentileNeed::BEYOND_MIN;
@@ -10,6 +11,8 @@ const SECONDS_MIN: usize = PercentileNeed::SECONDS_MIN;
 pub(super) const MARK: &str = "?";
 /// The times that are taken of the same answers.
 const OF_ALL_ANSWERS: [&str; 2] = ["response time", "service time"];
+/// The time that is taken of pages.
+const OF_PAGES: &str = "page time";
 
 /// The 50th, 90th, 99th and 99.9th percentile of a distribution, marked where it says little.
 pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 4] {
@@ -17,8 +20,12 @@ pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 
         [("p50", 2, dist.p50), ("p90", 10, dist.p90), ("p99", 100, dist.p99), ("p999", 1000, dist.p999)];
     shown.map(|(percentile, one_in, value)| {
         let few = dist.count < BEYOND_MIN * one_in;
-        let listed = run.unsupported_percentiles.iter().any(|named| named == percentile);
-        let marked = value.is_some() && (few || (listed && OF_ALL_ANSWERS.contains(&name)));
+        let unsupported = match (&run.pages, name) {
+            (Some(pages), OF_PAGES) => &pages.unsupported_percentiles[..],
+            _ if OF_ALL_ANSWERS.contains(&name) => &run.unsupported_percentiles,
+            _ => &[],
+        };
+        let marked = value.is_some() && (few || unsupported.iter().any(|named| named == percentile));
         time(value) + if marked { MARK } else { "" }
     })
 }
@@ -28,14 +35,20 @@ pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 
 pub(crate) fn too_short(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
     let marked = rows.iter().flatten().any(|cell| cell.ends_with(MARK));
     let shown = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
-    let needs = shown.into_iter().filter_map(|(key, name)| Some((name, run.percentiles_need.get(key)?)));
-    let told = needs.map(|(name, need)| {
-        format!(" {name} takes {} answers, at this rate {}.", count(need.count), time_s(need.elapsed_s))
-    });
-    let told: String = told.collect();
+    let told = |what: &str, needs: &BTreeMap<String, PercentileNeed>| -> String {
+        let needs = shown.iter().filter_map(|(key, name)| Some((name, needs.get(*key)?)));
+        let one = |(name, need): (&&str, &PercentileNeed)| {
+            format!(" {name} takes {} {what}, at this rate {}.", count(need.count), time_s(need.elapsed_s))
+        };
+        needs.map(one).collect()
+    };
+    let of_pages = run.pages.as_ref().map(|pages| told("pages", &pages.percentiles_need)).unwrap_or_default();
+    let told = told("answers", &run.percentiles_need) + &of_pages;
+    let times =
+        if run.pages.is_some() { "page, response and service time" } else { "response and service time" };
     marked.then(|| {
         format!(
-            "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or, of response and service time, all in fewer \
+            "{MARK}: fewer than {BEYOND_MIN} samples lie beyond this figure, or, of {times}, all in fewer \
              than {SECONDS_MIN} seconds of the run.{told}"
         )
     })

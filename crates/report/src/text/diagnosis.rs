@@ -71,7 +71,7 @@ fn load(page: &mut Page, run: &webdyno_model::run::RunReport) {
     page.heading(&format!("Under this load: {}", say::run_headline(run)));
     run::conditions(page, run);
     if run.response_time_us.count > 0 {
-        page.para(&say::within(&run.response_time_us));
+        page.para(&say::within("answers", &run.response_time_us));
     }
     if let Some(waiting) = say::in_flight(run) {
         page.para(&format!("{waiting}."));

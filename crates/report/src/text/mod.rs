@@ -1,7 +1,9 @@
 //! The report for a terminal: 80 columns of plain text, written for somebody who never tuned a server.
 
 mod diagnosis;
+mod histogram;
 mod page;
+mod pages;
 mod run;
 mod tune;
 

@@ -1,6 +1,6 @@
 //! A page of plain text, 80 columns wide: headings, wrapped paragraphs, tables, bars.
 
-use crate::plain::{clean, wrap};
+use crate::plain::{clean, shortened, wrap};
 
 /// The width that every terminal has.
 pub(super) const COLUMNS: usize = 80;
@@ -37,7 +37,7 @@ impl Page {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
-        for line in wrap(&clean(title), COLUMNS) {
+        for line in wrap_short(&clean(title), COLUMNS) {
             self.line(&line);
         }
     }
@@ -128,7 +128,7 @@ impl Page {
         let hang = if label.is_empty() { indent } else { indent + label.chars().count() + 1 };
         // A label that takes most of the line stands alone above its text.
         let (first, hang) = if hang > COLUMNS / 2 {
-            for line in wrap(&label, COLUMNS - indent) {
+            for line in wrap_short(&label, COLUMNS - indent) {
                 self.line(&format!("{}{line}", " ".repeat(indent)));
             }
             (" ".repeat(indent + INDENT), indent + INDENT)
@@ -137,7 +137,7 @@ impl Page {
         } else {
             (format!("{}{label} ", " ".repeat(indent)), hang)
         };
-        for (index, line) in wrap(&clean(text), COLUMNS - hang).iter().enumerate() {
+        for (index, line) in wrap_short(&clean(text), COLUMNS - hang).iter().enumerate() {
             let start = if index == 0 { first.clone() } else { " ".repeat(hang) };
             self.line(&(start + line));
         }
@@ -165,6 +165,11 @@ fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
     }
 }
 
+/// As [`wrap`], with words longer than the width (URLs, paths) shortened in their middle.
+fn wrap_short(text: &str, width: usize) -> Vec<String> {
+    wrap(text, width).iter().map(|line| shortened(line, width)).collect()
+}
+
 /// As [`wrap`], and words longer than the width are broken too.
 fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     let lines = wrap(text, width);
@@ -175,11 +180,16 @@ fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     broken.collect()
 }
 
-/// A bar of `#` for a share of one; something that is not nothing shows at least a dot.
+/// A bar for a share of one, to an eighth of a column; something that is not nothing shows at least that.
 pub(super) fn bar(share: f64, width: usize) -> String {
+    /// One eighth to seven eighths of a column (Unicode, block elements).
+    const EIGHTHS: [char; 7] =
+        ['\u{258f}', '\u{258e}', '\u{258d}', '\u{258c}', '\u{258b}', '\u{258a}', '\u{2589}'];
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    let full = (share * width as f64).round() as usize;
-    if full == 0 && share > 0.0 { ".".into() } else { "#".repeat(full) }
+    let eighths = (share * 8.0 * width as f64).round() as usize;
+    let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+    let part = (eighths % 8).checked_sub(1).map(|index| EIGHTHS[index]);
+    std::iter::repeat_n('\u{2588}', eighths / 8).chain(part).collect()
 }
 
 #[cfg(test)]

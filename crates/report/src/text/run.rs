@@ -1,27 +1,30 @@
 //! A load test: how fast, how long answers took, what failed and why, and whether the figures may be believed.
 
-use super::page::{Column, Page, bar};
-use crate::human::{count, percent_coarse, plural, quantity, share, time, time_us};
+use super::page::{Column, Page};
+use super::{histogram, pages};
+use crate::human::{count, plural, share, time};
+use crate::plain::shortened;
 use crate::{say, words};
 use webdyno_model::run::RunReport;
 use webdyno_session::view::View;
 
 /// More names or codes than this are summed up in a line.
 const ROWS_MAX: usize = 20;
-/// More bars than this are no longer a small picture.
-const BARS_MAX: usize = 12;
-const BAR_COLUMNS: usize = 40;
 
 /// The whole report of a load test.
 pub(super) fn whole(page: &mut Page, view: &View, run: &RunReport) {
     page.heading(&format!("Load test: {}", say::run_headline(run)));
     conditions(page, run);
+    rates(page, run);
     objectives(page, run);
     repeats(page, run);
     latencies(page, run);
-    histogram(page, view);
+    histograms(page, view);
+    pages::by_name(page, run);
     by_name(page, run);
+    pages::waterfalls(page, run);
     failures(page, run);
+    pages::visitors(page, run);
     answers_and_connections(page, run);
     validity(page, run);
 }
@@ -35,9 +38,12 @@ pub(super) fn conditions(page: &mut Page, run: &RunReport) {
         page.para(&line);
     }
     page.para(&say::measured(run));
-    if let Some(pages) = say::pages(run) {
-        page.para(&pages);
-    }
+}
+
+/// What came about in a second, and in all.
+fn rates(page: &mut Page, run: &RunReport) {
+    page.heading("How much");
+    page.table(&[Column::Words, Column::Number, Column::Number, Column::Number], &say::rates(run));
 }
 
 fn objectives(page: &mut Page, run: &RunReport) {
@@ -101,9 +107,16 @@ pub(super) fn latencies(page: &mut Page, run: &RunReport) {
     if let Some(short) = say::too_short(run, &rows) {
         page.para(&short);
     }
+    if run.pages.is_some() {
+        page.para(say::PAGE_TIME_MEANS);
+    }
     page.para(say::TIMES_MEAN);
     if run.errors.timeout > 0 {
-        page.para(&format!("{} are in it at the timeout's length.", plural(run.errors.timeout, "timeout")));
+        let verb = if run.errors.timeout == 1 { "is" } else { "are" };
+        page.para(&format!(
+            "{} {verb} in it at the timeout's length.",
+            plural(run.errors.timeout, "timeout")
+        ));
     }
     if !empty.is_empty() {
         page.para(&format!("Nothing to measure in this part: {}.", empty.join(", ")));
@@ -117,65 +130,10 @@ fn time_row(name: &str, percentiles: [String; 4], max: Option<u64>) -> Vec<Strin
     row
 }
 
-fn histogram(page: &mut Page, view: &View) {
-    let Some(load) = view.shown_load().filter(|load| load.response_time_cumulative.len() > 1) else {
-        return;
-    };
-    let bars = bins(&load.response_time_cumulative);
-    let largest = bars.iter().map(|(_, share)| *share).fold(0.0, f64::max);
-    if bars.len() < 2 || largest <= 0.0 {
-        return;
-    }
-    page.heading("Response times");
-    let rows: Vec<_> = bars
-        .iter()
-        .map(|&(upper_us, share)| {
-            let percent = percent_coarse(share);
-            vec![format!("up to {}", time_us(upper_us)), percent, bar(share / largest, BAR_COLUMNS)]
-        })
-        .collect();
-    page.table(&[Column::Number, Column::Number, Column::Words], &rows);
-}
-
-/// Shares of requests between round times: `(upper bound in microseconds, share)`. The finest scale that needs no more
-/// than [`BARS_MAX`] bars.
-fn bins(cumulative: &[(u64, f64)]) -> Vec<(f64, f64)> {
-    const SCALES: [&[f64]; 4] = [
-        &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
-        &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
-        &[1.0, 2.0, 5.0],
-        &[1.0],
-    ];
-    let (Some(first), Some(last)) = (cumulative.first(), cumulative.last()) else {
-        return vec![];
-    };
-    for scale in SCALES {
-        let bounds: Vec<f64> =
-            (0..11).flat_map(|decade| scale.iter().map(move |step| step * 10f64.powi(decade))).collect();
-        let from = bounds.partition_point(|&bound| bound < first.0 as f64);
-        let to = bounds.partition_point(|&bound| bound < last.0 as f64).min(bounds.len() - 1);
-        if to + 1 - from.min(to) <= BARS_MAX || scale.len() == 1 {
-            return shares(cumulative, &bounds[from.min(to)..=to]);
-        }
-    }
-    vec![]
-}
-
-fn shares(cumulative: &[(u64, f64)], bounds: &[f64]) -> Vec<(f64, f64)> {
-    let up_to = |bound: f64| {
-        let index = cumulative.partition_point(|&(us, _)| us as f64 <= bound);
-        if index == 0 { 0.0 } else { cumulative[index - 1].1 }
-    };
-    let mut below = 0.0;
-    bounds
-        .iter()
-        .map(|&bound| {
-            let now = up_to(bound);
-            let share = (now - below).max(0.0);
-            below = now;
-            (bound, share)
-        })
-        .collect()
+fn histograms(page: &mut Page, view: &View) {
+    let Some(load) = view.shown_load() else { return };
+    histogram::draw(page, "Page times", &load.page_time_cumulative);
+    histogram::draw(page, "Response times", &load.response_time_cumulative);
 }
 
 fn by_name(page: &mut Page, run: &RunReport) {
@@ -184,10 +142,10 @@ fn by_name(page: &mut Page, run: &RunReport) {
     }
     page.heading("By request");
     let mut rows = vec![["request", "good", "failed", "p50", "p99"].map(str::to_owned).to_vec()];
-    for (name, named) in run.requests_by_name.iter().take(ROWS_MAX) {
+    for (name, named) in say::requests_by_count(run).into_iter().take(ROWS_MAX) {
         let dist = &named.response_time_us;
         rows.push(vec![
-            name.clone(),
+            shortened(name, pages::NAME_COLUMNS),
             count(named.completed),
             count(named.failed),
             time(dist.p50),
@@ -251,8 +209,6 @@ fn answers_and_connections(page: &mut Page, run: &RunReport) {
         page.para(&format!("{sentence}."));
     }
     page.item("Network:", &say::network(run));
-    let amounts = (quantity(run.bytes.received as f64, "bytes"), quantity(run.bytes.sent as f64, "bytes"));
-    page.item("Bytes:", &format!("{} received, {} sent", amounts.0, amounts.1));
     if let Some(waiting) = say::in_flight(run) {
         page.item("At the end:", &format!("{waiting}."));
     }
@@ -275,25 +231,5 @@ fn validity(page: &mut Page, run: &RunReport) {
     }
     if run.response_time_us.count > 0 {
         page.para(&format!("{}.", say::clock(run)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        // Invariant: the bars hold every request once, and there are few enough of them.
-        #[test]
-        fn bars_lose_no_request(mut times in prop::collection::vec(0u64..3_600_000_000, 1..100)) {
-            times.sort_unstable();
-            let total = times.len() as f64;
-            let cumulative: Vec<_> = times.iter().enumerate().map(|(i, &us)| (us, (i + 1) as f64 / total)).collect();
-            let bars = bins(&cumulative);
-            let sum: f64 = bars.iter().map(|(_, share)| share).sum();
-            prop_assert!((sum - 1.0).abs() < 1e-9, "{:?}", bars);
-            prop_assert!(bars.len() <= BARS_MAX, "{:?}", bars);
-        }
     }
 }

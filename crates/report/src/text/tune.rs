@@ -80,7 +80,7 @@ fn measured(page: &mut Page, tune: &TuneReport) {
     let run = &tune.baseline;
     page.para(&format!("Today: {}.", say::run_headline(run)));
     if run.response_time_us.count > 0 {
-        page.para(&format!("{}.", say::within(&run.response_time_us)));
+        page.para(&format!("{}.", say::within("answers", &run.response_time_us)));
     }
 }
 

@@ -5,10 +5,36 @@ use serde_json::Value;
 use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// Strings that are words of a fixed set and not free text.
-const FIXED: [&str; 10] =
-    ["schema", "goal", "ok_status", "kind", "class", "cause", "verdict", "state", "v2", "ended_by"];
+const FIXED: [&str; 12] = [
+    "schema",
+    "goal",
+    "ok_status",
+    "kind",
+    "class",
+    "cause",
+    "verdict",
+    "state",
+    "v2",
+    "ended_by",
+    "resources",
+    "order",
+];
+/// How a part was fetched; `by` may be a name elsewhere.
+const FETCHED_BY: [&str; 3] = ["new_connection", "kept_connection", "cache"];
 /// Whole numbers of few bits.
-const SMALL: [&str; 8] = ["connections", "threads", "n", "cores", "port", "line", "pid", "Status"];
+const SMALL: [&str; 11] = [
+    "connections",
+    "threads",
+    "n",
+    "cores",
+    "port",
+    "line",
+    "pid",
+    "Status",
+    "status",
+    "users",
+    "connections_per_host",
+];
 
 /// What replaces the leaves.
 pub struct Leaves<'a> {
@@ -102,7 +128,7 @@ fn walk(key: &str, value: &mut Value, leaves: &Leaves<'_>, turn: &mut usize) {
     match value {
         Value::Object(members) => members.iter_mut().for_each(|(key, value)| walk(key, value, leaves, turn)),
         Value::Array(items) => items.iter_mut().for_each(|item| walk(key, item, leaves, turn)),
-        Value::String(text) if !FIXED.contains(&key) => {
+        Value::String(text) if !FIXED.contains(&key) && !FETCHED_BY.contains(&text.as_str()) => {
             if let Some(other) = leaves.text {
                 *text = other.to_owned();
             }

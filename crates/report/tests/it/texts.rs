@@ -27,6 +27,11 @@ fn a_run() {
       50 requests at once; each next one is sent when an answer is there (closed)
       measured for 10 s, after 2 s of warm-up that do not count
 
+    How much
+      requests   2,190/s  21,904 good  120 failed
+      received   27 MB/s       270 MB
+      sent      210 kB/s       2.1 MB
+
     Objectives
       p99<200ms    met      measured: 69.4 ms
       errors<0.1%  NOT met  measured: 0.55%
@@ -49,18 +54,18 @@ fn a_run() {
       3 timeouts are in it at the timeout's length.
 
     Response times
-        up to 5 ms  <1%  .
-        up to 7 ms   1%  #
-       up to 10 ms   3%  ###
-       up to 15 ms  14%  ###############
-       up to 20 ms  23%  #########################
-       up to 30 ms  37%  ########################################
-       up to 50 ms  19%  ####################
-       up to 70 ms   3%  ###
-      up to 100 ms   1%  #
-      up to 150 ms  <1%  .
+        up to 5 ms  <1%  ▎
+        up to 7 ms   1%  ▊
+       up to 10 ms   3%  ███▎
+       up to 15 ms  14%  ██████████████▉
+       up to 20 ms  23%  ████████████████████████▋
+       up to 30 ms  37%  ████████████████████████████████████████
+       up to 50 ms  19%  ████████████████████▎
+       up to 70 ms   3%  ███
+      up to 100 ms   1%  ▊
+      up to 150 ms  <1%  ▏
       up to 200 ms   0%
-      up to 300 ms  <1%  .
+      up to 300 ms  <1%  ▏
     ");
 }
 
@@ -85,10 +90,11 @@ fn what_failed_in_a_run() {
     insta::assert_snapshot!(from(&plain(&sample::run_with_errors()), "What failed"), @"
     What failed: 120 of 22,024 requests failed (0.55%)
       20 x the connection was refused (connect_refused)
-          Usually: nothing listens on that port, or the server died or restarted
-                   under the load
-          To do: see with `ss -ltn` on the server what listens, and read its error
-                 log
+          Usually: nothing listens on that port, the server died or restarted under
+                   the load, or it refuses instead of letting wait when its accept
+                   queue is full (net.ipv4.tcp_abort_on_overflow)
+          To do: see with `ss -ltn` on the server what listens and how long its
+                 queue is (Recv-Q), and read its error log
       3 x no complete answer within the timeout (timeout)
           Usually: more load than the server can answer: requests wait longer than
                    anybody would
@@ -113,7 +119,6 @@ fn what_failed_in_a_run() {
       Network: a round trip took at least 96 µs; as TCP smooths it, which may hold
                the server's own time, 130 µs (median), 410 µs (p99); 9 of 1,825
                segments (0.49%) were sent again (a sample of the connections)
-      Bytes: 270 MB received, 2.1 MB sent
       At the end: 12 requests had no answer yet when the load ended, one of them for
                   9 s already. They are in none of the times (censored): how long
                   they would have taken is not known.
@@ -136,6 +141,11 @@ fn a_run_that_failed_altogether() {
       50 requests at once; each next one is sent when an answer is there (closed)
       measured for 400 ms; no warm-up was cut
 
+    How much
+      requests    0/s  0 good  1,000 failed
+      received  0 B/s     0 B
+      sent      0 B/s     0 B
+
     How long it took
                   p50     p90     p99    p99.9     max
       failures  90 µs  156 µs  284 µs  506 µs?  900 µs
@@ -143,16 +153,16 @@ fn a_run_that_failed_altogether() {
 
     What failed: 1,000 of 1,000 requests failed (100%)
       1,000 x the connection was refused (connect_refused)
-          Usually: nothing listens on that port, or the server died or restarted
-                   under the load
-          To do: see with `ss -ltn` on the server what listens, and read its error
-                 log
+          Usually: nothing listens on that port, the server died or restarted under
+                   the load, or it refuses instead of letting wait when its accept
+                   queue is full (net.ipv4.tcp_abort_on_overflow)
+          To do: see with `ss -ltn` on the server what listens and how long its
+                 queue is (Recv-Q), and read its error log
 
     Answers and connections
       Connections: 0 opened, 0 requests sent on one that was used before, at most 0
                    open at once
       Network: round trips and losses are unknown (TCP was read of no connection)
-      Bytes: 0 B received, 0 B sent
 
     Can the figures be believed?
       The generator kept up as far as can be told (how much processor it used is
@@ -207,11 +217,11 @@ fn what_else_is_known_of_an_exhausted_server() {
         looks for .htaccess in 3 directories. (60% sure)
 
     Where the mean response time goes (68.6 ms in all)
-      added by the generator       14 µs  <1%  .
-      connecting                  0.8 µs  <1%  .
-      waiting for a free worker  37.9 ms  55%  #################
-      in a worker                26.3 ms  38%  ###########
-      not explained               4.4 ms   6%  ##
+      added by the generator       14 µs  <1%  ▏
+      connecting                  0.8 µs  <1%  ▏
+      waiting for a free worker  37.9 ms  55%  ████████████████▋
+      in a worker                26.3 ms  38%  ███████████▌
+      not explained               4.4 ms   6%  █▉
       unknown: behind the worker, on the network
 
     Limits ahead: in use now, the most there can be, and when they bind
@@ -541,6 +551,11 @@ fn what_the_generator_and_the_length_of_a_run_say() {
       50 requests at once; each next one is sent when an answer is there (closed)
       measured for 10 s, after 2 s of warm-up that do not count: in them the rate
       was 35% of the later one (change-point test)
+
+    How much
+      requests      840/s  8,400 good  0 failed
+      received  10.4 MB/s      104 MB
+      sent      80.6 kB/s      806 kB
 
     How long it took
                          p50      p90      p99     p99.9     max

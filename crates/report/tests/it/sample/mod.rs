@@ -1,9 +1,11 @@
 //! Views made by hand: small ones for snapshots, one as large as a real session for a look at the HTML.
 #![allow(dead_code)] // shared by the tests and the example
 
+pub mod pages;
 mod server;
 pub mod tuned;
 
+pub use pages::{run_of_failed_pages, run_with_pages};
 pub use server::{ceilings, diagnosis_exhausted, diagnosis_plain, exhausted, service};
 pub use tuned::{
     interrupted, tune_applied, tune_braked, tune_kept, tune_planned, tune_proposed, tune_reverted,
@@ -188,6 +190,7 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
             IntervalReport {
                 t_s: f64::from(second),
                 rate: rate * warm,
+                page_rate: None,
                 p50_us: Some(median as u64),
                 p99_us: Some((median * 3.1) as u64),
                 failed: if report.requests.failed > 0 { 10 } else { 0 },
@@ -207,6 +210,7 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
         begins_s,
         measured_from_s: 2.0,
         intervals,
+        page_time_cumulative: vec![],
         response_time_cumulative: if median > 0.0 { cumulative } else { vec![] },
         report,
     }
@@ -224,6 +228,8 @@ pub fn all() -> Vec<(&'static str, View)> {
     vec![
         ("run_with_errors", run_with_errors()),
         ("run_all_failed", run_all_failed()),
+        ("run_with_pages", run_with_pages()),
+        ("run_of_failed_pages", run_of_failed_pages()),
         ("diagnosis_exhausted", diagnosis_exhausted()),
         (
             "diagnosis_healthy",
