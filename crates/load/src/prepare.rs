@@ -4,7 +4,7 @@ mod origin;
 mod request;
 
 pub(crate) use origin::{Origin, Place, Tcp};
-pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect};
+pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect, parse_url};
 
 use crate::content::Checks;
 use crate::course::Course;
@@ -308,7 +308,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &workload.requests {
-        let url = request::parse_url(&spec.url)?;
+        let url = parse_url(&spec.url)?;
         let request = request::Source::of(spec, url, workload.keepalive)?;
         let origin = origins.of(request.url())?;
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));

@@ -232,15 +232,17 @@ pub struct RequestList {
     pub file: String,
     /// How many requests it holds.
     pub count: u64,
-    /// Whether one is drawn each time, instead of the next one taken.
+    /// Whether one is drawn each time, instead of the next one taken. Where weights are given, they decide which.
     pub random: bool,
+    /// Whether its entries have weights.
+    pub weighted: bool,
     /// Its requests; `None` in recordings, which do not hold them.
     #[serde(skip)]
     pub entries: Option<Arc<ListEntries>>,
 }
 
-/// The requests of a list. `Workload::requests` holds one request for each kind: server, method and headers; an entry
-/// says what differs.
+/// The requests of a list. `Workload::requests` holds one request for each kind: server, method and headers, with the
+/// URL of its first entry; an entry says what differs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ListEntries {
     /// Targets (path and query) and bodies, one behind the other.
@@ -249,8 +251,10 @@ pub struct ListEntries {
     pub entries: Vec<ListEntry>,
     /// Bodies of files, which entries share.
     pub bodies: Vec<Body>,
-    /// Weights of the entries; empty when all are the same.
+    /// Weights of the entries, above 0; empty when all are the same.
     pub weights: Vec<f32>,
+    /// Under which names the entries are counted.
+    pub names: Vec<String>,
 }
 
 /// One request of a list.
@@ -260,13 +264,35 @@ pub struct ListEntry {
     pub kind: u32,
     /// Where its target begins in the text.
     pub begin: u32,
-    /// Length of the target.
-    pub target_bytes: u16,
     /// Length of the body behind it; [`ListEntry::SHARED`] + n for body n of a file.
     pub body: u32,
+    /// Length of the target.
+    pub target_bytes: u16,
+    /// Its name: a place in [`ListEntries::names`].
+    pub name: u16,
 }
 
 impl ListEntry {
     /// From here on [`ListEntry::body`] is the number of a shared body.
     pub const SHARED: u32 = 1 << 31;
+}
+
+impl ListEntries {
+    /// Path and query of an entry.
+    #[inline]
+    pub fn target(&self, entry: &ListEntry) -> &[u8] {
+        let begin = entry.begin as usize;
+        self.text.get(begin..begin + usize::from(entry.target_bytes)).unwrap_or_default()
+    }
+
+    /// The body of an entry, empty for none; with the memory that it shares with others, if it is one of a file.
+    #[inline]
+    pub fn body(&self, entry: &ListEntry) -> (&[u8], Option<&Body>) {
+        if let Some(number) = entry.body.checked_sub(ListEntry::SHARED) {
+            let body = self.bodies.get(number as usize);
+            return (body.map(Body::bytes).unwrap_or_default(), body);
+        }
+        let begin = entry.begin as usize + usize::from(entry.target_bytes);
+        (self.text.get(begin..begin + entry.body as usize).unwrap_or_default(), None)
+    }
 }

@@ -1,0 +1,238 @@
+//! The URL of a line: its server, known from the lines before, and path and query as they are sent.
+//!
+//! What goes over the wire is what the url crate makes of a URL (WHATWG URL: blanks and letters beyond ASCII
+//! percent-encoded, `/./` and `/../` resolved). A text that it would not change is told by a look at its bytes.
+
+use super::line::shown;
+use super::wrong::Wrong;
+use std::collections::HashMap;
+use url::Url;
+use webdyno_model::Result;
+
+/// A URL in its parts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub(super) secure: bool,
+    /// Host and port.
+    pub(super) authority: &'a [u8],
+    /// Where that begins.
+    pub(super) authority_at: usize,
+    /// Path and query.
+    pub(super) target: &'a [u8],
+    pub(super) fragment: Option<&'a [u8]>,
+}
+
+/// Takes a URL apart. Without a scheme it is `http://`, as siege and browsers have it.
+pub(super) fn split(url: &[u8]) -> std::result::Result<Place<'_>, Wrong> {
+    if let Some(at) = url.iter().position(u8::is_ascii_control) {
+        return Err(Wrong::at(at, "a control character is no part of a URL").hint("write it percent-encoded"));
+    }
+    let (secure, authority_at) = scheme(url)?;
+    let rest = &url[authority_at..];
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    let (target, fragment) = match memchr::memchr(b'#', rest) {
+        None => (rest, None),
+        Some(hash) => (&rest[..hash], Some(&rest[hash + 1..])),
+    };
+    Ok(Place { secure, authority, authority_at, target, fragment })
+}
+
+/// Whether TLS is spoken, and the length of the scheme.
+fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), Wrong> {
+    let begins = |with: &[u8]| url.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
+    if begins(b"http://") {
+        return Ok((false, 7));
+    }
+    if begins(b"https://") {
+        return Ok((true, 8));
+    }
+    if begins(b"//") {
+        return Ok((false, 2));
+    }
+    let before = &url[..url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len())];
+    let is_lone = begins(b"http:") || begins(b"https:");
+    if is_lone || before.ends_with(b":") && url[before.len()..].starts_with(b"//") {
+        let told = Wrong::at(0, format!("`{}` has another scheme than http:// and https://", shown(url)));
+        return Err(told.hint("only http and https can be loaded, as in http://localhost:8080/path"));
+    }
+    if before.is_empty() {
+        return Err(Wrong::at(0, format!("`{}` names no host", shown(url)))
+            .hint("write it in full, as in http://localhost:8080/path"));
+    }
+    Ok((false, 0))
+}
+
+/// How often it is drawn, if its fragment says so.
+pub(super) fn weight(place: &Place<'_>) -> std::result::Result<Option<f32>, Wrong> {
+    let Some(text) = place.fragment.and_then(|fragment| fragment.strip_prefix(b"weight=")) else {
+        return Ok(None);
+    };
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f32>().ok());
+    match number.filter(|number| number.is_finite() && *number > 0.0) {
+        Some(weight) => Ok(Some(weight)),
+        None => {
+            let at = place.authority_at + place.authority.len() + place.target.len() + 1;
+            Err(Wrong::at(at, format!("`{}` is not the weight of a request", shown(text)))
+                .hint("write a number above 0, as in http://localhost/#weight=2.5"))
+        }
+    }
+}
+
+/// The servers of a list.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    /// As the url crate writes them: `http://host:port`.
+    names: Vec<String>,
+    number_by_name: HashMap<String, u32>,
+    /// By what was written.
+    by: HashMap<(bool, Vec<u8>), u32>,
+    /// What was written last.
+    last: Option<(bool, Vec<u8>, u32)>,
+}
+
+impl Servers {
+    /// Its scheme, host and port.
+    pub(super) fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("", String::as_str)
+    }
+
+    /// The server of a URL; `check` says what is wrong with one that is new.
+    pub(super) fn of(
+        &mut self,
+        place: &Place<'_>,
+        check: impl Fn(&str) -> Result<()>,
+    ) -> std::result::Result<u32, Wrong> {
+        if let Some((secure, authority, number)) = &self.last
+            && *secure == place.secure
+            && authority.as_slice() == place.authority
+        {
+            return Ok(*number);
+        }
+        let key = (place.secure, place.authority.to_vec());
+        let number = match self.by.get(&key) {
+            Some(&number) => number,
+            None => {
+                let number = self.add(place, check)?;
+                self.by.insert(key.clone(), number);
+                number
+            }
+        };
+        self.last = Some((key.0, key.1, number));
+        Ok(number)
+    }
+
+    fn add(
+        &mut self,
+        place: &Place<'_>,
+        check: impl Fn(&str) -> Result<()>,
+    ) -> std::result::Result<u32, Wrong> {
+        let scheme = if place.secure { "https" } else { "http" };
+        let wrong = |message: String| Wrong::at(place.authority_at, message);
+        let authority = std::str::from_utf8(place.authority)
+            .map_err(|_| wrong(format!("`{}` is not UTF-8", shown(place.authority))))?;
+        let text = format!("{scheme}://{authority}/");
+        check(&text).map_err(|error| Wrong::from(error).behind(place.authority_at))?;
+        let url = Url::parse(&text).map_err(|error| wrong(format!("`{authority}` is no host: {error}")))?;
+        let name = url.origin().ascii_serialization();
+        let next = self.names.len() as u32;
+        let number = *self.number_by_name.entry(name.clone()).or_insert(next);
+        if number == next {
+            self.names.push(name);
+        }
+        Ok(number)
+    }
+
+    /// Appends path and query as they are sent.
+    pub(super) fn push_target(
+        &self,
+        server: u32,
+        place: &Place<'_>,
+        text: &mut Vec<u8>,
+    ) -> std::result::Result<(), Wrong> {
+        if is_plain(place.target) {
+            text.extend_from_slice(if place.target.is_empty() { b"/" } else { place.target });
+            return Ok(());
+        }
+        let at = place.authority_at + place.authority.len();
+        let written = std::str::from_utf8(place.target).map_err(|error| {
+            Wrong::at(at + error.valid_up_to(), "a byte that is not UTF-8 is no part of a URL")
+                .hint("write it percent-encoded, as %E9")
+        })?;
+        let url = Url::parse(&format!("{}{written}", self.name(server)))
+            .map_err(|error| Wrong::at(at, format!("`{}` is no path: {error}", shown(place.target))))?;
+        text.extend_from_slice(url.path().as_bytes());
+        if let Some(query) = url.query() {
+            text.push(b'?');
+            text.extend_from_slice(query.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that the url crate leaves as they are, in a path and in a query.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let others = b"-._~!$&()*+,;=:@/%?|";
+    let mut byte = 0;
+    while byte < 256 {
+        plain[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut index = 0;
+    while index < others.len() {
+        plain[others[index] as usize] = true;
+        index += 1;
+    }
+    plain
+};
+
+/// Whether path and query are sent as they were written. Some that are not plain are, too: `/.` and `/%` may begin a
+/// segment of dots.
+fn is_plain(target: &[u8]) -> bool {
+    let Some(first) = target.first() else { return true };
+    let mut before = 0;
+    *first == b'/'
+        && target.iter().all(|&byte| {
+            let dots = before == b'/' && (byte == b'.' || byte == b'%');
+            before = byte;
+            PLAIN[usize::from(byte)] && !dots
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // Invariant: path and query are those of the url crate, whichever way they are made.
+        #[test]
+        fn targets_are_those_of_the_url_crate(target in r"(/[ -~é]{0,12}(\.|%2e|%2E|/){0,3}){0,3}(\?[ -~é]{0,12})?") {
+            let target = target.replace('#', "");
+            let whole = format!("http://h{target}");
+            let place = split(whole.as_bytes()).unwrap();
+            let mut text = vec![];
+            let mut servers = Servers::default();
+            let server = servers.of(&place, |_| Ok(())).unwrap();
+            servers.push_target(server, &place, &mut text).unwrap();
+            let url = Url::parse(&whole).unwrap();
+            let expected = format!("{}{}", url.path(), url.query().map(|query| format!("?{query}")).unwrap_or_default());
+            prop_assert_eq!(String::from_utf8(text).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_plain_is_not_parsed() {
+        for (target, plain) in [
+            ("", true),
+            ("/", true),
+            ("/a.b/c?d=e%20&f", true),
+            ("?a", false),
+            ("/../a", false),
+            ("/a b", false),
+        ] {
+            assert_eq!(is_plain(target.as_bytes()), plain, "{target}");
+        }
+    }
+}
