@@ -1,8 +1,10 @@
 //! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
 
+mod choice;
 mod origin;
 mod request;
 
+pub(crate) use choice::Choice;
 pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect, parse_url};
 
@@ -11,6 +13,7 @@ use crate::course::Course;
 use crate::descriptors::{self, Need};
 use crate::engine::Share;
 use crate::{ports, tls};
+use choice::List;
 use origin::{Origins, authority, position};
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
@@ -152,6 +155,8 @@ impl Prepared {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) templates: Vec<Template>,
+    /// Which of them is sent next.
+    pub(crate) choice: Choice,
     pub(crate) origins: Vec<Origin>,
     /// How TLS is spoken, if any of the servers speaks it.
     pub(crate) tls: Option<Arc<ClientConfig>>,
@@ -193,6 +198,16 @@ impl Plan {
     #[inline]
     pub(crate) fn listens(&self) -> bool {
         self.redirects_max > 0 || self.checks.may_read_bodies()
+    }
+
+    /// Requests that can be told apart: entries of the list, or what is planned.
+    pub(crate) fn distinct(&self) -> usize {
+        self.choice.list().map_or(self.templates.len(), List::count)
+    }
+
+    /// Entry `item` of the list as a request of its own; `None` without a list.
+    pub(crate) fn entry(&self, item: usize) -> Option<Template> {
+        self.choice.list()?.template(item, &self.templates)
     }
 
     /// The server that a URL names, if it is one of those that the load may go to.
@@ -313,6 +328,10 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         let origin = origins.of(request.url())?;
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
+    let choice = Choice::of(workload, &templates)?;
+    if let Some(list) = choice.list() {
+        names = list.names().to_vec();
+    }
     let origins = origins.into_vec();
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
     // Files that cannot be used are told also when nothing needs them yet.
@@ -327,6 +346,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     let threads = workload.threads.unwrap_or(cores);
     let mut plan = Plan {
         templates,
+        choice,
         origins,
         tls,
         transport: workload.transport.clone(),

@@ -52,8 +52,13 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let seen = chain(prepared, 0, Instant::now(), timeout).map_err(Ended::error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
-        for number in 1..prepared.plan.templates.len().min(EXPLORED_MAX + 1) {
-            if prepared.plan.templates[number].is_safe() {
+        for number in 1..prepared.plan.distinct().min(EXPLORED_MAX + 1) {
+            let plan = &prepared.plan;
+            let is_safe = match plan.entry(number) {
+                Some(entry) => entry.is_safe(),
+                None => plan.templates[number].is_safe(),
+            };
+            if is_safe {
                 match chain(prepared, number, begun, timeout) {
                     Err(Ended::Here(error)) => return Err(error),
                     // What is wrong with the servers, the load will tell.
@@ -89,7 +94,7 @@ fn chain(
     begun: Instant,
     timeout: Duration,
 ) -> std::result::Result<Probe, Ended> {
-    let mut next: Option<Template> = None;
+    let mut next: Option<Template> = prepared.plan.entry(number);
     // Which server led to the one that is asked.
     let mut led_by: Option<usize> = None;
     let mut hops = 0;

@@ -12,7 +12,6 @@ impl SplitMix {
     }
 
     /// Numbers of their own for thing `number` of a kind, of the same seed: what one draws does not move the others.
-    #[allow(dead_code)] // until somebody else draws
     pub(crate) fn stream(seed: u64, kind: u64, number: u64) -> Self {
         let mut mixed = Self(seed ^ kind.wrapping_mul(0xA24B_AED4_963E_E407));
         let base = mixed.next();

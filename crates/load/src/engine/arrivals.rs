@@ -229,14 +229,24 @@ impl Starts {
 pub(crate) struct Budget {
     common: Arc<AtomicU64>,
     threads: u64,
+    /// Of all threads, at the beginning.
+    total: u64,
+    /// The number of the next request.
+    next: u64,
     claimed: u64,
     exhausted: bool,
 }
 
 impl Budget {
-    /// One thread's hand in the common budget.
-    pub(crate) fn new(common: Arc<AtomicU64>, threads: u64) -> Self {
-        Self { common, threads, claimed: 0, exhausted: false }
+    /// One thread's hand in the common budget, which was `total` at the beginning.
+    pub(crate) fn new(common: Arc<AtomicU64>, threads: u64, total: u64) -> Self {
+        Self { common, threads, total, next: 0, claimed: 0, exhausted: false }
+    }
+
+    /// The number of the request that was taken last, from 0: no other one of any thread has it.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.next.saturating_sub(1)
     }
 
     /// Takes one request; false when none is left.
@@ -248,6 +258,7 @@ impl Budget {
         }
         let some = self.claimed > 0;
         self.claimed -= u64::from(some);
+        self.next += u64::from(some);
         some
     }
 
@@ -256,12 +267,14 @@ impl Budget {
         self.exhausted
     }
 
-    fn claim_share(&self) -> u64 {
+    fn claim_share(&mut self) -> u64 {
         let share = |left: u64| (left / (8 * self.threads)).clamp(1, CLAIM_MAX).min(left);
         let before = self.common.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
             left.checked_sub(share(left)).filter(|_| left > 0)
         });
-        before.map_or(0, share)
+        let Ok(left) = before else { return 0 };
+        self.next = self.total.saturating_sub(left);
+        share(left)
     }
 }
 
@@ -273,12 +286,15 @@ mod tests {
     fn a_budget_is_spent_exactly() {
         for (requests, threads) in [(0u64, 1u64), (1, 3), (10, 4), (100_000, 3)] {
             let common = Arc::new(AtomicU64::new(requests));
-            let mut hands: Vec<_> = (0..threads).map(|_| Budget::new(common.clone(), threads)).collect();
-            let mut spent = 0;
+            let hand = |_| Budget::new(common.clone(), threads, requests);
+            let mut hands: Vec<_> = (0..threads).map(hand).collect();
+            let mut numbers = vec![];
             while hands.iter().any(|hand| !hand.is_exhausted()) {
-                spent += hands.iter_mut().map(|hand| u64::from(hand.claim())).sum::<u64>();
+                let taken = hands.iter_mut().filter_map(|hand| hand.claim().then(|| hand.number()));
+                numbers.extend(taken);
             }
-            assert_eq!(spent, requests, "{threads} threads");
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..requests), "{requests} requests, {threads} threads");
         }
     }
 

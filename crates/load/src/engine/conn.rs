@@ -14,7 +14,6 @@ pub(crate) struct Request {
     /// Which of the thread's targets.
     pub(crate) template: usize,
     /// What it stands for beyond its target: an entry of a list, or a fetch of its visitor.
-    #[allow(dead_code)] // read by whoever puts a message together
     pub(crate) item: u32,
     /// When it was to start.
     pub(crate) intended_ns: u64,
@@ -65,8 +64,18 @@ impl Message {
         if self.is_own {
             self.is_own = false;
             self.head.clear();
-            self.body = Body::default();
+            if !self.body.is_empty() {
+                self.body = Body::default();
+            }
         }
+    }
+
+    /// An empty head, to be filled; its memory is used again.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
+        self.clear();
+        self.is_own = true;
+        &mut self.head
     }
 
     /// The length on the wire of a request to this target.

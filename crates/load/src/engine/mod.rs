@@ -21,6 +21,8 @@ mod conn;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod list_tests;
+#[cfg(test)]
 mod memory_tests;
 mod network;
 mod outcome;
@@ -40,6 +42,7 @@ mod stages_tests;
 mod tests;
 
 pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
+pub(crate) use conn::Message;
 
 use crate::content::Spare;
 use crate::control::Control;
@@ -119,7 +122,10 @@ pub(crate) struct Engine<'p, W, X> {
     /// Of these, the ones that carry no request.
     idle_count: u32,
     parked_max: usize,
+    /// The number of the next request, or in turn its target.
     turn: usize,
+    /// From the number of one request of this thread to that of the next.
+    stride: usize,
     now_ns: u64,
     /// When the kernel received what was read last, if it stamped that.
     received_ns: Option<u64>,
@@ -144,7 +150,10 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             world,
             exchange,
             arrivals: arrivals_of(plan, share),
-            budget: share.budget.clone().map(|common| Budget::new(common, u64::from(share.threads))),
+            budget: share
+                .budget
+                .clone()
+                .map(|common| Budget::new(common, u64::from(share.threads), plan.requests.unwrap_or(0))),
             recorder: Recorder::new(empty()),
             spare: Some(empty()),
             full: None,
@@ -165,6 +174,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             open_max,
             parked_max: slots - open_max as usize,
             turn: share.thread as usize,
+            stride: share.threads as usize,
             now_ns: 0,
             received_ns: None,
             wake_ns: 0,

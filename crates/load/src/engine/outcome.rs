@@ -29,7 +29,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             false => judge(self.plan, conn, &mut self.bodies),
         };
         let request = conn.request;
-        let times = times(&self.targets, conn);
+        let times = times(self.plan, &self.targets, conn);
         self.recorder.status(conn.answer.status());
         if conn.stamped {
             self.recorder.stamp(self.received_ns, now_ns);
@@ -76,7 +76,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// A request failed; its connection goes with it.
     pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
         let conn = &self.conns[slot as usize];
-        let times = times(&self.targets, conn);
+        let times = times(self.plan, &self.targets, conn);
         let (user, template) = (conn.request.user, conn.request.template);
         self.targets.release(template);
         self.recorder.fail(failure, times, end_ns);
@@ -125,12 +125,16 @@ fn judge(plan: &Plan, conn: &mut Conn, bodies: &mut Spare) -> Option<Failure> {
 
 /// The times of a request. One that was never sent on its connection was not served; one that was redirected counts
 /// from the send of the first of its chain.
-fn times(targets: &Targets<'_>, conn: &Conn) -> Times {
+fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> Times {
     let request = &conn.request;
     let sent_ns = match (request.hops, conn.written_bytes) {
         (0, 0) => None,
         (0, _) => Some(conn.sent_ns),
         _ => Some(request.sent_ns),
     };
-    Times { intended_ns: request.intended_ns, sent_ns, name: targets.get(request.template).name }
+    let name = match plan.choice.list() {
+        Some(list) => list.name(request.item),
+        None => targets.get(request.template).name,
+    };
+    Times { intended_ns: request.intended_ns, sent_ns, name }
 }

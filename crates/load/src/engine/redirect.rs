@@ -13,6 +13,8 @@ use std::collections::HashMap;
 
 /// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
 const SPARE_TARGETS: usize = 256;
+/// From here on a serial is that of a list's entry.
+const ENTRIES: u64 = 1 << 63;
 
 /// The requests of one thread: those of the plan and behind them those that redirects led to, under one numbering.
 #[derive(Debug)]
@@ -61,6 +63,12 @@ impl<'p> Targets<'p> {
         }
     }
 
+    /// Whether the request of this number is one of the plan.
+    #[inline]
+    pub(crate) fn is_planned(&self, number: usize) -> bool {
+        number < self.planned.len()
+    }
+
     /// A request to it is under way.
     fn hold(&mut self, number: usize) {
         if let Some(found) =
@@ -79,14 +87,18 @@ impl<'p> Targets<'p> {
     }
 
     /// Where a redirect of request `from` leads: its number, and whether it is new. `None` when it cannot be followed.
+    /// `item` is the entry of the list that it is, if there is one.
     pub(super) fn target(
         &mut self,
         plan: &Plan,
-        from: usize,
+        (from, item): (usize, u32),
         status: u16,
         location: &[u8],
     ) -> Option<(usize, bool)> {
+        let list = plan.choice.list();
         let serial = match from.checked_sub(self.planned.len()) {
+            // Entries of one kind differ in what a relative location means.
+            None if list.is_some() => ENTRIES + u64::from(item),
             None => from as u64,
             Some(place) => self.found[place].serial,
         };
@@ -102,7 +114,8 @@ impl<'p> Targets<'p> {
         if let Some(&known) = self.by_key.get(&self.key) {
             return Some((known, false));
         }
-        let template = self.get(from);
+        let entry = if self.is_planned(from) { plan.entry(item as usize) } else { None };
+        let template = entry.as_ref().unwrap_or_else(|| self.get(from));
         let redirect = template.redirected(status, location)?;
         let origin = match redirect.same_origin {
             true => template.origin,
@@ -144,8 +157,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             return false;
         }
         let status = conn.answer.status();
-        let Some((number, new)) = self.targets.target(self.plan, request.template, status, &conn.location)
-        else {
+        let from = (request.template, request.item);
+        let Some((number, new)) = self.targets.target(self.plan, from, status, &conn.location) else {
             return false;
         };
         if new {

@@ -242,7 +242,7 @@ fn targets_are_made_once_and_bounded() {
     let prepared = prepare(&following(1, 1)).unwrap();
     let mut targets = Targets::new(&prepared.plan, 7);
     let mut target = |from, status, location: &str| {
-        targets.target(&prepared.plan, from, status, location.as_bytes()).unwrap()
+        targets.target(&prepared.plan, (from, 0), status, location.as_bytes()).unwrap()
     };
     let (first, new) = target(0, 301, "/b");
     assert!(new && first == 1);

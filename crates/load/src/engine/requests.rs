@@ -3,6 +3,7 @@
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
 use crate::failure::Failure;
+use crate::prepare::Choice;
 use crate::recorder::{Report, microseconds};
 use crate::world::{Broke, Handshake, Ready, World};
 use rustix::io::Errno;
@@ -72,14 +73,32 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.budget.as_mut().is_none_or(super::Budget::claim)
     }
 
-    /// The next request in turn. Its timeout runs from `taken_ns`.
+    /// The target and the item of the next request.
+    #[inline]
+    fn choose(&mut self) -> (usize, u32) {
+        if let Choice::InTurn = self.plan.choice {
+            let template = self.turn % self.plan.templates.len();
+            self.turn = template + 1;
+            return (template, 0);
+        }
+        let number = match &self.budget {
+            Some(budget) => budget.number(),
+            None => {
+                let number = self.turn;
+                self.turn += self.stride;
+                number as u64
+            }
+        };
+        self.plan.choice.at(self.plan.seed, number)
+    }
+
+    /// The next request. Its timeout runs from `taken_ns`.
     fn request(&mut self, user: u32, intended_ns: u64, could_ns: u64, taken_ns: u64) -> Request {
-        let template = self.turn % self.plan.templates.len();
-        self.turn = template + 1;
+        let (template, item) = self.choose();
         Request {
             user,
             template,
-            item: 0,
+            item,
             intended_ns,
             could_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
@@ -109,7 +128,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     pub(super) fn compose(&mut self, slot: u32, request: Request) {
         let conn = &mut self.conns[slot as usize];
         conn.assign(request);
-        conn.message.clear();
+        match self.plan.choice.list().filter(|_| self.targets.is_planned(request.template)) {
+            Some(list) => list.write(request.item, &mut conn.message),
+            None => conn.message.clear(),
+        }
     }
 
     fn put_on(&mut self, slot: u32, request: Request) {

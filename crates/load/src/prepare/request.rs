@@ -10,7 +10,7 @@ use webdyno_model::{Result, UserError};
 
 /// Bodies up to this length lie behind the head, so that one send takes both. Larger ones are shared by all requests
 /// that carry them.
-const JOINED_BYTES_MAX: u64 = 64 * 1024;
+pub(super) const JOINED_BYTES_MAX: u64 = 64 * 1024;
 /// Longest `Location` that is followed.
 pub(crate) const LOCATION_BYTES_MAX: usize = 8 * 1024;
 
@@ -69,6 +69,28 @@ impl Template {
     /// All of it, in the parts in which it lies.
     pub(crate) fn parts(&self) -> [&[u8]; 2] {
         [&self.head, self.body.bytes()]
+    }
+
+    /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length of
+    /// the body left out), and whether the length of an empty body is told. An error when the user tells a length.
+    pub(super) fn around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
+        let source = &self.source;
+        if source.given("Content-Length").next().is_some() {
+            return Err(UserError::usage("the bodies of a list have no Content-Length in common")
+                .hint("leave the header out: the right one is sent with every body"));
+        }
+        let behind = format!(" HTTP/1.1\r\n{}{}", source.own_fields(), source.given_fields());
+        Ok((format!("{} ", source.method).into_bytes(), behind.into_bytes(), source.tells_length()))
+    }
+
+    /// The request of this kind with this target and this body.
+    pub(super) fn of_entry(&self, target: &[u8], body: Body) -> Option<Self> {
+        let source = &self.source;
+        let target = std::str::from_utf8(target).ok()?;
+        let url = Url::parse(&format!("{}{target}", source.url.origin().ascii_serialization())).ok()?;
+        let (method, headers) = (source.method.clone(), source.headers.clone());
+        let source = Source { method, url, headers, body, keepalive: source.keepalive };
+        Some(Self::new(source, self.origin, self.name))
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -170,11 +192,28 @@ impl Source {
 
     /// The request up to its body. Headers that the user gives replace our own.
     fn head(&self) -> Vec<u8> {
-        let given = |name: &str| self.given(name).next().is_some();
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let mut text = format!("{} {}{query} HTTP/1.1\r\n", self.method, url.path());
-        let host = authority(url);
+        let mut text = format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.own_fields());
+        let has_body = !self.body.is_empty() || self.tells_length();
+        if has_body && self.given("Content-Length").next().is_none() {
+            text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
+        }
+        text.push_str(&self.given_fields());
+        text.push_str("\r\n");
+        text.into_bytes()
+    }
+
+    /// Whether the length of a body is told that is empty: RFC 9110, 8.6.
+    fn tells_length(&self) -> bool {
+        matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
+    }
+
+    /// The headers that every request has, unless the user gives them.
+    fn own_fields(&self) -> String {
+        let given = |name: &str| self.given(name).next().is_some();
+        let mut text = String::new();
+        let host = authority(&self.url);
         for (name, value) in [("Host", host.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
             if !given(name) {
                 text.push_str(&format!("{name}: {value}\r\n"));
@@ -183,15 +222,12 @@ impl Source {
         if !self.keepalive && !given("Connection") {
             text.push_str("Connection: close\r\n");
         }
-        let has_body = !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH");
-        if has_body && !given("Content-Length") {
-            text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
-        }
-        for (name, value) in &self.headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        text.push_str("\r\n");
-        text.into_bytes()
+        text
+    }
+
+    /// The headers that the user gives.
+    fn given_fields(&self) -> String {
+        self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }
 }
 

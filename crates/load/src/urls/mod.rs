@@ -8,6 +8,7 @@
 //! Only what is new on a line is read by the url crate: the host, and a path or query that is not plain.
 
 mod content;
+mod files;
 mod line;
 mod names;
 mod target;
@@ -17,12 +18,14 @@ mod wrong;
 
 use crate::prepare::parse_url;
 use content::{FORM, of_file};
+pub use files::read;
 use line::{Line, Sent};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use webdyno_model::visit::{ListEntries, ListEntry};
-use webdyno_model::workload::Body;
+use std::sync::Arc;
+use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
+use webdyno_model::workload::{Body, RequestSpec, Workload, redact_query};
 use webdyno_model::{Result, UserError};
 use wrong::{Wrong, Wrongs};
 
@@ -68,6 +71,34 @@ pub struct Kind {
     pub content_type: Option<String>,
     /// Which of the list's servers it goes to.
     server: u32,
+}
+
+impl UrlList {
+    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it is
+    /// not taken in turn.
+    pub fn put_into(self, workload: &mut Workload, file: &str, headers: &[(String, String)], random: bool) {
+        let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let request = |kind: &Kind| {
+            let content_type = kind.content_type.clone().filter(|_| !is_given);
+            let content_type = content_type.map(|value| ("Content-Type".to_owned(), value));
+            let path = kind.url.splitn(4, '/').nth(3).unwrap_or_default();
+            RequestSpec {
+                name: redact_query(&format!("/{path}")),
+                method: kind.method.clone(),
+                url: kind.url.clone(),
+                headers: headers.iter().cloned().chain(content_type).collect(),
+                ..RequestSpec::default()
+            }
+        };
+        workload.requests = self.kinds.iter().map(request).collect();
+        workload.list = Some(RequestList {
+            file: file.to_owned(),
+            count: self.entries.entries.len() as u64,
+            random,
+            weighted: !self.entries.weights.is_empty(),
+            entries: Some(Arc::new(self.entries)),
+        });
+    }
 }
 
 /// Reads a whole list. `file` is what errors call it.
