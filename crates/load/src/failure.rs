@@ -77,6 +77,13 @@ impl Failure {
         )
     }
 
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        let mut counts = ErrorCounts::default();
+        self.count_in(&mut counts);
+        counts.named().iter().find(|(_, count)| *count > 0).map_or("", |(name, _)| name)
+    }
+
     /// Counts one failure of this class.
     pub(crate) fn count_in(self, errors: &mut ErrorCounts) {
         let counter = match self {

@@ -1,14 +1,13 @@
 //! From the reports of the threads to the intervals of the load, and to how it ended.
 
-use crate::recorder::{INTERVAL_NS, Last, Report};
+use crate::recorder::{INTERVAL_NS, Labels, Last, Report};
 use std::collections::VecDeque;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{EndReason, Interval, LoadEnd, NamedInterval};
-use webdyno_model::page::VisitCounts;
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 
 /// Puts the threads' reports of each interval together, in order.
 pub(crate) struct Merger {
-    names: Vec<String>,
+    labels: Labels,
     threads: Vec<Thread>,
     sum: Report,
     /// The next interval to be given out.
@@ -20,15 +19,33 @@ pub(crate) struct Merger {
 struct Thread {
     queue: VecDeque<Box<Report>>,
     /// Its end, when its last report was merged, and what it left in flight.
-    last: Option<(Last, u64)>,
+    last: Option<(Last, Left)>,
+}
+
+/// What a thread left in flight at its end.
+#[derive(Default)]
+struct Left {
+    requests: u64,
+    pages: u64,
+    visitors: u64,
+}
+
+impl Left {
+    fn of(report: &Report) -> Self {
+        Self {
+            requests: report.in_flight,
+            pages: report.visits.pages.as_ref().map_or(0, |pages| pages.in_flight),
+            visitors: report.visits.counts.visitors,
+        }
+    }
 }
 
 impl Merger {
-    /// For so many threads and these request names.
-    pub(crate) fn new(names: Vec<String>, threads: usize) -> Self {
+    /// For so many threads and figures of these names.
+    pub(crate) fn new(labels: Labels, threads: usize) -> Self {
         Self {
-            sum: Report::new(names.len()),
-            names,
+            sum: Report::new(&labels),
+            labels,
             threads: (0..threads).map(|_| Thread::default()).collect(),
             index: 0,
             end_ns: 0,
@@ -66,7 +83,7 @@ impl Merger {
                 let rest_ns = length_ns.saturating_sub(report.length_ns);
                 self.sum.in_flight_ns += u128::from(report.in_flight) * u128::from(rest_ns);
                 self.end_ns = self.end_ns.max(last.end_ns);
-                self.threads[number].last = Some((last, report.in_flight));
+                self.threads[number].last = Some((last, Left::of(&report)));
             }
             report.clear();
             give_back(number, report);
@@ -89,8 +106,8 @@ impl Merger {
         };
         let mut censored_time = TimeHistogram::new();
         for thread in &self.threads {
-            let (last, in_flight) = thread.last.as_ref()?;
-            end.in_flight_at_end += in_flight;
+            let (last, left) = thread.last.as_ref()?;
+            end.in_flight_at_end += left.requests;
             end.waiting_at_end += last.waiting;
             censored_time.merge(&last.censored_time);
             end.thread_cpu_us.push(last.cpu_total_ns / 1000);
@@ -105,16 +122,20 @@ impl Merger {
 
     /// A thread that ended in an earlier interval still has requests in flight.
     fn add_left_behind(&mut self, thread: usize, length_ns: u64) {
-        if let Some((_, in_flight)) = &self.threads[thread].last {
-            self.sum.in_flight += in_flight;
-            self.sum.in_flight_ns += u128::from(*in_flight) * u128::from(length_ns);
+        if let Some((_, left)) = &self.threads[thread].last {
+            self.sum.in_flight += left.requests;
+            self.sum.in_flight_ns += u128::from(left.requests) * u128::from(length_ns);
+            self.sum.visits.counts.visitors += left.visitors;
+            if let Some(pages) = &mut self.sum.visits.pages {
+                pages.in_flight += left.pages;
+            }
         }
     }
 
     fn interval(&self, thread_cpu_us: Vec<u64>) -> Interval {
         let sum = &self.sum;
         let status = sum.status.iter().enumerate().filter(|&(_, &count)| count > 0);
-        let named = self.names.iter().zip(&sum.named);
+        let named = self.labels.requests.iter().zip(&sum.named);
         let named = named.filter(|(_, named)| named.completed + named.failed > 0);
         Interval {
             t_s: (self.index * INTERVAL_NS) as f64 / 1e9,
@@ -144,18 +165,9 @@ impl Merger {
             cpu_us: sum.cpu_ns / 1000,
             cpu_us_max_thread: thread_cpu_us.iter().copied().max().unwrap_or(0),
             thread_cpu_us,
-            pages: None,
-            visits: VisitCounts::default(),
-            by_name: named
-                .map(|(name, named)| {
-                    let share = NamedInterval {
-                        completed: named.completed,
-                        failed: named.failed,
-                        response_time: named.response_time.encode(),
-                    };
-                    (name.clone(), share)
-                })
-                .collect(),
+            pages: sum.visits.page_interval(&self.labels),
+            visits: sum.visits.counts(&self.labels),
+            by_name: named.map(|(name, named)| (name.clone(), named.interval())).collect(),
         }
     }
 }
@@ -171,7 +183,7 @@ mod tests {
         in_flight: u64,
         last: Option<EndReason>,
     ) -> Box<Report> {
-        let mut report = Report::new(0);
+        let mut report = Report::new(&Labels::default());
         (report.index, report.length_ns) = (index, length_ms * 1_000_000);
         (report.started, report.in_flight, report.cpu_ns) = (started, in_flight, 5000 * started);
         report.last = last.map(|reason| Last {
@@ -186,7 +198,7 @@ mod tests {
 
     #[test]
     fn intervals_come_in_order_when_all_threads_have_reported() {
-        let mut merger = Merger::new(vec![], 2);
+        let mut merger = Merger::new(Labels::default(), 2);
         let mut given = vec![];
         let mut next = |merger: &mut Merger| merger.next_interval(&mut |thread, _| given.push(thread));
         merger.add(0, report(0, 1000, 3, 1, None));
@@ -203,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_an_ended_thread_left_in_flight_stays_in_flight() {
-        let mut merger = Merger::new(vec![], 2);
+        let mut merger = Merger::new(Labels::default(), 2);
         let next = |merger: &mut Merger| merger.next_interval(&mut |_, _| {});
         merger.add(0, report(0, 990, 3, 3, Some(EndReason::Enough)));
         merger.add(1, report(0, 1000, 2, 2, None));

@@ -3,10 +3,12 @@
 mod choice;
 mod origin;
 mod request;
+mod script;
 
 pub(crate) use choice::Choice;
 pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect, parse_url};
+pub(crate) use script::Script;
 
 use crate::content::Checks;
 use crate::course::Course;
@@ -178,6 +180,8 @@ pub(crate) struct Plan {
     pub(crate) redirects_max: u32,
     /// What is expected of answers besides their status.
     pub(crate) checks: Checks,
+    /// What visitors do; `None` for requests that have nothing to do with each other.
+    pub(crate) script: Option<Script>,
     pub(crate) seed: u64,
     pub(crate) clock: Clock,
     /// Most connections that wait for the server to close first.
@@ -197,7 +201,7 @@ impl Plan {
     /// Whether anything of an answer is looked at besides its status and its framing.
     #[inline]
     pub(crate) fn listens(&self) -> bool {
-        self.redirects_max > 0 || self.checks.may_read_bodies()
+        self.redirects_max > 0 || self.checks.may_read_bodies() || self.script.is_some()
     }
 
     /// Requests that can be told apart: entries of the list, or what is planned.
@@ -239,6 +243,8 @@ impl Plan {
     /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
     fn kept_at_best(&self) -> u32 {
         match self.arrival {
+            // Of all visitors together.
+            _ if self.script.is_some() => self.connections,
             Arrival::Closed => self.connections.saturating_mul(self.origins.len() as u32),
             Arrival::Open { .. } => self.connections,
         }
@@ -320,9 +326,10 @@ impl Plan {
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
     let checks = Checks::of(&workload.expect)?;
+    let script = Script::of(workload)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
-    for spec in &workload.requests {
+    for spec in &script::as_browsers_do(workload) {
         let url = parse_url(&spec.url)?;
         let request = request::Source::of(spec, url, workload.keepalive)?;
         let origin = origins.of(request.url())?;
@@ -344,6 +351,9 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let threads = workload.threads.unwrap_or(cores);
+    // A thread without a user has nothing to do.
+    let users = script.as_ref().filter(|_| workload.arrival == Arrival::Closed).map(|script| script.users);
+    let threads_max = workload.connections.min(users.unwrap_or(u32::MAX)).min(THREADS_MAX);
     let mut plan = Plan {
         templates,
         choice,
@@ -357,11 +367,12 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
-        threads: threads.clamp(1, workload.connections.min(THREADS_MAX)),
+        threads: threads.clamp(1, threads_max),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
         redirects_max: workload.redirects_max,
         checks,
+        script,
         seed: workload.seed,
         clock: workload.clock,
         parked_max: 0,
@@ -417,6 +428,7 @@ fn check(workload: &Workload) -> Result<()> {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return wrong(&message, "give at most 50 with --redirects");
     }
+    script::check(workload)?;
     check_expectations(workload)?;
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)

@@ -4,6 +4,10 @@
 //! over an interval of length L is `n0 * L + sum(L - start) - sum(L - end)`, whatever the order of events: exact, so
 //! that Little's law can be checked. It uses the same ends as the times, also when they are the kernel's.
 
+mod visits;
+
+pub(crate) use visits::{Labels, PageEnd, VisitReport};
+
 use crate::failure::Failure;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{ConnectionCounts, EndReason, ErrorCounts, StampCounts, TcpCounts};
@@ -42,6 +46,8 @@ pub(crate) struct Report {
     pub(crate) cpu_ns: u64,
     /// By name, when there are several.
     pub(crate) named: Vec<NamedReport>,
+    /// Pages and what visitors did.
+    pub(crate) visits: VisitReport,
     /// In the thread's last report.
     pub(crate) last: Option<Last>,
 }
@@ -65,9 +71,8 @@ pub(crate) struct Last {
 }
 
 impl Report {
-    /// An empty report for so many names (none when there is only one).
-    pub(crate) fn new(names: usize) -> Self {
-        let named = || NamedReport { completed: 0, failed: 0, response_time: TimeHistogram::new() };
+    /// An empty report for figures of these names.
+    pub(crate) fn new(labels: &Labels) -> Self {
         Self {
             index: 0,
             length_ns: 0,
@@ -94,15 +99,16 @@ impl Report {
             stamps: StampCounts::default(),
             redirects: 0,
             cpu_ns: 0,
-            named: (0..names).map(|_| named()).collect(),
+            named: labels.requests.iter().map(|_| NamedReport::new()).collect(),
+            visits: VisitReport::new(labels),
             last: None,
         }
     }
 
     /// As [`Report::new`], with the memory that every load writes to in the kernel's hands already: a page that is
     /// touched first while a request is due delays it. Histograms of names are not, there may be many.
-    pub(crate) fn touched(names: usize) -> Self {
-        let mut report = Self::new(names);
+    pub(crate) fn touched(labels: &Labels) -> Self {
+        let mut report = Self::new(labels);
         for histogram in [
             &mut report.response_time,
             &mut report.service_time,
@@ -150,10 +156,8 @@ impl Report {
         (self.tcp, self.redirects) = (TcpCounts::default(), 0);
         self.stamps = StampCounts::default();
         self.histograms().into_iter().for_each(TimeHistogram::clear);
-        for named in &mut self.named {
-            (named.completed, named.failed) = (0, 0);
-            named.response_time.clear();
-        }
+        self.named.iter_mut().for_each(NamedReport::clear);
+        self.visits.clear();
         self.last = None;
     }
 
@@ -180,11 +184,8 @@ impl Report {
         for (sum, histogram) in self.histograms().into_iter().zip(other.histograms()) {
             sum.merge(histogram);
         }
-        for (sum, named) in self.named.iter_mut().zip(&other.named) {
-            sum.completed += named.completed;
-            sum.failed += named.failed;
-            sum.response_time.merge(&named.response_time);
-        }
+        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.absorb(named));
+        self.visits.absorb(&mut other.visits);
     }
 }
 
@@ -212,6 +213,9 @@ pub(crate) struct Recorder {
     /// Sum of `interval start - end` over the ends that lie before it: the kernel had the answer when the earlier
     /// interval ended, which counted the request in flight to its end. This one gives that time back.
     early_ns: u128,
+    /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first request
+    /// shows only when they are let in.
+    late_ns: u128,
     open_connections: u64,
     cpu_before_ns: u64,
 }
@@ -228,6 +232,7 @@ impl Recorder {
             starts_ns: 0,
             ends_ns: 0,
             early_ns: 0,
+            late_ns: 0,
             open_connections: 0,
             cpu_before_ns: 0,
         }
@@ -259,6 +264,7 @@ impl Recorder {
         self.report.started += 1;
         self.in_flight += 1;
         self.starts_ns += u128::from(intended_ns.saturating_sub(self.interval_start_ns));
+        self.late_ns += u128::from(self.interval_start_ns.saturating_sub(intended_ns));
     }
 
     fn end(&mut self, end_ns: u64) {
@@ -353,7 +359,7 @@ impl Recorder {
         let in_flight_ns = (begun + self.ends_ns).saturating_sub(self.starts_ns + ended);
         let given_back_ns = self.early_ns.min(in_flight_ns);
         self.early_ns -= given_back_ns;
-        full.in_flight_ns = in_flight_ns - given_back_ns;
+        full.in_flight_ns = in_flight_ns - given_back_ns + std::mem::take(&mut self.late_ns);
         full.index = self.index;
         full.length_ns = length_ns;
         full.in_flight = self.in_flight;
@@ -387,7 +393,7 @@ mod tests {
         fn nothing_is_lost_or_doubled(requests in prop::collection::vec((0u64..3_500, 0u64..3_500, any::<bool>()), 0..40)) {
             let requests: Vec<_> = requests.into_iter()
                 .map(|(start, length, good)| (start * 1_000_000, (start + length) * 1_000_000, good)).collect();
-            let mut recorder = Recorder::new(Box::new(Report::new(0)));
+            let mut recorder = Recorder::new(Box::new(Report::new(&Labels::default())));
             let (mut started, mut ended) = (0, 0);
             for second in 0..8u64 {
                 let (from, to) = (second * INTERVAL_NS, (second + 1) * INTERVAL_NS);
@@ -398,7 +404,7 @@ mod tests {
                     let times = Times { intended_ns: start, sent_ns: Some(start), name: 0 };
                     if good { recorder.complete(times, end) } else { recorder.fail(Failure::Reset, times, end) }
                 }
-                let report = recorder.cut(to, 0, Box::new(Report::new(0)));
+                let report = recorder.cut(to, 0, Box::new(Report::new(&Labels::default())));
                 started += report.started;
                 ended += report.completed + report.failed;
                 prop_assert_eq!(started, ended + report.in_flight);

@@ -64,7 +64,7 @@ fn run_with(
             })?);
         }
         drop(to_merger);
-        let mut merger = Merger::new(plan.names.clone(), shares.len());
+        let mut merger = Merger::new(plan.labels(), shares.len());
         start.begin();
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
             if hope.see(&interval) {
@@ -227,14 +227,14 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<E
 /// The life of an engine thread.
 fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, place: Place<'_>) {
     let Seat { share, to_merger, from_merger } = seat;
-    let names = plan.names.len();
-    let mut first = Some(Box::new(Report::touched(names)));
+    let labels = plan.labels();
+    let mut first = Some(Box::new(Report::touched(&labels)));
     let exchange = |full| {
         to_merger.send((share.thread, full)).ok()?;
         // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
         // made only if the merger is behind.
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
-        Some(spare.unwrap_or_else(|| Box::new(Report::new(names))))
+        Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
     let world = EpollWorld::new(event_loop, plan, plan.slots(share));
     let mut engine = Engine::new(plan, control, share, world, exchange);

@@ -21,6 +21,13 @@ const CLAIM_MAX: u64 = 1024;
 pub(crate) enum Arrivals {
     Closed(Users),
     Open(Starts),
+    /// Visitors make the load: `visits` says when.
+    Visits,
+}
+
+/// How long whoever got no connection pauses, after so many failures before this one.
+pub(super) fn pause_ns(failures: u8) -> u64 {
+    (BACKOFF_NS_MIN << failures.min(16)).min(BACKOFF_NS_MAX)
 }
 
 /// A user whose turn it is.
@@ -156,7 +163,7 @@ impl Users {
     /// The user got no connection; the next try comes after a pause.
     pub(crate) fn pause(&mut self, user: u32, now_ns: u64) {
         let failures = &mut self.failures[user as usize];
-        let pause_ns = (BACKOFF_NS_MIN << (*failures).min(16)).min(BACKOFF_NS_MAX);
+        let pause_ns = pause_ns(*failures);
         *failures = failures.saturating_add(1);
         self.pausing.push(Reverse((now_ns + pause_ns, user)));
     }

@@ -35,7 +35,7 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
     let exchange = |full: Box<Report>| {
         started += full.started;
         sent_when_given.push((started, sent.get()));
-        Some(Box::new(Report::new(0)))
+        Some(Box::new(Report::new(&crate::recorder::Labels::default())))
     };
     let control = Control::new();
     let share = Share { thread: 0, threads: 1, budget: None };

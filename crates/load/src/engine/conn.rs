@@ -9,7 +9,7 @@ use webdyno_model::workload::Body;
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// Whose it is, in closed arrival.
+    /// Whose it is, in closed arrival; the place of the visitor, if there are visitors.
     pub(crate) user: u32,
     /// Which of the thread's targets.
     pub(crate) template: usize,
@@ -114,6 +114,10 @@ pub(crate) struct Conn {
     pub(crate) begun_ns: u64,
     /// When the first byte of the request was sent.
     pub(crate) sent_ns: u64,
+    /// When the first byte of the answer came.
+    pub(crate) first_byte_ns: u64,
+    /// Bytes of the answer so far, head and framing included.
+    pub(crate) received_bytes: u64,
     /// Our own delay before the connection was begun.
     pub(crate) late_ns: u64,
     /// Answers that it has carried.
@@ -159,6 +163,8 @@ impl Conn {
             written_bytes: 0,
             begun_ns: 0,
             sent_ns: 0,
+            first_byte_ns: 0,
+            received_bytes: 0,
             late_ns: 0,
             carried: 0,
             established: false,
@@ -188,7 +194,7 @@ impl Conn {
     pub(crate) fn assign(&mut self, request: Request) {
         self.request = request;
         self.written_bytes = 0;
-        self.sent_ns = 0;
+        (self.sent_ns, self.first_byte_ns, self.received_bytes) = (0, 0, 0);
         self.answer.reset();
         self.content = None;
         self.location.clear();

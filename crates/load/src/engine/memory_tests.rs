@@ -51,8 +51,8 @@ fn growth_bytes(arrival: Arrival) -> u64 {
     (load.stop.requests, load.stop.duration_us) = (Some(MANY), None);
     let prepared = prepare(&load).unwrap();
     let control = Control::new();
-    let names = prepared.plan.names.len();
-    let mut merger = Merger::new(prepared.plan.names.clone(), 1);
+    let labels = prepared.plan.labels();
+    let mut merger = Merger::new(prepared.plan.labels(), 1);
     let (mut ended, mut few_bytes) = (0, None);
     let exchange = |full: Box<Report>| {
         merger.add(0, full);
@@ -63,7 +63,7 @@ fn growth_bytes(arrival: Arrival) -> u64 {
         if ended >= FEW {
             few_bytes.get_or_insert_with(resident_bytes);
         }
-        spare.or_else(|| Some(Box::new(Report::new(names))))
+        spare.or_else(|| Some(Box::new(Report::new(&labels))))
     };
     let budget = (arrival == Arrival::Closed).then(|| Arc::new(AtomicU64::new(MANY)));
     let share = Share { thread: 0, threads: 1, budget };

@@ -40,6 +40,9 @@ mod simulation;
 mod stages_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod visit_tests;
+mod visits;
 
 pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
 pub(crate) use conn::Message;
@@ -58,6 +61,7 @@ use redirect::Targets;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use visits::Visitors;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::EndReason;
 use webdyno_model::workload::Arrival;
@@ -92,6 +96,8 @@ pub(crate) struct Engine<'p, W, X> {
     world: W,
     exchange: X,
     arrivals: Arrivals,
+    /// Nobody, when the arrivals are not those of visitors.
+    visits: Visitors,
     budget: Option<Budget>,
     recorder: Recorder,
     /// Takes the place of the current report at the next cut.
@@ -143,13 +149,16 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &Share, world: W, exchange: X) -> Self {
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
-        let empty = || Box::new(Report::touched(plan.names.len()));
+        let labels = plan.labels();
+        let (arrivals, visits) = arrivals_of(plan, share);
+        let empty = || Box::new(Report::touched(&labels));
         Self {
             plan,
             control,
             world,
             exchange,
-            arrivals: arrivals_of(plan, share),
+            arrivals,
+            visits,
             budget: share
                 .budget
                 .clone()
@@ -262,10 +271,16 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     }
 
     fn cut(&mut self, end_ns: u64) -> Box<Report> {
-        let names = self.plan.names.len();
-        let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(names)));
+        let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(&self.plan.labels())));
         let cpu_ns = self.world.cpu_ns();
-        self.recorder.cut(end_ns, cpu_ns, empty)
+        if self.has_visits() {
+            self.note_visits();
+        }
+        let full = self.recorder.cut(end_ns, cpu_ns, empty);
+        if self.has_visits() {
+            self.resume_visits();
+        }
+        full
     }
 
     fn check_stopped(&mut self) {
@@ -284,6 +299,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         let none_left = match &self.arrivals {
             Arrivals::Closed(_) => self.budget.as_ref().is_some_and(Budget::is_exhausted),
             Arrivals::Open(starts) => starts.have_all_fallen_due(),
+            Arrivals::Visits => self.visits_are_over(),
         };
         if none_left {
             let end_ns = self.last_outcome_ns.max(self.recorder.interval_start_ns());
@@ -303,6 +319,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             Arrivals::Open(_) if !self.has_room() => None,
             Arrivals::Open(starts) if starts.waiting() > 0 => Some(0),
             Arrivals::Open(starts) => starts.next_due_ns(),
+            Arrivals::Visits => self.visits_due_ns(),
         };
         let others = [expiry, unpark, again].into_iter().flatten().min();
         let coarse_ns = others.unwrap_or(u64::MAX).min(self.mark_ns);
@@ -333,6 +350,9 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
                 censored_time.record(microseconds(intended_ns, end_ns));
             }
         }
+        if self.has_visits() {
+            waiting = self.censor_visits(end_ns, &mut censored_time);
+        }
         self.read_sample();
         self.hand_over();
         let mut full = self.cut(end_ns);
@@ -352,14 +372,12 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     }
 }
 
-fn arrivals_of(plan: &Plan, share: &Share) -> Arrivals {
+/// How requests arrive at a thread, and its visitors.
+fn arrivals_of(plan: &Plan, share: &Share) -> (Arrivals, Visitors) {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
-    match plan.arrival {
-        Arrival::Closed => {
-            let levels = Levels::of(&plan.stages, plan.connections);
-            Arrivals::Closed(Users::new(levels, share, plan.connections))
-        }
-        Arrival::Open { rate_per_s, poisson } => Arrivals::Open(Starts::new(match (&plan.course, poisson) {
+    let starts = match plan.arrival {
+        Arrival::Closed => None,
+        Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.course, poisson) {
             (Some(course), _) => {
                 let seed = poisson.then_some(plan.seed);
                 Pacer::course(course.clone(), thread, threads, plan.requests, seed)
@@ -367,5 +385,14 @@ fn arrivals_of(plan: &Plan, share: &Share) -> Arrivals {
             (None, true) => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
             (None, false) => Pacer::even(rate_per_s, thread, threads, plan.requests),
         })),
+    };
+    match (plan.script.is_some(), starts) {
+        (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts)),
+        (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None)),
+        (false, None) => {
+            let levels = Levels::of(&plan.stages, plan.connections);
+            let users = Users::new(levels, share, plan.connections);
+            (Arrivals::Closed(users), Visitors::new(plan, share, None))
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! The end of a request: exactly one outcome, and what becomes of its connection and its user.
 
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Phase, Request};
 use super::receiving::came_ns;
 use super::redirect::{Targets, is_redirected};
+use super::visits::Ended;
 use super::{Arrivals, Engine};
 use crate::content::Spare;
 use crate::failure::Failure;
@@ -35,6 +36,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             self.recorder.stamp(self.received_ns, now_ns);
         }
         let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
+        let ended = ended(conn, failure, end_ns, times.sent_ns);
         match failure {
             None => self.recorder.complete(times, end_ns),
             Some(failure) => self.recorder.fail(failure, times, end_ns),
@@ -47,8 +49,20 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             // Looking into a body takes time, and it is ours.
             self.stamp();
         }
+        if self.has_visits() {
+            return self.answered_to_visitor(request, &ended);
+        }
         if self.over.is_none() {
             self.next_of_user(request.user);
+        }
+    }
+
+    /// The answer to a visitor is complete.
+    fn answered_to_visitor(&mut self, request: Request, ended: &Ended) {
+        let serial = self.serial_of(request);
+        self.fetch_ended(request, ended);
+        if self.over.is_none() {
+            self.next_of_visitor(request, serial);
         }
     }
 
@@ -77,8 +91,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
         let conn = &self.conns[slot as usize];
         let times = times(self.plan, &self.targets, conn);
-        let (user, template) = (conn.request.user, conn.request.template);
-        self.targets.release(template);
+        let (request, user) = (conn.request, conn.request.user);
+        let ended = ended(conn, Some(failure), end_ns, times.sent_ns);
+        self.targets.release(request.template);
         self.recorder.fail(failure, times, end_ns);
         self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
         self.deadlines.remove(slot);
@@ -88,6 +103,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 true => users.pause(user, self.now_ns),
                 false => users.done(user, self.now_ns),
             }
+        }
+        if self.has_visits() {
+            self.fetch_ended(request, &ended);
+            self.visitor_failed(request);
         }
     }
 
@@ -106,6 +125,19 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             };
             self.fail(slot, failure, deadline_ns);
         }
+    }
+}
+
+/// What its visitor is told of a request that has ended.
+fn ended(conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64>) -> Ended {
+    Ended {
+        failure,
+        end_ns,
+        status: conn.answer.status(),
+        sent_ns,
+        first_byte_ns: conn.first_byte_ns,
+        bytes: conn.received_bytes,
+        kept_connection: conn.carried > 0,
     }
 }
 

@@ -24,6 +24,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if let Arrivals::Open(starts) = &mut self.arrivals {
             starts.set_room(room, since_ns);
         }
+        if self.has_visits() {
+            self.note_room_for_visits(room, since_ns);
+        }
     }
 
     /// Takes a kept connection to this origin, the one used last: it is the least likely to be closed soon.
@@ -49,7 +52,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Idle;
         self.idle_count += 1;
-        self.idle[conn.origin].push_back(token(slot, conn.generation));
+        let origin = conn.origin;
+        let kept = token(slot, conn.generation);
+        match self.has_visits() {
+            true => self.keep_own(slot),
+            false => self.idle[origin].push_back(kept),
+        }
         self.note_room(self.wake_ns);
     }
 
@@ -65,6 +73,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         // There is a slot for every connection allowed and every one parked, so one is free here.
         let Some(slot) = self.free.pop() else { return };
         self.open += 1;
+        if self.has_visits() {
+            self.own_opened(request, origin);
+        }
         self.conns[slot as usize].renew(origin);
         self.compose(slot, request);
         self.deadlines.add(slot, request.deadline_ns);
@@ -95,6 +106,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Closes the connection of a slot and frees it.
     pub(super) fn close(&mut self, slot: u32) {
+        if self.has_visits() {
+            self.own_closed(slot);
+        }
         self.disconnect(slot);
         let phase = std::mem::replace(&mut self.conns[slot as usize].phase, Phase::Free);
         self.idle_count -= u32::from(phase == Phase::Idle);
@@ -121,6 +135,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if conn.hangup || self.parked_max == 0 {
             return self.close(slot);
         }
+        if self.has_visits() {
+            self.own_closed(slot);
+        }
+        let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Parked;
         let parked = token(slot, conn.generation);
         if std::mem::take(&mut conn.established) {
@@ -172,6 +190,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Makes room for a connection to another origin.
     fn close_an_idle_one(&mut self) {
+        if self.has_visits() {
+            return self.close_the_idlest();
+        }
         for origin in 0..self.idle.len() {
             while let Some(kept) = self.idle[origin].pop_front() {
                 if let Some(slot) = self.slot_of(kept, Phase::Idle) {

@@ -101,9 +101,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
+        conn.received_bytes += count as u64;
         if !conn.answer.begun() {
             let came_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
             self.recorder.report.first_byte.record(microseconds(conn.sent_ns, came_ns));
+            conn.first_byte_ns = came_ns;
         }
         let to_head = self.targets.get(conn.request.template).to_head;
         let memory = &mut self.memory[conn.request.template];

@@ -177,9 +177,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         (next.template, next.could_ns, next.retried) = (number, self.wake_ns, false);
         next.hops += 1;
+        let bytes = conn.received_bytes;
         self.deadlines.remove(slot);
         self.let_go(slot, true);
-        self.begin(next);
+        match self.has_visits() {
+            true => self.fetch_redirected(next, bytes),
+            false => self.begin(next),
+        }
         self.note_room(self.wake_ns);
         true
     }

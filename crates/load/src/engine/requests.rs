@@ -26,6 +26,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         {
             self.start_due();
         }
+        if self.has_visits() && self.visits_due_ns().is_some_and(|due_ns| due_ns <= self.now_ns) {
+            self.start_due();
+        }
     }
 
     /// Counts the starts that fall before `until_ns`.
@@ -35,6 +38,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 self.recorder.start(intended_ns);
             }
         }
+        if self.has_visits() {
+            self.visits_fall_due(until_ns);
+        }
     }
 
     /// Starts the next request if one is due and possible.
@@ -43,6 +49,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let room = self.has_room();
         let now_ns = self.now_ns;
         match &mut self.arrivals {
+            Arrivals::Visits => return self.next_visit(),
             Arrivals::Open(starts) => {
                 if !room {
                     return false;
@@ -69,7 +76,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         true
     }
 
-    fn claim(&mut self) -> bool {
+    /// Takes one of the requests, or sessions, that are left to begin; false when none is.
+    pub(super) fn claim(&mut self) -> bool {
         self.budget.as_mut().is_none_or(super::Budget::claim)
     }
 
@@ -134,7 +142,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    fn put_on(&mut self, slot: u32, request: Request) {
+    pub(super) fn put_on(&mut self, slot: u32, request: Request) {
         self.compose(slot, request);
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Sending;

@@ -421,13 +421,13 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
     let threads = sims.len() as u32;
     let prepared = prepare(&Workload { threads: Some(threads), ..workload.clone() }).unwrap();
     let control = Control::new();
-    let mut merger = Merger::new(prepared.plan.names.clone(), sims.len());
+    let mut merger = Merger::new(prepared.plan.labels(), sims.len());
     let budget = workload
         .stop
         .requests
         .filter(|_| workload.arrival == Arrival::Closed)
         .map(|requests| Arc::new(AtomicU64::new(requests)));
-    let names = prepared.plan.names.len();
+    let labels = prepared.plan.labels();
     let mut intervals = vec![];
     for (thread, sim) in (0..threads).zip(sims) {
         let share = Share { thread, threads, budget: budget.clone() };
@@ -435,7 +435,7 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
             merger.add(thread as usize, full);
             let mut spare = None;
             intervals.extend(merger.next_interval(&mut |_, used| spare = Some(used)));
-            spare.or_else(|| Some(Box::new(Report::new(names))))
+            spare.or_else(|| Some(Box::new(Report::new(&labels))))
         };
         Engine::new(&prepared.plan, &control, &share, sim, exchange).run();
     }

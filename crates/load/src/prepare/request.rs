@@ -21,6 +21,8 @@ pub(crate) struct Template {
     head: Vec<u8>,
     /// The body if it is large, else empty.
     body: Body,
+    /// Where the header lines end: before the blank line.
+    fields_end: usize,
     pub(crate) origin: usize,
     pub(crate) name: usize,
     pub(crate) to_head: bool,
@@ -34,6 +36,7 @@ impl Template {
     /// The request to this server, counted under this name.
     pub(crate) fn new(source: Source, origin: usize, name: usize) -> Self {
         let mut head = source.head();
+        let fields_end = head.len() - 2;
         let joined = source.body.length_bytes() <= JOINED_BYTES_MAX;
         if joined {
             head.extend_from_slice(source.body.bytes());
@@ -41,6 +44,7 @@ impl Template {
         let method = source.method.as_str();
         Self {
             head,
+            fields_end,
             body: if joined { Body::default() } else { source.body.clone() },
             origin,
             name,
@@ -91,6 +95,19 @@ impl Template {
         let (method, headers) = (source.method.clone(), source.headers.clone());
         let source = Source { method, url, headers, body, keepalive: source.keepalive };
         Some(Self::new(source, self.origin, self.name))
+    }
+
+    /// Writes it with further header lines; gives the body that is to follow.
+    pub(crate) fn write_with(&self, lines: &[u8], into: &mut Vec<u8>) -> Body {
+        into.extend_from_slice(&self.head[..self.fields_end]);
+        into.extend_from_slice(lines);
+        into.extend_from_slice(&self.head[self.fields_end..]);
+        self.body.clone()
+    }
+
+    /// Where it goes.
+    pub(crate) fn url(&self) -> &Url {
+        self.source.url()
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.

@@ -1,0 +1,247 @@
+//! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
+
+use super::visitor::{Ended, State};
+use crate::engine::Engine;
+use crate::engine::conn::{Phase, Request, token};
+use crate::recorder::Report;
+use crate::world::World;
+use webdyno_model::page::FetchedBy;
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
+    pub(super) fn go_on(&mut self, place: u32, since_ns: u64) {
+        let visitor = &self.visits.visitors[place as usize];
+        let (serial, mut from) = (visitor.serial, visitor.first_waiting);
+        let mut blocked = None;
+        while self.over.is_none()
+            && let Some(number) = self.visits.visitors[place as usize].waiting_from(from)
+        {
+            let sent = self.send_fetch(place, number, since_ns);
+            if self.visits.visitors[place as usize].serial != serial {
+                // It failed at once, and was the last one of its step.
+                return;
+            }
+            from = number + 1;
+            if !sent {
+                blocked.get_or_insert(number);
+                if self.plan.origins.len() == 1 {
+                    break;
+                }
+            }
+        }
+        let visitor = &mut self.visits.visitors[place as usize];
+        let first = blocked.unwrap_or(from);
+        // One that was redirected meanwhile may wait before it.
+        visitor.first_waiting = visitor.waiting_from(0).map_or(first, |waiting| waiting.min(first));
+    }
+
+    /// Puts a fetch on a connection. False when there is none for it now.
+    fn send_fetch(&mut self, place: u32, number: u32, since_ns: u64) -> bool {
+        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+        let origin = fetch.origin as usize;
+        if let Some(slot) = self.take_own(place, origin) {
+            let request = self.request_of(place, number, since_ns);
+            self.put_on(slot, request);
+            self.stamp();
+            if self.over.is_none() {
+                self.transmit(slot, request.could_ns);
+            }
+            return true;
+        }
+        let Some(script) = &self.plan.script else { return false };
+        let room = self.has_room();
+        let visitor = &mut self.visits.visitors[place as usize];
+        if u32::from(visitor.open_to(origin)) >= script.connections_per_host {
+            return false;
+        }
+        if !room {
+            if !std::mem::replace(&mut visitor.queued, true) {
+                self.visits.queue.push_back(place);
+            }
+            return false;
+        }
+        let request = self.request_of(place, number, since_ns);
+        self.open(request);
+        true
+    }
+
+    /// Gives a connection to the one who has waited longest for one. False when nobody can have one.
+    pub(super) fn serve_queue(&mut self) -> bool {
+        if self.visits.queue.is_empty() || !self.has_room() {
+            return false;
+        }
+        let Some(place) = self.visits.queue.pop_front() else { return false };
+        let since_ns = self.visits.room_since_ns.unwrap_or(self.wake_ns);
+        self.visits.visitors[place as usize].queued = false;
+        let serial = self.visits.visitors[place as usize].serial;
+        let mut from = 0;
+        let mut served = false;
+        while let Some(number) = self.visits.visitors[place as usize].waiting_from(from) {
+            from = number + 1;
+            if !self.may_have_another(place, number) {
+                continue;
+            }
+            if served {
+                // The next one is for somebody else, if somebody else waits.
+                self.visits.visitors[place as usize].queued = true;
+                self.visits.queue.push_back(place);
+                break;
+            }
+            served = self.send_fetch(place, number, since_ns);
+            if self.visits.visitors[place as usize].serial != serial || self.over.is_some() {
+                break;
+            }
+        }
+        self.note_room(self.wake_ns);
+        true
+    }
+
+    /// Whether a fetch may have a connection: its visitor has fewer than it may have.
+    fn may_have_another(&self, place: u32, number: u32) -> bool {
+        let visitor = &self.visits.visitors[place as usize];
+        let origin = visitor.fetches[number as usize].origin as usize;
+        let max = self.plan.script.as_ref().map_or(0, |script| script.connections_per_host);
+        u32::from(visitor.open_to(origin)) < max || self.idle_of(place, origin).is_some()
+    }
+
+    /// The request that a fetch is, from now on under way.
+    fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
+        let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+        let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
+        fetch.state = State::UnderWay;
+        if fetch.deadline_ns == 0 {
+            fetch.deadline_ns = deadline_ns;
+        }
+        Request {
+            user: place,
+            template: fetch.target as usize,
+            item: number,
+            intended_ns: fetch.known_ns,
+            could_ns: fetch.could_ns.max(since_ns),
+            deadline_ns: fetch.deadline_ns,
+            retried: false,
+            hops: fetch.hops,
+            sent_ns: fetch.sent_ns,
+        }
+    }
+
+    /// A fetch goes on elsewhere; its connection was let go.
+    pub(in crate::engine) fn fetch_redirected(&mut self, next: Request, bytes: u64) {
+        let origin = self.targets.get(next.template).origin;
+        let visitor = &mut self.visits.visitors[next.user as usize];
+        let fetch = &mut visitor.fetches[next.item as usize];
+        fetch.state = State::Waiting;
+        (fetch.target, fetch.origin) = (next.template as u32, origin as u32);
+        (fetch.hops, fetch.sent_ns, fetch.could_ns) = (next.hops, next.sent_ns, next.could_ns);
+        fetch.bytes += bytes;
+        visitor.first_waiting = visitor.first_waiting.min(next.item);
+        self.go_on(next.user, next.could_ns);
+    }
+
+    /// A fetch has its outcome.
+    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &Ended) {
+        let visitor = &mut self.visits.visitors[request.user as usize];
+        let fetch = &mut visitor.fetches[request.item as usize];
+        fetch.state = State::Ended;
+        fetch.ended_ns = ended.end_ns;
+        fetch.sent_ns = ended.sent_ns.unwrap_or(0);
+        (fetch.first_byte_ns, fetch.status) = (ended.first_byte_ns, ended.status);
+        fetch.bytes += ended.bytes;
+        fetch.by = match ended.kept_connection {
+            true => FetchedBy::KeptConnection,
+            false => FetchedBy::NewConnection,
+        };
+        fetch.failure = ended.failure;
+        visitor.page_failed |= fetch.required && ended.failure.is_some();
+        match ended.failure {
+            Some(failure) if failure.is_connect() => visitor.failures = visitor.failures.saturating_add(1),
+            _ => visitor.failures = 0,
+        }
+        visitor.left -= 1;
+        if request.item == 0 && ended.failure.is_none() {
+            self.ask_for_parts(request.user);
+        }
+        if self.visits.visitors[request.user as usize].left == 0 {
+            self.step_ended(request.user);
+        }
+    }
+
+    /// After an answer: what its visitor does next.
+    pub(in crate::engine) fn next_of_visitor(&mut self, request: Request, serial: u32) {
+        let visitor = &self.visits.visitors[request.user as usize];
+        // A new step begins behind those who have waited longer.
+        match visitor.serial == serial || self.visits.queue.is_empty() {
+            true => self.go_on(request.user, self.wake_ns),
+            false => self.make_ready(request.user, self.wake_ns),
+        }
+    }
+
+    /// After a failure: its visitor goes on when others had their turn.
+    pub(in crate::engine) fn visitor_failed(&mut self, request: Request) {
+        let visitor = &self.visits.visitors[request.user as usize];
+        if visitor.waiting_from(0).is_some() {
+            self.make_ready(request.user, self.wake_ns);
+        }
+    }
+
+    /// Which step of its visitor a request belongs to.
+    pub(in crate::engine) fn serial_of(&self, request: Request) -> u32 {
+        self.visits.visitors[request.user as usize].serial
+    }
+
+    /// A kept connection of a visitor to this server: its place among them.
+    fn idle_of(&self, place: u32, origin: usize) -> Option<usize> {
+        let idle = &self.visits.visitors[place as usize].idle;
+        idle.iter().rposition(|&kept| self.conns[kept as u32 as usize].origin == origin)
+    }
+
+    /// Takes a visitor's kept connection to this server, the one used last.
+    fn take_own(&mut self, place: u32, origin: usize) -> Option<u32> {
+        let at = self.idle_of(place, origin)?;
+        let slot = self.visits.visitors[place as usize].idle.remove(at) as u32;
+        self.visits.idle.remove(slot);
+        self.idle_count -= 1;
+        Some(slot)
+    }
+
+    /// A visitor's connection carries nothing for now.
+    pub(in crate::engine) fn keep_own(&mut self, slot: u32) {
+        let conn = &self.conns[slot as usize];
+        let kept = token(slot, conn.generation);
+        self.visits.idle.add(slot, self.now_ns);
+        self.visits.visitors[conn.request.user as usize].idle.push(kept);
+    }
+
+    /// A visitor has one more connection.
+    pub(in crate::engine) fn own_opened(&mut self, request: Request, origin: usize) {
+        self.visits.visitors[request.user as usize].opened(origin);
+    }
+
+    /// A connection is about to be closed, or parked: it is nobody's any more.
+    pub(in crate::engine) fn own_closed(&mut self, slot: u32) {
+        let conn = &self.conns[slot as usize];
+        let gone = token(slot, conn.generation);
+        self.visits.idle.remove(slot);
+        self.visits.visitors[conn.request.user as usize].closed(conn.origin, gone);
+    }
+
+    /// Closes the connection that has carried nothing for the longest time.
+    pub(in crate::engine) fn close_the_idlest(&mut self) {
+        if let Some((slot, _)) = self.visits.idle.first() {
+            self.close(slot);
+        }
+    }
+
+    /// Closes what a visitor has kept.
+    pub(super) fn close_idle_of(&mut self, place: u32) {
+        while let Some(&kept) = self.visits.visitors[place as usize].idle.last() {
+            match self.slot_of(kept, Phase::Idle) {
+                Some(slot) => self.close(slot),
+                // Cannot be: what is closed is taken out.
+                None => {
+                    self.visits.visitors[place as usize].idle.pop();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Visitors: sessions of steps and pages, with think times, on connections of each visitor's own.
+//!
+//! A step is due when its visitor's think time is over, and every request of it is due when it is known: the step's own
+//! one with the step, those of a page with the document or style sheet that names them. From then on it is started, like
+//! any request; it is sent when a connection is free for it. As in the plain engine, waiting for a connection counts in
+//! the response time, and neither in the service time nor in our own delay.
+//!
+//! A visitor keeps its connections, at most so many to each server, from step to step (the HTML and Fetch standards leave
+//! the number to browsers; all open six over HTTP/1.1). All visitors of a thread together have at most its share of the
+//! load's connections: when these are all open, the idle one that was used longest ago makes room, of whomever it is;
+//! when all are busy, visitors queue, and get one connection each in turn.
+//!
+//! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change nothing.
+
+mod entry;
+mod fetches;
+mod pages;
+mod steps;
+mod visitor;
+
+use super::arrivals::{Arrivals, Starts};
+use super::{Engine, Share};
+use crate::deadlines::Deadlines;
+use crate::prepare::Plan;
+use crate::recorder::{Report, microseconds};
+use crate::world::World;
+use entry::{Arrived, Entry};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+pub(super) use visitor::Ended;
+use visitor::{Phase, State, Visitor};
+use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::workload::Arrival;
+
+/// The visitors of one thread.
+#[derive(Debug)]
+pub(super) struct Visitors {
+    entry: Entry,
+    /// This thread's number, and how many there are.
+    thread: u64,
+    threads: u64,
+    /// By their places, which stay theirs.
+    visitors: Vec<Visitor>,
+    /// Places without a visitor.
+    away: Vec<u32>,
+    /// How many visitors are there.
+    present: u64,
+    /// When those who wait go on.
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those who can go on, and since when.
+    ready: VecDeque<(u32, u64)>,
+    /// Those who wait for a connection.
+    queue: VecDeque<u32>,
+    /// Since when there has been room for one more connection.
+    room_since_ns: Option<u64>,
+    /// Connections that carry nothing, in the order in which they were left.
+    idle: Deadlines,
+    pages_in_flight: u64,
+    /// Times of all pages of the load so far; `None` without pages.
+    page_time: Option<TimeHistogram>,
+}
+
+impl Visitors {
+    /// The visitors of this thread; none when the load has no visits.
+    pub(super) fn new(plan: &Plan, share: &Share, starts: Option<Starts>) -> Self {
+        let script = plan.script.as_ref();
+        let seats = match (script, plan.arrival) {
+            (Some(script), Arrival::Closed) => share.part(script.users),
+            _ => 0,
+        };
+        let slots = if script.is_some() { plan.slots(share) } else { 0 };
+        Self {
+            entry: match starts {
+                Some(starts) => Entry::Starts { starts, due: 0, let_in: 0 },
+                None => Entry::Seats { count: seats, taken: 0 },
+            },
+            thread: u64::from(share.thread),
+            threads: u64::from(share.threads),
+            visitors: (0..seats).map(|_| Visitor::nobody()).collect(),
+            away: vec![],
+            present: 0,
+            timers: BinaryHeap::with_capacity(seats as usize),
+            ready: VecDeque::with_capacity(seats as usize),
+            queue: VecDeque::new(),
+            room_since_ns: Some(0),
+            idle: Deadlines::new(slots),
+            pages_in_flight: 0,
+            page_time: script.filter(|script| !script.pages.is_empty()).map(|_| TimeHistogram::new()),
+        }
+    }
+}
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// Whether visitors make the load.
+    #[inline]
+    pub(super) fn has_visits(&self) -> bool {
+        matches!(self.arrivals, Arrivals::Visits)
+    }
+
+    /// Lets the next one go on who can. False when nobody can.
+    pub(super) fn next_visit(&mut self) -> bool {
+        if self.serve_queue() {
+            return true;
+        }
+        if let Some((place, since_ns)) = self.visits.ready.pop_front() {
+            self.visits.visitors[place as usize].ready = false;
+            self.go_on(place, since_ns);
+            return true;
+        }
+        let room = self.has_room() && self.visits.queue.is_empty();
+        let seated = matches!(self.visits.entry, Entry::Seats { .. });
+        match self.visits.entry.next(room) {
+            Some(arrived) if !seated || self.claim() => self.come(arrived),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Somebody comes.
+    fn come(&mut self, arrived: Arrived) {
+        let visits = &mut self.visits;
+        let number = arrived.number * visits.threads + visits.thread;
+        let place = match visits.entry {
+            Entry::Seats { .. } => arrived.number as u32,
+            Entry::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
+                visits.visitors.push(Visitor::nobody());
+                visits.visitors.len() as u32 - 1
+            }),
+        };
+        let visitor = &mut visits.visitors[place as usize];
+        (visitor.number, visitor.session) = (number, number);
+        visits.present += 1;
+        let counted = matches!(visits.entry, Entry::Starts { .. });
+        self.begin_session(place, arrived.intended_ns, arrived.could_ns, counted);
+        self.go_on(place, arrived.could_ns);
+        self.note_room(self.wake_ns);
+    }
+
+    /// Counts what falls due before `until_ns`: starts, and steps whose think time is over.
+    pub(super) fn visits_fall_due(&mut self, until_ns: u64) {
+        while let Some((number, intended_ns)) = self.visits.entry.fall_due(until_ns) {
+            self.count_start(number * self.visits.threads + self.visits.thread, intended_ns);
+        }
+        while let Some(&Reverse((due_ns, place))) = self.visits.timers.peek()
+            && due_ns < until_ns
+        {
+            self.visits.timers.pop();
+            match self.visits.visitors[place as usize].phase {
+                Phase::BeforeSession => self.begin_session(place, due_ns, due_ns, false),
+                Phase::BeforeStep => self.begin_step(place, due_ns, due_ns, false),
+                Phase::Away | Phase::Fetching => continue,
+            }
+            self.make_ready(place, 0);
+        }
+    }
+
+    /// Somebody can go on since then.
+    fn make_ready(&mut self, place: u32, since_ns: u64) {
+        if !std::mem::replace(&mut self.visits.visitors[place as usize].ready, true) {
+            self.visits.ready.push_back((place, since_ns));
+        }
+    }
+
+    /// When somebody can go on: 0 for at once.
+    pub(super) fn visits_due_ns(&self) -> Option<u64> {
+        let visits = &self.visits;
+        let room = self.has_room();
+        if !visits.ready.is_empty() || room && !visits.queue.is_empty() {
+            return Some(0);
+        }
+        let entry = visits.entry.due_ns(room).filter(|_| !self.is_exhausted());
+        let timer = visits.timers.peek().map(|&Reverse((due_ns, _))| due_ns);
+        [entry, timer].into_iter().flatten().min()
+    }
+
+    /// Whether nobody is there, and nobody will come.
+    pub(super) fn visits_are_over(&self) -> bool {
+        self.visits.present == 0 && self.visits.entry.is_over(self.is_exhausted())
+    }
+
+    /// Tells whether there is room for one more connection, as of `since_ns`.
+    pub(super) fn note_room_for_visits(&mut self, room: bool, since_ns: u64) {
+        let visits = &mut self.visits;
+        visits.room_since_ns = room.then(|| visits.room_since_ns.unwrap_or(since_ns));
+        visits.entry.set_room(room && visits.queue.is_empty(), since_ns);
+    }
+
+    /// Writes into the report of an interval what holds at its end.
+    pub(super) fn note_visits(&mut self) {
+        let visits = &mut self.visits;
+        let report = &mut self.recorder.report.visits;
+        report.counts.visitors = visits.present;
+        if let Some(pages) = &mut report.pages {
+            pages.in_flight = visits.pages_in_flight;
+            if let Some(all) = &mut visits.page_time {
+                all.merge(&pages.time);
+            }
+        }
+    }
+
+    /// Begins an interval with what is known of those before.
+    pub(super) fn resume_visits(&mut self) {
+        if let Some(all) = &self.visits.page_time {
+            self.recorder.report.visits.set_median(all.quantile_us(0.5));
+        }
+    }
+
+    /// Records how long requests have waited that were started, and that no connection carries; gives their number.
+    pub(super) fn censor_visits(&mut self, end_ns: u64, censored_time: &mut TimeHistogram) -> u64 {
+        let mut waiting = 0;
+        let fetches = self.visits.visitors.iter().flat_map(|visitor| &visitor.fetches);
+        for fetch in fetches.filter(|fetch| fetch.state == State::Waiting) {
+            censored_time.record(microseconds(fetch.known_ns, end_ns));
+            waiting += 1;
+        }
+        while let Some(arrived) = self.visits.entry.next(true) {
+            let session = arrived.number * self.visits.threads + self.visits.thread;
+            if matches!(self.visits.entry, Entry::Starts { .. }) && self.is_foreseen(session) {
+                censored_time.record(microseconds(arrived.intended_ns, end_ns));
+                waiting += 1;
+            }
+        }
+        waiting
+    }
+}

@@ -1,0 +1,195 @@
+//! One visitor: where it is in its session, what it fetches just now, and its connections.
+
+use crate::failure::Failure;
+use crate::random::SplitMix;
+use webdyno_model::page::FetchedBy;
+
+/// What a visitor does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is not there.
+    Away,
+    /// It waits for its next session, or begins it.
+    BeforeSession,
+    /// It spends its think time.
+    BeforeStep,
+    /// It fetches.
+    Fetching,
+}
+
+/// A visitor. Its memory is used again by the next one in its place.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub(super) phase: Phase,
+    /// Number of the visitor, the same whatever the number of threads.
+    pub(super) number: u64,
+    /// Number of its session among all sessions of the load.
+    pub(super) session: u64,
+    /// Draws of this session.
+    pub(super) random: SplitMix,
+    /// Which of the sessions of the workload.
+    pub(super) spec: u32,
+    /// The step that is due next, or under way.
+    pub(super) step: u32,
+    /// When it was to begin.
+    pub(super) due_ns: u64,
+    /// Changes with every step, so that whoever holds one knows that it is over.
+    pub(super) serial: u32,
+    /// Steps in a row for which no connection came about.
+    pub(super) failures: u8,
+    /// A step was skipped.
+    pub(super) broken: bool,
+    /// It waits in the queue for a connection.
+    pub(super) queued: bool,
+    /// It is among those who can go on.
+    pub(super) ready: bool,
+    /// The document, or the required parts, of the page under way failed.
+    pub(super) page_failed: bool,
+    /// What the step fetches, in the order in which it became known: the step's own request first.
+    pub(super) fetches: Vec<Fetch>,
+    /// Those of them that have not ended.
+    pub(super) left: u32,
+    /// No fetch before this one waits.
+    pub(super) first_waiting: u32,
+    /// Connections that it has, by server.
+    pub(super) open: Vec<u16>,
+    /// Of these, the ones that carry nothing, by their tokens.
+    pub(super) idle: Vec<u64>,
+}
+
+impl Visitor {
+    /// Nobody yet.
+    pub(super) fn nobody() -> Self {
+        Self {
+            phase: Phase::Away,
+            number: 0,
+            session: 0,
+            random: SplitMix::new(0),
+            spec: 0,
+            step: 0,
+            due_ns: 0,
+            serial: 0,
+            failures: 0,
+            broken: false,
+            queued: false,
+            ready: false,
+            page_failed: false,
+            fetches: vec![],
+            left: 0,
+            first_waiting: 0,
+            open: vec![],
+            idle: vec![],
+        }
+    }
+
+    /// Adds what is to be fetched.
+    pub(super) fn add(&mut self, fetch: Fetch) {
+        self.left += 1;
+        self.first_waiting = self.first_waiting.min(self.fetches.len() as u32);
+        self.fetches.push(fetch);
+    }
+
+    /// The first fetch that waits, from `from` on.
+    pub(super) fn waiting_from(&self, from: u32) -> Option<u32> {
+        let waits = |fetch: &Fetch| fetch.state == State::Waiting;
+        let rest = self.fetches.get(from as usize..)?;
+        rest.iter().position(waits).map(|place| from + place as u32)
+    }
+
+    /// How many connections it has to this server.
+    pub(super) fn open_to(&self, origin: usize) -> u16 {
+        self.open.get(origin).copied().unwrap_or(0)
+    }
+
+    /// It has one more connection to this server.
+    pub(super) fn opened(&mut self, origin: usize) {
+        if self.open.len() <= origin {
+            self.open.resize(origin + 1, 0);
+        }
+        self.open[origin] += 1;
+    }
+
+    /// A connection of its is gone.
+    pub(super) fn closed(&mut self, origin: usize, token: u64) {
+        if let Some(open) = self.open.get_mut(origin) {
+            *open = open.saturating_sub(1);
+        }
+        self.idle.retain(|kept| *kept != token);
+    }
+}
+
+/// How far a fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nobody was asked yet.
+    Waiting,
+    /// It is on a connection.
+    UnderWay,
+    /// It has its outcome.
+    Ended,
+}
+
+/// One request of a visitor, and how it went.
+#[derive(Debug, Clone)]
+pub(super) struct Fetch {
+    pub(super) state: State,
+    /// Which of the thread's targets; a redirect changes it.
+    pub(super) target: u32,
+    /// The target that it began with.
+    pub(super) asked: u32,
+    pub(super) origin: u32,
+    /// Whether the page fails without it.
+    pub(super) required: bool,
+    /// When it was known.
+    pub(super) known_ns: u64,
+    /// Since when it could have been sent, but for connections.
+    pub(super) could_ns: u64,
+    /// When it times out; 0 before it was given a connection.
+    pub(super) deadline_ns: u64,
+    /// Redirects that it has followed.
+    pub(super) hops: u32,
+    /// When its first request was sent; 0 when it never was.
+    pub(super) sent_ns: u64,
+    pub(super) first_byte_ns: u64,
+    pub(super) ended_ns: u64,
+    pub(super) status: u16,
+    pub(super) bytes: u64,
+    pub(super) by: FetchedBy,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Fetch {
+    /// A request to this target of this server, known since `known_ns`.
+    pub(super) fn new(target: u32, origin: usize, known_ns: u64, could_ns: u64) -> Self {
+        Self {
+            state: State::Waiting,
+            target,
+            asked: target,
+            origin: origin as u32,
+            required: true,
+            known_ns,
+            could_ns,
+            deadline_ns: 0,
+            hops: 0,
+            sent_ns: 0,
+            first_byte_ns: 0,
+            ended_ns: 0,
+            status: 0,
+            bytes: 0,
+            by: FetchedBy::NewConnection,
+            failure: None,
+        }
+    }
+}
+
+/// How an answer, or the want of one, ended a fetch.
+#[derive(Debug)]
+pub(in crate::engine) struct Ended {
+    pub(in crate::engine) failure: Option<Failure>,
+    pub(in crate::engine) end_ns: u64,
+    pub(in crate::engine) status: u16,
+    pub(in crate::engine) sent_ns: Option<u64>,
+    pub(in crate::engine) first_byte_ns: u64,
+    pub(in crate::engine) bytes: u64,
+    pub(in crate::engine) kept_connection: bool,
+}
