@@ -36,10 +36,17 @@ pub(super) fn load(measurement: &Measurement) -> String {
         return String::new();
     };
     let mut command = String::from("webdyno run");
-    let urls: std::collections::BTreeSet<&str> =
-        workload.requests.iter().map(|request| request.url.as_str()).collect();
-    for url in urls.iter().take(3) {
-        command.push_str(&format!(" '{url}'"));
+    match &workload.list {
+        Some(list) => command.push_str(&format!(
+            " --urls '{}'{}",
+            list.file,
+            if list.random { " --random" } else { "" }
+        )),
+        None => {
+            let urls: std::collections::BTreeSet<&str> =
+                workload.requests.iter().map(|request| request.url.as_str()).collect();
+            urls.iter().take(3).for_each(|url| command.push_str(&format!(" '{url}'")));
+        }
     }
     command.push_str(&format!(" -c {}", workload.connections));
     if let Arrival::Open { rate_per_s, .. } = workload.arrival {

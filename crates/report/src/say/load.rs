@@ -33,7 +33,11 @@ pub(crate) fn load(workload: &Workload) -> Vec<String> {
 
 fn requests(workload: &Workload) -> Option<String> {
     if let Some(list) = &workload.list {
-        let order = if list.random { "drawn at random" } else { "in turn" };
+        let order = match (list.weighted, list.random) {
+            (true, _) => "drawn by their weights",
+            (false, true) => "drawn at random",
+            (false, false) => "in turn",
+        };
         return Some(format!("{} of {}, {order}", plural(list.count, "request"), list.file));
     }
     let (first, others) = workload.requests.split_first()?;

@@ -1,6 +1,7 @@
 //! The flags of a load, and the workload that they describe.
 
 use super::body::{BodyArgs, Payload};
+use super::list::ListArgs;
 use super::transport::TransportArgs;
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
@@ -19,6 +20,8 @@ pub struct LoadArgs {
     /// What to load; several are taken in turn
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
+    #[command(flatten)]
+    pub list: ListArgs,
     /// Requests at once (with --rate: the most connections)
     #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
     pub connections: u32,
@@ -95,16 +98,16 @@ impl LoadArgs {
 
     /// The workload for measurements that end when enough was seen.
     pub fn workload_until(&self, stop: Stop) -> Result<Workload> {
-        if self.urls.is_empty() {
+        if self.urls.is_empty() && self.list.file.is_none() {
             return Err(UserError::usage("no URL to load was given")
-                .hint("as in: webdyno run http://127.0.0.1:8080/"));
+                .hint("as in: webdyno run http://127.0.0.1:8080/, or give a list with --urls FILE"));
         }
         let payload = self.body.read(&self.headers)?;
         let arrival = match self.rate {
             Some(rate_per_s) => Arrival::Open { rate_per_s, poisson: self.poisson },
             None => Arrival::Closed,
         };
-        Ok(Workload {
+        let mut workload = Workload {
             requests: self.urls.iter().map(|url| self.request(url, &payload)).collect(),
             arrival,
             stop,
@@ -119,7 +122,9 @@ impl LoadArgs {
             redirects_max: self.redirects,
             transport: self.transport.transport(),
             ..Workload::default()
-        })
+        };
+        self.list.read_into(&mut workload, self.method.as_deref(), &self.headers, &self.body)?;
+        Ok(workload)
     }
 
     fn request(&self, url: &str, payload: &Payload) -> RequestSpec {

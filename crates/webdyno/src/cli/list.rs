@@ -1,0 +1,48 @@
+//! The flags of a list of URLs.
+
+use super::body::BodyArgs;
+use clap::Args;
+use std::path::PathBuf;
+use webdyno_load::urls;
+use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
+
+/// Which list is loaded, and in which order.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ListArgs {
+    /// Load the URLs in FILE (- for stdin), one a line, as siege has them: `URL POST BODY`, `URL POST <FILE`, variables,
+    /// comments; `#weight=N` behind a URL has it drawn that often
+    #[arg(id = "url_list", long = "urls", value_name = "FILE", conflicts_with = "urls")]
+    pub file: Option<PathBuf>,
+    /// Draw the URLs of --urls instead of taking them in turn
+    #[arg(long, requires = "url_list")]
+    pub random: bool,
+}
+
+impl ListArgs {
+    /// Reads the list into the workload, with these headers on each request. A usage error for one that is wrong, or that is
+    /// to be sent with a body that its lines do not have.
+    pub fn read_into(
+        &self,
+        workload: &mut Workload,
+        method: Option<&str>,
+        headers: &[(String, String)],
+        body: &BodyArgs,
+    ) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        if body.is_given() {
+            return Err(UserError::usage("the lines of --urls say themselves what they send")
+                .hint("write the body behind a URL, as in http://localhost/login POST name=me"));
+        }
+        let list = urls::read(file, method.unwrap_or("GET"))?;
+        if self.random && !list.entries.weights.is_empty() {
+            return Err(UserError::usage(format!(
+                "{} says by weights how its URLs are drawn",
+                file.display()
+            ))
+            .hint("leave --random out, or the weights"));
+        }
+        list.put_into(workload, &file.display().to_string(), headers, self.random);
+        Ok(())
+    }
+}
