@@ -43,6 +43,7 @@ mod sockets;
 mod stamps;
 mod tcp_info;
 mod tls;
+pub mod tree;
 pub mod urls;
 mod wire;
 pub mod workload_file;
