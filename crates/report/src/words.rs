@@ -28,8 +28,8 @@ fn connection_error(class: &str) -> Option<ErrorWords> {
         ),
         "connect_refused" => (
             "the connection was refused",
-            "nothing listens on that port, the server died or restarted under the load, or it refuses instead of letting \
-             wait when its accept queue is full (net.ipv4.tcp_abort_on_overflow)",
+            "nothing listens on that port, the server died or restarted under the load, or what stands before it \
+             refuses: some systems and proxies do when their accept queue is full (Linux lets wait)",
             "see with `ss -ltn` on the server what listens and how long its queue is (Recv-Q), and read its error log",
         ),
         "connect_timeout" => (
@@ -72,7 +72,8 @@ fn answer_error(class: &str) -> Option<ErrorWords> {
     let (what, usually, advice) = match class {
         "reset" => (
             "the server cut the connection (reset)",
-            "a process of the server that crashed or was killed, a restart, or a protection against many requests",
+            "a process of the server that crashed or was killed, a restart, a protection against many requests, or a full \
+             accept queue with net.ipv4.tcp_abort_on_overflow",
             "read the server's error log and `dmesg` for the time of the load",
         ),
         "closed_early" => (

@@ -89,7 +89,7 @@ pub(super) fn waterfalls(m: &mut Markup, run: &RunReport) {
         &[
             ("warm", "known, and not sent yet: it waits for a connection".into()),
             ("second", "sent, no byte of the answer yet".into()),
-            ("first", "receiving".into()),
+            ("third", "receiving".into()),
             ("failed", "failed".into()),
         ],
     );
@@ -136,14 +136,14 @@ fn one_part(m: &mut Markup, axis: &Axis, row: usize, part: &PartTrace) {
         for (class, from, to) in [
             ("key-warm", part.known_us, sent),
             (class("key-second"), sent, first),
-            (class("key-first"), first, end),
+            (class("key-third"), first, end),
         ] {
             if to > from {
                 bar(m, class, axis, row, (from as f64, to as f64));
             }
         }
         if end <= part.known_us {
-            bar(m, class("key-first"), axis, row, (end as f64, end as f64));
+            bar(m, class("key-third"), axis, row, (end as f64, end as f64));
         }
     });
 }
