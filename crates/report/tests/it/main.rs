@@ -1,6 +1,7 @@
 //! What the renderings promise: the texts themselves, and what must hold for any figures and any strings.
 
 mod invented;
+mod pages;
 mod promises;
 mod records;
 mod sample;

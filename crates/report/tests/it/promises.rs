@@ -71,6 +71,23 @@ fn no_string_drives_the_terminal() {
     }
 }
 
+/// The same load with other names where they are keys.
+fn long_keys(mut view: View, name: &str) -> View {
+    if let Outcome::Run(run) = &mut view.outcome {
+        let longer = |key: String| format!("{key}{name}");
+        let requests = std::mem::take(&mut run.requests_by_name);
+        run.requests_by_name = requests.into_iter().map(|(key, named)| (longer(key), named)).collect();
+        if let Some(pages) = &mut run.pages {
+            let pages_by_name = std::mem::take(&mut pages.by_name);
+            pages.by_name = pages_by_name.into_iter().map(|(key, named)| (longer(key), named)).collect();
+        }
+        if let Some(visits) = &mut run.visits {
+            visits.captures_missed.insert(format!("{name}: {name}"), 3);
+        }
+    }
+    view
+}
+
 #[test]
 fn the_page_needs_nothing_else() {
     for (name, view) in sample::all() {
@@ -233,6 +250,22 @@ proptest! {
             let text = text(&replaced(&view, &leaves).unwrap(), &Paths::default());
             for line in text.lines().filter(|line| !is_command(line)) {
                 prop_assert!(line.chars().count() <= COLUMNS, "{}: {}\n{}", name, line, text);
+            }
+        }
+    }
+
+    // Invariant: the same with names and URLs of any length, for loads.
+    #[test]
+    fn long_names_fit_a_terminal(name in "[a-z/.:?=]{0,300}", words in "([a-z]{1,90} ){0,9}", whole in whole()) {
+        for text in [name, words] {
+            let leaves = Leaves { text: Some(&text), whole: &whole, decimals: &[] };
+            let loads = sample::all().into_iter().filter(|(_, view)| matches!(view.outcome, Outcome::Run(_)));
+            for (sample, view) in loads {
+                let view = replaced(&view, &leaves).unwrap();
+                let text = webdyno_report::text(&long_keys(view, &text), &Paths::default());
+                for line in text.lines() {
+                    prop_assert!(line.chars().count() <= COLUMNS, "{}: {}\n{}", sample, line, text);
+                }
             }
         }
     }

@@ -1,0 +1,232 @@
+//! What is told of pages and of visitors.
+
+use crate::sample;
+use webdyno_model::page::{PageTrace, TraceKind};
+use webdyno_report::{Paths, ascii, html, text};
+use webdyno_session::view::{Outcome, View};
+
+fn plain(view: &View) -> String {
+    text(view, &Paths::default())
+}
+
+/// What stands between two headings.
+fn between<'a>(text: &'a str, first: &str, next: &str) -> &'a str {
+    let from = text.find(first).map_or("no such heading", |at| &text[at..]);
+    from.find(next).map_or("no such heading after it", |at| &from[..at])
+}
+
+/// The sample with something changed.
+fn changed(change: impl FnOnce(&mut webdyno_model::run::RunReport)) -> View {
+    let mut view = sample::run_with_pages();
+    let Outcome::Run(run) = &mut view.outcome else { return view };
+    change(run);
+    view
+}
+
+#[test]
+fn what_a_load_of_pages_says_first() {
+    let told = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&told, "Load test", "Page times"), @"
+    Load test: 176 pages a second, 9 of 1,769 pages failed (0.51%)
+      session look (75% of them): page /, page /shop
+      session buy (25% of them): page /, login, page /shop
+      of a page what its HTML and style sheets name is fetched too, over at most 6
+      connections to a host
+      400 users at once; each goes on when it has its answers and has thought
+      (closed); at most 2,400 connections
+      think time after a step: 1 s to 3 s, each equally often; 1 step has one of
+      their own
+      each user keeps answers as a browser's cache does
+      30% of the sessions are begun by the user of the one before
+      measured for 10 s, after 2 s of warm-up that do not count: users came one by
+      one; the 3 s after it do not count either
+
+    How much
+      pages         176/s  1,760 whole  9 failed
+      requests    2,812/s  28,120 good  9 failed
+      received  34.7 MB/s       347 MB
+      sent       270 kB/s       2.7 MB
+
+    How long it took
+                         p50       p90       p99     p99.9     max
+      page time       212 ms    367 ms    669 ms   1.19 s?  2.12 s
+      response time    21 ms   36.4 ms   66.2 ms    118 ms  210 ms
+      service time   20.8 ms     36 ms   65.6 ms    117 ms  208 ms
+      connect         180 µs   312 µs?   568 µs?  1.01 ms?  1.8 ms
+      first byte       20 ms   34.6 ms   62.9 ms    112 ms  199 ms
+      client delay     14 µs     24 µs     44 µs     79 µs  140 µs
+      failures         9 ms?  15.6 ms?  28.4 ms?  50.6 ms?   90 ms
+      p99: 99 of 100 took no longer than this; max: the longest one.
+      ?: fewer than 10 samples lie beyond this figure, or, of page, response and
+      service time, all in fewer than 3 seconds of the run. p99.9 takes 10,000
+      pages, at this rate 57 s.
+      Page time counts from the moment a page was due until the last byte of its
+      last part, of pages that came whole.
+      Response time counts from the moment a request was due until its last byte:
+      what a user waits. Service time counts from when it was really sent. Client
+      delay is what this machine added itself before it sent.
+      1 timeout is in it at the timeout's length.
+    ");
+}
+
+#[test]
+fn pages_and_requests_have_their_names() {
+    let told = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&told, "By page", "The slowest page"), @"
+    By page
+      page   whole  failed  a second     p50     p99
+      /        900       1      90/s  180 ms  568 ms
+      /shop    860       8      86/s  250 ms  789 ms
+
+    By request
+      request                            good  failed    p50      p99
+      /static/css/a-n...umn-can-be.css  9,000       8   9 ms  28.4 ms
+      /                                   900       0  60 ms   189 ms
+      /shop                               868       0  70 ms   221 ms
+      login                               205       0  30 ms  94.6 ms
+
+    The page nearest to the median: /, 231 ms, 20 parts, 276 kB
+      /                         ▒▒▒▒▒▒▒▒██                            70 ms  18.4 kB
+      /static/css/article-1.css           ▒▒██                      98.4 ms     5 kB
+      /static/css/article-2.css           ▒▒███                     99.4 ms  5.99 kB
+      /static/jpg/article-3.jpg           ░▒▒██                      100 ms  6.99 kB
+      /static/jpg/article-4.jpg           █                           70 ms    cache
+      /static/jpg/article-5.jpg           ░▒▒██                      103 ms  8.99 kB
+      /static/jpg/article-6.jpg           ░▒▒██                      104 ms  9.98 kB
+      /static/jpg/article-7.jpg                 ▒▒▒██                142 ms    11 kB
+      /static/jpg/article-8.jpg                 ░▒▒██                144 ms    12 kB
+      /static/jpg/article-9.jpg                 ░▒▒██                145 ms    13 kB
+      /static/jpg...icle-10.jpg                 ░▒▒██                146 ms    14 kB
+      /static/jpg...icle-11.jpg                 ░▒▒███               147 ms    15 kB
+      /static/jpg...icle-12.jpg                 ░▒▒███               148 ms    16 kB
+      /static/jpg...icle-13.jpg                 ░░░░░░░▒▒██          187 ms    17 kB
+      /static/jpg...icle-14.jpg                 ░░░░░░░▒▒███         188 ms    18 kB
+      /static/jpg...icle-15.jpg                 ░░░░░░░▒▒███         189 ms    19 kB
+      /static/jpg...icle-16.jpg                 ░░░░░░░▒▒███         190 ms    20 kB
+      /static/jpg...icle-17.jpg                 ░░░░░░░▒▒███         191 ms  20.9 kB
+      /static/jpg...icle-18.jpg                 ░░░░░░░▒▒███         192 ms  21.9 kB
+      /static/jpg...icle-19.jpg                 ░░░░░░░░░░░░░▒▒███   231 ms  22.9 kB
+    ");
+}
+
+#[test]
+fn a_failed_page_shows_why_and_sums_up_what_tells_less() {
+    let told = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&told, "The slowest page", "What failed"), @"
+    The slowest page: /shop, 2.62 s, 45 parts, 1.17 MB, failed
+      /shop                     ▒▒▒▒▒█                               450 ms  18.4 kB
+      /static/css/article-1.css      ▒▒█                             632 ms     5 kB
+      /static/css/article-2.css      ░▒█                             639 ms  5.99 kB
+      /static/jpg/article-3.jpg      ░▒█                             646 ms  6.99 kB
+      /static/jpg/article-4.jpg      █                               450 ms    cache
+      /static/jpg/article-5.jpg      ░▒██                            659 ms  8.99 kB
+      /static/jpg/article-6.jpg      ░▒██                            666 ms  9.98 kB
+      /static/jpg/article-7.jpg          ▒██                         916 ms    11 kB
+      /static/jpg/article-8.jpg          ▒▒█                         923 ms    12 kB
+      /static/jpg/article-9.jpg          ▒▒█                         929 ms    13 kB
+      /static/jpg...icle-10.jpg          ░▒█                         936 ms    14 kB
+      /static/jpg...icle-11.jpg          ░▒█                         943 ms    15 kB
+      /static/jpg...icle-12.jpg          ░▒█                         950 ms    16 kB
+      /static/jpg...icle-13.jpg          ░░░░▒██                      1.2 s    17 kB
+      /static/jpg...icle-14.jpg          ░░░░▒██                     1.21 s    18 kB
+      /static/jpg...icle-15.jpg          ░░░░▒██                     1.21 s    19 kB
+      /static/jpg...icle-16.jpg          ░░░░▒██                     1.22 s    20 kB
+      /static/jpg...icle-17.jpg          ░░░░▒██                     1.23 s  20.9 kB
+      /static/jpg...icle-18.jpg          ░░░░▒██                     1.23 s  21.9 kB
+      /static/jpg...icle-19.jpg          ░░░░░░░▒██                  1.48 s  22.9 kB
+      /static/jpg...icle-20.jpg          ░░░░░░░▒▒█                  1.49 s  23.9 kB
+      /static/jpg...icle-21.jpg          ░░░░░░░▒▒█                   1.5 s  24.9 kB
+      /static/jpg...icle-40.jpg          ░░░░░░░░░░░░░░░░░░▒███      2.35 s   FAILED
+      /static/jpg...icle-44.jpg          ░░░░░░░░░░░░░░░░░░░░░▒▒▒▒   2.62 s   FAILED
+      (21 more)                          -------------------------   2.62 s   757 kB
+      - /static/jpg/article-40.jpg: status 503
+      - /static/jpg/article-44.jpg: no complete answer within the timeout (timeout)
+
+      ░ known, and not sent yet: it waits for a connection, or for its opening
+      ▒ sent, no byte of the answer yet
+      █ receiving. The times are those of the ends, since the page was due
+    ");
+}
+
+#[test]
+fn what_visitors_did_and_looked_for_in_vain() {
+    let told = plain(&sample::run_with_pages());
+    insta::assert_snapshot!(between(&told, "What the visitors did", "Answers and connections"), @"
+    What the visitors did
+      820 sessions begun, 790 completed, 4 broken off with steps left out; 400
+      visitors there at the end.
+      the users' caches had 3,120 answers (9.98% of all) that were not asked for;
+      240 were confirmed by the server (304).
+      4 steps skipped, as a value that they need was not found in an answer before.
+      - `csrf` of the step login: not found in 4 of 205 answers
+          Usually: an answer that is an error page or asks for a login first, or a
+                   page that was written anew since
+          To do: look at the answer of the step with `curl -i URL`, then correct the
+                 capture in the workload file
+    ");
+}
+
+#[test]
+fn a_capture_that_never_matched_is_told_from_one_that_sometimes_did_not() {
+    for (missed, said) in [(205, "never found"), (204, "not found in 204 of 205 answers")] {
+        let view = changed(|run| {
+            run.visits.as_mut().unwrap().captures_missed = [("login: csrf".to_owned(), missed)].into();
+        });
+        assert!(plain(&view).contains(&format!("- `csrf` of the step login: {said}")), "{missed}");
+        assert!(html(&view).contains(said), "{missed}");
+    }
+}
+
+#[test]
+fn what_did_not_happen_is_not_told() {
+    let told = plain(&sample::run_with_errors());
+    for heading in ["pages", "By page", "The slowest page", "What the visitors did", "users:"] {
+        assert!(!told.contains(heading), "{heading}: {told}");
+    }
+    let without = changed(|run| (run.visits, run.client.users) = (None, None));
+    assert!(!plain(&without).contains("What the visitors did") && !plain(&without).contains("- users:"));
+    // One page that is both is shown once.
+    let once = changed(|run| {
+        let pages = run.pages.as_mut().unwrap();
+        pages.slowest_page = pages.median_page.clone();
+    });
+    assert!(!plain(&once).contains("The slowest page"));
+}
+
+#[test]
+fn no_whole_page_is_said_first() {
+    let told = plain(&sample::run_of_failed_pages());
+    assert!(told.starts_with("Load test: no whole page: all 12 pages failed\n"), "{told}");
+    assert!(html(&sample::run_of_failed_pages()).contains("No whole page: all 12 pages failed"));
+}
+
+#[test]
+fn a_terminal_without_unicode_shows_the_same_pictures() {
+    let told = plain(&sample::run_with_pages());
+    let plain = ascii(&told);
+    assert!(
+        plain.is_ascii() && !plain.contains('?') || plain.matches('?').count() == told.matches('?').count()
+    );
+    assert!(plain.contains("/static/jpg...icle-13.jpg                 .......==##  "), "{plain}");
+    assert!(plain.contains("up to 200 ms  24%  ########################################\n"), "{plain}");
+}
+
+#[test]
+fn html_has_a_waterfall_of_both_pages() {
+    let page = html(&sample::run_with_pages());
+    for id in ["waterfall-0-title", "waterfall-1-title", "page-rate-title", "page-spread-title"] {
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+    assert!(page.contains("The page nearest to the median: /") && page.contains("status 503"));
+    let many = changed(|run| {
+        let pages = run.pages.as_mut().unwrap();
+        pages.slowest_page = Some(sample::pages::trace(TraceKind::Slowest, "/", 500, 9_000));
+    });
+    let page = html(&many);
+    assert!(page.contains("(441 more)") && !page.contains("article-100.jpg"));
+    let bare = changed(|run| {
+        let pages = run.pages.as_mut().unwrap();
+        (pages.median_page, pages.slowest_page) = (Some(PageTrace::default()), None);
+    });
+    assert!(html(&bare).contains("waterfall-0") && plain(&bare).contains("0 parts"));
+}
