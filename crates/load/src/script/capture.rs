@@ -9,6 +9,7 @@ mod json;
 use super::variables::{Names, VariableId, Variables};
 use crate::head::header_value;
 use html::Attributes;
+pub(super) use html::decoded;
 use regex::bytes::Regex;
 use webdyno_model::visit::{CaptureFrom, CaptureSpec};
 use webdyno_model::{Result, UserError};

@@ -101,3 +101,6 @@ impl Finds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,8 +56,10 @@ impl Attributes {
     }
 }
 
-/// Without character references.
-fn decoded(value: String) -> String {
+/// The value of an attribute as it is written: its character references stand for characters, and NUL for U+FFFD (HTML
+/// standard, 13.2.5.36 to 38).
+pub(crate) fn decoded(value: String) -> String {
+    let value = if value.contains('\0') { value.replace('\0', "\u{fffd}") } else { value };
     match htmlize::unescape_attribute(&value) {
         Cow::Borrowed(_) => value,
         Cow::Owned(decoded) => decoded,

@@ -7,7 +7,7 @@
 //! is taken.
 
 use super::{Finds, Found, FoundKind, media};
-use cssparser::{ParseError, Parser, Token, UnicodeRange};
+use cssparser::{Delimiter, ParseError, Parser, Token, UnicodeRange};
 use url::Url;
 
 type Parsed<T> = Result<T, ParseError<()>>;
@@ -40,12 +40,25 @@ pub(super) fn sheet(text: &str, finds: &mut Finds) {
                 imports = false;
                 block(&mut parser, finds);
             }
-            _ => {
+            first => {
                 imports = false;
-                // The rest of the selector; what looks like a URL in it is none.
-                while parser.next().is_ok_and(|token| !matches!(token, Token::CurlyBracketBlock)) {}
-                block(&mut parser, finds);
+                rule(&first, &mut parser, finds);
             }
+        }
+    }
+}
+
+/// A rule whose selector begins with `token`. What looks like a URL in a selector is none.
+fn rule(token: &Token<'_>, parser: &mut Parser<'_>, finds: &mut Finds) {
+    // With a bracket that closes nothing it is no selector, and the rule is dropped.
+    let mut valid = !token.is_parse_error();
+    while let Ok(token) = parser.next() {
+        if *token != Token::CurlyBracketBlock {
+            valid &= !token.is_parse_error();
+        } else if valid {
+            return block(parser, finds);
+        } else {
+            return;
         }
     }
 }
@@ -57,7 +70,7 @@ pub(super) fn declarations(text: &str, finds: &mut Finds) {
 
 /// Behind `@import`, up to its semicolon.
 fn import(parser: &mut Parser<'_>, allowed: bool, finds: &mut Finds) {
-    let parsed = parser.parse_until_after(cssparser::Delimiter::Semicolon, |parser| {
+    let parsed = parser.parse_until_after(Delimiter::Semicolon, |parser| {
         let url = parser.expect_url_or_string()?;
         // `layer`, `layer(x)` and `supports(x)`, before the media.
         loop {
@@ -76,31 +89,33 @@ fn import(parser: &mut Parser<'_>, allowed: bool, finds: &mut Finds) {
         while parser.next().is_ok() {}
         Ok::<_, ParseError<()>>((url, matched))
     });
-    if let Ok((url, true)) = parsed
+    if let Ok((url, matched)) = parsed
         && allowed
     {
-        finds.add(&url, FoundKind::StyleSheet);
+        // One that is not for this screen is fetched, but nothing of it.
+        finds.add(&url, if matched { FoundKind::StyleSheet } else { FoundKind::Other });
     }
 }
 
 /// What an at-rule of this name holds, up to its end.
 fn at_rule(name: &str, parser: &mut Parser<'_>, finds: &mut Finds) {
-    let begin = parser.position();
-    let mut end = begin;
-    let opened = loop {
-        match parser.next() {
-            Ok(Token::CurlyBracketBlock) => break true,
-            Ok(Token::Semicolon) | Err(_) => break false,
-            Ok(_) => end = parser.position(),
-        }
-    };
-    if !opened {
+    let name = name.to_ascii_lowercase();
+    let end = Delimiter::Semicolon | Delimiter::CurlyBracketBlock;
+    let counts = parser.parse_until_before(end, |prelude| {
+        let counts = match name.as_str() {
+            "media" => media::list_matches(prelude),
+            // Everything is supported.
+            "supports" => prelude.try_parse(|prelude| prelude.expect_ident_matching("not")).is_err(),
+            _ => true,
+        };
+        while prelude.next().is_ok() {}
+        Ok::<_, ParseError<()>>(counts)
+    });
+    if !matches!(parser.next(), Ok(Token::CurlyBracketBlock)) {
         return;
     }
-    let prelude = parser.slice(begin..end).trim();
-    match name.to_ascii_lowercase().as_str() {
-        "media" if !media::matches(prelude) => {}
-        "supports" if prelude.get(..3).is_some_and(|word| word.eq_ignore_ascii_case("not")) => {}
+    match name.as_str() {
+        _ if !counts.unwrap_or(false) => {}
         "media" | "supports" | "layer" | "container" | "scope" | "starting-style" => block(parser, finds),
         "keyframes" | "-webkit-keyframes" => block(parser, finds),
         "font-face" => font(parser, finds),
@@ -159,15 +174,30 @@ impl Item {
 
     fn end(self, finds: &mut Finds) {
         let name = self.name.unwrap_or_default();
-        // Not of styles (`src`), or of browsers that are gone.
-        let fetches =
-            self.has_colon && !matches!(name.as_str(), "src" | "behavior" | "-ms-behavior" | "-moz-binding");
+        let fetches = self.has_colon && takes_images(&name);
         if fetches {
             for url in self.urls.iter().filter(|url| !url.starts_with('#')) {
                 finds.add(url, FoundKind::Image);
             }
         }
     }
+}
+
+/// Whether a property shows images or filters; a variable may be for one. What no browser knows, as `behavior`, fetches
+/// nothing.
+fn takes_images(name: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "background",
+        "image",
+        "mask",
+        "cursor",
+        "content",
+        "list-style",
+        "filter",
+        "shape-outside",
+        "clip-path",
+    ];
+    name.starts_with("--") || WORDS.iter().any(|word| name.contains(word))
 }
 
 /// The URLs of a value; `token` is the one that was just read.
@@ -198,10 +228,8 @@ fn value(token: &Token<'_>, parser: &mut Parser<'_>, urls: &mut Vec<String>) {
 /// The string of `url("...")`, whose bracket was just read.
 fn quoted(parser: &mut Parser<'_>) -> Option<String> {
     let string = parser.parse_nested_block(|inner| {
-        let url = inner.expect_string()?.to_string();
-        // Modifiers of the URL.
-        while inner.next().is_ok() {}
-        Ok::<_, ParseError<()>>(url)
+        // Modifiers, which CSS Values Level 4 would allow behind it, are known to no browser.
+        Ok::<_, ParseError<()>>(inner.expect_string()?.to_string())
     });
     string.ok()
 }
@@ -258,7 +286,7 @@ fn font(parser: &mut Parser<'_>, finds: &mut Finds) {
     let mut latin = true;
     let _ = parser.parse_nested_block(|inner| {
         while !inner.is_exhausted() {
-            let _ = inner.parse_until_after(cssparser::Delimiter::Semicolon, |inner| {
+            let _ = inner.parse_until_after(Delimiter::Semicolon, |inner| {
                 let name = inner.expect_ident_cloned()?;
                 inner.expect_colon()?;
                 if name.eq_ignore_ascii_case("src") {

@@ -1,6 +1,7 @@
 //! What a document fetches, element by element.
 
 use super::{Finds, Found, FoundKind, css, media, srcset};
+use crate::script::capture::decoded;
 use lol_html::html_content::{Element, TextChunk};
 use lol_html::{ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings};
 use std::borrow::Cow;
@@ -52,14 +53,9 @@ struct Reader {
     style: Option<String>,
 }
 
-/// An attribute, without character references; empty ones are as good as none here.
+/// An attribute as [`decoded`]; empty ones are as good as none here.
 fn attribute(element: &Element<'_, '_>, name: &str) -> Option<String> {
-    let value = element.get_attribute(name)?;
-    let value = match htmlize::unescape_attribute(&value) {
-        Cow::Borrowed(_) => value,
-        Cow::Owned(decoded) => decoded,
-    };
-    (!value.is_empty()).then_some(value)
+    element.get_attribute(name).filter(|value| !value.is_empty()).map(decoded)
 }
 
 impl Reader {
@@ -174,9 +170,10 @@ impl Reader {
         let href = attribute(element, "href");
         let on_screen = || attribute(element, "media").is_none_or(|list| media::matches(&list));
         if is("stylesheet") {
-            // One that is not for this screen is fetched all the same.
             if is_style_type(&kind) && !element.has_attribute("disabled") {
-                self.add(href, FoundKind::StyleSheet);
+                // One that is not for this screen is fetched all the same, but nothing of it.
+                let counts = on_screen() && !is("alternate");
+                self.add(href, if counts { FoundKind::StyleSheet } else { FoundKind::Other });
             }
         } else if is("icon") {
             if (kind.is_empty() || is_image_type(&kind)) && on_screen() {
@@ -309,9 +306,9 @@ fn is_font_type(kind: &str) -> bool {
         || kind.starts_with("application/x-font-")
 }
 
-/// MIME Sniffing standard, 4.6: JavaScript MIME types.
+/// MIME Sniffing standard, 4.6: JavaScript MIME types, which count without parameters only.
 fn is_script_type(kind: &str) -> bool {
-    let kind = essence(kind);
+    let kind = kind.trim().to_ascii_lowercase();
     let Some(name) = kind.strip_prefix("text/").or_else(|| kind.strip_prefix("application/")) else {
         return false;
     };
