@@ -30,6 +30,8 @@ pub struct Measurement {
     pub measured_from_s: f64,
     /// End of the measured part.
     pub measured_to_s: f64,
+    /// The same, when a ramp-down follows that is not measured; `None` when all that follows is.
+    pub ramp_down_from_s: Option<f64>,
     /// Since when, before this load, nothing of ours but readings had come to the server; `None` when something had.
     pub quiet_from_s: Option<f64>,
     /// How the load ended; `None` while it runs or when it was cut off.
@@ -61,8 +63,27 @@ pub struct Measurement {
 impl Measurement {
     /// The intervals of the measured part: whole ones that begin in it, and the last one if it is not torn.
     pub fn measured(&self) -> impl Iterator<Item = &Interval> {
-        // Half a millisecond of tolerance: t_s went through decimal text.
-        self.intervals.iter().filter(|interval| interval.t_s >= self.measured_from_s - 0.0005)
+        self.intervals.iter().filter(|interval| !self.is_before(interval) && !self.is_after(interval))
+    }
+
+    /// The intervals before the measured part.
+    pub fn before(&self) -> impl Iterator<Item = &Interval> {
+        self.intervals.iter().filter(|interval| self.is_before(interval))
+    }
+
+    /// The intervals after the measured part.
+    pub fn after(&self) -> impl Iterator<Item = &Interval> {
+        self.intervals.iter().filter(|interval| self.is_after(interval))
+    }
+
+    /// Half a millisecond of tolerance: t_s went through decimal text.
+    fn is_before(&self, interval: &Interval) -> bool {
+        interval.t_s < self.measured_from_s - 0.0005
+    }
+
+    fn is_after(&self, interval: &Interval) -> bool {
+        let ends_s = interval.t_s + interval.length_us as f64 / 1e6;
+        !self.is_before(interval) && self.ramp_down_from_s.is_some_and(|from_s| ends_s > from_s + 0.0005)
     }
 
     /// Good answers per second, second by second, of the measured part; a torn last second is left out.

@@ -21,6 +21,7 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         environment: measurement.client.clone(),
         warmup_s: significant(measurement.measured_from_s, 6),
         warmup_why: measurement.warmup_why.clone(),
+        ramp_down_s: significant(ramp_down_s(measurement), 6),
         ..RunReport::default()
     };
     count(measurement, &mut run);
@@ -36,6 +37,11 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
     run.brake = measurement.brake.clone();
     run.objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(run)
+}
+
+/// Seconds that were cut from the end.
+fn ramp_down_s(measurement: &Measurement) -> f64 {
+    measurement.after().map(|interval| interval.length_us as f64 / 1e6).sum()
 }
 
 /// Counts and rates. What was in flight when the measured part began counts as started in it, so that
@@ -78,7 +84,9 @@ fn times(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     run.receive_delay_us = dist(|interval| &interval.receive_delay)?;
     run.round_trip_us = dist(|interval| &interval.round_trip)?;
     run.failed_time_us = dist(|interval| &interval.failed_time)?;
-    let censored = measurement.end.as_ref().and_then(|end| end.censored_time.as_ref());
+    // How long requests had been waiting is known at the end of the load, not at the end of a part of it.
+    let to_the_end = measurement.after().next().is_none();
+    let censored = measurement.end.as_ref().filter(|_| to_the_end).and_then(|end| end.censored_time.as_ref());
     run.censored_time_us = merged(censored.into_iter())?.dist();
     Ok(())
 }

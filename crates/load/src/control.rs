@@ -38,6 +38,7 @@ impl Control {
             EndReason::Hopeless => 5,
             EndReason::Braked => 6,
             EndReason::StopLoss => 7,
+            EndReason::ObjectiveLost => 8,
         };
         let shared = &self.shared;
         // It was stopped before if this fails; waking again does no harm.
@@ -59,6 +60,7 @@ impl Control {
             5 => Some(EndReason::Hopeless),
             6 => Some(EndReason::Braked),
             7 => Some(EndReason::StopLoss),
+            8 => Some(EndReason::ObjectiveLost),
             _ => None,
         }
     }

@@ -96,6 +96,10 @@ pub enum EventBody {
         /// Why so much was cut; `None` when nothing was, and in recordings of before it was kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         warmup_why: Option<String>,
+        /// End of the measured part, when a ramp-down follows it that is not measured; `None` when it lasts to the end of
+        /// the load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        measured_to_s: Option<f64>,
     },
     /// The tables of the generator's machine during a load, told at its end.
     ClientTables {

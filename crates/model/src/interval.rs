@@ -299,4 +299,6 @@ pub enum EndReason {
     Braked,
     /// It verified a change, and it became clear that the change is worse.
     StopLoss,
+    /// An objective could no longer be met, whatever followed.
+    ObjectiveLost,
 }

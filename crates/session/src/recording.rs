@@ -85,6 +85,8 @@ pub struct LoadRecord {
     pub end: Option<(LoadEnd, f64)>,
     /// Why so much was cut as warm-up.
     pub warmup_why: Option<String>,
+    /// Where its measured part ends, when a ramp-down follows.
+    pub measured_to_s: Option<f64>,
     /// The tables of the generator's machine.
     pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
@@ -163,6 +165,7 @@ impl LoadRecord {
             intervals: vec![],
             end: None,
             warmup_why: None,
+            measured_to_s: None,
             tables: None,
             brake: None,
             unwatched: vec![],
@@ -213,9 +216,12 @@ impl Recording {
             EventBody::Interval { load, interval } => {
                 self.of_load(load, |record| record.intervals.push(*interval));
             }
-            EventBody::LoadEnd { load, end, measured_from_s, warmup_why } => self.of_load(load, |record| {
-                (record.end, record.warmup_why) = (Some((end, measured_from_s)), warmup_why);
-            }),
+            EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
+                self.of_load(load, |record| {
+                    (record.end, record.warmup_why) = (Some((end, measured_from_s)), warmup_why);
+                    record.measured_to_s = measured_to_s;
+                })
+            }
             EventBody::ClientTables { load, tables } => {
                 self.of_load(load, |record| record.tables = Some(tables));
             }
@@ -281,6 +287,8 @@ impl Recording {
             intervals: record.intervals.clone(),
             end,
             warmup_why: record.warmup_why.clone(),
+            measured_to_s: record.measured_to_s.unwrap_or(lasted_s),
+            ramp_down_from_s: record.measured_to_s,
             tables: record.tables,
             brake: record.brake.clone(),
             unwatched: record.unwatched.clone(),
@@ -325,6 +333,7 @@ impl Recording {
             intervals: vec![],
             measured_from_s: from_s,
             measured_to_s: to_s,
+            ramp_down_from_s: None,
             end: None,
             warmup_why: None,
             tables: None,

@@ -31,16 +31,16 @@ pub(super) struct Law {
 pub(super) fn law(measurement: &Measurement) -> Option<Law> {
     let all = &measurement.intervals;
     let measured: Vec<&Interval> = measurement.measured().collect();
-    let before = &all[..all.len().saturating_sub(measured.len())];
     let length_us: u64 = measured.iter().map(|interval| interval.length_us).sum();
     let integral = |intervals: &mut dyn Iterator<Item = &Interval>| -> f64 {
         intervals.map(|interval| interval.in_flight_us as f64).sum()
     };
-    let (seen, earlier) = (integral(&mut measured.iter().copied()), integral(&mut before.iter()));
+    let seen = integral(&mut measured.iter().copied());
+    let others = integral(&mut measurement.before()) + integral(&mut measurement.after());
     let ended: u64 = all.iter().map(|interval| interval.completed + interval.failed).sum();
-    // What the measured part owes is what all times leave when the part before it has had its own.
-    let told = times_us(measurement).map(|times| times - earlier);
-    let slack = TOLERANCE * (seen + earlier) + ROUNDING_US * ended as f64;
+    // What the measured part owes is what all times leave when the parts around it have had their own.
+    let told = times_us(measurement).map(|times| times - others);
+    let slack = TOLERANCE * (seen + others) + ROUNDING_US * ended as f64;
     let broken = ended >= REQUESTS_MIN && told.is_some_and(|told| (seen - told).abs() > slack);
     let mean = |sum: f64| sum / length_us as f64;
     (length_us > 0).then(|| Law { mean: mean(seen), by_law: told.map(|told| mean(told).max(0.0)), broken })

@@ -62,7 +62,7 @@ fn one_unit(written: &[Written]) -> Result<Unit> {
             index + 1,
             written[index].unit.name()
         ))
-        .hint("write all stages with /s (starts a second, whatever the server does), or all with users")),
+        .hint("write all stages with /s (starts a second, whatever the server does), all with users, or all with connections")),
     }
 }
 
@@ -132,7 +132,7 @@ impl Workload {
                 let poisson = matches!(self.arrival, Arrival::Open { poisson: true, .. });
                 self.arrival = Arrival::Open { rate_per_s: most, poisson };
             }
-            Unit::Users => {
+            Unit::Users | Unit::Connections => {
                 self.arrival = Arrival::Closed;
                 match &mut self.visits {
                     Some(visits) => visits.users = most as u32,
@@ -181,6 +181,7 @@ mod tests {
             (&["1m@0..9/s"][..], "no stage is measured"),
             (&["1m@0..9/s", "1m@9..0/s"], "no stage is measured"),
             (&["1m@9/s", "1m@9users"], "stage 1 is in /s and stage 2 in users"),
+            (&["1m@9users", "1m@9connections"], "stage 1 is in users and stage 2 in connections"),
             (&["1m@0/s", "1m@0/s"], "no stage has a level above 0"),
             (
                 &["1m@9/s", "1m@9/s", "1m@9/s,measured=no", "1m@9/s,measured=no", "1m@9/s"],

@@ -20,8 +20,10 @@ type Told<T> = std::result::Result<T, String>;
 pub enum Unit {
     /// Starts per second: open arrival.
     PerSecond,
-    /// Users at once: closed arrival.
+    /// Visitors at once: closed arrival.
     Users,
+    /// Requests at once, of users who do nothing but that: closed arrival.
+    Connections,
 }
 
 impl Unit {
@@ -30,6 +32,7 @@ impl Unit {
         match self {
             Self::PerSecond => "/s",
             Self::Users => "users",
+            Self::Connections => "connections",
         }
     }
 }
@@ -80,13 +83,13 @@ impl Written {
 fn check_level(level: f64, unit: Unit) -> Told<()> {
     let max = match unit {
         Unit::PerSecond => RATE_MAX,
-        Unit::Users => USERS_MAX,
+        Unit::Users | Unit::Connections => USERS_MAX,
     };
     if !level.is_finite() || level < 0.0 || level > max {
         return Err(format!("{level} is not between 0 and {max}"));
     }
-    if unit == Unit::Users && level.fract() != 0.0 {
-        return Err(format!("{level} is no whole number of users"));
+    if unit != Unit::PerSecond && level.fract() != 0.0 {
+        return Err(format!("{level} is no whole number of {}", unit.name()));
     }
     Ok(())
 }
@@ -95,7 +98,7 @@ fn check_level(level: f64, unit: Unit) -> Told<()> {
 pub fn parse(text: &str) -> Result<Written> {
     read(text).map_err(|why| {
         UserError::usage(format!("`{text}` is not a stage: {why}")).hint(
-            "write TIME@LEVELS, as in --stage 4m@0..100/s --stage 5m@100/s, or with users, as in --stage 5m@50users",
+            "write TIME@LEVELS, as in --stage 4m@0..100/s --stage 5m@100/s, or in users or connections, as in --stage 5m@50users",
         )
     })
 }
@@ -137,10 +140,17 @@ fn read_measured(text: &str) -> Told<bool> {
 }
 
 fn split_unit(levels: &str) -> Told<(&str, Unit)> {
-    let units = [("/s", Unit::PerSecond), ("users", Unit::Users), ("user", Unit::Users)];
+    let units = [
+        ("/s", Unit::PerSecond),
+        ("users", Unit::Users),
+        ("user", Unit::Users),
+        ("connections", Unit::Connections),
+        ("connection", Unit::Connections),
+    ];
     let found = units.iter().find_map(|(name, unit)| Some((levels.strip_suffix(name)?.trim(), *unit)));
-    let (levels, unit) =
-        found.ok_or_else(|| format!("`{levels}` does not end in its unit, /s (starts a second) or users"))?;
+    let (levels, unit) = found.ok_or_else(|| {
+        format!("`{levels}` does not end in its unit: /s (starts a second), users or connections")
+    })?;
     match levels {
         "" => Err(format!("there is no level before `{}`", unit.name())),
         _ => Ok((levels, unit)),
@@ -197,6 +207,7 @@ mod tests {
             ),
             ("5s@50users", 5 * s, Shape::Hold { level: 50.0 }, Unit::Users, None),
             ("5s@1user", 5 * s, Shape::Hold { level: 1.0 }, Unit::Users, None),
+            ("5s@0..9connections", 5 * s, Shape::Ramp { from: 0.0, to: 9.0 }, Unit::Connections, None),
             (
                 " 5s @ 50 .. 0 users , measured=no",
                 5 * s,

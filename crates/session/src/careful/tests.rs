@@ -163,7 +163,10 @@ impl Script {
             thread_cpu_us: vec![1_200_000],
             reason,
         };
-        self.at(begins_us, EventBody::LoadEnd { load, end, measured_from_s: 0.0, warmup_why: None });
+        self.at(
+            begins_us,
+            EventBody::LoadEnd { load, end, measured_from_s: 0.0, warmup_why: None, measured_to_s: None },
+        );
         let recording = self.recording();
         let record = recording.load(load).ok_or_else(|| UserError::cannot_run("no load"))?;
         Ok(Measured { load, measurement: recording.measurement(record) })

@@ -10,6 +10,7 @@ use webdyno_load::{Control, Prepared};
 use webdyno_model::brake::Brake;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::stage::{self, Shape, Stage};
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
@@ -19,9 +20,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// How long a load lasts and what of it is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Length {
-    /// As the workload says; all of it from this second on is measured.
+    /// As the workload says; all of it from this second on is measured. Of a workload with stages, what these say is.
     Fixed {
-        /// Seconds cut from the start; `None`: detected.
+        /// Seconds cut from the start; `None`: detected. Stages leave nothing to detect.
         warmup_s: Option<f64>,
     },
     /// Until the rate has settled and was measured for `measure_s` seconds, at most `at_most_s` in all.
@@ -31,6 +32,24 @@ pub enum Length {
         /// Bound on the whole.
         at_most_s: u32,
     },
+}
+
+/// Why the beginning of a load with stages is not measured.
+fn why_unmeasured(stages: &[Stage]) -> &'static str {
+    match stages.first() {
+        Some(Stage { shape: Shape::Ramp { .. }, .. }) => "ramp-up",
+        _ => "these stages are not measured",
+    }
+}
+
+/// What of a load is measured.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Part {
+    /// Where it begins, and why what lies before is cut.
+    from_s: f64,
+    why: Option<String>,
+    /// Where it ends; `None` for the end of the load.
+    to_s: Option<f64>,
 }
 
 enum Message {
@@ -89,17 +108,21 @@ impl Session {
             self.append(EventBody::Brake { load, brake })?;
         }
         let interrupted = end.reason == EndReason::Interrupted;
-        let (mut measured_from_s, mut warmup_why) = self.measured_part(load, length)?;
+        let mut part = self.measured_part(load, length)?;
         let verifies = matches!(purpose, Purpose::Baseline | Purpose::Verify);
-        if !verifies && self.is_all_cut(load, measured_from_s) {
+        if !verifies && self.is_all_cut(load, part.from_s) {
             let text = format!(
-                "the load ended within its warm-up of {measured_from_s} s: nothing was cut, so that the figures are of all of it"
+                "the load ended within its warm-up of {} s: nothing was cut, so that the figures are of all of it",
+                part.from_s
             );
             self.append(EventBody::Note { text })?;
-            (measured_from_s, warmup_why) = (0.0, None);
+            part = Part::default();
         }
         self.append(EventBody::ClientTables { load, tables })?;
-        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why })?;
+        // A load that was ended before its ramp-down has none.
+        let measured_to_s = part.to_s.filter(|to_s| end.elapsed_us as f64 / 1e6 > *to_s);
+        let (measured_from_s, warmup_why) = (part.from_s, part.why);
+        self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
     }
 
@@ -211,14 +234,23 @@ impl Session {
         intervals.iter().any(|interval| interval.started > 0) && intervals.iter().all(is_cut)
     }
 
-    /// Where the measured part begins, and why what lies before it is cut.
-    fn measured_part(&self, load: u32, length: Length) -> Result<(f64, Option<String>)> {
-        let cut = |seconds: f64, why: &str| (seconds, (seconds > 0.0).then(|| why.to_owned()));
+    /// What of a load is measured.
+    fn measured_part(&self, load: u32, length: Length) -> Result<Part> {
+        let cut = |seconds: f64, why: &str| Part {
+            from_s: seconds,
+            why: (seconds > 0.0).then(|| why.to_owned()),
+            to_s: None,
+        };
+        let stages = self.recording.load(load).map_or(&[][..], |record| &record.workload.stages);
         Ok(match length {
+            Length::Fixed { warmup_s: None } if !stages.is_empty() => {
+                let (from_s, to_s) = stage::measured_s(stages).unwrap_or_default();
+                Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, why_unmeasured(stages)) }
+            }
             Length::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as was asked for"),
             Length::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
                 Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.why),
-                None => (0.0, None),
+                None => Part::default(),
             },
             Length::Settled { measure_s, .. } => {
                 let rates = self.rates(load);

@@ -19,6 +19,7 @@ pub const LOOK_EVERY_S: f64 = 0.5;
 /// Half of a load; `None` when there is no less of it. At a given rate the connections stay: they are only its bound.
 pub fn halved(workload: &Workload) -> Option<Workload> {
     let mut half = workload.clone();
+    half.stages.iter_mut().for_each(|stage| stage.shape = stage.shape.scaled(0.5));
     match &mut half.arrival {
         Arrival::Closed => {
             half.connections = workload.connections / 2;

@@ -206,7 +206,13 @@ impl Stand for SimulatedStand {
         }
         self.add(
             end_us,
-            EventBody::LoadEnd { load, end: model.end(), measured_from_s: 0.0, warmup_why: None },
+            EventBody::LoadEnd {
+                load,
+                end: model.end(),
+                measured_from_s: 0.0,
+                warmup_why: None,
+                measured_to_s: None,
+            },
         );
         self.tool.act(
             Kind::Other,

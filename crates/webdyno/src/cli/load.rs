@@ -22,11 +22,11 @@ pub struct LoadArgs {
     pub urls: Vec<String>,
     #[command(flatten)]
     pub list: ListArgs,
-    /// Requests at once (with --rate: the most connections)
-    #[arg(short, long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
-    pub connections: u32,
+    /// Requests at once (with --rate: the most connections) [default: 50]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
+    pub connections: Option<u32>,
     /// Requests a second, whatever the server does (open arrival)
-    #[arg(short, long, value_parser = rate, allow_negative_numbers = true)]
+    #[arg(short, long, group = "paced", value_parser = rate, allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// How long to load; for diagnose and tune, how long to measure after the warm-up [default: 10s]
     #[arg(short, long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true)]
@@ -68,7 +68,7 @@ pub struct LoadArgs {
     #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
     pub objectives: Vec<Objective>,
     /// Exponential gaps between requests instead of even ones
-    #[arg(long, requires = "rate")]
+    #[arg(long, requires = "paced")]
     pub poisson: bool,
     /// Whose clock ends the times: the engine's, the kernel's (when it received the last byte), or auto: the engine's,
     /// with a sample of the connections stamped by the kernel to show how long answers wait for the engine
@@ -82,6 +82,8 @@ pub struct LoadArgs {
     pub transport: TransportArgs,
 }
 
+/// Requests at once by default.
+const CONNECTIONS_DEFAULT: u32 = 50;
 /// Seconds that diagnose and tune measure by default, and run loads.
 pub const DURATION_US_DEFAULT: u64 = 10_000_000;
 
@@ -111,7 +113,7 @@ impl LoadArgs {
             requests: self.urls.iter().map(|url| self.request(url, &payload)).collect(),
             arrival,
             stop,
-            connections: self.connections,
+            connections: self.connections.unwrap_or(CONNECTIONS_DEFAULT),
             threads: self.threads,
             timeout_us: self.timeout,
             keepalive: !self.no_keepalive,
@@ -268,7 +270,7 @@ mod tests {
         let parse = |arguments: &[&str]| {
             let all = ["webdyno", "run", "http://a/"].iter().chain(arguments);
             match <crate::cli::Cli as clap::Parser>::try_parse_from(all).unwrap().command {
-                crate::cli::Command::Run(run) => run.load.workload().unwrap().requests[0].method.clone(),
+                crate::cli::Command::Run(run) => run.workload().unwrap().requests[0].method.clone(),
                 other => panic!("{other:?}"),
             }
         };

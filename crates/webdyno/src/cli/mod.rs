@@ -4,14 +4,18 @@
 pub mod body;
 pub mod list;
 pub mod load;
+pub mod stages;
 pub mod transport;
 pub mod workload;
 
 use clap::{Args, Parser, Subcommand};
 use load::LoadArgs;
+use stages::StageArgs;
 use std::path::PathBuf;
+use webdyno_model::UserError;
 use webdyno_model::objective::parse_duration_us;
 use webdyno_model::tune::Goal;
+use webdyno_model::workload::{Arrival, Workload};
 use workload::WorkloadArgs;
 
 /// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
@@ -106,11 +110,29 @@ pub struct QuickstartArgs {
 pub struct RunArgs {
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub stages: StageArgs,
     /// Make the same load so many times, and tell how far the runs lie apart
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+impl RunArgs {
+    /// The workload; it ends by itself.
+    pub fn workload(&self) -> webdyno_model::Result<Workload> {
+        let mut workload = self.load.workload()?;
+        self.stages.apply(&mut workload, self.load.connections)?;
+        if self.load.poisson {
+            let Arrival::Open { poisson, .. } = &mut workload.arrival else {
+                return Err(UserError::usage("exponential gaps need a rate, not users")
+                    .hint("write levels of --stage as 100/s, or leave --poisson out"));
+            };
+            *poisson = true;
+        }
+        Ok(workload)
+    }
 }
 
 /// Which server, beside the URL.

@@ -15,7 +15,7 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 
 /// Runs the load. Gives the exit code.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
-    let workload = arguments.load.workload()?;
+    let workload = arguments.workload()?;
     objectives::check(&arguments.load.objectives, &workload)?;
     let mut prepared = webdyno_load::prepare(&workload)?;
     let interrupted = interrupt::flag()?;
