@@ -50,7 +50,7 @@ pub mod workload_file;
 mod world;
 
 pub use control::Control;
-pub use prepare::{Destination, Prepared, USER_AGENT, prepare};
+pub use prepare::{Destination, Prepared, USER_AGENT, check_url, prepare};
 pub use probe::{Probe, probe};
 pub use run::run;
 pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

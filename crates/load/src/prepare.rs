@@ -320,6 +320,11 @@ impl Plan {
     }
 }
 
+/// Reads a URL as one of a workload is read. A usage error for one that cannot be loaded.
+pub fn check_url(text: &str) -> Result<Url> {
+    parse_url(text)
+}
+
 /// Checks a workload and makes it ready: resolves names, builds the requests, and raises this process's limit of open
 /// files to its maximum. A wrong workload is a usage error; a name that does not resolve, or a limit that is too
 /// low, is an error of the machine.

@@ -178,7 +178,8 @@ fn rate(text: &str) -> Parsed<f64> {
     }
 }
 
-fn seed(text: &str) -> Parsed<u64> {
+/// The seed of what is drawn at random.
+pub(super) fn seed(text: &str) -> Parsed<u64> {
     text.parse().map_err(|_| format!("write a whole number from 0 to {}", u64::MAX))
 }
 

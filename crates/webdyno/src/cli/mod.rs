@@ -6,6 +6,7 @@ pub mod list;
 pub mod load;
 pub mod stages;
 pub mod transport;
+pub mod tree;
 pub mod workload;
 
 use clap::{Args, Parser, Subcommand};

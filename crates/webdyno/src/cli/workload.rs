@@ -1,5 +1,6 @@
 //! The flags of `webdyno workload`: what is done with workload files, without any load.
 
+use super::tree::{FromTreeArgs, FromUrlsArgs, MakeTreeArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -16,6 +17,12 @@ pub struct WorkloadArgs {
 pub enum WorkloadCommand {
     /// Read a workload file and tell what it means; nothing is sent
     Check(CheckArgs),
+    /// Make a tree of files to be served, by a seed
+    MakeTree(MakeTreeArgs),
+    /// Write a workload file that asks for the files of a tree
+    FromTree(FromTreeArgs),
+    /// Write a workload file of a list of URLs
+    FromUrls(FromUrlsArgs),
 }
 
 /// `webdyno workload check`.

@@ -186,8 +186,20 @@ fn hints_name_only_flags_that_exist() {
         assert!(output.status.success(), "{command}");
         String::from_utf8(output.stdout).unwrap()
     };
-    let helps: String =
-        ["run", "diagnose", "tune", "quickstart", "report", "rollback", "workload check"].map(help).concat();
+    let helps: String = [
+        "run",
+        "diagnose",
+        "tune",
+        "quickstart",
+        "report",
+        "rollback",
+        "workload check",
+        "workload make-tree",
+        "workload from-tree",
+        "workload from-urls",
+    ]
+    .map(help)
+    .concat();
     let known: BTreeSet<&str> = flags(&helps).chain(FOREIGN_FLAGS.iter().copied()).collect();
     let mut complaints = vec![];
     // What tests give to programs is no hint.

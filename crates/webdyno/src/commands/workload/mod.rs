@@ -1,6 +1,10 @@
 //! `webdyno workload`: what is done with workload files, without any load. One file for each command.
 
 mod check;
+mod from_tree;
+mod from_urls;
+mod make_tree;
+mod written;
 
 use crate::cli::workload::{WorkloadArgs, WorkloadCommand};
 use webdyno_model::Result;
@@ -9,5 +13,8 @@ use webdyno_model::Result;
 pub fn workload(arguments: &WorkloadArgs) -> Result<u8> {
     match &arguments.command {
         WorkloadCommand::Check(arguments) => check::check(arguments),
+        WorkloadCommand::MakeTree(arguments) => make_tree::make_tree(arguments),
+        WorkloadCommand::FromTree(arguments) => from_tree::from_tree(arguments),
+        WorkloadCommand::FromUrls(arguments) => from_urls::from_urls(arguments),
     }
 }
