@@ -120,6 +120,11 @@ impl TimeHistogram {
         self.buckets.is_empty()
     }
 
+    /// The buckets themselves, for what reads them.
+    pub fn buckets(&self) -> &Histogram<u64> {
+        &self.buckets
+    }
+
     /// The exact mean, or `None` without samples.
     pub fn mean_us(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_us / self.count() as f64)

@@ -1,9 +1,11 @@
-//! A session as text for people, JSON for programs and HTML to keep: pure renderings of one [`View`].
+//! A session as text for people, JSON for programs and HTML to keep, and as CSV, HdrHistogram and JUnit for other tools:
+//! pure renderings of one [`View`], or of the recording that it was made from.
 //!
 //! Nothing here reads a file, a clock or the environment, so the same recording gives the same bytes. The words that
 //! text and HTML share are in `say` and `words`, the way numbers are written in `human`. The JSON is the schema of
 //! docs/contract.md.
 
+mod exports;
 mod html;
 mod human;
 mod json;
@@ -13,6 +15,7 @@ mod say;
 mod text;
 mod words;
 
+pub use exports::{Form, csv, hdr, junit};
 pub use html::html;
 pub use json::json;
 pub use plain::ascii;

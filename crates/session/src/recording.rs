@@ -315,10 +315,15 @@ impl Recording {
         )
     }
 
+    /// The last load that has results.
+    pub fn last_load(&self) -> Option<&LoadRecord> {
+        self.loads.iter().rev().find(|record| !record.intervals.is_empty())
+    }
+
     /// What a diagnosis of this session is made from: the last load, or the last window of watching.
     pub fn last_measurement(&self) -> Option<Measurement> {
-        let load = self.loads.iter().rev().find(|record| !record.intervals.is_empty());
-        load.map(|record| self.measurement(record))
+        self.last_load()
+            .map(|record| self.measurement(record))
             .or_else(|| self.watches.last().map(|window| self.watched(*window)))
     }
 

@@ -34,6 +34,8 @@ pub struct View {
     pub directory: Option<String>,
     /// What it came to.
     pub outcome: Outcome,
+    /// The load that the outcome's figures are of: the chosen one of several runs, the best of a tuning.
+    pub reported_load: Option<u32>,
     /// Every plan of a tuning session, and what became of it on the server.
     pub attempts: Vec<Attempt>,
     /// Where the undo of the changes is; `None` when there were none.
@@ -121,24 +123,25 @@ const PLOTTED: [(&str, &str, &str); 3] = [
 impl View {
     /// The load that the report of a run is of: the chosen one of several, else the last one with answers.
     pub fn shown_load(&self) -> Option<&LoadView> {
-        let repeats = match &self.outcome {
-            Outcome::Run(run) => run.repeats.as_ref(),
-            _ => None,
-        };
-        let chosen = repeats.and_then(|repeats| self.loads.iter().find(|load| load.load == repeats.chosen));
+        let of = |load: u32| self.loads.iter().find(|view| view.load == load);
         let answered = |load: &&LoadView| !load.response_time_cumulative.is_empty();
-        chosen.or_else(|| self.loads.iter().rev().find(answered))
+        match (&self.outcome, self.reported_load.and_then(of)) {
+            (Outcome::Run(_), Some(load)) => Some(load),
+            _ => self.loads.iter().rev().find(answered),
+        }
     }
 
     /// What a recording amounts to. An error when a histogram of it is damaged.
     pub fn of(recording: &Recording) -> Result<Self> {
+        let (outcome, reported_load) = outcome(recording)?;
         Ok(Self {
             command: recording.command.clone(),
             started_at: recording.started_at.clone(),
             webdyno_version: recording.client.webdyno.clone(),
             operator: recording.operator.clone(),
             directory: recording.directory.clone(),
-            outcome: outcome(recording)?,
+            outcome,
+            reported_load,
             attempts: recording.attempts.clone(),
             journal: recording.journal.clone(),
             loads: recording.loads.iter().map(|load| load_view(recording, load)).collect::<Result<_>>()?,
@@ -155,35 +158,42 @@ impl View {
     }
 }
 
-fn outcome(recording: &Recording) -> Result<Outcome> {
+/// What it came to, and the load that its figures are of.
+fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     if let Some(end) = recording.tune_end.or_else(|| cut_off(recording)) {
-        return tune_report(recording, &end).map(|report| report.map_or(Outcome::Nothing, Outcome::Tune));
+        let report = tune_report(recording, &end)?;
+        return Ok(
+            report.map_or((Outcome::Nothing, None), |report| (Outcome::Tune(report), Some(end.best_load)))
+        );
     }
-    let Some(measurement) = recording.last_measurement() else { return Ok(Outcome::Nothing) };
+    let Some(measurement) = recording.last_measurement() else { return Ok((Outcome::Nothing, None)) };
     match recording.command.as_str() {
-        "run" => run_outcome(recording, &measurement),
-        _ => diagnose(&measurement).map(Outcome::Diagnosis),
+        "run" => run_outcome(recording),
+        _ => Ok((Outcome::Diagnosis(diagnose(&measurement)?), recording.last_load().map(|load| load.load))),
     }
 }
 
 /// Of a load that was made several times, the run that stands for all: those that were not seen to their end are left
 /// out, as long as there is another.
-fn run_outcome(recording: &Recording, last: &Measurement) -> Result<Outcome> {
+fn run_outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     let whole =
         |load: &&LoadRecord| load.end.as_ref().is_some_and(|(end, _)| end.reason != EndReason::Interrupted);
-    let runs: Vec<RunReport> = recording
-        .loads
+    let made: Vec<&LoadRecord> = recording.loads.iter().collect();
+    let runs: Vec<(u32, RunReport)> = made
         .iter()
+        .copied()
         .filter(whole)
-        .map(|load| run_report(&recording.measurement(load)))
+        .map(|load| Ok((load.load, run_report(&recording.measurement(load))?)))
         .collect::<Result<_>>()?;
-    let repeated = repeats(&runs.iter().collect::<Vec<_>>()).filter(|_| recording.loads.len() > 1);
+    let reports: Vec<&RunReport> = runs.iter().map(|(_, run)| run).collect();
+    let repeated = repeats(&reports).filter(|_| made.len() > 1);
     let Some((repeats, chosen)) = repeated else {
-        return run_report(last).map(Outcome::Run);
+        let Some(last) = recording.last_load() else { return Ok((Outcome::Nothing, None)) };
+        return Ok((Outcome::Run(run_report(&recording.measurement(last))?), Some(last.load)));
     };
-    let mut run = runs[chosen].clone();
+    let (load, mut run) = runs[chosen].clone();
     run.repeats = Some(repeats);
-    Ok(Outcome::Run(run))
+    Ok((Outcome::Run(run), Some(load)))
 }
 
 /// The end of a tuning session that has none because it was cut off: what was not kept is reverted by its guardian.

@@ -1,7 +1,7 @@
 //! The end of a session: exit code, report.html and the change record in the run directory, text or JSON on stdout.
 
 use crate::cli::OutputArgs;
-use crate::terminal;
+use crate::{exports, terminal};
 use std::path::Path;
 use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
@@ -9,6 +9,7 @@ use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_report::Paths;
 use webdyno_session::live::Session;
+use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
 /// What lies beside the recording.
@@ -27,8 +28,8 @@ pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on
         Some(error) => error.exit_code(),
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
-    let view = session.end(code, error.as_ref())?;
-    let shown = show(&view, &directory, output);
+    let recording = session.end(code, error.as_ref())?;
+    let shown = show(&recording, &directory, output);
     match error {
         // An interrupted session shows what it has; that it was interrupted is known to who did it.
         Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| code),
@@ -37,18 +38,19 @@ pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on
     }
 }
 
-/// Writes what lies beside the recording, and text or JSON where the flags say.
-fn show(view: &View, directory: &Path, output: &OutputArgs) -> Result<()> {
-    write_beside(view, directory)?;
-    if let Some(path) = &output.json {
-        if view.outcome != Outcome::Nothing {
-            write_json(view, path)?;
-        }
-        if path.as_os_str() == "-" {
-            return Ok(());
-        }
+/// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
+/// stdout.
+fn show(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
+    let view = View::of(recording)?;
+    write_beside(&view, directory)?;
+    let written = match view.outcome {
+        Outcome::Nothing => Ok(()),
+        _ => exports::write(&output.exports, recording, &view),
+    };
+    if !output.exports.takes_stdout() {
+        terminal::print(&webdyno_report::text(&view, &paths(&view, directory)))?;
     }
-    terminal::print(&webdyno_report::text(view, &paths(view, directory)))
+    written
 }
 
 /// Writes report.html, and for a session that was to change something its change record, into the run directory.
@@ -58,12 +60,6 @@ pub fn write_beside(view: &View, directory: &Path) -> Result<()> {
         write(&directory.join(RECORD), &record)?;
     }
     write(&directory.join(HTML), &webdyno_report::html(view))
-}
-
-/// The JSON of a session to a file, or to stdout with `-`.
-pub fn write_json(view: &View, path: &Path) -> Result<()> {
-    let json = webdyno_report::json(view)?;
-    if path.as_os_str() == "-" { terminal::print(&json) } else { write(path, &json) }
 }
 
 /// Writes a whole file.

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod exports;
 mod finish;
 mod form;
 mod interrupt;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<u8> {
-    command.output().map_or(Ok(()), output::check)?;
+    output::check(&command)?;
     match command {
         Command::Quickstart(arguments) => commands::quickstart::quickstart(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),

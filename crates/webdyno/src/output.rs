@@ -1,21 +1,67 @@
 //! Whether the results can be written where the flags say, known before anything starts: a session that has loaded a
 //! server, or changed it, must not end without its results because of a mistyped path.
 
-use crate::cli::OutputArgs;
+use crate::cli::Command;
+use crate::cli::export::{ExportArgs, is_stdout};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
-/// Refuses a `--json` file that cannot be written. Nothing is left behind, and an existing file stays as it is.
-pub fn check(output: &OutputArgs) -> Result<()> {
-    match &output.json {
-        Some(path) if path.as_os_str() != "-" && !is_inside(path, output.out.as_deref()) => {
-            try_to_write(path)
+/// The file that a recording is made of.
+const RECORDING: &str = "events.jsonl";
+
+/// Refuses results that cannot be written, or would get into each other's way. Nothing is left behind, and an existing
+/// file stays as it is.
+pub fn check(command: &Command) -> Result<()> {
+    match command {
+        Command::Report(report) => {
+            check_files(&report.exports, report.html.as_deref(), Some(&report.directory))
         }
-        _ => Ok(()),
+        _ => command
+            .output()
+            .map_or(Ok(()), |output| check_files(&output.exports, None, output.out.as_deref())),
     }
+}
+
+fn check_files(exports: &ExportArgs, html: Option<&Path>, out: Option<&Path>) -> Result<()> {
+    let files: Vec<(&str, &Path)> = exports.given().chain(html.map(|path| ("--html", path))).collect();
+    for (index, (flag, path)) in files.iter().enumerate() {
+        let same = |(_, other): &&(&str, &Path)| is_same(path, other);
+        if let Some((other, _)) = files[..index].iter().find(same) {
+            return Err(both_go_to(other, flag, path));
+        }
+        if is_stdout(path) {
+            continue;
+        }
+        if path.file_name().is_some_and(|name| name == RECORDING) {
+            return Err(UserError::usage(format!(
+                "{flag} would take the place of a recording: {}",
+                path.display()
+            ))
+            .hint(format!("give another name than {RECORDING}")));
+        }
+        if !is_inside(path, out) {
+            try_to_write(flag, path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A pipe or a device (/dev/null) may take several.
+fn is_same(path: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok();
+    let is_file = fs::metadata(path).map_or(true, |found| found.is_file());
+    is_file && (path == other || (!is_stdout(path) && !is_stdout(other) && whole(path) == whole(other)))
+}
+
+fn both_go_to(first: &str, second: &str, path: &Path) -> UserError {
+    let (place, hint) = match is_stdout(path) {
+        true => ("stdout".to_owned(), "only one of them can be `-`: give the other one a file"),
+        false => (path.display().to_string(), "give each its own file"),
+    };
+    UserError::usage(format!("{first} and {second} both go to {place}")).hint(hint)
 }
 
 /// A file in the run directory: that directory is made by the session, which tells what is wrong with it.
@@ -25,13 +71,13 @@ fn is_inside(path: &Path, run_directory: Option<&Path>) -> bool {
     absolute(path).zip(directory).is_some_and(|(path, directory)| path.starts_with(directory))
 }
 
-fn try_to_write(path: &Path) -> Result<()> {
+fn try_to_write(flag: &str, path: &Path) -> Result<()> {
     let found = fs::metadata(path);
     // Opening a pipe or a device may wait for somebody, or do something.
     if found.as_ref().is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return Ok(());
     }
-    OpenOptions::new().append(true).create(true).open(path).map_err(|error| told(path, &error))?;
+    OpenOptions::new().append(true).create(true).open(path).map_err(|error| told(flag, path, &error))?;
     match found {
         // What was made for the check goes again. Through a dangling link it would be another file than the link.
         Err(_) => {
@@ -42,21 +88,24 @@ fn try_to_write(path: &Path) -> Result<()> {
     }
 }
 
-fn told(path: &Path, error: &io::Error) -> UserError {
+fn told(flag: &str, path: &Path, error: &io::Error) -> UserError {
     let told = io_error("write", path.display(), error);
     match told.hint {
         Some(_) => told,
-        None => told.hint("--json takes a file in a directory that exists, or `-` for stdout"),
+        None => told.hint(format!("{flag} takes a file in a directory that exists{}", stdout(flag))),
     }
+}
+
+fn stdout(flag: &str) -> &'static str {
+    if flag == "--html" { "" } else { ", or `-` for stdout" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn output(json: &Path, out: Option<&Path>) -> OutputArgs {
-        let (json, out) = (Some(json.to_owned()), out.map(Path::to_owned));
-        OutputArgs { json, out, quiet: false, verbose: false, no_tui: false }
+    fn checked(csv: &Path, out: Option<&Path>) -> Result<()> {
+        check_files(&ExportArgs { csv: Some(csv.to_owned()), ..ExportArgs::default() }, None, out)
     }
 
     #[test]
@@ -77,14 +126,39 @@ mod tests {
             ("run/new.json", Some("run"), true),
             ("run/new.json", Some("runs"), false),
         ] {
-            let checked = check(&output(&path(json), out.map(path).as_deref()));
+            let checked = checked(&path(json), out.map(path).as_deref());
             assert_eq!(checked.is_ok(), good, "{json}: {checked:?}");
             assert!(checked.err().is_none_or(|error| error.exit_code() == 1 && error.hint.is_some()));
         }
         let after: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(before.len(), after.len(), "{after:?}");
         assert_eq!(fs::read_to_string(path("old.json")).unwrap(), "old");
-        assert!(check(&output(Path::new("-"), None)).is_ok());
-        assert!(check(&output(Path::new("/dev/null"), None)).is_ok());
+        assert!(checked(Path::new("-"), None).is_ok());
+        assert!(checked(Path::new("/dev/null"), None).is_ok());
+    }
+
+    #[test]
+    fn two_results_in_one_place_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| Some(folder.path().join(name));
+        fs::write(folder.path().join("a"), "").unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("link")).unwrap();
+        let stdout = || Some("-".into());
+        for (json, csv, told) in [
+            (stdout(), stdout(), Some("--json and --csv both go to stdout")),
+            (path("new"), path("new"), Some("both go to")),
+            (path("a"), path("link"), Some("both go to")),
+            (path("a"), path("b"), None),
+            (stdout(), path("b"), None),
+            (Some("/dev/null".into()), Some("/dev/null".into()), None),
+            (path("events.jsonl"), None, Some("would take the place of a recording")),
+        ] {
+            let exports = ExportArgs { json, csv, ..ExportArgs::default() };
+            let error = check_files(&exports, None, None).err().map(|error| error.to_string());
+            match told {
+                None => assert_eq!(error, None, "{exports:?}"),
+                Some(told) => assert!(error.as_ref().unwrap().contains(told), "{error:?}"),
+            }
+        }
     }
 }

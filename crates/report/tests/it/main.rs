@@ -1,5 +1,6 @@
 //! What the renderings promise: the texts themselves, and what must hold for any figures and any strings.
 
+mod exports;
 mod invented;
 mod pages;
 mod promises;

@@ -12,7 +12,6 @@ pub use stand::{Confirm, LiveStand};
 
 use crate::log::writer::{EventLog, Watcher};
 use crate::recording::Recording;
-use crate::view::View;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
@@ -129,10 +128,10 @@ impl Session {
         &self.recording
     }
 
-    /// Writes the last event and gives the session as its views show it.
-    pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<View> {
+    /// Writes the last event and gives what was recorded.
+    pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<Recording> {
         self.append(EventBody::SessionEnd { exit_code, error: error.map(ToString::to_string) })?;
         self.log.flush()?;
-        View::of(&self.recording)
+        Ok(self.recording)
     }
 }

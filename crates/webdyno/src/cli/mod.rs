@@ -2,6 +2,7 @@
 //! words and exit code 2 come from clap.
 
 pub mod body;
+pub mod export;
 pub mod list;
 pub mod load;
 pub mod stages;
@@ -10,6 +11,7 @@ pub mod tree;
 pub mod workload;
 
 use clap::{Args, Parser, Subcommand};
+use export::ExportArgs;
 use load::LoadArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
@@ -79,9 +81,8 @@ impl Command {
 /// Where results go.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Write the results as JSON to FILE, or to stdout with `-` (then nothing else is written there)
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Run directory [default: webdyno-runs/TIME-COMMAND]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -207,10 +208,10 @@ pub struct TuneArgs {
 pub struct ReportArgs {
     /// The run directory
     pub directory: PathBuf,
-    /// Write the session's JSON to FILE, or to stdout with `-`
-    #[arg(long, value_name = "FILE|-")]
-    pub json: Option<PathBuf>,
-    /// Write the HTML report to FILE [default: DIR/report.html with DIR/change-record.md, unless --json is given]
+    #[command(flatten)]
+    pub exports: ExportArgs,
+    /// Write the HTML report to FILE [default: DIR/report.html with DIR/change-record.md, unless one of the others is
+    /// given]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// No progress: there is none, so it changes nothing

@@ -2,7 +2,7 @@
 
 use crate::cli::DiagnoseArgs;
 use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
-use crate::{finish, interrupt, objectives, place, progress, target, terminal};
+use crate::{exports, finish, interrupt, objectives, place, progress, target, terminal};
 use std::path::Path;
 use webdyno_analysis::diagnosis;
 use webdyno_host::agent::ServerAddress;
@@ -38,13 +38,10 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let diagnosis = diagnosis::diagnose(&measurement)?;
     let view =
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
-    if let Some(path) = &arguments.output.json {
-        finish::write_json(&view, path)?;
-        if path.as_os_str() == "-" {
-            return Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault));
-        }
+    exports::write(&arguments.output.exports, &recording, &view)?;
+    if !arguments.output.exports.takes_stdout() {
+        terminal::print(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
     }
-    terminal::print(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
     Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault))
 }
 
@@ -69,6 +66,7 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
 }
 
 fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
+    refuse_results_of_a_load(arguments)?;
     let port = match (arguments.port, &arguments.url) {
         (Some(port), _) => port,
         (None, Some(url)) => target::port(url)?,
@@ -95,6 +93,15 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
     drop(server);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
+}
+
+/// What needs a load of our own, told before there is something to wait for.
+fn refuse_results_of_a_load(arguments: &DiagnoseArgs) -> Result<()> {
+    let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
+    of_a_load.map_or(Ok(()), |(flag, _)| {
+        Err(UserError::usage(format!("{flag} is of a load, and --for makes none"))
+            .hint("--json has the whole diagnosis; a URL instead of --for loads the server"))
+    })
 }
 
 /// Writes who is observed into the log, and gathers the readings before the load.

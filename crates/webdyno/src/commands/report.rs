@@ -1,8 +1,7 @@
-//! `webdyno report DIR`: text, JSON, HTML and the change record again, from the recording alone.
+//! `webdyno report DIR`: text, HTML, the change record and what other programs read again, from the recording alone.
 
 use crate::cli::ReportArgs;
-use crate::finish;
-use crate::terminal;
+use crate::{exports, finish, terminal};
 use webdyno_model::Result;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
@@ -10,15 +9,16 @@ use webdyno_session::view::{Outcome, View};
 /// Rebuilds the views of a session.
 pub fn report(arguments: &ReportArgs) -> Result<u8> {
     let directory = &arguments.directory;
-    let view = View::of(&Recording::read(directory)?)?;
+    let recording = Recording::read(directory)?;
+    let view = View::of(&recording)?;
     if let Some(html) = &arguments.html {
         finish::write(html, &webdyno_report::html(&view))?;
     }
-    if let Some(path) = &arguments.json {
+    if arguments.exports.given().next().is_some() {
         if view.outcome == Outcome::Nothing {
             return Err(finish::nothing(directory));
         }
-        finish::write_json(&view, path)?;
+        exports::write(&arguments.exports, &recording, &view)?;
         return Ok(0);
     }
     if arguments.html.is_none() {

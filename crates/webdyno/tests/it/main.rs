@@ -9,6 +9,7 @@ mod change_record;
 mod command_line;
 mod connecting;
 mod debian;
+mod exports;
 mod interrupted;
 mod kills;
 mod live_traffic;

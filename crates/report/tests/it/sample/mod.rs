@@ -29,6 +29,7 @@ pub fn view(command: &str, outcome: Outcome) -> View {
         operator: Some("root (alice by sudo)".into()),
         directory: Some("/root/webdyno-runs/20261121T202600Z-tune".into()),
         outcome,
+        reported_load: None,
         attempts: vec![],
         journal: None,
         loads: vec![],
@@ -212,6 +213,7 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
         intervals,
         page_time_cumulative: vec![],
         response_time_cumulative: if median > 0.0 { cumulative } else { vec![] },
+        page_time_cumulative: vec![],
         report,
     }
 }

@@ -1,0 +1,40 @@
+//! Results for other programs: each made from the recording, and written where its flag says.
+
+use crate::cli::export::{ExportArgs, is_stdout};
+use crate::terminal;
+use std::path::Path;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+use webdyno_report::Form;
+use webdyno_session::recording::Recording;
+use webdyno_session::view::View;
+
+/// Makes and writes them all. What can be written is, whatever becomes of the others; the first error is the result.
+pub fn write(exports: &ExportArgs, recording: &Recording, view: &View) -> Result<()> {
+    let written = exports.given().map(|(flag, path)| {
+        let text = match flag {
+            "--csv" => webdyno_report::csv(recording)?,
+            "--hdr" => webdyno_report::hdr(recording, view, form(path))?,
+            "--junit" => webdyno_report::junit(view)?,
+            _ => webdyno_report::json(view)?,
+        };
+        if is_stdout(path) { terminal::print(&text) } else { write_file(flag, path, &text) }
+    });
+    // All of them, before the first error is looked for.
+    let written: Vec<Result<()>> = written.collect();
+    written.into_iter().collect()
+}
+
+fn form(path: &Path) -> Form {
+    let is_log = path.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("hlog"));
+    if is_log { Form::Log } else { Form::Percentiles }
+}
+
+/// Whatever happens to it, the recording is whole by then.
+fn write_file(flag: &str, path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| {
+        let told = io_error("write", path.display(), &error);
+        UserError { hint: None, ..told }
+            .hint(format!("what was measured is kept: `webdyno report DIR {flag} FILE` writes it elsewhere"))
+    })
+}

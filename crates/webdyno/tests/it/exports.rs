@@ -1,0 +1,81 @@
+//! Results for other programs, and objectives that the workload does not have.
+
+use crate::support::{Place, Server, run, shared_turn};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+#[test]
+fn the_recording_gives_the_same_results_again() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let files = ["--csv", "s.csv", "--hdr", "t.hgrm", "--junit", "j.xml", "--slo", "failed<=0"];
+    let load = ["run", &server.url(), "-r", "100", "-d", "2s", "-t", "1", "-q", "--out", "a"];
+    let ended = run(place.webdyno().args(load).args(files)).with_code_in(&[0, 3]);
+    assert!(ended.stdout.contains("Load test"), "files leave the text where it is: {}", ended.stdout);
+    for (flag, file) in [("--csv", "s.csv"), ("--hdr", "t.hgrm"), ("--junit", "j.xml")] {
+        let again = run(place.webdyno().args(["report", "a", flag, "-"])).with_code(0).stdout;
+        assert_eq!(std::fs::read_to_string(place.path(file)).unwrap(), again, "{file}");
+        assert!(!again.contains("Load test"), "stdout holds one result alone");
+    }
+    run(place.webdyno().args(["report", "a", "--hdr", "t.hlog", "--csv", "again.csv"])).with_code(0);
+    let csv = std::fs::read_to_string(place.path("s.csv")).unwrap();
+    assert_eq!(std::fs::read_to_string(place.path("again.csv")).unwrap(), csv);
+    assert!(csv.starts_with("load,purpose,t_s,"), "{csv}");
+    let log = std::fs::read_to_string(place.path("t.hlog")).unwrap();
+    assert!(log.contains("Tag=service_time,") && log.contains("microseconds"), "{log}");
+    let junit = std::fs::read_to_string(place.path("j.xml")).unwrap();
+    assert!(junit.contains("failed&lt;=0") && junit.contains("requests succeed"), "{junit}");
+}
+
+#[test]
+fn results_in_each_others_way_are_told_before_anything_starts() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let try_run = |flags: &[&str]| run(place.webdyno().args(["run", &server.url(), "-d", "60s"]).args(flags));
+    try_run(&["--json", "-", "--csv", "-"]).with_code(2).told("--json and --csv both go to stdout", "hint:");
+    try_run(&["--hdr", "x", "--junit", "./x"]).with_code(2).told("--hdr and --junit both go to", "hint:");
+    try_run(&["--csv", "missing/x.csv"]).with_code(1).told("missing/x.csv", "--csv takes a file");
+    try_run(&["--csv", "events.jsonl"]).with_code(2).told("place of a recording", "hint:");
+    assert!(!place.path("webdyno-runs").exists());
+    let watch = ["diagnose", "--for", "60s", "--port", "1", "--csv", "x.csv"];
+    run(place.webdyno().args(watch)).with_code(2).told("--for makes none", "hint:");
+    let report = ["report", "missing", "--csv", "-", "--junit", "-"];
+    run(place.webdyno().args(report)).with_code(2).told("both go to stdout", "hint:");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_leaves_the_others_and_the_recording() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    if !std::path::Path::new("/dev/full").exists() {
+        return crate::support::skip("there is no /dev/full here");
+    }
+    let server = Server::answering(OK);
+    let load = ["run", &server.url(), "-n", "20", "-c", "2", "-q", "--out", "a", "--csv", "/dev/full"];
+    let ended = run(place.webdyno().args(load).args(["--junit", "j.xml"])).with_code(1);
+    assert!(
+        ended.stderr.contains("no space left") && ended.stderr.contains("webdyno report DIR --csv"),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stdout.contains("Load test"), "{}", ended.stdout);
+    assert!(place.path("j.xml").exists());
+    let again = run(place.webdyno().args(["report", "a", "--csv", "-"])).with_code(0);
+    assert!(again.stdout.starts_with("load,"), "{}", again.stdout);
+}
+
+#[test]
+fn objectives_of_what_is_not_there_are_told_before_anything_is_sent() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let url = format!("{}shop", server.url());
+    let try_slo =
+        |slo: &str| run(place.webdyno().args(["run", &url, "-d", "60s", "--slo", slo])).with_code(2);
+    try_slo("request /shpo: p99<1s").told("did you mean `/shop`?", "hint:");
+    try_slo("page: p99<1s").told("this workload has none", "hint:");
+    try_slo("page /shop p99<1s").told("put a colon", "p95<2s");
+    try_slo("request \"/shop: p99<1s").told("double quote", "/shop");
+    try_slo("service.p98<1s").told("the figure is none of", "first_byte.");
+    assert!(!place.path("webdyno-runs").exists());
+}
