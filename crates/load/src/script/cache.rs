@@ -279,3 +279,7 @@ fn date_s(value: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
     date.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -54,3 +54,60 @@ impl Weighted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DRAWS: u64 = 100_000;
+
+    fn counts(weights: &[f64]) -> Vec<u64> {
+        let weighted = Weighted::new(weights);
+        let mut random = SplitMix::new(7);
+        let mut counts = vec![0; weights.len()];
+        (0..DRAWS).for_each(|_| counts[weighted.draw(&mut random)] += 1);
+        counts
+    }
+
+    #[test]
+    fn choices_follow_their_weights() {
+        for weights in
+            [&[1.0][..], &[1.0, 1.0], &[70.0, 20.0, 10.0], &[0.0, 5.0, 0.0], &[1e-300, 1e300], &[1e308; 4]]
+        {
+            let sum: f64 = weights.iter().map(|weight| weight / 1e300).sum();
+            for (count, weight) in counts(weights).into_iter().zip(weights) {
+                let expected = weight / 1e300 / sum;
+                let deviation = (expected * (1.0 - expected) / DRAWS as f64).sqrt();
+                let share = count as f64 / DRAWS as f64;
+                assert!(
+                    (share - expected).abs() <= 4.0 * deviation + 1e-12,
+                    "{weights:?}: {share} of {expected}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn weights_that_are_none_leave_a_choice() {
+        assert_eq!(Weighted::new(&[]).draw(&mut SplitMix::new(1)), 0);
+        for weights in [[0.0, 0.0], [f64::NAN, -1.0], [f64::INFINITY, 0.0]] {
+            let counts = counts(&weights);
+            assert!(counts.iter().all(|&count| count > DRAWS / 3), "{weights:?}: {counts:?}");
+        }
+    }
+
+    proptest! {
+        /// Over all that can be drawn each place has its weight: chi-squared of many draws stays within six deviations.
+        #[test]
+        fn any_weights_are_kept(weights in prop::collection::vec(0.0f64..100.0, 2..40)) {
+            prop_assume!(weights.iter().sum::<f64>() > 1.0);
+            let sum: f64 = weights.iter().sum();
+            for (count, weight) in counts(&weights).into_iter().zip(&weights) {
+                let expected = weight / sum * DRAWS as f64;
+                prop_assert!((count as f64 - expected).abs() <= 6.0 * expected.sqrt() + 10.0);
+                prop_assert!(*weight > 0.0 || count == 0);
+            }
+        }
+    }
+}

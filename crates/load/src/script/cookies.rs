@@ -181,3 +181,7 @@ fn write_bytes(text: &str, into: &mut Vec<u8>) {
         into.extend(text.chars().map(|letter| letter as u8));
     }
 }
+
+#[cfg(test)]
+#[path = "cookies_tests.rs"]
+mod tests;

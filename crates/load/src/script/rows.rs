@@ -48,3 +48,70 @@ impl Rows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(order: RowOrder, rows: &[&[&str]]) -> Table {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|&field| field.to_owned()).collect()).collect();
+        Table {
+            file: "users.csv".into(),
+            columns: vec!["name".into(), "password".into()],
+            order,
+            row_count: rows.len() as u64,
+            rows: Arc::new(rows),
+        }
+    }
+
+    /// The names that so many sessions get.
+    fn handed_out(table: &Table, sessions: u64) -> Vec<String> {
+        let mut names = Names::default();
+        let rows = Rows::of(table, &mut names).unwrap();
+        let name = names.find("name").unwrap();
+        let mut variables = Variables::default();
+        let mut random = SplitMix::new(1);
+        let mut one = |session| {
+            rows.hand_out(session, &mut random, &mut variables);
+            String::from_utf8(variables.get(name).unwrap().to_vec()).unwrap()
+        };
+        (0..sessions).map(&mut one).collect()
+    }
+
+    #[test]
+    fn rows_are_handed_out_in_turn_or_drawn() {
+        let rows: &[&[&str]] = &[&["ann", "1"], &["bob", "2"], &["cleo", "3"]];
+        assert_eq!(handed_out(&table(RowOrder::InTurn, rows), 4), ["ann", "bob", "cleo", "ann"]);
+        let drawn = handed_out(&table(RowOrder::Random, rows), 3000);
+        for name in ["ann", "bob", "cleo"] {
+            let count = drawn.iter().filter(|drawn| *drawn == name).count();
+            assert!((900..1100).contains(&count), "{name}: {count}");
+        }
+    }
+
+    #[test]
+    fn a_short_row_leaves_no_value_of_another_session() {
+        let mut names = Names::default();
+        let short = table(RowOrder::InTurn, &[&["ann", "1"], &["bob"]]);
+        let rows = Rows::of(&short, &mut names).unwrap();
+        let password = names.find("password").unwrap();
+        let (mut variables, mut random) = (Variables::default(), SplitMix::new(1));
+        rows.hand_out(0, &mut random, &mut variables);
+        assert_eq!(variables.get(password), Some(&b"1"[..]));
+        rows.hand_out(1, &mut random, &mut variables);
+        assert_eq!(variables.get(password), None);
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_handed_out_is_refused() {
+        let names = &mut Names::default();
+        let error = Rows::of(&table(RowOrder::InTurn, &[]), names).unwrap_err();
+        assert_eq!(error.message, "users.csv holds no rows");
+        let mut odd = table(RowOrder::InTurn, &[&["x"]]);
+        odd.columns[1] = "pass word".into();
+        let error = Rows::of(&odd, names).unwrap_err();
+        assert_eq!(error.message, "users.csv: column `pass word` cannot be the name of a variable");
+        assert_eq!(error.exit_code(), 2);
+    }
+}

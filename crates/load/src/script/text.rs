@@ -245,3 +245,146 @@ fn json_inside(value: &[u8], into: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names() -> Names {
+        let mut names = Names::default();
+        for name in ["a", "b", "csrf_token"] {
+            names.declare(name).unwrap();
+        }
+        names
+    }
+
+    /// The text with `a` and `b` set.
+    fn rendered(text: &str, place: Place, a: &[u8], b: &[u8]) -> Vec<u8> {
+        let names = names();
+        let mut variables = Variables::default();
+        variables.set(names.find("a").unwrap(), a);
+        variables.set(names.find("b").unwrap(), b);
+        let mut into = b"before ".to_vec();
+        Text::parse(text, &names, place).unwrap().render(&variables, &mut into).unwrap();
+        into.strip_prefix(b"before ").unwrap().to_vec()
+    }
+
+    #[test]
+    fn values_take_the_place_of_their_names() {
+        for (text, expected) in [
+            ("", ""),
+            ("plain $ { } $a", "plain $ { } $a"),
+            ("${a}", "1"),
+            ("${a}${b}-${a}", "12-1"),
+            ("x${ a }y", "x1y"),
+            ("$${a}", "${a}"),
+            ("$${a}${a}", "${a}1"),
+            ("$$${a}", "$${a}"),
+            ("$$ ${a}$", "$$ 1$"),
+            ("ü${a}ü", "ü1ü"),
+            ("{\"x\": ${a}}", "{\"x\": 1}"),
+            ("${a|form}${b | url}", "12"),
+        ] {
+            let written = rendered(text, Place::Body, b"1", b"2");
+            assert_eq!(String::from_utf8(written).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_written_as_its_place_needs_it() {
+        let value = "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+\r\n".as_bytes();
+        let check = |text: &str, place, expected: &str| {
+            assert_eq!(String::from_utf8(rendered(text, place, value, b"")).unwrap(), expected);
+        };
+        check("${a}", Place::Body, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+\r\n");
+        check("${a}", Place::Header, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+  ");
+        check("${a}", Place::Url, "a%20b&c=d/e?f%23g%25h%20%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9+%0D%0A");
+        let form = "a+b%26c%3Dd%2Fe%3Ff%23g%25h%2520%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9%2B%0D%0A";
+        let url = "a%20b%26c%3Dd%2Fe%3Ff%23g%25h%2520%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9%2B%0D%0A";
+        for place in [Place::Body, Place::Header, Place::Url] {
+            check("${a|form}", place, form);
+            check("${a|url}", place, url);
+        }
+        check("${a|json}", Place::Body, "a b&c=d/e?f#g%h%20\\\"<>{}|\\\\^`é+\\r\\n");
+        assert_eq!(rendered("${a|base64}-${b|base64}", Place::Body, b"\xff\xfe", b""), b"//4=-");
+        assert_eq!(rendered("${a}", Place::Url, b"%4", b""), b"%254");
+        assert_eq!(
+            rendered("${a|json}", Place::Body, b"\x00\x1f\xff", b""),
+            "\\u0000\\u001f\u{fffd}".as_bytes()
+        );
+        assert_eq!(rendered("${a}", Place::Body, b"\xff", b""), b"\xff");
+    }
+
+    #[test]
+    fn a_faulty_text_is_refused_with_its_place() {
+        for (text, message) in [
+            ("/a?x=${b", "`/a?x=${b`, column 6: `${` is not closed by `}`"),
+            ("ü${", "`ü${`, column 2: `${` is not closed by `}`"),
+            ("${a${b}}", "`${a${b}}`, column 1: `${` is not closed by `}`"),
+            ("${a}${}", "`${a}${}`, column 5: `` cannot be the name of a variable"),
+            ("${1}", "`${1}`, column 1: `1` cannot be the name of a variable"),
+            ("${x y}", "`${x y}`, column 1: `x y` cannot be the name of a variable"),
+            ("${nobody}", "`${nobody}`, column 1: no variable is called `nobody`"),
+            ("${a|html}", "`${a|html}`, column 1: no filter is called `html`"),
+            ("${a|}", "`${a|}`, column 1: no filter is called ``"),
+            ("${a|form|url}", "`${a|form|url}`, column 1: no filter is called `form|url`"),
+            ("$${a} ${A}", "`$${a} ${A}`, column 7: no variable is called `A`"),
+        ] {
+            let error = Text::parse(text, &names(), Place::Body).unwrap_err();
+            assert_eq!((error.message.as_str(), error.exit_code()), (message, 2));
+        }
+        let error = Text::parse("${csrfToken}", &names(), Place::Body).unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some("did you mean `${csrf_token}`?"));
+        let long = format!("{}${{", "x".repeat(500));
+        let error = Text::parse(&long, &names(), Place::Body).unwrap_err();
+        assert!(error.message.len() < 150 && error.message.contains("column 501"), "{}", error.message);
+    }
+
+    #[test]
+    fn without_a_value_nothing_is_written() {
+        let names = names();
+        let text = Text::parse("x${a}y${b}", &names, Place::Body).unwrap();
+        let (a, b) = (names.find("a").unwrap(), names.find("b").unwrap());
+        assert_eq!(text.variables().collect::<Vec<_>>(), [a, b]);
+        let mut variables = Variables::default();
+        variables.set(a, b"1");
+        let mut into = b"before".to_vec();
+        assert_eq!(text.render(&variables, &mut into), Err(b));
+        assert_eq!(into, b"before");
+        assert_eq!(Text::parse("${a}", &names, Place::Url).unwrap().whole(), Some(a));
+        for text in ["${a|url}", "${a}b", "a", ""] {
+            assert_eq!(Text::parse(text, &names, Place::Url).unwrap().whole(), None, "{text}");
+        }
+    }
+
+    proptest! {
+        /// Any text is read or refused, and with `$${` for `${` it is what it was.
+        #[test]
+        fn an_escaped_text_is_itself(text in "[$\\{\\}ab|ü ]{0,30}") {
+            let _ = Text::parse(&text, &names(), Place::Body);
+            // Only a dollar that would be taken for part of an escape cannot be written so.
+            prop_assume!(!text.contains("$${"));
+            let escaped = text.replace("${", "$${");
+            prop_assert_eq!(rendered(&escaped, Place::Body, b"", b""), text.into_bytes());
+        }
+
+        /// What a filter wrote is read back by another reader as what it was.
+        #[test]
+        fn filters_are_undone_by_other_readers(value in any::<Vec<u8>>(), text in any::<String>()) {
+            let form = rendered("k=${a|form}", Place::Body, text.as_bytes(), b"");
+            let read: Vec<_> = url::form_urlencoded::parse(&form).collect();
+            prop_assert_eq!(read, vec![("k".into(), text.as_str().into())]);
+            let json = rendered("\"${a|json}\"", Place::Body, text.as_bytes(), b"");
+            prop_assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text.as_str());
+            let base64 = rendered("${a|base64}", Place::Body, &value, b"");
+            prop_assert_eq!(STANDARD.decode(base64).unwrap(), value.as_slice());
+            let url = rendered("http://h/${a}?${a|url}", Place::Url, &value, b"");
+            let url = url::Url::parse(std::str::from_utf8(&url).unwrap()).unwrap();
+            prop_assert!(url.fragment().is_none());
+            // `url` encodes everything else by itself; had it anything left to do, it would have changed what was written.
+            let written = rendered("${a|url}", Place::Url, &value, b"");
+            prop_assert!(url.as_str().as_bytes().ends_with(&written));
+        }
+    }
+}
