@@ -213,7 +213,6 @@ pub fn load(load: u32, purpose: Purpose, round: Option<u32>, begins_s: f64, repo
         intervals,
         page_time_cumulative: vec![],
         response_time_cumulative: if median > 0.0 { cumulative } else { vec![] },
-        page_time_cumulative: vec![],
         report,
     }
 }
