@@ -10,6 +10,7 @@ pub mod clock;
 pub mod diagnosis;
 pub mod facts;
 pub mod generator;
+pub mod hopeless;
 pub mod live_traffic;
 pub mod measurement;
 mod missing;

@@ -187,10 +187,16 @@ fn run_outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
         .collect::<Result<_>>()?;
     let reports: Vec<&RunReport> = runs.iter().map(|(_, run)| run).collect();
     let repeated = repeats(&reports).filter(|_| made.len() > 1);
-    let Some((repeats, chosen)) = repeated else {
+    let Some((mut repeats, mut chosen)) = repeated else {
         let Some(last) = recording.last_load() else { return Ok((Outcome::Nothing, None)) };
         return Ok((Outcome::Run(run_report(&recording.measurement(last))?), Some(last.load)));
     };
+    // One that ended as an objective was lost is the answer, whatever those before it were like.
+    let lost =
+        |load: &LoadRecord| load.end.as_ref().is_some_and(|(end, _)| end.reason == EndReason::ObjectiveLost);
+    if let Some(place) = made.iter().copied().filter(whole).position(lost) {
+        (chosen, repeats.chosen) = (place, place as u32 + 1);
+    }
     let (load, mut run) = runs[chosen].clone();
     run.repeats = Some(repeats);
     Ok((Outcome::Run(run), Some(load)))

@@ -5,6 +5,7 @@ use super::{Server, Session};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
+use webdyno_analysis::hopeless::{Hopeless, Lost};
 use webdyno_analysis::warmup::{self, settled};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::brake::Brake;
@@ -52,6 +53,20 @@ struct Part {
     to_s: Option<f64>,
 }
 
+/// What looks at each second of a load.
+struct Watches<'a> {
+    tables: &'a mut TableWatch,
+    hopeless: Option<Hopeless>,
+}
+
+/// What is noted of a load that ends as an objective is lost.
+fn given_up(lost: &Lost) -> String {
+    format!(
+        "the load ended before its time: {} cannot be met any more, whatever follows: {} (--to-the-end goes on all the same)",
+        lost.slo, lost.why
+    )
+}
+
 enum Message {
     Interval(Box<Interval>),
     Ended(Result<LoadEnd>),
@@ -81,6 +96,7 @@ impl Session {
             }
         }
         let mut tables = TableWatch::begin(prepared, workload);
+        let hopeless = self.hopeless(workload, purpose, length);
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
         let end = thread::scope(|scope| {
@@ -93,7 +109,8 @@ impl Session {
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let followed = self.follow((load, length), &control, &receiver, server, &mut tables);
+            let watches = Watches { tables: &mut tables, hopeless };
+            let followed = self.follow((load, length), &control, &receiver, server, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
             followed
@@ -132,7 +149,7 @@ impl Session {
         control: &Control,
         receiver: &Receiver<Message>,
         server: Option<&Server>,
-        tables: &mut TableWatch,
+        mut watches: Watches<'_>,
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
@@ -149,8 +166,14 @@ impl Session {
             }
             match message {
                 Ok(Message::Interval(interval)) => {
-                    tables.see(&interval);
+                    watches.tables.see(&interval);
+                    let lost =
+                        watches.hopeless.as_mut().map(|hopeless| hopeless.see(&interval)).transpose()?;
                     self.append(EventBody::Interval { load, interval })?;
+                    if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
+                        control.stop(EndReason::ObjectiveLost);
+                        self.append(EventBody::Note { text: given_up(&lost) })?;
+                    }
                     if self.is_lost(load) {
                         control.stop(EndReason::StopLoss);
                     }
@@ -165,6 +188,13 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// What tells that an objective is lost, if the load is to end then.
+    fn hopeless(&self, workload: &Workload, purpose: Purpose, length: Length) -> Option<Hopeless> {
+        let Length::Fixed { warmup_s } = length else { return None };
+        let watches = self.gives_up && purpose == Purpose::Run;
+        watches.then(|| Hopeless::of(workload, warmup_s, &self.recording.objectives)).flatten()
     }
 
     /// Writes the samples that came in meanwhile.

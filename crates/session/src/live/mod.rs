@@ -49,6 +49,8 @@ pub struct Session {
     loads: u32,
     /// What loads are held against, second by second.
     stop_loss: Option<StopLoss>,
+    /// Whether a run ends when an objective is lost.
+    gives_up: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -75,6 +77,7 @@ impl Session {
             seq: 0,
             loads: 0,
             stop_loss: None,
+            gives_up: false,
             interrupted,
         };
         session.append(EventBody::SessionStart {
@@ -92,6 +95,11 @@ impl Session {
     /// The run directory.
     pub fn directory(&self) -> &Path {
         self.log.directory()
+    }
+
+    /// From now on a run ends as soon as an objective cannot be met any more.
+    pub fn give_up_when_hopeless(&mut self) {
+        self.gives_up = true;
     }
 
     /// Microseconds since the session began.

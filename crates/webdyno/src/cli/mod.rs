@@ -117,6 +117,9 @@ pub struct RunArgs {
     /// Make the same load so many times, and tell how far the runs lie apart
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
+    /// Go on also when an objective cannot be met any more
+    #[arg(long)]
+    pub to_the_end: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

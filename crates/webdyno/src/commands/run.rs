@@ -28,6 +28,9 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
+    if !arguments.to_the_end {
+        session.give_up_when_hopeless();
+    }
     // A number of requests is a promise to report them all.
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
     let warmup_s = arguments.load.warmup.map(|us| us as f64 / 1e6).or(nothing_cut);
@@ -35,7 +38,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     finish::finish(session, result, &arguments.output, false)
 }
 
-/// Makes the load so many times. One that was given up is the last.
+/// Makes the load so many times. One that was given up is the last, and so is one that lost an objective.
 fn repeat(
     session: &mut Session,
     prepared: &Prepared,
@@ -57,8 +60,10 @@ fn repeat(
 /// A load that ended before all its requests were sent says why. Gives whether it did.
 fn note_the_end(session: &mut Session, load: u32) -> Result<bool> {
     let ended = session.recording().load(load).and_then(|record| record.end.as_ref());
-    if !ended.is_some_and(|(end, _)| end.reason == EndReason::Hopeless) {
-        return Ok(false);
+    match ended.map(|(end, _)| end.reason) {
+        Some(EndReason::Hopeless) => session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true),
+        // It was noted when it ended.
+        Some(EndReason::ObjectiveLost) => Ok(true),
+        _ => Ok(false),
     }
-    session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true)
 }

@@ -1,0 +1,354 @@
+//! Objectives that can no longer be met, whatever follows: then the rest of a load tells nothing more.
+//!
+//! A share is judged against the most requests that can still end. In open arrival these are known: what is in flight
+//! and what is due until the end of the measured part. Else they are what the best second so far promises, twice over,
+//! as a server may get quicker; of visitors who arrive at a rate nothing is promised, since there are more and more of
+//! them at first. Requests of a name are at most all requests. What the detection of the warm-up may still cut does not
+//! count: no second in which something failed is cut, and never more than the first half of the load.
+
+use std::collections::BTreeSet;
+use webdyno_model::Result;
+use webdyno_model::histogram::{EncodedHistogram, TIME_US_MAX, TimeHistogram};
+use webdyno_model::interval::Interval;
+use webdyno_model::number::significant;
+use webdyno_model::objective::{Figure, Objective, Scope, Statistic, Times};
+use webdyno_model::stage::{self, Shape, Stage};
+use webdyno_model::workload::{Arrival, Workload};
+
+/// Before so many measured seconds nothing is judged.
+const SECONDS_MIN: usize = 5;
+/// The best second so far counts so often.
+const PROMISE: f64 = 2.0;
+/// A Poisson process brings more than its mean by so many standard deviations once in a billion loads.
+const DEVIATIONS: f64 = 6.0;
+/// A time counts as beyond a bound when its bucket surely is: buckets are a thousandth wide.
+const BUCKET: f64 = 1.002;
+const S_US: f64 = 1e6;
+
+/// An objective that is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// As the user wrote it.
+    pub slo: String,
+    /// Why it cannot be met any more.
+    pub why: String,
+}
+
+/// What a load will do, as far as it is known before.
+#[derive(Debug, Clone)]
+struct Planned {
+    /// How much of it there is; a level of 1 without stages in closed arrival.
+    stages: Vec<Stage>,
+    /// The measured part; it has no end with a number of requests.
+    from_s: f64,
+    to_s: Option<f64>,
+    /// Requests in all, if they are counted.
+    requests: Option<u64>,
+    /// Whether the level is requests a second, and their number follows from it; whether that is a matter of chance.
+    is_exact: bool,
+    is_random: bool,
+    /// Whether a second promises anything for the next ones.
+    is_steady: bool,
+    /// Whether the warm-up is yet to be detected.
+    detects: bool,
+}
+
+impl Planned {
+    /// `None` for a load of which nobody knows when it ends.
+    fn of(workload: &Workload, warmup_s: Option<f64>) -> Option<Self> {
+        let stop = workload.stop;
+        let (level, is_random) = match workload.arrival {
+            Arrival::Open { rate_per_s, poisson } => (rate_per_s, poisson),
+            Arrival::Closed => (1.0, false),
+        };
+        let constant = |duration_us| Stage { duration_us, shape: Shape::Hold { level }, measured: true };
+        let stages = match stop.duration_us {
+            _ if !workload.stages.is_empty() => workload.stages.clone(),
+            Some(duration_us) => vec![constant(duration_us)],
+            None => vec![],
+        };
+        let (from_s, to_s) = match stage::measured_s(&stages) {
+            Some((from_s, to_s)) if !workload.stages.is_empty() => {
+                (from_s as f64, to_s.map(|to_s| to_s as f64))
+            }
+            _ => (warmup_s.unwrap_or(0.0), None),
+        };
+        let end_s = stop.duration_us.map(|us| us as f64 / S_US);
+        let knows_its_end = end_s.is_some() || stop.requests.is_some();
+        knows_its_end.then_some(Self {
+            from_s,
+            to_s: to_s.or(end_s),
+            requests: stop.requests,
+            is_exact: workload.visits.is_none() && workload.arrival != Arrival::Closed,
+            is_random,
+            is_steady: workload.visits.is_none() || workload.arrival == Arrival::Closed,
+            detects: warmup_s.is_none() && workload.stages.is_empty(),
+            stages,
+        })
+    }
+
+    /// How much of the load lies between two times.
+    fn amount(&self, from_s: f64, to_s: f64) -> f64 {
+        stage::integral(&self.stages, to_s) - stage::integral(&self.stages, from_s)
+    }
+
+    /// From when on slow answers surely count.
+    fn sure_from_s(&self) -> f64 {
+        match self.to_s.filter(|_| self.detects) {
+            Some(to_s) => to_s / 2.0,
+            None => self.from_s,
+        }
+    }
+}
+
+/// Looks at a load second by second.
+#[derive(Debug, Clone)]
+pub struct Hopeless {
+    planned: Planned,
+    watches: Vec<Watch>,
+    /// Requests that ended since the load began.
+    ended: u64,
+    /// The most that ended in a second, for each unit of the level.
+    best: f64,
+    seconds: usize,
+}
+
+/// What is known of one objective.
+#[derive(Debug, Clone)]
+struct Watch {
+    objective: Objective,
+    /// Whether its name is that of every request, or page: then there are no figures by name.
+    is_alone: bool,
+    completed: u64,
+    failed: u64,
+    /// The most of its scope that ended in a second, for each unit of the level.
+    best: f64,
+    /// Times that surely count: how many lie surely beyond the bound, their sum, and the longest.
+    slow: u64,
+    sum_us: f64,
+    longest_us: u64,
+    /// Good ones of each second.
+    good: Vec<u64>,
+}
+
+/// The share of a scope in a second.
+struct Seen<'a> {
+    completed: u64,
+    failed: u64,
+    times: Option<&'a EncodedHistogram>,
+}
+
+impl Hopeless {
+    /// For a load of this workload; `warmup_s` is what is cut from its start, `None` when that is detected at its end.
+    /// `None` when there is nothing to watch.
+    pub fn of(workload: &Workload, warmup_s: Option<f64>, objectives: &[Objective]) -> Option<Self> {
+        let planned = Planned::of(workload, warmup_s).filter(|_| !objectives.is_empty())?;
+        let watch = |objective: &Objective| Watch {
+            is_alone: match objective.scope() {
+                Scope::All | Scope::Pages => false,
+                Scope::Request(name) => {
+                    !workload.finds_resources() && workload.request_names() == BTreeSet::from([name.as_str()])
+                }
+                Scope::Page(name) => workload.page_names() == BTreeSet::from([name.as_str()]),
+            },
+            objective: objective.clone(),
+            completed: 0,
+            failed: 0,
+            best: 0.0,
+            slow: 0,
+            sum_us: 0.0,
+            longest_us: 0,
+            good: vec![],
+        };
+        let watches = objectives.iter().map(watch).collect();
+        Some(Self { planned, watches, ended: 0, best: 0.0, seconds: 0 })
+    }
+
+    /// Takes in the next second of the load. Gives the first objective that is lost. An error when a histogram is damaged.
+    pub fn see(&mut self, interval: &Interval) -> Result<Option<Lost>> {
+        self.ended += interval.completed + interval.failed;
+        let ends_s = interval.t_s + interval.length_us as f64 / S_US;
+        let planned = &self.planned;
+        let within = interval.t_s >= planned.from_s - 0.0005
+            && planned.to_s.is_none_or(|to_s| ends_s <= to_s + 0.0005);
+        if !within || interval.length_us < 900_000 {
+            return Ok(None);
+        }
+        self.seconds += 1;
+        let amount = planned.amount(interval.t_s, ends_s);
+        if amount > 0.0 {
+            self.best = self.best.max((interval.completed + interval.failed) as f64 / amount);
+        }
+        for watch in &mut self.watches {
+            watch.see(interval, planned, amount)?;
+        }
+        if self.seconds < SECONDS_MIN {
+            return Ok(None);
+        }
+        let of = |watch: &Watch| {
+            let rest = self.rest(watch, ends_s, interval.in_flight);
+            let why = watch.lost(rest, &self.planned)?;
+            Some(Lost { slo: watch.objective.text().to_owned(), why })
+        };
+        Ok(self.watches.iter().find_map(of))
+    }
+
+    /// How many of its scope can still end within the measured part, at most; infinite when nobody knows.
+    fn rest(&self, watch: &Watch, now_s: f64, in_flight: u64) -> f64 {
+        let left = self.planned.requests.map_or(f64::INFINITY, |all| all.saturating_sub(self.ended) as f64);
+        let Some(to_s) = self.planned.to_s else { return left };
+        let amount = self.planned.amount(now_s, to_s);
+        let is_of_pages = matches!(watch.objective.scope(), Scope::Pages | Scope::Page(_));
+        let best = if is_of_pages && watch.has_all() { watch.best } else { self.best };
+        if self.planned.is_exact {
+            // What has still to come is known, however slow it was so far.
+            let chance = if self.planned.is_random { DEVIATIONS * amount.max(1.0).sqrt() } else { 0.0 };
+            return left.min(in_flight as f64 + amount + chance + 1.0);
+        }
+        match self.planned.is_steady && best > 0.0 {
+            true => left.min(PROMISE * best * amount),
+            false => left,
+        }
+    }
+}
+
+impl Watch {
+    /// Whether its figures are those of all requests, or of all pages.
+    fn has_all(&self) -> bool {
+        self.is_alone || matches!(self.objective.scope(), Scope::All | Scope::Pages)
+    }
+
+    fn see(&mut self, interval: &Interval, planned: &Planned, amount: f64) -> Result<()> {
+        let seen = self.scope(interval);
+        let (completed, failed) = seen.as_ref().map_or((0, 0), |seen| (seen.completed, seen.failed));
+        self.completed += completed;
+        self.failed += failed;
+        self.good.push(completed);
+        if amount > 0.0 {
+            self.best = self.best.max((completed + failed) as f64 / amount);
+        }
+        let times = seen.and_then(|seen| seen.times);
+        let Some(times) = times.filter(|_| interval.t_s >= planned.sure_from_s() - 0.0005) else {
+            return Ok(());
+        };
+        self.sum_us += times.sum_us;
+        self.longest_us = self.longest_us.max(times.max_us);
+        if let Figure::Time(_, statistic) = self.objective.figure()
+            && statistic.beyond().is_some()
+            && times.max_us as f64 > self.objective.bound()
+        {
+            let mut histogram = TimeHistogram::new();
+            histogram.merge_encoded(times)?;
+            let beyond_us = (self.objective.bound() * BUCKET).ceil() as u64 + 1;
+            self.slow += histogram.count_between(beyond_us, TIME_US_MAX.max(beyond_us));
+        }
+        Ok(())
+    }
+
+    fn scope<'a>(&self, interval: &'a Interval) -> Option<Seen<'a>> {
+        let requests = |times| Seen { completed: interval.completed, failed: interval.failed, times };
+        let pages = interval.pages.as_deref();
+        let all_pages = || {
+            let pages = pages?;
+            Some(Seen { completed: pages.completed, failed: pages.failed, times: pages.time.as_ref() })
+        };
+        match self.objective.scope() {
+            Scope::All => Some(requests(self.all_times(interval))),
+            Scope::Request(_) if self.is_alone => Some(requests(interval.response_time.as_ref())),
+            Scope::Request(name) => interval.by_name.get(name).map(|named| Seen {
+                completed: named.completed,
+                failed: named.failed,
+                times: named.response_time.as_ref(),
+            }),
+            Scope::Pages => all_pages(),
+            Scope::Page(_) if self.is_alone => all_pages(),
+            Scope::Page(name) => pages?.by_name.get(name).map(|named| Seen {
+                completed: named.completed,
+                failed: named.failed,
+                times: named.time.as_ref(),
+            }),
+        }
+    }
+
+    fn all_times<'a>(&self, interval: &'a Interval) -> Option<&'a EncodedHistogram> {
+        let times = match self.objective.figure() {
+            Figure::Time(times, _) => times,
+            _ => return None,
+        };
+        match times {
+            Times::Response => interval.response_time.as_ref(),
+            Times::Service => interval.service_time.as_ref(),
+            Times::Connect => interval.connect_time.as_ref(),
+            Times::FirstByte => interval.first_byte.as_ref(),
+            Times::ClientDelay => interval.client_delay.as_ref(),
+        }
+    }
+
+    /// Why the objective cannot be met any more, when at most `rest` can still end.
+    fn lost(&self, rest: f64, planned: &Planned) -> Option<String> {
+        let missed = |best: f64| !self.objective.is_met_by(best);
+        let figure = self.objective.figure();
+        match (figure, self.objective.is_upper_bound()) {
+            (Figure::Rate, false) => self.lost_rate(rest, planned),
+            (Figure::Rate, true) | (_, false) => None,
+            (Figure::Failed, true) => {
+                missed(self.failed as f64).then(|| format!("{} have failed", self.failed))
+            }
+            (Figure::Time(_, Statistic::Max), true) => (self.longest_us > 0
+                && missed(self.longest_us as f64))
+            .then(|| format!("one took {} ms", significant(self.longest_us as f64 / 1e3, 4))),
+            // Of connections and first bytes there may be more than requests.
+            (Figure::Time(Times::Connect | Times::FirstByte | Times::ClientDelay, _), true) => None,
+            (Figure::Time(..) | Figure::ErrorFraction, true) => {
+                self.lost_share((self.completed + self.failed) as f64 + rest)
+            }
+        }
+    }
+
+    /// Shares and means, when at most so many end in all.
+    fn lost_share(&self, ended_max: f64) -> Option<String> {
+        if !ended_max.is_finite() || ended_max <= 0.0 {
+            return None;
+        }
+        let missed = |best: f64| !self.objective.is_met_by(best);
+        let (is_lost, what) = match self.objective.figure() {
+            Figure::ErrorFraction => {
+                let is_lost = self.failed > 0 && missed(self.failed as f64 / ended_max);
+                (is_lost, format!("{} have failed", self.failed))
+            }
+            Figure::Time(_, Statistic::Mean) => {
+                let is_lost = self.sum_us > 0.0 && missed(self.sum_us / ended_max);
+                (is_lost, format!("they took {} s together", significant(self.sum_us / S_US, 4)))
+            }
+            Figure::Time(_, statistic) => {
+                let allowed = (statistic.beyond()? * ended_max + 1e-6).floor();
+                (self.slow as f64 > allowed, format!("{} took longer", self.slow))
+            }
+            Figure::Failed | Figure::Rate => return None,
+        };
+        is_lost.then(|| format!("{what}, and at most {} can end in all", significant(ended_max.ceil(), 6)))
+    }
+
+    /// The rate that can still be reached, with whatever may yet be cut as warm-up.
+    fn lost_rate(&self, rest: f64, planned: &Planned) -> Option<String> {
+        let whole_s = planned.to_s? - planned.from_s;
+        let cut_max = if planned.detects { (whole_s / 2.0) as usize } else { 0 };
+        let (mut good, mut seen) = (self.completed as f64, self.good.len() as f64);
+        let mut reachable = (good + rest) / whole_s;
+        let mut now = good / seen;
+        for cut in 1..=cut_max {
+            // Also seconds that have still to come may be cut.
+            if let Some(second) = self.good.get(cut - 1) {
+                (good, seen) = (good - *second as f64, seen - 1.0);
+            }
+            reachable = reachable.max((good + rest) / (whole_s - cut as f64));
+            now = if seen > 0.0 { now.max(good / seen) } else { now };
+        }
+        // What was reached so far is what will be reported when the load ends here.
+        let is_lost = !self.objective.is_met_by(reachable) && !self.objective.is_met_by(now);
+        is_lost.then(|| format!("at most {} a second can be reached", significant(reachable, 4)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
