@@ -34,6 +34,7 @@ bench:
 	$(CARGO) build --release --locked -p webdyno-load --example reference
 	bench/engine.sh
 	bench/accuracy.sh
+	bench/lists.sh
 
 FUZZ_S ?= 60
 FUZZ_SEED ?= $(shell date +%s)

@@ -120,6 +120,8 @@ pub struct Reader<'a> {
     variables: HashMap<Vec<u8>, Vec<u8>>,
     servers: target::Servers,
     methods: Vec<String>,
+    /// That of lines which name none.
+    method: usize,
     types: Vec<String>,
     kinds: Vec<Kind>,
     kind_by: HashMap<KindKey, u32>,
@@ -134,7 +136,9 @@ impl<'a> Reader<'a> {
     /// Nothing read yet.
     pub fn new(file: &str, around: Around<'a>) -> Self {
         let mut methods: Vec<String> = line::METHODS.iter().map(ToString::to_string).collect();
-        if !methods.iter().any(|known| known == around.method) {
+        let known = methods.iter().position(|known| known == around.method);
+        let method = known.unwrap_or(methods.len());
+        if known.is_none() {
             methods.push(around.method.to_owned());
         }
         Self {
@@ -146,6 +150,7 @@ impl<'a> Reader<'a> {
             variables: HashMap::new(),
             servers: target::Servers::default(),
             methods,
+            method,
             types: vec![],
             kinds: vec![],
             kind_by: HashMap::new(),
@@ -284,9 +289,8 @@ impl<'a> Reader<'a> {
             Wrong::at(0, format!("path and query have {} bytes, at most {} are sent", end - begin, u16::MAX))
         })?;
         let (body, content_type) = self.body(&line)?;
-        let method =
-            line.method.or_else(|| self.methods.iter().position(|known| known == self.around.method));
-        let kind = (server, method.unwrap_or(0), content_type.map_or(0, |number| number + 1));
+        let method = line.method.unwrap_or(self.method);
+        let kind = (server, method, content_type.map_or(0, |number| number + 1));
         let kind = self.kind(kind, begin..end)?;
         let too_much = || Wrong::at(0, "the list has more than 4 GB of text, or 4 billion requests");
         u32::try_from(self.list.text.len().max(self.list.entries.len() + 1)).map_err(|_| too_much())?;

@@ -72,10 +72,15 @@ fn by(key_of: fn(&[u8]) -> Key<'_>, list: &ListEntries, label_by_kind: &[u32]) -
         let target = list.target(entry);
         let path = &target[..memchr::memchr(b'?', target).unwrap_or(target.len())];
         let key = (label_by_kind[entry.kind as usize], key_of(path));
-        let number = match (last, known.get(&key)) {
-            (Some((before, number)), _) if before == key => number,
-            (_, Some(&number)) => number,
-            (_, None) => {
+        if let Some((before, number)) = last
+            && before == key
+        {
+            numbers.push(number);
+            continue;
+        }
+        let number = match known.get(&key) {
+            Some(&number) => number,
+            None => {
                 if keys.len() <= NAMES_MAX {
                     let (before, part, behind) = key.1;
                     keys.push((key.0, [before, part, behind].concat()));
