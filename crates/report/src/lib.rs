@@ -5,6 +5,7 @@
 //! text and HTML share are in `say` and `words`, the way numbers are written in `human`. The JSON is the schema of
 //! docs/contract.md.
 
+mod chapters;
 mod exports;
 mod html;
 mod human;
@@ -15,6 +16,7 @@ mod say;
 mod text;
 mod words;
 
+pub use chapters::CHAPTERS;
 pub use exports::{Form, csv, hdr, junit};
 pub use html::html;
 pub use json::json;

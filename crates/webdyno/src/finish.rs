@@ -48,7 +48,7 @@ fn show(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<
         _ => exports::write(&output.exports, recording, &view),
     };
     if !output.exports.takes_stdout() {
-        terminal::print(&webdyno_report::text(&view, &paths(&view, directory)))?;
+        terminal::print_report(&webdyno_report::text(&view, &paths(&view, directory)))?;
     }
     written
 }

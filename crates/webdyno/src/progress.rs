@@ -5,7 +5,7 @@ use crate::terminal;
 use std::io::Write;
 use webdyno_model::event::{Event, EventBody, Purpose};
 use webdyno_model::interval::Interval;
-use webdyno_model::workload::Arrival;
+use webdyno_model::workload::{Arrival, Workload};
 use webdyno_session::log::writer::Watcher;
 
 /// Seconds between lines when nobody watches a terminal.
@@ -81,11 +81,12 @@ impl Progress {
                 self.written_s = None;
                 (self.doing, self.left_s) = self.load(*purpose);
                 (self.requests, self.ended) = (workload.stop.requests, 0);
-                self.rate_per_s = match workload.arrival {
-                    Arrival::Open { rate_per_s, .. } => Some(rate_per_s),
-                    Arrival::Closed => None,
+                // The rate of visitors is one of sessions, each of which is several requests.
+                self.rate_per_s = match (workload.arrival, &workload.visits) {
+                    (Arrival::Open { rate_per_s, .. }, None) => Some(rate_per_s),
+                    _ => None,
                 };
-                Some(self.told(event.t_us, &format!("{} connections", workload.connections)))
+                Some(self.told(event.t_us, &crowd(workload)))
             }
             EventBody::Interval { interval, .. } => {
                 self.ended += interval.completed + interval.failed;
@@ -94,9 +95,7 @@ impl Progress {
                     return None;
                 }
                 self.written_s = Some(second);
-                let failed =
-                    if interval.failed > 0 { format!(", {} failed", interval.failed) } else { String::new() };
-                Some(self.told(event.t_us, &format!("{}{failed}", answers(interval))))
+                Some(self.told(event.t_us, &ended(interval)))
             }
             EventBody::Planned { n, finding, changes, .. } => {
                 let change = |change: &webdyno_model::change::Change| {
@@ -151,6 +150,26 @@ impl Progress {
     }
 }
 
+/// How many there are at most: `50 connections`, `400 users`.
+fn crowd(workload: &Workload) -> String {
+    match (&workload.visits, workload.arrival) {
+        (Some(visits), Arrival::Closed) => format!("{} users", visits.users),
+        _ => format!("{} connections", workload.connections),
+    }
+}
+
+/// What ended in an interval: pages, where there are some, and answers.
+fn ended(interval: &Interval) -> String {
+    let failed = |failed: u64| if failed > 0 { format!(", {failed} failed") } else { String::new() };
+    match &interval.pages {
+        Some(pages) if interval.length_us >= 900_000 => {
+            let rate = pages.completed as f64 * 1e6 / interval.length_us as f64;
+            format!("{rate:.0} pages/s{}, {}", failed(pages.failed), answers(interval))
+        }
+        _ => answers(interval) + &failed(interval.failed),
+    }
+}
+
 /// The rate of a second; of a part of one the answers themselves, as its rate would be of next to nothing.
 fn answers(interval: &Interval) -> String {
     match (interval.completed, interval.length_us) {
@@ -165,7 +184,9 @@ fn answers(interval: &Interval) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::workload::{Stop, Workload};
+    use webdyno_model::page::PageInterval;
+    use webdyno_model::visit::Visits;
+    use webdyno_model::workload::Stop;
 
     fn interval(t_us: u64) -> Event {
         let interval = Box::new(Interval { length_us: 1_000_000, completed: 750, ..Interval::default() });
@@ -183,6 +204,25 @@ mod tests {
         );
         assert_eq!(progress.line(&interval(9_000_000), 5), None);
         assert!(progress.line(&interval(99_000_000), 5).unwrap().ends_with("about 1 s left"));
+    }
+
+    #[test]
+    fn pages_come_before_their_answers() {
+        let pages =
+            |failed| Some(Box::new(PageInterval { completed: 40, failed, ..PageInterval::default() }));
+        let second = Interval { length_us: 1_000_000, completed: 800, failed: 3, ..Interval::default() };
+        for (pages, expected) in [
+            (pages(0), "40 pages/s, 800 good answers/s"),
+            (pages(2), "40 pages/s, 2 failed, 800 good answers/s"),
+            (None, "800 good answers/s, 3 failed"),
+        ] {
+            assert_eq!(ended(&Interval { pages, ..second.clone() }), expected);
+        }
+        let visits = Some(Box::new(Visits { users: 400, ..Visits::default() }));
+        let mut workload = Workload { visits, ..Workload::default() };
+        assert_eq!(crowd(&workload), "400 users");
+        workload.arrival = Arrival::Open { rate_per_s: 5.0, poisson: false };
+        assert_eq!(crowd(&workload), "50 connections");
     }
 
     #[test]

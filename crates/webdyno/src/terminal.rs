@@ -15,6 +15,23 @@ pub fn print(text: &str) -> webdyno_model::Result<()> {
     }
 }
 
+/// Writes a report for people to stdout: where that is a terminal that shows ASCII alone, without any other letter.
+pub fn print_report(text: &str) -> webdyno_model::Result<()> {
+    let shows_ascii_alone = std::io::stdout().is_terminal() && !is_utf8(|name| std::env::var(name).ok());
+    if shows_ascii_alone { print(&webdyno_report::ascii(text)) } else { print(text) }
+}
+
+/// Whether the locale's letters are UTF-8: the first variable decides that is set and not empty (locale(7)).
+fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let set =
+        ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|locale| !locale.is_empty());
+    let codeset = set.as_deref().and_then(|locale| locale.split_once('.')).map(|(_, codeset)| codeset);
+    codeset.is_some_and(|codeset| {
+        let codeset = codeset.split('@').next().unwrap_or_default();
+        codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
+    })
+}
+
 /// Writes one line to stderr.
 pub fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
@@ -31,4 +48,32 @@ pub fn tell_error(error: &UserError) {
 /// Whether somebody watches stderr.
 pub fn is_watched() -> bool {
     std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_says_which_letters_a_terminal_shows() {
+        for (all, ctype, lang, utf8) in [
+            ("", "", "en_US.UTF-8", true),
+            ("", "", "de_DE.utf8@euro", true),
+            ("", "", "de_DE.ISO-8859-1", false),
+            ("C", "", "en_US.UTF-8", false),
+            ("", "C.UTF-8", "C", true),
+            ("", "", "en_US", false),
+            ("", "", "", false),
+        ] {
+            let variable = |name: &str| {
+                Some(match name {
+                    "LC_ALL" => all.to_owned(),
+                    "LC_CTYPE" => ctype.to_owned(),
+                    _ => lang.to_owned(),
+                })
+            };
+            assert_eq!(is_utf8(variable), utf8, "{all} {ctype} {lang}");
+        }
+        assert!(!is_utf8(|_| None));
+    }
 }

@@ -1,35 +1,44 @@
-//! `webdyno explain ID`: the manual's chapter on a finding.
+//! `webdyno explain ID`: the manual's chapter on a finding, or on a word of the reports.
 
 use crate::cli::ExplainArgs;
 use crate::terminal;
 use webdyno_analysis::rules;
 use webdyno_model::{Result, UserError};
+use webdyno_report::CHAPTERS;
 
 /// Prints a chapter, or the list of all.
 pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
     let text = match &arguments.id {
         None => list(),
-        Some(id) => rules::by_id(id).map(rules::Rule::manual).ok_or_else(|| unknown(id))?,
+        Some(id) => chapter(id).ok_or_else(|| unknown(id))?,
     };
     terminal::print(&text)?;
     Ok(0)
 }
 
+fn chapter(id: &str) -> Option<String> {
+    let word = || CHAPTERS.iter().find(|(word, _)| *word == id).map(|(_, text)| (*text).to_owned());
+    rules::by_id(id).map(rules::Rule::manual).or_else(word)
+}
+
+/// The findings, and after an empty line the words.
 fn list() -> String {
-    let line = |rule: &rules::Rule| {
-        let first = rule.manual().lines().next().unwrap_or_default().to_owned();
-        let says = first.split_once(": ").map_or(String::new(), |(_, says)| says.to_owned());
-        format!("{:26} {says}\n", rule.id)
+    let line = |id: &str, text: &str| {
+        let says = text.lines().next().and_then(|first| first.split_once(": ")).map_or("", |(_, says)| says);
+        format!("{id:26} {says}\n")
     };
-    rules::ALL.iter().map(line).collect()
+    let findings: String = rules::ALL.iter().map(|rule| line(rule.id, &rule.manual())).collect();
+    let words: String = CHAPTERS.iter().map(|(word, text)| line(word, text)).collect();
+    format!("{findings}\n{words}")
 }
 
 fn unknown(id: &str) -> UserError {
-    let distance = |rule: &&rules::Rule| strsim::damerau_levenshtein(id, rule.id);
-    let nearest = rules::ALL.iter().min_by_key(distance).filter(|rule| distance(rule) <= rule.id.len() / 2);
-    let error = UserError::usage(format!("there is no finding `{id}`"));
+    let ids = rules::ALL.iter().map(|rule| rule.id).chain(CHAPTERS.iter().map(|(word, _)| *word));
+    let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
+    let nearest = ids.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
+    let error = UserError::usage(format!("there is no finding and no word `{id}`"));
     match nearest {
-        Some(rule) => error.hint(format!("did you mean `{}`? `webdyno explain` lists all", rule.id)),
+        Some(known) => error.hint(format!("did you mean `{known}`? `webdyno explain` lists all")),
         None => error.hint("`webdyno explain` lists all"),
     }
 }
@@ -44,6 +53,7 @@ mod tests {
             ("apache-worker-exhausted", "apache-workers-exhausted"),
             ("cpu-saturation", "cpu-saturated"),
             ("heathly", "healthy"),
+            ("pagetime", "page-time"),
         ] {
             assert!(unknown(typed).hint.unwrap().contains(meant), "{typed}");
         }
@@ -51,7 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_every_rule() {
+    fn the_list_names_every_rule_and_every_word() {
         assert!(rules::ALL.iter().all(|rule| list().contains(rule.id)));
+        for (word, text) in CHAPTERS {
+            assert!(list().contains(word) && text.starts_with(&format!("`{word}`: ")), "{word}");
+            assert!(rules::by_id(word).is_none(), "{word} is a finding too");
+            assert_eq!(chapter(word).as_deref(), Some(*text));
+        }
     }
 }

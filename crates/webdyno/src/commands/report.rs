@@ -27,6 +27,6 @@ pub fn report(arguments: &ReportArgs) -> Result<u8> {
             terminal::tell(&format!("webdyno: {error}"));
         }
     }
-    terminal::print(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
+    terminal::print_report(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
     Ok(0)
 }
