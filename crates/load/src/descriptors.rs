@@ -34,6 +34,12 @@ impl Need {
     }
 }
 
+/// Connections that the limit of open files has room for, beside those of so many engine threads; `None` is no limit.
+pub fn connections_allowed(threads: u32) -> Option<u64> {
+    let need = Need { connections: 0, threads: u64::from(threads), resolves: true };
+    ensure(need).ok().flatten()
+}
+
 /// Makes room for a load, or says how to. Returns how many connections there is room for; `None` is no limit.
 pub(crate) fn ensure(need: Need) -> Result<Option<u64>> {
     let limit = getrlimit(Resource::Nofile);

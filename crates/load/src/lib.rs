@@ -22,6 +22,7 @@ mod differential_tests;
 mod engine;
 mod epoll;
 mod failure;
+pub mod form;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -50,6 +51,7 @@ pub mod workload_file;
 mod world;
 
 pub use control::Control;
+pub use descriptors::connections_allowed;
 pub use prepare::{Destination, Prepared, USER_AGENT, check_url, prepare};
 pub use probe::{Probe, probe};
 pub use run::run;

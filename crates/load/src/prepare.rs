@@ -7,7 +7,7 @@ mod script;
 
 pub(crate) use choice::Choice;
 pub(crate) use origin::{Origin, Place, Tcp};
-pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, is_redirect, parse_url};
+pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url};
 pub(crate) use script::Script;
 
 use crate::content::Checks;

@@ -4,9 +4,13 @@
 //! A *visitor* is one user with cookies and connections of its own. In closed arrival there are [`Visits::users`] of them,
 //! each going from session to session; in open arrival each start is a visitor who makes one session.
 
+use crate::error::{Result, UserError};
+use crate::objective::{duration_text, parse_duration_us};
 use crate::workload::{Body, REDACTED};
+use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Connections to one host that a browser opens over HTTP/1.1.
@@ -140,6 +144,75 @@ pub enum Think {
     },
 }
 
+impl Think {
+    /// Reads `none`, `2s`, `1s..3s`, `exponential 2s` (the mean) or `log-normal 2s sigma 0.5` (the median). An error that
+    /// says how to write it.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            UserError::usage(format!("`{text}` is not a think time")).hint(
+                "write 2s, 1s..3s, 'exponential 2s', 'log-normal 2s sigma 0.5' or none; times have a unit: ms, s, m, h",
+            )
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let time = |word: &str| parse_duration_us(word).ok_or_else(wrong);
+        Ok(match words[..] {
+            ["none"] => Self::None,
+            [word] => match word.split_once("..") {
+                Some((min, max)) => {
+                    let (min_us, max_us) = (time(min)?, time(max)?);
+                    if min_us > max_us {
+                        let told = format!("a think time of {min} to {max} ends before it begins");
+                        return Err(UserError::usage(told).hint(format!("write {max}..{min}")));
+                    }
+                    if min_us == max_us { Self::fixed(min_us) } else { Self::Uniform { min_us, max_us } }
+                }
+                None => Self::fixed(time(word)?),
+            },
+            ["exponential", mean] => Self::Exponential { mean_us: time(mean)?.max(1) },
+            ["log-normal", median, "sigma", sigma] => {
+                let sigma: f64 =
+                    sigma.parse().ok().filter(|sigma| (0.0..=5.0).contains(sigma)).ok_or_else(|| {
+                        UserError::usage(format!("the sigma of a log-normal think time is `{sigma}`"))
+                            .hint("write a number from 0 to 5; 0.5 to 1 is usual")
+                    })?;
+                Self::LogNormal { median_us: time(median)?.max(1), sigma }
+            }
+            _ => return Err(wrong()),
+        })
+    }
+
+    fn fixed(time_us: u64) -> Self {
+        if time_us == 0 { Self::None } else { Self::Fixed { time_us } }
+    }
+
+    /// Its mean in microseconds.
+    pub fn mean_us(&self) -> f64 {
+        match *self {
+            Self::None => 0.0,
+            Self::Fixed { time_us } => time_us as f64,
+            Self::Uniform { min_us, max_us } => (min_us as f64 + max_us as f64) / 2.0,
+            Self::Exponential { mean_us } => mean_us as f64,
+            Self::LogNormal { median_us, sigma } => median_us as f64 * (sigma * sigma / 2.0).exp(),
+        }
+    }
+}
+
+impl fmt::Display for Think {
+    /// As [`Think::parse`] reads it.
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = duration_text;
+        match *self {
+            Self::None => to.write_str("none"),
+            Self::Fixed { time_us } => to.write_str(&time(time_us)),
+            Self::Uniform { min_us, max_us } => write!(to, "{}..{}", time(min_us), time(max_us)),
+            Self::Exponential { mean_us } => write!(to, "exponential {}", time(mean_us)),
+            Self::LogNormal { median_us, sigma } => {
+                write!(to, "log-normal {} sigma {sigma}", time(median_us))
+            }
+        }
+    }
+}
+
 /// A value that is kept of an answer, under a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureSpec {
@@ -187,6 +260,17 @@ pub enum Auth {
 }
 
 impl Auth {
+    /// The value of `Authorization` that says it.
+    pub fn header_value(&self) -> String {
+        match self {
+            Self::Basic { name, password } => {
+                let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
+                format!("Basic {encoded}")
+            }
+            Self::Bearer { token } => format!("Bearer {token}"),
+        }
+    }
+
     /// As it may be written down.
     #[must_use]
     pub fn redacted(&self) -> Self {
@@ -294,5 +378,50 @@ impl ListEntries {
         }
         let begin = entry.begin as usize + usize::from(entry.target_bytes);
         (self.text.get(begin..begin + entry.body as usize).unwrap_or_default(), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 7617, section 2, and that of RFC 6750, section 2.1.
+    #[test]
+    fn authentication_is_written_as_the_rfcs_do() {
+        let basic = Auth::Basic { name: "Aladdin".into(), password: "open sesame".into() };
+        assert_eq!(basic.header_value(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        let bearer = Auth::Bearer { token: "mF_9.B5f-4.1JqM".into() };
+        assert_eq!(bearer.header_value(), "Bearer mF_9.B5f-4.1JqM");
+    }
+
+    #[test]
+    fn think_times_are_read_and_written() {
+        for (text, think, mean_us) in [
+            ("none", Think::None, 0.0),
+            ("0s", Think::None, 0.0),
+            ("2s", Think::Fixed { time_us: 2_000_000 }, 2e6),
+            ("1500ms", Think::Fixed { time_us: 1_500_000 }, 1.5e6),
+            ("1s..3s", Think::Uniform { min_us: 1_000_000, max_us: 3_000_000 }, 2e6),
+            ("0s..1us", Think::Uniform { min_us: 0, max_us: 1 }, 0.5),
+            ("exponential 1m", Think::Exponential { mean_us: 60_000_000 }, 60e6),
+            ("log-normal 2s sigma 0", Think::LogNormal { median_us: 2_000_000, sigma: 0.0 }, 2e6),
+        ] {
+            let read = Think::parse(text).unwrap();
+            assert_eq!((read, read.mean_us()), (think, mean_us), "{text}");
+            assert_eq!(Think::parse(&think.to_string()), Ok(think), "{think}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_think_time_is_told() {
+        for text in
+            ["", "2", "3s..1s", "1s..", "..", "exponential", "exponential 1", "log-normal 2s", "normal 2s"]
+        {
+            let told = Think::parse(text).unwrap_err();
+            assert!(told.exit_code() == 2 && told.hint.is_some(), "{text}: {told}");
+        }
+        for sigma in ["-1", "nan", "6", "x"] {
+            assert!(Think::parse(&format!("log-normal 2s sigma {sigma}")).is_err(), "{sigma}");
+        }
     }
 }

@@ -244,6 +244,40 @@ pub enum Expectation {
     Sha256(String),
 }
 
+impl Expectation {
+    /// Reads `status=CODE`, `length=BYTES`, `regex=PATTERN` or `sha256=HEX`. An error that says how to write it.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = |why: &str| UserError::usage(format!("`{text}` is not a condition on answers")).hint(why);
+        let forms = "write status=CODE, length=BYTES, regex=PATTERN or sha256=HEX";
+        let (what, value) = text.split_once('=').ok_or_else(|| wrong(forms))?;
+        match what {
+            "status" => value.parse().ok().filter(|code| (100..=599).contains(code)).map(Self::Status),
+            "length" => value.parse().ok().map(Self::Length),
+            "regex" => Some(Self::Regex(value.into())),
+            "sha256" if value.len() == 64 && value.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+                Some(Self::Sha256(value.to_ascii_lowercase()))
+            }
+            "sha256" => {
+                return Err(wrong("a SHA-256 has 64 hexadecimal digits, as sha256sum prints them"));
+            }
+            _ => None,
+        }
+        .ok_or_else(|| wrong(forms))
+    }
+}
+
+impl std::fmt::Display for Expectation {
+    /// As [`Expectation::parse`] reads it.
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Status(code) => write!(to, "status={code}"),
+            Self::Length(bytes) => write!(to, "length={bytes}"),
+            Self::Regex(pattern) => write!(to, "regex={pattern}"),
+            Self::Sha256(digest) => write!(to, "sha256={digest}"),
+        }
+    }
+}
+
 /// A set of HTTP status codes, written as `200-399,404`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -4,7 +4,6 @@ mod cli;
 mod commands;
 mod exports;
 mod finish;
-mod form;
 mod interrupt;
 mod objectives;
 mod output;

@@ -181,13 +181,12 @@ impl Source {
     /// The request of a workload. An error when it cannot be sent as it stands.
     pub(crate) fn of(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
         check_fields(spec)?;
-        Ok(Self {
-            method: spec.method.clone(),
-            url,
-            headers: spec.headers.clone(),
-            body: spec.body.clone(),
-            keepalive,
-        })
+        let mut headers = spec.headers.clone();
+        let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        if let Some(auth) = spec.auth.as_ref().filter(|_| !given && !spec.has_variables) {
+            headers.push(("Authorization".into(), auth.header_value()));
+        }
+        Ok(Self { method: spec.method.clone(), url, headers, body: spec.body.clone(), keepalive })
     }
 
     /// Where it goes.
@@ -309,7 +308,7 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
 }
 
 /// A line end inside of a method or a header would make two requests of one, and so would a wrong length.
-fn check_fields(spec: &RequestSpec) -> Result<()> {
+pub(crate) fn check_fields(spec: &RequestSpec) -> Result<()> {
     let is_token = |text: &str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         !text.is_empty() && text.bytes().all(allowed)

@@ -1,28 +1,182 @@
 //! Workload files: TOML in, a workload out. What they may hold is told in docs/workload.md; TOML is that of toml.io, 1.1.
+//!
+//! A file is read in four steps: it and those that it includes are loaded, their tables are read key by key with the
+//! places where they stand, names and variables are looked up, and what came out, a [`Draft`], gets its defaults. Flags may
+//! change the draft before that.
 
+mod bodies;
+mod captures;
+mod describe;
+mod draft;
+mod keys;
+mod place;
+mod reader;
+mod requests;
+mod sessions;
+mod settings;
+mod tables;
+mod texts;
+
+pub use describe::describe;
+pub use draft::{Draft, Entry, REDIRECTS_OF_VISITORS, Settings};
+pub use requests::request_name;
+
+use keys::Keys;
+use place::{Files, Place, Read, Wrong};
+use reader::{Reader, Scope};
+use std::cell::RefCell;
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use toml::de::DeTable;
 use webdyno_model::error::io_error;
 use webdyno_model::workload::Workload;
 use webdyno_model::{ErrorKind, Result, UserError};
 
+/// Files that include each other deeper than this do so in a circle that their names hide.
+const DEPTH_MAX: usize = 32;
+
+/// Reads a file that a workload names.
+pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
+
+/// The same for those who share it.
+type Fetch<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
+
 /// Reads a workload file and the files that it names. A usage error for one that cannot be read or is wrong.
-pub fn read(path: &Path) -> Result<Workload> {
-    let bytes = std::fs::read(path).map_err(|error| UserError {
-        kind: ErrorKind::Usage,
-        ..io_error("read the workload", path.display(), &error)
+pub fn read(path: &Path) -> Result<Draft> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let told = io_error("read the workload", path.display(), &error);
+        let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
     })?;
-    parse(&String::from_utf8_lossy(&bytes), path, &mut |file| std::fs::read(file))
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        UserError::usage(format!("{}: it is not UTF-8 from byte {at} on", path.display()))
+            .hint("a workload file is a text in TOML: docs/workload.md")
+    })?;
+    draft(&text, path, &mut |file| std::fs::read(file))
 }
 
 /// What the text of a workload file means. `path` is where it was read from, `read` reads the files that it names.
-pub fn parse(
-    text: &str,
-    path: &Path,
-    _read: &mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
-) -> Result<Workload> {
-    DeTable::parse(text)
-        .map_err(|error| UserError::usage(format!("{}: {}", path.display(), error.message())))?;
-    Ok(Workload::default())
+pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
+    draft(text, path, read)?.whole()
+}
+
+/// The same before its defaults.
+pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
+    let mut loading = Loading { files: Files::default(), outer: vec![], finished: vec![], read };
+    if let Err(wrong) = loading.load(path.to_owned(), text.to_owned(), &mut vec![]) {
+        return Err(loading.files.told(*wrong));
+    }
+    let Loading { files, outer, finished, read } = loading;
+    let read = RefCell::new(read);
+    let fetch = |path: &Path| (read.borrow_mut())(path);
+    understand(&files, &outer, &finished, &fetch).map_err(|wrong| files.told(*wrong))
+}
+
+/// The files, being loaded.
+struct Loading<'a> {
+    files: Files,
+    /// The file that includes each one.
+    outer: Vec<Option<usize>>,
+    /// The files in the order in which what they say counts: included ones first.
+    finished: Vec<usize>,
+    read: ReadFile<'a>,
+}
+
+impl Loading<'_> {
+    /// Takes in a file and those that it includes. `open` are the files on the way to it.
+    fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> Read<()> {
+        let file = self.files.add(path, text);
+        self.outer.push(open.last().copied());
+        open.push(file);
+        let tree = tree(&self.files, file)?;
+        let included = reader::includes(&Keys::of(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
+        drop(tree);
+        for (at, written) in included {
+            let path = self.files.beside(file, &written);
+            let is_it = |index: &usize| plain(self.files.path(*index)) == plain(&path);
+            if let Some(first) = open.iter().position(|index| is_it(index)) {
+                let circle: Vec<String> =
+                    open[first..].iter().map(|&index| self.files.path(index).display().to_string()).collect();
+                let told = format!(
+                    "the files include each other in a circle: {} -> {}",
+                    circle.join(" -> "),
+                    circle[0]
+                );
+                return Err(Wrong::new(at, told).hint("leave one of the includes out"));
+            }
+            // What two files include is there once.
+            if (0..self.files.len()).any(|index| is_it(&index)) {
+                continue;
+            }
+            if open.len() >= DEPTH_MAX {
+                return Err(Wrong::new(at, format!("files include each other {DEPTH_MAX} deep"))
+                    .hint("is a directory a link to one that it lies in?"));
+            }
+            let bytes = (self.read)(&path).map_err(|error| {
+                let told = io_error("read", path.display(), &error);
+                Wrong::of(at, told, "paths are relative to the file that names them")
+            })?;
+            let text = String::from_utf8(bytes).map_err(|_| {
+                Wrong::new(at, format!("{} is not UTF-8", path.display()))
+                    .hint("a workload file is a text in TOML")
+            })?;
+            self.load(path, text, open)?;
+        }
+        open.pop();
+        self.finished.push(file);
+        Ok(())
+    }
+}
+
+/// A path without `.` and, as far as its text tells, `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// The tables of a file.
+fn tree(files: &Files, file: usize) -> Read<(Place, DeTable<'_>)> {
+    let text = files.text(file);
+    match DeTable::parse(text) {
+        Ok(table) => Ok((Place::new(file, 0..0), table.into_inner())),
+        Err(error) => {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            let message = error.message().replace('\n', " ");
+            Err(Wrong::new(Place::new(file, span), message)
+                .hint("the file is written in TOML: key = value, texts between quotes, [[request]] before each request"))
+        }
+    }
+}
+
+/// Reads all tables of all files.
+fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &Fetch<'_>) -> Read<Draft> {
+    let trees = (0..files.len()).map(|file| tree(files, file)).collect::<Read<Vec<_>>>()?;
+    let mut tops = vec![];
+    for (at, table) in &trees {
+        tops.push(Keys::of(*at, table, "the file", settings::TOP_KEYS)?);
+    }
+    // A file comes behind the one that includes it.
+    let mut scopes: Vec<Scope<'_>> = vec![];
+    for (top, outer) in tops.iter().zip(outer) {
+        let scope = Scope::of(files, fetch, top, outer.map(|outer| &scopes[outer]))?;
+        scopes.push(scope);
+    }
+    let mut reader = Reader::new(files);
+    for &file in order {
+        reader.definitions(&scopes[file], &tops[file])?;
+    }
+    for &file in order {
+        reader.sessions_of(&scopes[file], &tops[file])?;
+    }
+    reader.finish()
 }

@@ -61,6 +61,7 @@ fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRecord
         workload,
         intervals,
         end: Some((end, 1.0)),
+        measured_to_s: None,
         warmup_why: None,
         tables: None,
         brake: None,

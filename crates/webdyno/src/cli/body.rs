@@ -1,10 +1,10 @@
 //! The flags of what a request carries, and the body that they come to.
 
 use super::Parsed;
-use crate::form::{self, File, Part};
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use webdyno_load::form::{self, File, Part};
 use webdyno_model::error::io_error;
 use webdyno_model::workload::Body;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -134,19 +134,13 @@ fn field(text: &str) -> Parsed<Field> {
                 Some((path, content_type)) => (path, Some(content_type.to_owned())),
                 None => (file, None),
             };
-            if content_type.as_deref().is_some_and(|kind| !is_media_type(kind)) {
+            if content_type.as_deref().is_some_and(|kind| !form::is_media_type(kind)) {
                 return Err("the type of a file is written as text/plain".into());
             }
             Value::File { path: path.into(), content_type }
         }
     };
     Ok(Field { name: name.into(), value })
-}
-
-/// Whether it may stand in a header as a type: RFC 9110, 8.3.1, roughly.
-fn is_media_type(text: &str) -> bool {
-    let visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    visible && text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty())
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use super::body::BodyArgs;
 use clap::Args;
 use std::path::PathBuf;
 use webdyno_load::urls;
-use webdyno_model::workload::Workload;
+use webdyno_load::workload_file::Draft;
+use webdyno_model::visit::Auth;
 use webdyno_model::{Result, UserError};
 
 /// Which list is loaded, and in which order.
@@ -20,16 +21,16 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// Reads the list into the workload, with these headers on each request. A usage error for one that is wrong, or that is
+    /// The list as what is to be loaded, with these headers on each request. A usage error for one that is wrong, or that is
     /// to be sent with a body that its lines do not have.
-    pub fn read_into(
+    pub fn draft(
         &self,
-        workload: &mut Workload,
         method: Option<&str>,
         headers: &[(String, String)],
         body: &BodyArgs,
-    ) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+        auth: Option<Auth>,
+    ) -> Result<Draft> {
+        let Some(file) = &self.file else { return Ok(Draft::default()) };
         if body.is_given() {
             return Err(UserError::usage("the lines of --urls say themselves what they send")
                 .hint("write the body behind a URL, as in http://localhost/login POST name=me"));
@@ -42,7 +43,8 @@ impl ListArgs {
             ))
             .hint("leave --random out, or the weights"));
         }
-        list.put_into(workload, &file.display().to_string(), headers, self.random);
-        Ok(())
+        let mut draft = Draft::of_list(list, &file.display().to_string(), headers, self.random);
+        draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&auth));
+        Ok(draft)
     }
 }

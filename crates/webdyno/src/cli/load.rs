@@ -3,12 +3,12 @@
 use super::body::{BodyArgs, Payload};
 use super::list::ListArgs;
 use super::transport::TransportArgs;
+use super::visits::VisitArgs;
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
+use webdyno_load::workload_file::{self, Draft, Settings, request_name};
 use webdyno_model::objective::Objective;
-use webdyno_model::workload::{
-    Arrival, Clock, Expectation, RequestSpec, StatusSet, Stop, Workload, redact_query,
-};
+use webdyno_model::workload::{Clock, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Names of requests are told apart up to this many; beyond, figures by name would fill the log.
@@ -22,10 +22,10 @@ pub struct LoadArgs {
     pub urls: Vec<String>,
     #[command(flatten)]
     pub list: ListArgs,
-    /// Requests at once (with --rate: the most connections) [default: 50]
+    /// Requests at once [default: 50]; with --rate or visitors: the most connections
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1_000_000), allow_negative_numbers = true)]
     pub connections: Option<u32>,
-    /// Requests a second, whatever the server does (open arrival)
+    /// Requests a second, or pages or sessions, whatever the server does (open arrival)
     #[arg(short, long, group = "paced", value_parser = rate, allow_negative_numbers = true)]
     pub rate: Option<f64>,
     /// How long to load; for diagnose and tune, how long to measure after the warm-up [default: 10s]
@@ -40,9 +40,9 @@ pub struct LoadArgs {
     /// Engine threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
     pub threads: Option<u32>,
-    /// The longest wait for an answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_us, allow_hyphen_values = true)]
-    pub timeout: u64,
+    /// The longest wait for an answer [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true)]
+    pub timeout: Option<u64>,
     /// A new connection for each request
     #[arg(long)]
     pub no_keepalive: bool,
@@ -61,72 +61,128 @@ pub struct LoadArgs {
     /// decoded body (repeatable)
     #[arg(long, value_parser = expectation)]
     pub expect: Vec<Expectation>,
-    /// Redirects that each request follows, to the servers of the URLs and those that a first try leads to
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=50), allow_negative_numbers = true)]
-    pub redirects: u32,
+    /// Redirects that each request follows, to the servers of the URLs and those that a first try leads to [default: 0;
+    /// visitors follow 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=50), allow_negative_numbers = true)]
+    pub redirects: Option<u32>,
     /// An objective, as 'p99<200ms' or 'errors<0.1%' (repeatable)
     #[arg(long = "slo", value_parser = |text: &str| with_hint(Objective::parse(text)))]
     pub objectives: Vec<Objective>,
     /// Exponential gaps between requests instead of even ones
-    #[arg(long, requires = "paced")]
+    #[arg(long)]
     pub poisson: bool,
     /// Whose clock ends the times: the engine's, the kernel's (when it received the last byte), or auto: the engine's,
     /// with a sample of the connections stamped by the kernel to show how long answers wait for the engine
     #[arg(long, value_name = "auto|engine|kernel", default_value = "auto", value_parser = clock, hide_default_value = true)]
     pub clock: Clock,
-    /// Seed of everything that is drawn at random
-    #[arg(long, default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
-    pub seed: u64,
+    /// Seed of everything that is drawn at random [default: 1]
+    #[arg(long, value_parser = seed, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// What visitors do
+    #[command(flatten)]
+    pub visits: VisitArgs,
     /// How connections come about
     #[command(flatten)]
     pub transport: TransportArgs,
 }
 
-/// Requests at once by default.
-const CONNECTIONS_DEFAULT: u32 = 50;
 /// Seconds that diagnose and tune measure by default, and run loads.
 pub const DURATION_US_DEFAULT: u64 = 10_000_000;
 
 impl LoadArgs {
-    /// The workload for `run`: it ends by itself.
-    pub fn workload(&self) -> Result<Workload> {
-        let duration_us = match (self.duration, self.requests) {
-            (None, Some(_)) => None,
-            (duration, _) => Some(duration.unwrap_or(DURATION_US_DEFAULT)),
+    /// What is to be loaded, of the workload file or of the URLs, as the flags change it.
+    pub fn draft(&self) -> Result<Draft> {
+        let mut draft = match &self.visits.workload {
+            Some(path) => {
+                self.refuse_beside_a_file()?;
+                workload_file::read(path)?
+            }
+            None => self.draft_of_urls()?,
         };
-        check_warmup(self.warmup, duration_us)?;
-        self.workload_until(Stop { duration_us, requests: self.requests })
+        self.change(&mut draft.settings);
+        draft.objectives.extend(self.objectives.iter().cloned());
+        Ok(draft)
+    }
+
+    /// The workload for `run`: it ends by itself.
+    pub fn workload(&self, draft: &Draft) -> Result<Workload> {
+        let duration_us = match (draft.settings.duration_us, self.requests) {
+            (_, Some(_)) => None,
+            (None, None) if !draft.settings.stages.is_empty() => None,
+            (duration, None) => Some(duration.unwrap_or(DURATION_US_DEFAULT)),
+        };
+        let stop = Stop { duration_us, requests: self.requests };
+        let workload = self.workload_until(draft, stop)?;
+        check_warmup(self.warmup, workload.stop.duration_us)?;
+        Ok(workload)
     }
 
     /// The workload for measurements that end when enough was seen.
-    pub fn workload_until(&self, stop: Stop) -> Result<Workload> {
+    pub fn workload_until(&self, draft: &Draft, stop: Stop) -> Result<Workload> {
+        Ok(Workload {
+            threads: self.threads,
+            clock: self.clock,
+            transport: self.transport.transport(),
+            ..draft.workload(stop)?
+        })
+    }
+
+    /// What flags say counts, whatever the file says.
+    fn change(&self, settings: &mut Settings) {
+        fn set<T: Clone>(slot: &mut Option<T>, given: &Option<T>) {
+            if given.is_some() {
+                slot.clone_from(given);
+            }
+        }
+        if self.visits.users.is_some() || self.rate.is_some() {
+            (settings.users, settings.rate_per_s) = (self.visits.users, self.rate);
+        }
+        set(&mut settings.duration_us, &self.duration);
+        set(&mut settings.connections, &self.connections);
+        set(&mut settings.timeout_us, &self.timeout);
+        set(&mut settings.ok_status, &self.ok);
+        set(&mut settings.redirects_max, &self.redirects);
+        set(&mut settings.seed, &self.seed);
+        set(&mut settings.poisson, &self.poisson.then_some(true));
+        set(&mut settings.keepalive, &self.no_keepalive.then_some(false));
+        settings.expect.extend(self.expect.iter().cloned());
+        self.visits.change(settings);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let allowed = webdyno_load::connections_allowed(self.threads.unwrap_or(cores));
+        settings.connections_allowed = allowed.map(|allowed| u32::try_from(allowed).unwrap_or(u32::MAX));
+    }
+
+    /// A file says itself what is sent.
+    fn refuse_beside_a_file(&self) -> Result<()> {
+        let others = [
+            (!self.urls.is_empty(), "URLs"),
+            (self.method.is_some(), "a method (-m)"),
+            (!self.headers.is_empty(), "headers (-H)"),
+            (self.body.is_given(), "a body (-b, --body-file, -F)"),
+            (self.list.file.is_some(), "a list (--urls)"),
+        ];
+        match others.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, what)) => Err(UserError::usage(format!(
+                "--workload names a file that says what is sent, and {what} would be something else"
+            ))
+            .hint("write it into the file: docs/workload.md has every key")),
+        }
+    }
+
+    fn draft_of_urls(&self) -> Result<Draft> {
         if self.urls.is_empty() && self.list.file.is_none() {
             return Err(UserError::usage("no URL to load was given")
                 .hint("as in: webdyno run http://127.0.0.1:8080/, or give a list with --urls FILE"));
         }
         let payload = self.body.read(&self.headers)?;
-        let arrival = match self.rate {
-            Some(rate_per_s) => Arrival::Open { rate_per_s, poisson: self.poisson },
-            None => Arrival::Closed,
-        };
-        let mut workload = Workload {
-            requests: self.urls.iter().map(|url| self.request(url, &payload)).collect(),
-            arrival,
-            stop,
-            connections: self.connections.unwrap_or(CONNECTIONS_DEFAULT),
-            threads: self.threads,
-            timeout_us: self.timeout,
-            keepalive: !self.no_keepalive,
-            ok_status: self.ok.clone().unwrap_or_default(),
-            expect: self.expect.clone(),
-            seed: self.seed,
-            clock: self.clock,
-            redirects_max: self.redirects,
-            transport: self.transport.transport(),
-            ..Workload::default()
-        };
-        self.list.read_into(&mut workload, self.method.as_deref(), &self.headers, &self.body)?;
-        Ok(workload)
+        if self.list.file.is_some() {
+            return self.list.draft(self.method.as_deref(), &self.headers, &self.body, self.visits.auth()?);
+        }
+        let auth = self.visits.auth()?;
+        let request = |url: &String| RequestSpec { auth: auth.clone(), ..self.request(url, &payload) };
+        let requests: Vec<RequestSpec> = self.urls.iter().map(request).collect();
+        Ok(Draft::of_requests(requests, self.visits.page))
     }
 
     fn request(&self, url: &str, payload: &Payload) -> RequestSpec {
@@ -160,13 +216,6 @@ fn check_warmup(warmup_us: Option<u64>, duration_us: Option<u64>) -> Result<()> 
         shown(duration_us)
     ))
     .hint(format!("give a shorter --warmup, or a longer load, as in -d {}s", cut_s.saturating_add(10))))
-}
-
-/// The path of a URL with its query, secrets replaced.
-fn request_name(url: &str) -> String {
-    let path =
-        url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|slash| &rest[slash..])).unwrap_or("/");
-    redact_query(path.split('#').next().unwrap_or("/"))
 }
 
 fn rate(text: &str) -> Parsed<f64> {
@@ -218,36 +267,12 @@ fn clock(text: &str) -> Parsed<Clock> {
 }
 
 fn expectation(text: &str) -> Parsed<Expectation> {
-    let wrong = || "write status=CODE, length=BYTES, regex=PATTERN or sha256=HEX".to_owned();
-    let (what, value) = text.split_once('=').ok_or_else(wrong)?;
-    match what {
-        "status" => value.parse().ok().filter(|code| (100..=599).contains(code)).map(Expectation::Status),
-        "length" => value.parse().ok().map(Expectation::Length),
-        "regex" => Some(Expectation::Regex(value.into())),
-        "sha256" if value.len() == 64 && value.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
-            Some(Expectation::Sha256(value.to_ascii_lowercase()))
-        }
-        "sha256" => return Err("a SHA-256 has 64 hexadecimal digits, as sha256sum prints them".into()),
-        _ => None,
-    }
-    .ok_or_else(wrong)
+    with_hint(Expectation::parse(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_are_named_by_their_path() {
-        for (url, name) in [
-            ("http://h/a/b?x=1", "/a/b?x=1"),
-            ("http://h", "/"),
-            ("http://h:80/p#f", "/p"),
-            ("http://h/?token=s3cret", "/?token=[redacted]"),
-        ] {
-            assert_eq!(request_name(url), name);
-        }
-    }
 
     #[test]
     fn a_warmup_leaves_something_to_measure() {
@@ -271,7 +296,10 @@ mod tests {
         let parse = |arguments: &[&str]| {
             let all = ["webdyno", "run", "http://a/"].iter().chain(arguments);
             match <crate::cli::Cli as clap::Parser>::try_parse_from(all).unwrap().command {
-                crate::cli::Command::Run(run) => run.workload().unwrap().requests[0].method.clone(),
+                crate::cli::Command::Run(run) => {
+                    let draft = run.draft().unwrap();
+                    run.load.workload(&draft).unwrap().requests[0].method.clone()
+                }
                 other => panic!("{other:?}"),
             }
         };

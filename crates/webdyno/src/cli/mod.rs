@@ -8,6 +8,7 @@ pub mod load;
 pub mod stages;
 pub mod transport;
 pub mod tree;
+pub mod visits;
 pub mod workload;
 
 use clap::{Args, Parser, Subcommand};
@@ -15,10 +16,9 @@ use export::ExportArgs;
 use load::LoadArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
-use webdyno_model::UserError;
+use webdyno_load::workload_file::Draft;
 use webdyno_model::objective::parse_duration_us;
 use webdyno_model::tune::Goal;
-use webdyno_model::workload::{Arrival, Workload};
 use workload::WorkloadArgs;
 
 /// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
@@ -125,18 +125,11 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The workload; it ends by itself.
-    pub fn workload(&self) -> webdyno_model::Result<Workload> {
-        let mut workload = self.load.workload()?;
-        self.stages.apply(&mut workload, self.load.connections)?;
-        if self.load.poisson {
-            let Arrival::Open { poisson, .. } = &mut workload.arrival else {
-                return Err(UserError::usage("exponential gaps need a rate, not users")
-                    .hint("write levels of --stage as 100/s, or leave --poisson out"));
-            };
-            *poisson = true;
-        }
-        Ok(workload)
+    /// What is to be loaded, as all flags change it.
+    pub fn draft(&self) -> webdyno_model::Result<Draft> {
+        let mut draft = self.load.draft()?;
+        self.stages.change(&mut draft.settings);
+        Ok(draft)
     }
 }
 

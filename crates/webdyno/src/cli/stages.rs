@@ -1,11 +1,9 @@
 //! The flags of a load that changes over time.
 
-use super::load::DURATION_US_DEFAULT;
 use super::{duration_us, with_hint};
 use clap::Args;
-use webdyno_model::stage::{self, Unit, Written};
-use webdyno_model::workload::{Arrival, Workload};
-use webdyno_model::{Result, UserError};
+use webdyno_load::workload_file::Settings;
+use webdyno_model::stage::{self, Written};
 
 /// How the load changes.
 #[derive(Debug, Clone, Default, Args)]
@@ -24,41 +22,18 @@ pub struct StageArgs {
 }
 
 impl StageArgs {
-    /// Gives a workload its stages, if there are some. `connections` is what the command line says of them.
-    pub fn apply(&self, workload: &mut Workload, connections: Option<u32>) -> Result<()> {
+    /// What the flags say counts, whatever a file says: stages stand for everything about how much is loaded.
+    pub fn change(&self, settings: &mut Settings) {
         if !self.stages.is_empty() {
-            return self.apply_stages(workload, connections);
+            settings.stages.clone_from(&self.stages);
+            (settings.users, settings.rate_per_s) = (None, None);
+            (settings.duration_us, settings.ramp_us, settings.ramp_down_us) = (None, None, None);
         }
-        if self.ramp.is_none() && self.ramp_down.is_none() {
-            return Ok(());
+        for (slot, given) in
+            [(&mut settings.ramp_us, self.ramp), (&mut settings.ramp_down_us, self.ramp_down)]
+        {
+            *slot = given.or(*slot);
         }
-        let (level, unit) = match (workload.arrival, &workload.visits) {
-            (Arrival::Open { rate_per_s, .. }, _) => (rate_per_s, Unit::PerSecond),
-            (Arrival::Closed, Some(visits)) => (f64::from(visits.users), Unit::Users),
-            (Arrival::Closed, None) => (f64::from(workload.connections), Unit::Connections),
-        };
-        let measured_us = workload.stop.duration_us.unwrap_or(DURATION_US_DEFAULT);
-        let times = (self.ramp.unwrap_or(0), measured_us, self.ramp_down.unwrap_or(0));
-        workload.set_stages(stage::whole(&stage::ramped(level, unit, times))?);
-        Ok(())
-    }
-
-    fn apply_stages(&self, workload: &mut Workload, connections: Option<u32>) -> Result<()> {
-        let whole = stage::whole(&self.stages)?;
-        let unit = whole.unit;
-        if unit == Unit::Connections && workload.visits.is_some() {
-            return Err(UserError::usage("a load of users has stages of users, not of connections")
-                .hint("write them as in --stage 5m@50users"));
-        }
-        if unit != Unit::PerSecond && connections.is_some() && workload.visits.is_none() {
-            return Err(UserError::usage(format!(
-                "--stage says how many {} there are, and so does -c",
-                unit.name()
-            ))
-            .hint("leave -c out"));
-        }
-        workload.set_stages(whole);
-        Ok(())
     }
 }
 
@@ -72,7 +47,10 @@ mod tests {
     fn workload(arguments: &[&str]) -> Result<Workload, String> {
         let all = ["webdyno", "run", "http://a/"].iter().chain(arguments);
         match Cli::try_parse_from(all).map_err(|error| error.to_string())?.command {
-            Command::Run(run) => run.workload().map_err(|error| error.to_string()),
+            Command::Run(run) => {
+                let draft = run.draft().map_err(|error| error.to_string())?;
+                run.load.workload(&draft).map_err(|error| error.to_string())
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -114,9 +92,9 @@ mod tests {
             (&["--stage", "5s@9/s", "--ramp", "1s"], "cannot be used with"),
             (&["--ramp", "1s", "-n", "5"], "cannot be used with"),
             (&["--ramp", "1s", "--warmup", "1s"], "cannot be used with"),
-            (&["--stage", "5s@9users", "-c", "5"], "so does -c"),
+            (&["--stage", "5s@9users", "-c", "5"], "also a number of connections"),
             (&["--stage", "5s@9users", "--poisson"], "need a rate"),
-            (&["--poisson"], "required"),
+            (&["--poisson"], "need a rate"),
             (&["--stage", "5s@9"], "`9` does not end in its unit"),
             (&["--stage", "5s@9/s", "--stage", "5s@9users"], "stage 1 is in /s and stage 2 in users"),
             (&["--ramp", "500ms", "-d", "400ms"], "the first whole second"),

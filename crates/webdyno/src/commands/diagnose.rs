@@ -7,6 +7,7 @@ use std::path::Path;
 use webdyno_analysis::diagnosis;
 use webdyno_host::agent::ServerAddress;
 use webdyno_load::Prepared;
+use webdyno_load::workload_file::Draft;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
@@ -46,13 +47,14 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
 }
 
 fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
-    let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
+    let draft = arguments.load.draft()?;
+    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let server = load.connect()?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "diagnose"),
-        super::about("diagnose", None, &arguments.load.objectives),
+        super::about("diagnose", None, &draft.objectives),
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
@@ -135,11 +137,11 @@ pub struct MeasuredLoad {
 
 impl MeasuredLoad {
     /// Checks everything that can be checked before anything is started: flags, URLs, and one probing request.
-    pub fn prepare(arguments: &LoadArgs, server: &str) -> Result<Self> {
+    pub fn prepare(arguments: &LoadArgs, draft: &Draft, server: &str) -> Result<Self> {
         let address = ServerAddress::parse(server)?;
-        let measure_us = arguments.duration.unwrap_or(DURATION_US_DEFAULT);
+        let measure_us = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
         let mut workload =
-            arguments.workload_until(Stop { duration_us: None, requests: arguments.requests })?;
+            arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
         objectives::check(&arguments.objectives, &workload)?;
         if let Some(path) = &workload.transport.unix_socket {
             let text = format!(

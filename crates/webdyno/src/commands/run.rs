@@ -15,8 +15,9 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 
 /// Runs the load. Gives the exit code.
 pub fn run(arguments: &RunArgs) -> Result<u8> {
-    let workload = arguments.workload()?;
-    objectives::check(&arguments.load.objectives, &workload)?;
+    let draft = arguments.draft()?;
+    let workload = arguments.load.workload(&draft)?;
+    objectives::check(&draft.objectives, &workload)?;
     let mut prepared = webdyno_load::prepare(&workload)?;
     let interrupted = interrupt::flag()?;
     webdyno_load::probe(&mut prepared)?;
@@ -24,7 +25,7 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "run"),
-        super::about("run", None, &arguments.load.objectives),
+        super::about("run", None, &draft.objectives),
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;

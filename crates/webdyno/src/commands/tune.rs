@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
 use webdyno_host::change::waiting;
+use webdyno_load::workload_file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};
@@ -22,15 +23,16 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         return Err(UserError::usage("tune measures for a time, not a number of requests")
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
-    refuse_what_cannot_be_proved(arguments)?;
+    let draft = arguments.load.draft()?;
+    refuse_what_cannot_be_proved(arguments, &draft)?;
     let directory = place::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
-    let load = MeasuredLoad::prepare(&arguments.load, &arguments.server.server)?;
+    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server.server)?;
     let interrupted = interrupt::flag()?;
     let mut server = load.connect()?;
     let waits = waits_for_a_reload(&server, arguments)?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
-    let about = super::about("tune", Some(arguments.goal), &arguments.load.objectives);
+    let about = super::about("tune", Some(arguments.goal), &draft.objectives);
     let watcher = progress::watcher(&arguments.output, pace);
     let mut session = Session::begin(&directory, about, interrupted.clone(), watcher)?;
     let options = Options {
@@ -69,9 +71,10 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
 
 /// Whether the site answers as before is asked over plain HTTP, before a change and after it: nothing else may be
 /// changed.
-fn refuse_what_cannot_be_proved(arguments: &TuneArgs) -> Result<()> {
-    let secure = |url: &&String| url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
-    match arguments.load.urls.iter().find(secure).filter(|_| arguments.apply) {
+fn refuse_what_cannot_be_proved(arguments: &TuneArgs, draft: &Draft) -> Result<()> {
+    let secure = |url: &&str| url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+    let mut urls = draft.requests.iter().map(|request| request.url.as_str());
+    match urls.find(secure).filter(|_| arguments.apply) {
         None => Ok(()),
         Some(url) => Err(UserError::usage(format!(
             "--apply proves a change by answers over plain HTTP, and {} is TLS",

@@ -1,12 +1,17 @@
 //! `webdyno workload check`: reads a workload file and tells what it means.
 
 use crate::cli::workload::CheckArgs;
-use crate::terminal;
+use crate::{objectives, terminal};
+use webdyno_load::workload_file;
 use webdyno_model::Result;
 
-/// Reads the file. Gives the exit code.
+/// Reads the file and tells what it means. Gives the exit code.
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
-    let workload = webdyno_load::workload_file::read(&arguments.file)?;
-    terminal::print(&format!("{}: {} requests\n", arguments.file.display(), workload.requests.len()))?;
+    let draft = workload_file::read(&arguments.file)?;
+    let workload = draft.whole()?;
+    objectives::check(&draft.objectives, &workload)?;
+    let objectives: Vec<&str> = draft.objectives.iter().map(|objective| objective.text()).collect();
+    let told = workload_file::describe(&workload, &objectives);
+    terminal::print(&format!("{} is right.\n{told}", arguments.file.display()))?;
     Ok(0)
 }

@@ -41,7 +41,8 @@ fn urlencoded(parts: &[Part]) -> (Vec<u8>, String) {
     (form.finish().into_bytes(), URLENCODED.into())
 }
 
-fn multipart(parts: &[Part]) -> (Vec<u8>, String) {
+/// As `multipart/form-data`, whatever the parts are.
+pub fn multipart(parts: &[Part]) -> (Vec<u8>, String) {
     let boundary = boundary(parts);
     let mut body = vec![];
     for part in parts {
@@ -59,6 +60,12 @@ fn multipart(parts: &[Part]) -> (Vec<u8>, String) {
     }
     body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
     (body, format!("multipart/form-data; boundary={boundary}"))
+}
+
+/// Whether it may stand in a header as a type: RFC 9110, 8.3.1, roughly.
+pub fn is_media_type(text: &str) -> bool {
+    let visible = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    visible && text.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty())
 }
 
 /// A line that occurs in no part. Always the same one for the same form, so that a load can be repeated.

@@ -1,0 +1,194 @@
+//! What a workload means, in a few lines: what `webdyno workload check` prints.
+
+use std::fmt::Write as _;
+use webdyno_model::objective::duration_text;
+use webdyno_model::stage;
+use webdyno_model::visit::{Resources, SessionSpec, StepSpec, Visits};
+use webdyno_model::workload::{Arrival, Workload};
+
+/// Lines about requests, pages and sessions; the rest is counted.
+const LINES_MAX: usize = 12;
+
+/// The workload in words, each line for itself.
+pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
+    let mut text = String::new();
+    match &workload.visits {
+        Some(visits) => sessions(&mut text, workload, visits),
+        None => requests(&mut text, workload),
+    }
+    line(&mut text, "load", &load(workload));
+    line(&mut text, "length", &length(workload));
+    if let Some(visits) = &workload.visits {
+        let yes_or_no = |flag: bool| if flag { "kept" } else { "none" };
+        let host = visits.connections_per_host;
+        line(
+            &mut text,
+            "visitors",
+            &format!(
+                "cookies {}, cache {}, returning {}%, up to {host} {} to a host",
+                yes_or_no(visits.cookies),
+                yes_or_no(visits.cache),
+                round(visits.returning_fraction * 100.0),
+                plural(u64::from(host), "connection")
+            ),
+        );
+        for table in &visits.tables {
+            let rows = plural(table.row_count, "row");
+            line(&mut text, "table", &format!("{}, {} {rows}", table.file, grouped(table.row_count)));
+        }
+    }
+    line(&mut text, "connections", &format!("at most {} at once", grouped(u64::from(workload.connections))));
+    for objective in objectives {
+        line(&mut text, "objective", objective);
+    }
+    text
+}
+
+fn line(text: &mut String, label: &str, value: &str) {
+    let _ = writeln!(text, "  {label:<12} {value}");
+}
+
+/// Lines of a kind, the first ones; a label stands before each.
+fn lines(text: &mut String, label: &str, values: impl ExactSizeIterator<Item = String>) {
+    let count = values.len();
+    let shown = if count > LINES_MAX { LINES_MAX - 1 } else { count };
+    values.take(shown).for_each(|value| line(text, label, &value));
+    if count > shown {
+        line(text, label, &format!("... and {} more", grouped((count - shown) as u64)));
+    }
+}
+
+fn requests(text: &mut String, workload: &Workload) {
+    let total: f64 = workload.requests.iter().map(|request| request.weight).sum();
+    let request = |request: &webdyno_model::workload::RequestSpec| {
+        format!("{}{}", share(request.weight, total), request.name)
+    };
+    lines(text, "request", workload.requests.iter().map(request));
+}
+
+fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
+    let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
+    let pages: usize =
+        visits.sessions.iter().flat_map(|session| &session.steps).filter(|s| s.page.is_some()).count();
+    let count =
+        |count: usize, what: &str| format!("{} {}", grouped(count as u64), plural(count as u64, what));
+    line(
+        text,
+        "holds",
+        &format!(
+            "{}, {}, {}",
+            count(workload.requests.len(), "request"),
+            count(pages, "page"),
+            count(visits.sessions.len(), "session")
+        ),
+    );
+    let session = |session: &SessionSpec| {
+        let steps: Vec<String> = session.steps.iter().map(|step| step_text(workload, step)).collect();
+        let steps = steps.join(", ");
+        let name =
+            if steps.starts_with(&session.name) { String::new() } else { format!("{}: ", session.name) };
+        format!("{}{name}{steps}", share(session.weight, total))
+    };
+    lines(text, "session", visits.sessions.iter().map(session));
+}
+
+fn step_text(workload: &Workload, step: &StepSpec) -> String {
+    let name = workload.requests.get(step.request).map_or("?", |request| request.name.as_str());
+    match step.page.as_ref().map(|page| &page.resources) {
+        None => name.to_owned(),
+        Some(Resources::Left) => format!("{name} (page without resources)"),
+        Some(Resources::Found) => format!("{name} (page with what is found in it)"),
+        Some(Resources::Listed(parts)) => {
+            let count = parts.len() as u64;
+            format!("{name} (page with {} {})", grouped(count), plural(count, "resource"))
+        }
+    }
+}
+
+/// `25% `, where there is more than one.
+fn share(weight: f64, total: f64) -> String {
+    if (weight - total).abs() < f64::EPSILON {
+        String::new()
+    } else {
+        format!("{}% ", round(weight / total * 100.0))
+    }
+}
+
+/// What arrives, and how many sessions a second that makes.
+fn load(workload: &Workload) -> String {
+    let what = match &workload.visits {
+        None => "requests",
+        Some(visits) if visits.sessions.iter().all(is_page) => "pages",
+        Some(_) => "sessions",
+    };
+    let changing = if workload.stages.is_empty() { "" } else { "up to " };
+    match (workload.arrival, &workload.visits) {
+        (Arrival::Open { rate_per_s, .. }, _) => format!("{changing}{} {what} a second", round(rate_per_s)),
+        (Arrival::Closed, None) => {
+            format!("{changing}{} {what} at once", grouped(u64::from(workload.connections)))
+        }
+        (Arrival::Closed, Some(visits)) => {
+            let users = grouped(u64::from(visits.users));
+            let think_s = mean_think_s(visits);
+            let noun = plural(u64::from(visits.users), "user");
+            if think_s <= 0.0 {
+                return format!("{changing}{users} {noun} without think time");
+            }
+            let most = f64::from(visits.users) / think_s;
+            format!(
+                "{changing}{users} {noun}, thinking {} s in each session: at most {} {what} a second",
+                round(think_s),
+                round(most)
+            )
+        }
+    }
+}
+
+fn is_page(session: &SessionSpec) -> bool {
+    session.steps.len() == 1 && session.steps[0].page.is_some()
+}
+
+/// Seconds of thinking in a session, the mean over all of them.
+fn mean_think_s(visits: &Visits) -> f64 {
+    let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
+    let of_step = |step: &StepSpec| step.think.unwrap_or(visits.think).mean_us() / 1e6;
+    let of = |session: &SessionSpec| session.steps.iter().map(of_step).sum::<f64>() * session.weight;
+    visits.sessions.iter().map(of).sum::<f64>() / total
+}
+
+fn length(workload: &Workload) -> String {
+    let time = |us: u64| duration_text(us);
+    let Some(all_us) = workload.stop.duration_us else { return "until it is stopped".into() };
+    match stage::measured_us(&workload.stages) {
+        Some((from, to)) if from > 0 || to < all_us => {
+            format!("{}, of which {} are measured", time(all_us), time(to.saturating_sub(from)))
+        }
+        _ => time(all_us),
+    }
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+/// With commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Three digits or so.
+fn round(number: f64) -> String {
+    if number >= 1000.0 {
+        return grouped(number.round() as u64);
+    }
+    let text = if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") };
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}

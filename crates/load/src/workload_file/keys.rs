@@ -1,0 +1,285 @@
+//! Tables of a workload file, key by key: each knows where it stands, so that what is wrong with it can be shown.
+
+use super::place::{Place, Read, Wrong};
+use std::ops::RangeInclusive;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use webdyno_model::objective::parse_duration_us;
+
+/// A table whose keys are all known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys<'t> {
+    /// Where it stands.
+    pub(super) at: Place,
+    /// What it is, as in "a request".
+    pub(super) what: &'static str,
+    table: &'t DeTable<'t>,
+}
+
+/// What a key is set to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Value<'t> {
+    /// Where it stands.
+    pub(super) at: Place,
+    /// Its key.
+    pub(super) key: &'t str,
+    value: &'t DeValue<'t>,
+}
+
+impl<'t> Keys<'t> {
+    /// A table, all of whose keys must be among the known ones.
+    pub(super) fn of(
+        at: Place,
+        table: &'t DeTable<'t>,
+        what: &'static str,
+        known: &'static [&'static str],
+    ) -> Read<Self> {
+        let keys = Self { at, what, table };
+        match keys.all().into_iter().find(|(name, _, _)| !known.contains(name)) {
+            None => Ok(keys),
+            Some((name, at, _)) => Err(Wrong::new(at, format!("`{name}` is not a key of {what}"))
+                .did_you_mean(name, known.iter().copied())),
+        }
+    }
+
+    /// All keys with their places and values, in the order in which they were written.
+    pub(super) fn all(&self) -> Vec<(&'t str, Place, Value<'t>)> {
+        let mut all: Vec<_> = self.table.iter().map(|(key, value)| self.entry(key, value)).collect();
+        all.sort_by_key(|(_, at, _)| at.start());
+        all
+    }
+
+    fn entry(
+        &self,
+        key: &'t Spanned<toml::de::DeString<'t>>,
+        value: &'t Spanned<DeValue<'t>>,
+    ) -> (&'t str, Place, Value<'t>) {
+        let name = key.get_ref().as_ref();
+        let place = |span| Place::new(self.at.file, span);
+        (name, place(key.span()), Value { at: place(value.span()), key: name, value: value.get_ref() })
+    }
+
+    /// What a key is set to.
+    pub(super) fn get(&self, name: &str) -> Option<Value<'t>> {
+        self.table.get_key_value(name).map(|(key, value)| self.entry(key, value).2)
+    }
+
+    /// What a key is set to that must be there.
+    pub(super) fn need(&self, name: &'static str, such_as: &str) -> Read<Value<'t>> {
+        self.get(name).ok_or_else(|| {
+            Wrong::new(self.at, format!("{} needs `{name}`", self.what)).hint(format!("as in {such_as}"))
+        })
+    }
+
+    /// Reads a key with `how`, if it is there.
+    pub(super) fn read<T>(&self, name: &str, how: impl FnOnce(&Value<'t>) -> Read<T>) -> Read<Option<T>> {
+        self.get(name).as_ref().map(how).transpose()
+    }
+
+    /// Which of these keys is there; an error for two of them.
+    pub(super) fn one_of(&self, names: &[&'static str]) -> Read<Option<Value<'t>>> {
+        let mut there = self.all().into_iter().filter(|(name, _, _)| names.contains(name));
+        let first = there.next();
+        match (&first, there.next()) {
+            (Some((one, _, _)), Some((other, at, _))) => Err(Wrong::new(
+                at,
+                format!("{} has both `{one}` and `{other}`, and it can have one of them", self.what),
+            )
+            .hint(format!("leave one of them out: {}", names.join(", ")))),
+            _ => Ok(first.map(|(_, _, value)| value)),
+        }
+    }
+}
+
+impl<'t> Value<'t> {
+    /// What it is, in words.
+    fn kind(&self) -> String {
+        match self.value {
+            DeValue::String(text) if text.len() <= 24 => format!("the text \"{}\"", text.escape_debug()),
+            DeValue::String(_) => "a text".into(),
+            DeValue::Integer(number) => format!("the number {number}"),
+            DeValue::Float(number) => format!("the number {number}"),
+            DeValue::Boolean(flag) => flag.to_string(),
+            DeValue::Datetime(_) => "a date".into(),
+            DeValue::Array(_) => "a list".into(),
+            DeValue::Table(_) => "a table".into(),
+        }
+    }
+
+    /// It is not what is wanted.
+    pub(super) fn wrong(&self, wanted: &str) -> Box<Wrong> {
+        Wrong::new(self.at, format!("`{}` is {}, and {wanted} is wanted", self.key, self.kind()))
+    }
+
+    /// A text.
+    pub(super) fn text(&self) -> Read<&'t str> {
+        self.as_text().ok_or_else(|| self.wrong("a text"))
+    }
+
+    /// A text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&'t str> {
+        match self.value {
+            DeValue::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A text that is not empty.
+    pub(super) fn word(&self) -> Read<&'t str> {
+        match self.text()? {
+            "" => Err(self.wrong("one that is not empty")),
+            text => Ok(text),
+        }
+    }
+
+    /// A text, or a number or truth value as it is written.
+    pub(super) fn plain(&self) -> Read<String> {
+        Ok(match self.value {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(_) => self.integer()?.to_string(),
+            DeValue::Float(number) => number.to_string(),
+            DeValue::Boolean(flag) => flag.to_string(),
+            _ => return Err(self.wrong("a text, a number, true or false")),
+        })
+    }
+
+    /// True or false.
+    pub(super) fn flag(&self) -> Read<bool> {
+        match self.value {
+            DeValue::Boolean(flag) => Ok(*flag),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    fn integer(&self) -> Read<i64> {
+        match self.value {
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| self.wrong("a whole number"))
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn whole(&self, range: RangeInclusive<u64>) -> Read<u64> {
+        let wanted = || self.wrong(&format!("a whole number from {} to {}", range.start(), range.end()));
+        match self.value {
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        }
+        .filter(|number| range.contains(number))
+        .ok_or_else(wanted)
+    }
+
+    /// The same of 32 bits.
+    pub(super) fn whole_u32(&self, range: RangeInclusive<u32>) -> Read<u32> {
+        let number = self.whole(u64::from(*range.start())..=u64::from(*range.end()))?;
+        u32::try_from(number).map_err(|_| self.wrong("a smaller number"))
+    }
+
+    /// A number that is finite, if it is one.
+    pub(super) fn as_number(&self) -> Option<f64> {
+        match self.value {
+            DeValue::Integer(_) => self.integer().ok().map(|number| number as f64),
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        }
+        .filter(|number: &f64| number.is_finite())
+    }
+
+    /// A number above 0 and at most `most`.
+    pub(super) fn above_zero(&self, most: f64) -> Read<f64> {
+        self.as_number()
+            .filter(|number| *number > 0.0 && *number <= most)
+            .ok_or_else(|| self.wrong(&format!("a number above 0 and at most {most}")))
+    }
+
+    /// A number from `least` to `most`.
+    pub(super) fn between(&self, least: f64, most: f64) -> Read<f64> {
+        self.as_number()
+            .filter(|number| (least..=most).contains(number))
+            .ok_or_else(|| self.wrong(&format!("a number from {least} to {most}")))
+    }
+
+    /// A time with its unit, longer than nothing, in microseconds.
+    pub(super) fn time_us(&self) -> Read<u64> {
+        self.as_text().and_then(parse_duration_us).filter(|us| *us > 0).ok_or_else(|| {
+            self.wrong("a time with its unit")
+                .hint(format!("write it as `{} = \"500ms\"`, \"10s\" or \"2m\"", self.key))
+        })
+    }
+
+    /// The elements of a list.
+    pub(super) fn list(&self, of: &str) -> Read<Vec<Value<'t>>> {
+        self.as_list().ok_or_else(|| self.wrong(&format!("a list of {of}")))
+    }
+
+    /// The elements of a list, if it is one.
+    pub(super) fn as_list(&self) -> Option<Vec<Value<'t>>> {
+        let DeValue::Array(list) = self.value else { return None };
+        let element = |value: &'t Spanned<DeValue<'t>>| Value {
+            at: Place::new(self.at.file, value.span()),
+            key: self.key,
+            value: value.get_ref(),
+        };
+        Some(list.iter().map(element).collect())
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self) -> Read<Vec<(Place, &'t str)>> {
+        self.list("texts")?.iter().map(|value| Ok((value.at, value.text()?))).collect()
+    }
+
+    /// A table, if it is one.
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.value, DeValue::Table(_))
+    }
+
+    /// A table with known keys.
+    pub(super) fn keys(&self, what: &'static str, known: &'static [&'static str]) -> Read<Keys<'t>> {
+        match self.value {
+            DeValue::Table(table) => Keys::of(self.at, table, what, known),
+            _ => Err(self.wrong("a table")),
+        }
+    }
+
+    /// A table with keys of the user's own, in their order.
+    pub(super) fn entries(&self, what: &'static str) -> Read<Vec<(&'t str, Place, Value<'t>)>> {
+        match self.value {
+            DeValue::Table(table) => Ok(Keys { at: self.at, what, table }.all()),
+            _ => Err(self.wrong("a table")),
+        }
+    }
+
+    /// As a JSON text; objects keep the order in which they were written. `string` writes the texts.
+    pub(super) fn json(&self, into: &mut String, string: &dyn Fn(&str) -> String) -> Read<()> {
+        match self.value {
+            DeValue::String(text) => into.push_str(&string(text)),
+            DeValue::Integer(_) => into.push_str(&self.integer()?.to_string()),
+            DeValue::Float(_) => match self.as_number() {
+                Some(number) => into.push_str(&number.to_string()),
+                None => return Err(self.wrong("a number that JSON has")),
+            },
+            DeValue::Boolean(flag) => into.push_str(&flag.to_string()),
+            DeValue::Datetime(date) => into.push_str(&string(&date.to_string())),
+            DeValue::Array(_) => {
+                into.push('[');
+                for (index, element) in self.as_list().unwrap_or_default().iter().enumerate() {
+                    into.push_str(if index > 0 { "," } else { "" });
+                    element.json(into, string)?;
+                }
+                into.push(']');
+            }
+            DeValue::Table(_) => {
+                into.push('{');
+                for (index, (name, _, value)) in self.entries("a JSON object")?.iter().enumerate() {
+                    into.push_str(if index > 0 { "," } else { "" });
+                    into.push_str(&string(name));
+                    into.push(':');
+                    value.json(into, string)?;
+                }
+                into.push('}');
+            }
+        }
+        Ok(())
+    }
+}

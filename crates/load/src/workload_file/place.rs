@@ -1,0 +1,183 @@
+//! Places in files, and errors that show them: file, line and column, and the line with the place underlined.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use webdyno_model::UserError;
+
+/// Characters of a line that are shown, so that the error fits a terminal.
+const SHOWN_MAX: usize = 70;
+/// Characters that are shown before the place, where the line is longer.
+const BEFORE: usize = 20;
+
+/// Bytes of one of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its place among the files.
+    pub(super) file: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    pub(super) fn new(file: usize, span: Range<usize>) -> Self {
+        Self { file, start: span.start, end: span.end }
+    }
+
+    /// Where it begins, to put things into the order in which they were written.
+    pub(super) fn start(self) -> usize {
+        self.start
+    }
+}
+
+/// Something that is wrong with a workload file.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// Where; `None` where the message names the file itself.
+    at: Option<Place>,
+    message: String,
+    hint: Option<String>,
+}
+
+/// What reading a part of a file gives.
+pub(super) type Read<T> = Result<T, Box<Wrong>>;
+
+impl Wrong {
+    /// Something wrong at a place.
+    pub(super) fn new(at: Place, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self { at: Some(at), message: message.into(), hint: None })
+    }
+
+    /// An error of another reader, at the place of what it read. Its hint names flags, which a file has none of, so that
+    /// `hint` takes its place.
+    pub(super) fn of(at: Place, error: UserError, hint: &str) -> Box<Self> {
+        Self::new(at, error.message).hint(hint)
+    }
+
+    /// The same with what helps.
+    pub(super) fn hint(mut self: Box<Self>, hint: impl Into<String>) -> Box<Self> {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with the word that was probably meant, if one is near; else with all of them.
+    pub(super) fn did_you_mean<'a>(
+        self: Box<Self>,
+        written: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Box<Self> {
+        let known: Vec<&str> = known.into_iter().collect();
+        let hint = match nearest(written, &known) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None if known.is_empty() => return self,
+            None => format!("there is {}", listed(&known)),
+        };
+        self.hint(hint)
+    }
+}
+
+/// The word that is most like the one that was written, if any is like it.
+fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    let likeness = |word: &str| strsim::jaro_winkler(&written.to_lowercase(), &word.to_lowercase());
+    let best = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    (likeness(best) > 0.8).then_some(*best)
+}
+
+/// The first words of a list, in one line.
+fn listed(known: &[&str]) -> String {
+    const WORDS_MAX: usize = 24;
+    let shown = known.iter().take(WORDS_MAX).copied().collect::<Vec<_>>().join(", ");
+    if known.len() > WORDS_MAX { format!("{shown}, and {} more", known.len() - WORDS_MAX) } else { shown }
+}
+
+/// The files of a workload with their texts.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    files: Vec<(PathBuf, String)>,
+}
+
+impl Files {
+    /// Takes one in and gives its place.
+    pub(super) fn add(&mut self, path: PathBuf, text: String) -> usize {
+        self.files.push((path, text));
+        self.files.len() - 1
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Its path, as it was written, after the directory of the file that names it.
+    pub(super) fn path(&self, file: usize) -> &Path {
+        &self.files[file].0
+    }
+
+    /// What stands in it.
+    pub(super) fn text(&self, file: usize) -> &str {
+        &self.files[file].1
+    }
+
+    /// The path of a file that another one names: from that one's directory.
+    pub(super) fn beside(&self, file: usize, path: &str) -> PathBuf {
+        self.path(file).parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// `FILE:LINE:COLUMN` of a place; columns are counted in characters.
+    pub(super) fn position(&self, at: Place) -> String {
+        let (line, _, before) = self.line(at);
+        format!("{}:{line}:{}", self.path(at.file).display(), before.chars().count() + 1)
+    }
+
+    /// The number of its first line, that line, and what stands in it before the place.
+    fn line(&self, at: Place) -> (usize, &str, &str) {
+        let text = self.text(at.file);
+        // A place may lie behind the end, or inside of a character that the parser did not like.
+        let mut start = at.start.min(text.len());
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[begin..].find('\n').map_or(text.len(), |length| begin + length);
+        let number = text[..begin].matches('\n').count() + 1;
+        (number, text[begin..end].trim_end_matches('\r'), &text[begin..start])
+    }
+
+    /// The error as the user sees it.
+    pub(super) fn told(&self, wrong: Wrong) -> UserError {
+        let mut message = wrong.message;
+        if let Some(at) = wrong.at {
+            message = format!("{}: {message}{}", self.position(at), self.shown(at));
+        }
+        let told = UserError::usage(message);
+        match wrong.hint {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
+    }
+
+    /// The line of a place, and the place underlined.
+    fn shown(&self, at: Place) -> String {
+        let (number, line, before) = self.line(at);
+        let written: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let column = before.chars().count().min(written.len());
+        let begin = if written.len() > SHOWN_MAX { column.saturating_sub(BEFORE) } else { 0 };
+        let end = written.len().min(begin + SHOWN_MAX);
+        let length = self
+            .text(at.file)
+            .get(at.start..at.end)
+            .map_or(1, |text| text.split('\n').next().unwrap_or("").trim_end().chars().count());
+        let (dots, more) = (if begin > 0 { "..." } else { "" }, if end < written.len() { "..." } else { "" });
+        let gutter = number.to_string().len().max(2);
+        let under = length.clamp(1, (end - column.min(end)).max(1));
+        let mut shown = String::new();
+        let piece: String = written[begin..end].iter().collect();
+        let _ = write!(shown, "\n  {number:>gutter$} | {dots}{}", piece.trim_end());
+        if !more.is_empty() {
+            shown.push_str(more);
+        }
+        let space = " ".repeat(dots.len() + column - begin);
+        let _ = write!(shown, "\n  {:>gutter$} | {space}{}", "", "^".repeat(under));
+        shown
+    }
+}

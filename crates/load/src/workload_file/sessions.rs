@@ -1,0 +1,145 @@
+//! Sessions of a workload file, and the names by which their steps call requests and pages.
+
+use super::captures;
+use super::draft::Entry;
+use super::keys::{Keys, Value};
+use super::place::{Place, Read, Wrong};
+use super::reader::{Reader, Scope};
+use super::requests::{PAGE_KEYS, REQUEST_KEYS};
+use super::settings::think;
+use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
+
+/// Every key of a session.
+pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];
+/// Every key of a step.
+pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
+
+/// Weights above this are believed to be mistakes.
+const WEIGHT_MAX: f64 = 1e9;
+
+/// How often something is chosen.
+pub(super) fn weight(keys: &Keys<'_>) -> Read<Option<f64>> {
+    keys.read("weight", |value| {
+        value
+            .above_zero(WEIGHT_MAX)
+            .map_err(|wrong| wrong.hint("what is never to be chosen is left out; put # before its lines"))
+    })
+}
+
+impl<'t> Reader<'t> {
+    /// Reads a session.
+    pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<()> {
+        let number = self.sessions.len() + 1;
+        let name = match keys.get("name") {
+            Some(value) => value.word()?.to_owned(),
+            None => format!("session {number}"),
+        };
+        let at = keys.get("name").map_or(keys.at, |value| value.at);
+        if let Some((before, _)) = self.sessions.iter().find(|(_, entry)| entry.session.name == name) {
+            let told = format!(
+                "two sessions are called `{name}`; the other one is at {}",
+                self.files.position(*before)
+            );
+            return Err(Wrong::new(at, told).hint("give them different names"));
+        }
+        let steps = keys.need("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
+        let list = steps.list("tables: write [[session.step]]")?;
+        if list.is_empty() {
+            return Err(Wrong::new(steps.at, format!("the session `{name}` has no steps"))
+                .hint("give it at least one [[session.step]]"));
+        }
+        let weight = weight(keys)?.unwrap_or(1.0);
+        let steps = list.iter().map(|step| self.step(scope, step)).collect::<Read<Vec<StepSpec>>>()?;
+        let session = SessionSpec { name, weight, steps };
+        self.sessions.push((at, Entry { session, is_request: false }));
+        Ok(())
+    }
+
+    fn step(&mut self, scope: &Scope<'t>, value: &Value<'t>) -> Read<StepSpec> {
+        let keys = value.keys("a step", STEP_KEYS)?;
+        let Some(what) = keys.one_of(&["request", "page"])? else {
+            return Err(Wrong::new(keys.at, "a step needs `request` or `page`").hint(
+                "as in request = \"login\", page = \"/\" or request = { url = \"/cart\", json = { id = 1 } }",
+            ));
+        };
+        let captures = keys.read("capture", captures::read)?.unwrap_or_default();
+        let think = keys.read("think", think)?;
+        let is_page = what.key == "page";
+        let (request, page) = match what.as_text() {
+            Some(text) => self.called(scope, what.at, text, is_page)?,
+            None if is_page => {
+                let keys = what.keys("a page", PAGE_KEYS)?;
+                no_weight(&keys)?;
+                let (request, page) = self.page(scope, &keys)?;
+                (request, Some(page))
+            }
+            None => {
+                let keys = what.keys("a request", REQUEST_KEYS)?;
+                no_weight(&keys)?;
+                (self.request(scope, &keys)?, None)
+            }
+        };
+        for (at, capture) in &captures {
+            self.captured.push((*at, capture.name.clone()));
+        }
+        Ok(StepSpec {
+            request,
+            page,
+            captures: captures.into_iter().map(|(_, capture)| capture).collect(),
+            think,
+        })
+    }
+
+    /// What a step calls by its name, or else by its URL.
+    fn called(
+        &mut self,
+        scope: &Scope<'t>,
+        at: Place,
+        text: &str,
+        is_page: bool,
+    ) -> Read<(usize, Option<PageSpec>)> {
+        let named: Vec<usize> = (0..self.tops.len()).filter(|&index| self.name_of(index) == text).collect();
+        let of_kind: Vec<usize> =
+            named.iter().copied().filter(|&index| self.tops[index].page.is_some() == is_page).collect();
+        let kind = if is_page { "page" } else { "request" };
+        if let [index] = of_kind[..] {
+            let top = &mut self.tops[index];
+            top.is_named = true;
+            return Ok((top.request, top.page.clone()));
+        }
+        if of_kind.len() > 1 {
+            return Err(Wrong::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
+                .hint("give each a `name` of its own"));
+        }
+        let is_url = text.starts_with('/') || text.contains("://") || text.starts_with("${");
+        if is_url {
+            return if is_page {
+                self.page_at(scope, at, text).map(|(request, page)| (request, Some(page)))
+            } else {
+                self.request_at(scope, at, text).map(|request| (request, None))
+            };
+        }
+        let wrong = Wrong::new(at, format!("no {kind} is called `{text}`"));
+        if named.is_empty() {
+            let of_kind = self.tops.iter().filter(|top| top.page.is_some() == is_page);
+            let names: Vec<String> =
+                of_kind.map(|top| self.draft.requests[top.request].name.clone()).collect();
+            return Err(wrong.did_you_mean(text, names.iter().map(String::as_str)));
+        }
+        let other = if is_page { "request" } else { "page" };
+        Err(wrong.hint(format!("`{text}` is a {other}: write {other} = \"{text}\"")))
+    }
+
+    fn name_of(&self, top: usize) -> &str {
+        &self.draft.requests[self.tops[top].request].name
+    }
+}
+
+/// Within a session, each step is made once.
+fn no_weight(keys: &Keys<'_>) -> Read<()> {
+    match keys.get("weight") {
+        None => Ok(()),
+        Some(value) => Err(Wrong::new(value.at, "a step is always made, and its request has a `weight`")
+            .hint("leave it out here; the session has one")),
+    }
+}
