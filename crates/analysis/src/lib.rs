@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness: the same recording gives the same findings, byte for byte. What depends on the
 //! server's machine comes in through [`measurement::Measurement`].
 
+pub mod ablation;
 pub mod breakdown;
 pub mod ceilings;
 pub mod change_point;

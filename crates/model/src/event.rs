@@ -203,6 +203,8 @@ pub enum EventBody {
 pub enum Purpose {
     /// The user asked for a load.
     Run,
+    /// The same pages with their documents only, to compare with.
+    WithoutResources,
     /// To diagnose.
     Diagnose,
     /// The first measurement of a tuning session.

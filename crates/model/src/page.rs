@@ -189,6 +189,10 @@ pub struct NamedPageReport {
 pub struct Ablation {
     /// What was left out: `resources`.
     pub without: String,
+    /// How many loads of each kind were made, in turns; of several the figures are means.
+    pub runs: u32,
+    /// What the difference says of the server, in a sentence.
+    pub means: String,
     /// The figures of both, by name.
     pub figures: Vec<AblationFigure>,
 }

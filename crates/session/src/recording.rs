@@ -315,9 +315,12 @@ impl Recording {
         )
     }
 
-    /// The last load that has results.
+    /// The last load that has results; one without resources is there to be compared with.
     pub fn last_load(&self) -> Option<&LoadRecord> {
-        self.loads.iter().rev().find(|record| !record.intervals.is_empty())
+        let with_results = |record: &&LoadRecord| {
+            record.purpose != Purpose::WithoutResources && !record.intervals.is_empty()
+        };
+        self.loads.iter().rev().find(with_results)
     }
 
     /// What a diagnosis of this session is made from: the last load, or the last window of watching.

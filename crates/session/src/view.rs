@@ -1,6 +1,7 @@
 //! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
 
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
+use webdyno_analysis::ablation::ablation;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::pages::times as page_times;
 use webdyno_analysis::repeats::repeats;
@@ -175,30 +176,36 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
 /// Of a load that was made several times, the run that stands for all: those that were not seen to their end are left
 /// out, as long as there is another.
 fn run_outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
-    let whole =
-        |load: &&LoadRecord| load.end.as_ref().is_some_and(|(end, _)| end.reason != EndReason::Interrupted);
-    let made: Vec<&LoadRecord> = recording.loads.iter().collect();
-    let runs: Vec<(u32, RunReport)> = made
-        .iter()
-        .copied()
-        .filter(whole)
-        .map(|load| Ok((load.load, run_report(&recording.measurement(load))?)))
-        .collect::<Result<_>>()?;
-    let reports: Vec<&RunReport> = runs.iter().map(|(_, run)| run).collect();
-    let repeated = repeats(&reports).filter(|_| made.len() > 1);
-    let Some((mut repeats, mut chosen)) = repeated else {
-        let Some(last) = recording.last_load() else { return Ok((Outcome::Nothing, None)) };
-        return Ok((Outcome::Run(run_report(&recording.measurement(last))?), Some(last.load)));
+    let (without, made): (Vec<&LoadRecord>, Vec<&LoadRecord>) =
+        recording.loads.iter().partition(|load| load.purpose == Purpose::WithoutResources);
+    let measured = |loads: &[&LoadRecord]| {
+        let whole = |load: &&&LoadRecord| {
+            load.end.as_ref().is_some_and(|(end, _)| end.reason != EndReason::Interrupted)
+        };
+        let whole = loads.iter().filter(whole);
+        whole.map(|load| (load.load, recording.measurement(load))).unzip::<_, _, Vec<u32>, Vec<Measurement>>()
     };
-    // One that ended as an objective was lost is the answer, whatever those before it were like.
-    let lost =
-        |load: &LoadRecord| load.end.as_ref().is_some_and(|(end, _)| end.reason == EndReason::ObjectiveLost);
-    if let Some(place) = made.iter().copied().filter(whole).position(lost) {
-        (chosen, repeats.chosen) = (place, place as u32 + 1);
-    }
-    let (load, mut run) = runs[chosen].clone();
-    run.repeats = Some(repeats);
+    let (numbers, whole) = measured(&made);
+    let ablation = ablation(&whole, &measured(&without).1)?;
+    let reports: Vec<RunReport> = whole.iter().map(run_report).collect::<Result<_>>()?;
+    let repeated = repeats(&reports.iter().collect::<Vec<_>>()).filter(|_| made.len() > 1);
+    let (load, mut run) = match (repeated, recording.last_load()) {
+        (Some((mut repeats, mut chosen)), _) => {
+            // One that ended as an objective was lost is the answer, whatever those before it were like.
+            if let Some(place) = whole.iter().position(lost_an_objective) {
+                (chosen, repeats.chosen) = (place, place as u32 + 1);
+            }
+            (numbers[chosen], RunReport { repeats: Some(repeats), ..reports[chosen].clone() })
+        }
+        (None, Some(last)) => (last.load, run_report(&recording.measurement(last))?),
+        (None, None) => return Ok((Outcome::Nothing, None)),
+    };
+    run.ablation = ablation;
     Ok((Outcome::Run(run), Some(load)))
+}
+
+fn lost_an_objective(measurement: &Measurement) -> bool {
+    measurement.end.as_ref().is_some_and(|end| end.reason == EndReason::ObjectiveLost)
 }
 
 /// The end of a tuning session that has none because it was cut off: what was not kept is reverted by its guardian.

@@ -125,6 +125,7 @@ impl Progress {
         let first = settle(SETTLE_S) + self.pace.measure_s;
         match purpose {
             Purpose::Run => ("loading".into(), self.pace.measure_s),
+            Purpose::WithoutResources => ("loading documents only".into(), self.pace.measure_s),
             Purpose::Diagnose => ("loading and observing".into(), first),
             Purpose::Baseline => {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })

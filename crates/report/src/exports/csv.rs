@@ -136,6 +136,7 @@ fn visits(interval: &Interval, workload: &Workload) -> [String; 5] {
 fn purpose(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Run => "run",
+        Purpose::WithoutResources => "without_resources",
         Purpose::Diagnose => "diagnose",
         Purpose::Baseline => "baseline",
         Purpose::Verify => "verify",

@@ -93,7 +93,9 @@ fn log(recording: &Recording, begins_us: u64, measurement: &Measurement) -> Resu
     let mut head = IntervalLogWriterBuilder::new();
     head.add_comment(&format!("[webdyno {}, {}]", recording.client.webdyno, recording.started_at));
     head.add_comment("[Histogram log format version 1.3]");
-    UNITS.iter().for_each(|line| drop(head.add_comment(line)));
+    for line in UNITS {
+        head.add_comment(line);
+    }
     if let Ok(started) = recording.started_at.parse::<jiff::Timestamp>() {
         head.with_start_time(started.into()).with_base_time(started.into());
     }

@@ -3,6 +3,7 @@
 //! It is written in the XML syntax of HTML (WHATWG HTML 14), so that any XML tool can check it. Light and dark follow
 //! the reader's system; on a narrow screen tables and plots scroll sideways in their own frame.
 
+mod ablation;
 mod charts;
 mod diagnosis;
 mod markup;
@@ -148,6 +149,7 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         table(m, &columns, &rows);
         m.leaf_with("p", &[("class", "quiet")], say::REPEATS_MEAN);
     }
+    ablation::whole(m, run);
     m.leaf("h2", "The load");
     parts::run_details(m, run);
 }

@@ -1,5 +1,6 @@
 //! The sentences that text and HTML share: what a run, a change, a round and an end amount to, without any markup.
 
+mod ablation;
 mod client;
 mod diagnosis;
 mod load;
@@ -11,6 +12,7 @@ mod transport;
 mod tune;
 
 use crate::human::{count, number, plural, share, time, time_s, time_us};
+pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
@@ -295,6 +297,7 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
     use webdyno_model::event::Purpose;
     match (load.purpose, load.round) {
         (Purpose::Run, _) => "load".into(),
+        (Purpose::WithoutResources, _) => "without resources".into(),
         (Purpose::Diagnose, _) => "diagnosis".into(),
         (Purpose::Baseline, _) => "before".into(),
         (Purpose::Verify, Some(round)) => format!("round {round}"),

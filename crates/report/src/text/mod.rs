@@ -1,5 +1,6 @@
 //! The report for a terminal: 80 columns of plain text, written for somebody who never tuned a server.
 
+mod ablation;
 mod diagnosis;
 mod histogram;
 mod page;

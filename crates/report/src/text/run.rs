@@ -1,7 +1,7 @@
 //! A load test: how fast, how long answers took, what failed and why, and whether the figures may be believed.
 
 use super::page::{Column, Page};
-use super::{histogram, pages};
+use super::{ablation, histogram, pages};
 use crate::human::{count, plural, share, time};
 use crate::plain::shortened;
 use crate::{say, words};
@@ -18,6 +18,7 @@ pub(super) fn whole(page: &mut Page, view: &View, run: &RunReport) {
     rates(page, run);
     objectives(page, run);
     repeats(page, run);
+    ablation::whole(page, run);
     latencies(page, run);
     histograms(page, view);
     pages::by_name(page, run);

@@ -24,7 +24,7 @@ fn times(times_us: &[u64]) -> TimeHistogram {
     times
 }
 
-fn second(t_s: u32, times_us: &[u64]) -> Interval {
+pub fn second(t_s: u32, times_us: &[u64]) -> Interval {
     let named = NamedInterval { completed: 1, failed: 0, response_time: times(&times_us[..1]).encode() };
     Interval {
         t_s: f64::from(t_s),
@@ -45,7 +45,7 @@ fn second(t_s: u32, times_us: &[u64]) -> Interval {
 }
 
 /// A load whose measured part begins after a second.
-fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRecord {
+pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRecord {
     let end = LoadEnd {
         elapsed_us: intervals.len() as u64 * 1_000_000,
         in_flight_at_end: 2,
@@ -69,7 +69,7 @@ fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRecord
     }
 }
 
-fn recording(loads: Vec<LoadRecord>) -> Recording {
+pub fn recording(loads: Vec<LoadRecord>) -> Recording {
     let (command, started_at) = ("run".into(), "2026-11-21T20:26:00Z".into());
     Recording { command, started_at, client: sample::machine(), loads, ..Recording::default() }
 }
@@ -126,7 +126,7 @@ fn ramps_warm_up_and_pages_have_their_columns() {
         visits: Some(Box::new(visits)),
         ..sample::workload()
     };
-    let mut intervals = vec![second(0, &[1]), second(1, &[1]), second(2, &[1])];
+    let mut intervals: Vec<_> = (0..4).map(|t_s| second(t_s, &[1])).collect();
     for interval in &mut intervals {
         let pages = PageInterval {
             started: 4,
@@ -138,9 +138,10 @@ fn ramps_warm_up_and_pages_have_their_columns() {
         interval.pages = Some(Box::new(pages));
         interval.visits = VisitCounts { visitors: 7, sessions_started: 4, ..VisitCounts::default() };
     }
-    let rows = rows(&seconds_as_csv(&recording(vec![load(1, workload, intervals)])).unwrap());
-    assert_eq!(rows[0]["part"], "ramp-up");
-    assert_eq!(rows[1]["part"], "measured");
+    let ramped = LoadRecord { measured_to_s: Some(3.0), ..load(1, workload, intervals) };
+    let rows = rows(&seconds_as_csv(&recording(vec![ramped])).unwrap());
+    let parts: Vec<_> = rows.iter().map(|row| row["part"].as_str()).collect();
+    assert_eq!(parts, ["ramp-up", "measured", "measured", "ramp-down"]);
     assert_eq!((rows[1]["pages_rate_per_s"].as_str(), rows[1]["pages_p50_us"].as_str()), ("3", "20"));
     assert_eq!((rows[1]["visitors"].as_str(), rows[1]["sessions_started"].as_str()), ("7", "4"));
 }

@@ -1,5 +1,8 @@
 //! What the renderings promise: the texts themselves, and what must hold for any figures and any strings.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that cannot go on must say where
+
+mod ablation;
 mod exports;
 mod invented;
 mod pages;

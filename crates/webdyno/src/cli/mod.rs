@@ -120,6 +120,9 @@ pub struct RunArgs {
     /// Go on also when an objective cannot be met any more
     #[arg(long)]
     pub to_the_end: bool,
+    /// Load the same pages with their documents only besides, in turns, and compare both
+    #[arg(long)]
+    pub without_resources: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -3,10 +3,10 @@
 use crate::cli::RunArgs;
 use crate::{finish, interrupt, objectives, place, progress};
 use webdyno_load::Prepared;
-use webdyno_model::Result;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
 use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Length, Session};
 
 /// What is noted of a load that was given up.
@@ -18,10 +18,11 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let draft = arguments.draft()?;
     let workload = arguments.load.workload(&draft)?;
     objectives::check(&draft.objectives, &workload)?;
-    let mut prepared = webdyno_load::prepare(&workload)?;
+    let without = arguments.without_resources.then(|| without_resources(&workload)).transpose()?;
     let interrupted = interrupt::flag()?;
-    webdyno_load::probe(&mut prepared)?;
-    let measure_s = workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
+    let mut made = vec![Made::prepare(workload, Purpose::Run)?];
+    made.extend(without.map(|workload| Made::prepare(workload, Purpose::WithoutResources)).transpose()?);
+    let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "run"),
@@ -35,24 +36,46 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     // A number of requests is a promise to report them all.
     let nothing_cut = arguments.load.requests.map(|_| 0.0);
     let warmup_s = arguments.load.warmup.map(|us| us as f64 / 1e6).or(nothing_cut);
-    let result = repeat(&mut session, &prepared, &workload, (arguments.repeat, warmup_s));
+    let result = repeat(&mut session, &made, (arguments.repeat, warmup_s));
     finish::finish(session, result, &arguments.output, false)
 }
 
-/// Makes the load so many times. One that was given up is the last, and so is one that lost an objective.
-fn repeat(
-    session: &mut Session,
-    prepared: &Prepared,
-    workload: &Workload,
-    (times, warmup_s): (u32, Option<f64>),
-) -> Result<()> {
-    for number in 1..=times {
-        let load = session.load(prepared, workload, Purpose::Run, Length::Fixed { warmup_s }, None)?;
+/// One kind of load of a session.
+struct Made {
+    workload: Workload,
+    prepared: Prepared,
+    purpose: Purpose,
+}
+
+impl Made {
+    fn prepare(workload: Workload, purpose: Purpose) -> Result<Self> {
+        let mut prepared = webdyno_load::prepare(&workload)?;
+        webdyno_load::probe(&mut prepared)?;
+        Ok(Self { workload, prepared, purpose })
+    }
+}
+
+/// The pages with their documents only.
+fn without_resources(workload: &Workload) -> Result<Workload> {
+    workload.without_resources().ok_or_else(|| {
+        let what = if workload.page_names().is_empty() { "pages" } else { "resources of its pages" };
+        UserError::usage(format!(
+            "--without-resources compares pages with their documents, and this workload has no {what}"
+        ))
+        .hint("--page loads each URL with what it embeds; a workload file lists it with --workload")
+    })
+}
+
+/// Makes the loads so many times, in turns. One that was given up is the last, and so is one that lost an objective.
+fn repeat(session: &mut Session, made: &[Made], (times, warmup_s): (u32, Option<f64>)) -> Result<()> {
+    let all = (0..times).flat_map(|_| made);
+    for (number, Made { workload, prepared, purpose }) in all.enumerate() {
+        if number > 0 {
+            session.rest(prepared, workload)?;
+        }
+        let load = session.load(prepared, workload, *purpose, Length::Fixed { warmup_s }, None)?;
         if note_the_end(session, load)? {
             return Ok(());
-        }
-        if number < times {
-            session.rest(prepared, workload)?;
         }
     }
     Ok(())
