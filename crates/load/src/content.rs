@@ -28,6 +28,24 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 const BROTLI_BYTES: usize = 16 * 1024;
 const SHA256_BYTES: usize = 32;
 
+/// What is wanted of an answer's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The conditions are to be checked.
+    pub(crate) checked: bool,
+    /// The decoded content is to be kept.
+    pub(crate) kept: bool,
+    /// An answer whose content cannot be read is no good one.
+    pub(crate) needed: bool,
+}
+
+impl Default for Wish {
+    /// As for a request that has nothing to do with others.
+    fn default() -> Self {
+        Self { checked: true, kept: false, needed: false }
+    }
+}
+
 /// The conditions on an answer, ready to be checked.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
@@ -63,13 +81,14 @@ impl Checks {
     }
 
     /// What takes the body of an answer with this head; `None` when nobody needs to see it.
-    pub(crate) fn content(&self, head: Head, spare: &mut Spare) -> Option<Content> {
+    pub(crate) fn content(&self, head: Head, wish: Wish, spare: &mut Spare) -> Option<Content> {
         let empty = matches!(head.framing, Framing::Empty | Framing::Fixed(0));
         let coded = head.coding != Coding::Identity;
-        if empty || !(self.read_bodies() || coded && self.may_read_bodies()) {
+        let checked = wish.checked && (self.read_bodies() || coded && self.may_read_bodies());
+        if empty || !(checked || wish.kept) {
             return None;
         }
-        let keeps = !self.patterns.is_empty();
+        let keeps = wish.kept || !self.patterns.is_empty();
         let seen = Seen {
             length_bytes: 0,
             length_bytes_max: match (keeps, coded) {
@@ -77,7 +96,7 @@ impl Checks {
                 (false, true) => DECODED_BYTES_MAX,
                 (false, false) => u64::MAX,
             },
-            hash: (!self.hashes.is_empty()).then(Sha256::new),
+            hash: (wish.checked && !self.hashes.is_empty()).then(Sha256::new),
             kept: keeps.then(|| spare.take()),
         };
         Some(Content(match coded {
@@ -86,7 +105,8 @@ impl Checks {
         }))
     }
 
-    /// Whether an answer that has ended meets all of them. Without content, its body counts as it was framed.
+    /// Whether an answer that has ended meets all of them.
+    #[cfg(test)]
     pub(crate) fn are_met(
         &self,
         status: u16,
@@ -94,25 +114,42 @@ impl Checks {
         content: Option<Content>,
         spare: &mut Spare,
     ) -> bool {
-        if !self.may_read_bodies() {
-            return self.status.iter().all(|&expected| expected == status);
+        let (met, body) = self.judge(Wish::default(), status, body_bytes, content);
+        spare.give(body);
+        met
+    }
+
+    /// Whether an answer that has ended meets what is wanted of it, and its content, if it was to be kept: empty without a
+    /// body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
+    pub(crate) fn judge(
+        &self,
+        wish: Wish,
+        status: u16,
+        body_bytes: u64,
+        content: Option<Content>,
+    ) -> (bool, Option<Vec<u8>>) {
+        let status_is_met = !wish.checked || self.status.iter().all(|&expected| expected == status);
+        if !wish.kept && !(wish.checked && self.may_read_bodies()) {
+            return (status_is_met, None);
         }
         let seen = match content.map(|content| content.finish()) {
             None => Some(Seen::unread(body_bytes)),
             Some(seen) => seen,
         };
-        let Some(seen) = seen else { return false };
+        let Some(seen) = seen else {
+            return (!(wish.needed || wish.checked && self.may_read_bodies()), None);
+        };
         let body = seen.kept.as_deref().unwrap_or_default();
         let is_hash = |expected: &[u8; SHA256_BYTES]| {
             let hash = seen.hash.clone().unwrap_or_default().finalize();
             expected[..] == hash[..]
         };
-        let met = self.status.iter().all(|&expected| expected == status)
-            && self.lengths.iter().all(|&expected| expected == seen.length_bytes)
-            && self.hashes.iter().all(is_hash)
-            && self.patterns.iter().all(|pattern| pattern.is_match(body));
-        spare.give(seen.kept);
-        met
+        let met = !wish.checked
+            || status_is_met
+                && self.lengths.iter().all(|&expected| expected == seen.length_bytes)
+                && self.hashes.iter().all(is_hash)
+                && self.patterns.iter().all(|pattern| pattern.is_match(body));
+        (met, Some(seen.kept.unwrap_or_default()))
     }
 }
 
@@ -151,7 +188,8 @@ impl Spare {
         self.0.pop().unwrap_or_default()
     }
 
-    fn give(&mut self, buffer: Option<Vec<u8>>) {
+    /// Takes a buffer back.
+    pub(crate) fn give(&mut self, buffer: Option<Vec<u8>>) {
         let worth = |buffer: &Vec<u8>| (1..=SPARE_BYTES_MAX).contains(&buffer.capacity());
         if let Some(mut buffer) = buffer.filter(worth)
             && self.0.len() < SPARE_MAX

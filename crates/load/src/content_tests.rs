@@ -61,7 +61,7 @@ fn expect(texts: &[&str]) -> Checks {
 fn meets(checks: &Checks, coding: Coding, pieces: &[&[u8]]) -> bool {
     let mut spare = Spare::default();
     let head = Head { status: 200, framing: Framing::UntilClose, keep: false, coding, length_bytes: 0 };
-    let mut content = checks.content(head, &mut spare);
+    let mut content = checks.content(head, Wish::default(), &mut spare);
     for piece in pieces {
         if let Some(content) = &mut content {
             content.feed(piece);
@@ -118,7 +118,7 @@ fn an_empty_body_is_an_empty_content_in_every_coding() {
         // Answers to HEAD have the headers of a body and none.
         let head = Head { status: 200, framing: Framing::Empty, keep: true, coding, length_bytes: 0 };
         let checks = expect(&[hash]);
-        assert!(checks.content(head, &mut Spare::default()).is_none());
+        assert!(checks.content(head, Wish::default(), &mut Spare::default()).is_none());
         assert!(checks.are_met(200, 0, None, &mut Spare::default()));
     }
 }
@@ -171,7 +171,7 @@ fn nothing_is_read_that_nobody_needs() {
         (&["regex=x"], Coding::Identity, Framing::Fixed(5), true),
         (&["regex=x"], Coding::Identity, Framing::Fixed(0), false),
     ] {
-        let content = expect(texts).content(head(coding, framing), &mut Spare::default());
+        let content = expect(texts).content(head(coding, framing), Wish::default(), &mut Spare::default());
         assert_eq!(content.is_some(), read, "{texts:?} {coding:?} {framing:?}");
     }
 }
@@ -188,7 +188,7 @@ fn buffers_are_used_again_unless_they_grew_large() {
     };
     let mut spare = Spare::default();
     for (bytes, put_by) in [(1000, 1), (2 << 20, 0), (10, 1), (10, 1)] {
-        let mut content = checks.content(head, &mut spare).unwrap();
+        let mut content = checks.content(head, Wish::default(), &mut spare).unwrap();
         assert_eq!(spare.0.len(), 0);
         content.feed(&vec![b'x'; bytes]);
         assert!(checks.are_met(200, bytes as u64, Some(content), &mut spare));

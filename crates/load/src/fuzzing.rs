@@ -5,7 +5,7 @@
 //! reads a sequence of octets). The rest: no panic, no hang, bounded memory.
 
 use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
-use crate::content::{Checks, Spare};
+use crate::content::{Checks, Spare, Wish};
 use crate::head::{Coding, Framing, Head, HeadMemory};
 use webdyno_model::workload::Expectation;
 
@@ -171,7 +171,7 @@ pub fn content(bytes: &[u8]) -> Result<(), String> {
 /// Length and sum of what is in a body, as far as it was kept; `None` when it cannot be read.
 fn decoded(checks: &Checks, coding: Coding, body: &[u8], mut cutting: Cutting) -> Option<(u64, u64)> {
     let head = Head { status: 200, framing: Framing::UntilClose, keep: false, coding, length_bytes: 0 };
-    let mut content = checks.content(head, &mut Spare::default())?;
+    let mut content = checks.content(head, Wish::default(), &mut Spare::default())?;
     let mut at = 0;
     while at < body.len() {
         let size = cutting.next(body.len() - at);

@@ -116,6 +116,23 @@ pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> 
     Some(header.value)
 }
 
+/// Gives each value of a header of the head at the start of `bytes`.
+pub(crate) fn each_value(bytes: &[u8], name: &str, mut give: impl FnMut(&[u8])) {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    if config().parse_response(&mut response, bytes).is_ok() {
+        let named = response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        named.for_each(|header| give(header.value));
+    }
+}
+
+/// Whether a line of a head begins with this name: a quick look, before it is read again.
+pub(crate) fn has_line(bytes: &[u8], name: &str) -> bool {
+    let begins =
+        |line: &[u8]| line.get(..name.len()).is_some_and(|b| b.eq_ignore_ascii_case(name.as_bytes()));
+    bytes.split(|&byte| byte == b'\n').any(begins)
+}
+
 /// Decides framing and reuse from the header lines.
 fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Result<Head, NotHttp> {
     let status = response.code.filter(|&code| code >= 100).ok_or(NotHttp)?;

@@ -1,14 +1,16 @@
 //! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
 
 mod choice;
+mod dynamic;
 mod origin;
 mod request;
 mod script;
 
 pub(crate) use choice::Choice;
+pub(crate) use dynamic::Dynamic;
 pub(crate) use origin::{Origin, Place, Tcp};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url};
-pub(crate) use script::Script;
+pub(crate) use script::{Script, Step};
 
 use crate::content::Checks;
 use crate::course::Course;
@@ -113,6 +115,9 @@ impl Prepared {
         plan.arrival = workload.arrival;
         plan.stages.clone_from(&workload.stages);
         plan.course = course_of(workload);
+        if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
+            script.users = visits.users.clamp(1, script.users);
+        }
         plan.connections = workload.connections.clamp(1, plan.connections);
         plan.threads = plan.threads.min(plan.connections);
         plan.parked_max = plan.parked_max.min(plan.connections);
@@ -331,12 +336,13 @@ pub fn check_url(text: &str) -> Result<Url> {
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
     let checks = Checks::of(&workload.expect)?;
-    let script = Script::of(workload)?;
+    let requests = script::as_browsers_do(workload);
+    let script = Script::of(workload, &requests)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
-    for spec in &script::as_browsers_do(workload) {
-        let url = parse_url(&spec.url)?;
-        let request = request::Source::of(spec, url, workload.keepalive)?;
+    for spec in &requests {
+        let url = script::known_url(spec, &requests)?;
+        let request = request::Source::of(&script::fixed_part(spec), url, workload.keepalive)?;
         let origin = origins.of(request.url())?;
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
@@ -351,6 +357,9 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         true => Some(tls::config(&workload.transport.tls).map_err(with_paths)?),
         false => None,
     };
+    if script.as_ref().is_some_and(|script| script.finds) {
+        script::with_place_for_others(&mut names);
+    }
     if names.len() <= 1 {
         names.clear();
     }

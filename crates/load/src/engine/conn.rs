@@ -1,7 +1,7 @@
 //! One connection slot and the request that it carries.
 
 use crate::answer::Answer;
-use crate::content::Content;
+use crate::content::{Content, Wish};
 use crate::prepare::Template;
 use crate::tcp_info::TcpReading;
 use webdyno_model::workload::Body;
@@ -25,8 +25,22 @@ pub(crate) struct Request {
     pub(crate) retried: bool,
     /// Redirects that it has followed.
     pub(crate) hops: u32,
+    /// It asks whether something that is known has changed.
+    pub(crate) confirms: bool,
+    /// What is wanted of the answer.
+    pub(crate) wish: Wish,
+    /// The head of the answer is to be kept, in any case or when it sets cookies.
+    pub(crate) head_wish: HeadWish,
     /// When the first request of the chain was sent, once it has followed one.
     pub(crate) sent_ns: u64,
+}
+
+/// Whether the head of an answer is kept for whoever sent the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeadWish {
+    Never,
+    WithCookies,
+    Always,
 }
 
 /// What a slot is doing.
@@ -138,6 +152,8 @@ pub(crate) struct Conn {
     pub(crate) content: Option<Content>,
     /// Where the answer redirects to; empty for one that does not, or when redirects are not followed.
     pub(crate) location: Vec<u8>,
+    /// The head of the answer, if it was to be kept; else empty.
+    pub(crate) head: Vec<u8>,
 }
 
 impl Conn {
@@ -152,6 +168,9 @@ impl Conn {
             deadline_ns: 0,
             retried: false,
             hops: 0,
+            confirms: false,
+            wish: Wish::default(),
+            head_wish: HeadWish::Never,
             sent_ns: 0,
         };
         Self {
@@ -176,6 +195,7 @@ impl Conn {
             answer: Answer::new(),
             content: None,
             location: vec![],
+            head: vec![],
         }
     }
 
@@ -198,6 +218,7 @@ impl Conn {
         self.answer.reset();
         self.content = None;
         self.location.clear();
+        self.head.clear();
     }
 
     /// Whether the rest of the body may be dropped unread.

@@ -5,11 +5,13 @@ use super::receiving::came_ns;
 use super::redirect::{Targets, is_redirected};
 use super::visits::Ended;
 use super::{Arrivals, Engine};
-use crate::content::Spare;
 use crate::failure::Failure;
 use crate::prepare::Plan;
 use crate::recorder::{Report, Times};
 use crate::world::{Handshake, World};
+
+/// The status of an answer to a conditional request: nothing has changed (RFC 9110, 15.4.5).
+const NOT_MODIFIED: u16 = 304;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The answer is complete.
@@ -18,6 +20,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if self.is_last_word(slot) {
             return self.resend(slot);
         }
+        if self.has_visits() {
+            self.take_cookies(slot);
+        }
         // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
         let faulty = self.keeps(slot) && extra_bytes > 0;
         if !faulty && self.follow(slot) {
@@ -25,9 +30,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         let conn = &mut self.conns[slot as usize];
         let checked = conn.content.is_some();
-        let failure = match faulty {
-            true => Some(Failure::Protocol),
-            false => judge(self.plan, conn, &mut self.bodies),
+        let (failure, body) = match faulty {
+            true => (Some(Failure::Protocol), None),
+            false => judge(self.plan, conn),
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
@@ -36,7 +41,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             self.recorder.stamp(self.received_ns, now_ns);
         }
         let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
-        let ended = ended(conn, failure, end_ns, times.sent_ns);
+        let mut ended = ended(slot, conn, failure, end_ns, times.sent_ns);
         match failure {
             None => self.recorder.complete(times, end_ns),
             Some(failure) => self.recorder.fail(failure, times, end_ns),
@@ -50,17 +55,20 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             self.stamp();
         }
         if self.has_visits() {
-            return self.answered_to_visitor(request, &ended);
+            ended.body = body;
+            return self.answered_to_visitor(request, ended);
         }
+        self.bodies.give(body);
         if self.over.is_none() {
             self.next_of_user(request.user);
         }
     }
 
     /// The answer to a visitor is complete.
-    fn answered_to_visitor(&mut self, request: Request, ended: &Ended) {
+    fn answered_to_visitor(&mut self, request: Request, mut ended: Ended) {
         let serial = self.serial_of(request);
-        self.fetch_ended(request, ended);
+        self.fetch_ended(request, &mut ended);
+        self.bodies.give(ended.body);
         if self.over.is_none() {
             self.next_of_visitor(request, serial);
         }
@@ -92,7 +100,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &self.conns[slot as usize];
         let times = times(self.plan, &self.targets, conn);
         let (request, user) = (conn.request, conn.request.user);
-        let ended = ended(conn, Some(failure), end_ns, times.sent_ns);
+        let mut ended = ended(slot, conn, Some(failure), end_ns, times.sent_ns);
         self.targets.release(request.template);
         self.recorder.fail(failure, times, end_ns);
         self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
@@ -105,7 +113,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             }
         }
         if self.has_visits() {
-            self.fetch_ended(request, &ended);
+            self.fetch_ended(request, &mut ended);
             self.visitor_failed(request);
         }
     }
@@ -129,7 +137,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 }
 
 /// What its visitor is told of a request that has ended.
-fn ended(conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64>) -> Ended {
+fn ended(slot: u32, conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64>) -> Ended {
     Ended {
         failure,
         end_ns,
@@ -138,21 +146,24 @@ fn ended(conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64
         first_byte_ns: conn.first_byte_ns,
         bytes: conn.received_bytes,
         kept_connection: conn.carried > 0,
+        slot,
+        body: None,
     }
 }
 
-/// Why an answer that came is not a good one.
-fn judge(plan: &Plan, conn: &mut Conn, bodies: &mut Spare) -> Option<Failure> {
+/// Why an answer that came is not a good one, and its content, if somebody wants it.
+fn judge(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
-    if !plan.is_ok(status) {
-        return Some(Failure::Status);
+    // It says that what the visitor has is still good: nothing else is to be expected of it.
+    if status == NOT_MODIFIED && conn.request.confirms {
+        return (None, None);
     }
-    if is_redirected(conn) {
-        // It was to be followed, and could not be: whatever was asked for did not come.
-        return Some(Failure::Status);
+    // A redirect was to be followed, and could not be: whatever was asked for did not come.
+    if !plan.is_ok(status) || is_redirected(conn) {
+        return (Some(Failure::Status), None);
     }
-    let met = plan.checks.are_met(status, body_bytes, conn.content.take(), bodies);
-    (!met).then_some(Failure::Expect)
+    let (met, body) = plan.checks.judge(conn.request.wish, status, body_bytes, conn.content.take());
+    ((!met).then_some(Failure::Expect), body)
 }
 
 /// The times of a request. One that was never sent on its connection was not served; one that was redirected counts

@@ -1,11 +1,11 @@
 //! An answer on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
 
-use super::conn::{Phase, token};
+use super::conn::{HeadWish, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
 use crate::answer::{AtClose, Fed, Listener};
 use crate::content::{Content, Spare};
 use crate::failure::Failure;
-use crate::head::{Head, header_value};
+use crate::head::{Head, has_line, header_value};
 use crate::prepare::{LOCATION_BYTES_MAX, Plan, is_redirect};
 use crate::recorder::{Report, microseconds};
 use crate::world::{Broke, World};
@@ -40,7 +40,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
     /// unless the server's close is to be read too.
     pub(super) fn receive(&mut self, slot: u32) {
-        let may_drop = !self.plan.checks.read_bodies();
+        let may_drop = !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.wish.kept;
         for _ in 0..READS_MAX {
             let conn = &mut self.conns[slot as usize];
             let left = conn.answer.fixed_left();
@@ -117,7 +117,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                     plan: self.plan,
                     bodies: &mut self.bodies,
                     content: &mut conn.content,
+                    request: &conn.request,
                     location: &mut conn.location,
+                    head: &mut conn.head,
                 };
                 conn.answer.feed_to(&mut seeing, &self.buffer[..count], memory, to_head)
             }
@@ -205,11 +207,21 @@ struct Seeing<'a> {
     plan: &'a Plan,
     bodies: &'a mut Spare,
     content: &'a mut Option<Content>,
+    request: &'a Request,
     location: &'a mut Vec<u8>,
+    head: &'a mut Vec<u8>,
 }
 
 impl Listener for Seeing<'_> {
     fn head(&mut self, head: Head, bytes: &[u8]) {
+        let keeps_head = match self.request.head_wish {
+            HeadWish::Never => false,
+            HeadWish::WithCookies => has_line(bytes, "set-cookie:"),
+            HeadWish::Always => true,
+        };
+        if keeps_head {
+            self.head.extend_from_slice(bytes);
+        }
         if self.plan.redirects_max > 0
             && is_redirect(head.status)
             && let Some(location) = header_value(bytes, "location").filter(|location| !location.is_empty())
@@ -220,7 +232,7 @@ impl Listener for Seeing<'_> {
         }
         // An answer that fails by its status is not looked into.
         if self.plan.is_ok(head.status) {
-            *self.content = self.plan.checks.content(head, self.bodies);
+            *self.content = self.plan.checks.content(head, self.request.wish, self.bodies);
         }
     }
 

@@ -10,11 +10,18 @@ use crate::prepare::{Plan, Template};
 use crate::recorder::Report;
 use crate::world::World;
 use std::collections::HashMap;
+use url::Url;
 
 /// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
 const SPARE_TARGETS: usize = 256;
 /// From here on a serial is that of a list's entry.
 const ENTRIES: u64 = 1 << 63;
+/// As many more where documents are searched for what they embed.
+const FOUND_TARGETS: usize = 8192;
+/// First byte of the keys of parts that were found; those of redirects are longer than they.
+const PART_KEY: &[u8] = b"part";
+/// The same of redirects of requests that are put together each time.
+const DYNAMIC_KEY: &[u8] = b"dynamic";
 
 /// The requests of one thread: those of the plan and behind them those that redirects led to, under one numbering.
 #[derive(Debug)]
@@ -46,7 +53,9 @@ impl<'p> Targets<'p> {
         Self {
             planned: &plan.templates,
             found: vec![],
-            found_max: open_max as usize + SPARE_TARGETS,
+            found_max: open_max as usize
+                + SPARE_TARGETS
+                + if plan.script.as_ref().is_some_and(|script| script.finds) { FOUND_TARGETS } else { 0 },
             by_key: HashMap::new(),
             key: vec![],
             hand: 0,
@@ -69,8 +78,53 @@ impl<'p> Targets<'p> {
         number < self.planned.len()
     }
 
-    /// A request to it is under way.
-    fn hold(&mut self, number: usize) {
+    /// A number for what is asked for that stays the same while it is kept, and is not used again.
+    pub(super) fn key(&self, number: usize) -> u32 {
+        match number.checked_sub(self.planned.len()) {
+            None => number as u32,
+            Some(place) => self.found[place].serial as u32,
+        }
+    }
+
+    /// A part of the page that `from` is the document of: its number, and whether it is new. `None` when there is no room.
+    pub(super) fn part(
+        &mut self,
+        plan: &Plan,
+        from: usize,
+        url: &Url,
+        origin: usize,
+    ) -> Option<(usize, bool)> {
+        let template = self.get(from);
+        let along = template.along();
+        self.key.clear();
+        self.key.extend_from_slice(PART_KEY);
+        self.key.extend_from_slice(&along.to_ne_bytes());
+        self.key.extend_from_slice(url.as_str().as_bytes());
+        if let Some(&known) = self.by_key.get(&self.key) {
+            return Some((known, false));
+        }
+        let name = plan.name_of_part(url.path());
+        let template = Template::new(self.get(from).part(url.clone()), origin, name);
+        Some((self.add(template)?, true))
+    }
+
+    /// Where a redirect of a request leads that was put together for this one sending.
+    pub(super) fn target_of_own(
+        &mut self,
+        plan: &Plan,
+        own: &Template,
+        status: u16,
+        location: &[u8],
+    ) -> Option<(usize, bool)> {
+        let template = redirected(plan, own, status, location)?;
+        self.key.clear();
+        self.key.extend_from_slice(DYNAMIC_KEY);
+        self.key.extend_from_slice(&self.made.to_ne_bytes());
+        Some((self.add(template)?, true))
+    }
+
+    /// A request to it is under way, or it is on a list.
+    pub(super) fn hold(&mut self, number: usize) {
         if let Some(found) =
             number.checked_sub(self.planned.len()).and_then(|place| self.found.get_mut(place))
         {
@@ -116,12 +170,7 @@ impl<'p> Targets<'p> {
         }
         let entry = if self.is_planned(from) { plan.entry(item as usize) } else { None };
         let template = entry.as_ref().unwrap_or_else(|| self.get(from));
-        let redirect = template.redirected(status, location)?;
-        let origin = match redirect.same_origin {
-            true => template.origin,
-            false => plan.origin_at(redirect.source.url())?,
-        };
-        let template = Template::new(redirect.source, origin, template.name);
+        let template = redirected(plan, template, status, location)?;
         Some((self.add(template)?, true))
     }
 
@@ -148,6 +197,16 @@ impl<'p> Targets<'p> {
     }
 }
 
+/// What a redirect makes of a request.
+fn redirected(plan: &Plan, template: &Template, status: u16, location: &[u8]) -> Option<Template> {
+    let redirect = template.redirected(status, location)?;
+    let origin = match redirect.same_origin {
+        true => template.origin,
+        false => plan.origin_at(redirect.source.url())?,
+    };
+    Some(Template::new(redirect.source, origin, template.name))
+}
+
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Follows the redirect that the answer on this slot is. False when it is none, or cannot be followed.
     pub(super) fn follow(&mut self, slot: u32) -> bool {
@@ -158,26 +217,24 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         let status = conn.answer.status();
         let from = (request.template, request.item);
-        let Some((number, new)) = self.targets.target(self.plan, from, status, &conn.location) else {
-            return false;
+        let target = match self.has_visits().then(|| self.own_template(request)).flatten() {
+            Some(own) => self.targets.target_of_own(self.plan, &own, status, &conn.location),
+            None => self.targets.target(self.plan, from, status, &conn.location),
         };
+        let Some((number, new)) = target else { return false };
+        let (bytes, sent_ns) = (conn.received_bytes, conn.sent_ns);
         if new {
-            // The meaning of a head depends on what it answers.
-            match self.memory.get_mut(number) {
-                Some(memory) => *memory = Default::default(),
-                None => self.memory.push(Default::default()),
-            }
+            self.forget_heads(number);
         }
         self.targets.hold(number);
         self.targets.release(request.template);
         self.recorder.report.redirects += 1;
         let mut next = request;
         if request.hops == 0 {
-            next.sent_ns = conn.sent_ns;
+            next.sent_ns = sent_ns;
         }
         (next.template, next.could_ns, next.retried) = (number, self.wake_ns, false);
         next.hops += 1;
-        let bytes = conn.received_bytes;
         self.deadlines.remove(slot);
         self.let_go(slot, true);
         match self.has_visits() {
@@ -186,6 +243,16 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         self.note_room(self.wake_ns);
         true
+    }
+}
+
+impl<W, X> Engine<'_, W, X> {
+    /// A new target took this number: the meaning of a head depends on what it answers.
+    pub(super) fn forget_heads(&mut self, number: usize) {
+        match self.memory.get_mut(number) {
+            Some(memory) => *memory = Default::default(),
+            None => self.memory.push(Default::default()),
+        }
     }
 }
 

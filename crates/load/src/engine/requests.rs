@@ -1,7 +1,8 @@
 //! The start of a request: due, put on a connection, sent.
 
-use super::conn::{Phase, Request, token};
+use super::conn::{HeadWish, Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
+use crate::content::Wish;
 use crate::failure::Failure;
 use crate::prepare::Choice;
 use crate::recorder::{Report, microseconds};
@@ -112,6 +113,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
             retried: false,
             hops: 0,
+            confirms: false,
+            wish: Wish::default(),
+            head_wish: HeadWish::Never,
             sent_ns: 0,
         }
     }
@@ -134,8 +138,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Gives a slot its request. One that the target does not say it all of is put together here.
     #[inline]
     pub(super) fn compose(&mut self, slot: u32, request: Request) {
+        let visited = self.has_visits();
         let conn = &mut self.conns[slot as usize];
         conn.assign(request);
+        if visited {
+            conn.message.clear();
+            return self.put_together(slot, request);
+        }
         match self.plan.choice.list().filter(|_| self.targets.is_planned(request.template)) {
             Some(list) => list.write(request.item, &mut conn.message),
             None => conn.message.clear(),

@@ -1,32 +1,134 @@
 //! Visitors in the simulated world: page times against exact delays, connections, think times, counts.
 
 use super::simulation::*;
-use webdyno_model::visit::{PageSpec, Part, Resources, SessionSpec, StepSpec, Think, Visits};
-use webdyno_model::workload::{Arrival, Workload};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use webdyno_model::page::{FetchedBy, PageInterval, TraceKind, VisitCounts};
+use webdyno_model::visit::{
+    CaptureFrom, CaptureSpec, PageSpec, Part, Resources, SessionSpec, StepSpec, Think, Visits,
+};
+use webdyno_model::workload::{Arrival, Body, RequestSpec, Workload};
+
+/// What a test's server answers to a request: after so long, these bytes.
+type Answer = (u64, Vec<u8>);
+
+/// Accepts after 0.1 ms, and answers each request as the function says, which is told the request's text.
+fn site<'s>(heard: &Heard, mut answer: impl FnMut(&str) -> Answer + 's) -> Server<'s> {
+    let heard = heard.clone();
+    Box::new(move |visit| {
+        if visit.request == 0 {
+            return vec![(100_000, Act::Accept)];
+        }
+        let (after_ns, bytes) = answer(&heard.borrow().last().unwrap().1);
+        vec![(after_ns, Act::Send(bytes))]
+    })
+}
+
+/// Runs the load against such a site; gives the outcome and what was asked, with the numbers of the connections.
+fn run<'s>(load: &Workload, answer: impl FnMut(&str) -> Answer + 's) -> (Outcome, Vec<(u64, String)>) {
+    let mut sim = Sim::new(Box::new(|_| vec![]));
+    let heard = sim.heard.clone();
+    sim.serve(site(&heard, answer));
+    let outcome = simulate_on(load, sim);
+    (outcome, heard.take())
+}
+
+fn path(request: &str) -> &str {
+    request.split(' ').nth(1).unwrap()
+}
+
+fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+    let head = request.split("\r\n\r\n").next().unwrap();
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+/// An answer of a millisecond with this head and body.
+fn answer(status: &str, fields: &str, body: &str) -> Answer {
+    let length =
+        if status.starts_with("304") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    (MS, format!("HTTP/1.1 {status}\r\n{fields}{length}\r\n{body}").into_bytes())
+}
+
+fn ok(body: &str) -> Answer {
+    answer("200 OK", "", body)
+}
+
+/// A load of one session with these steps, by so many users.
+fn session(steps: Vec<StepSpec>, requests: Vec<RequestSpec>, users: u32, duration_ms: u64) -> Workload {
+    let mut load = workload(Arrival::Closed, 1000, duration_ms);
+    load.requests = requests;
+    let session = SessionSpec { name: "session".into(), weight: 1.0, steps };
+    load.visits = Some(Box::new(Visits { sessions: vec![session], users, ..Visits::default() }));
+    load
+}
 
 /// A page whose document is request 0 and whose parts are all others, loaded by so many users.
 fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
-    let mut load = workload(Arrival::Closed, 1000, duration_ms);
-    load.requests.extend((0..parts).map(|number| get(&format!("/{number}"))));
+    let mut requests = vec![get("/")];
+    requests.extend((0..parts).map(|number| get(&format!("/{number}"))));
     let parts = (1..=parts).map(|request| Part { request, required: true }).collect();
     let page = PageSpec { resources: Resources::Listed(parts) };
-    let step = StepSpec { page: Some(page), ..StepSpec::default() };
-    let session = SessionSpec { name: "page".into(), weight: 1.0, steps: vec![step] };
-    load.visits = Some(Box::new(Visits { sessions: vec![session], users, ..Visits::default() }));
-    load
+    session(vec![StepSpec { page: Some(page), ..StepSpec::default() }], requests, users, duration_ms)
+}
+
+/// A page that is searched for what it embeds.
+fn found_page(users: u32, duration_ms: u64) -> Workload {
+    let step = StepSpec { page: Some(PageSpec { resources: Resources::Found }), ..StepSpec::default() };
+    session(vec![step], vec![get("/")], users, duration_ms)
 }
 
 fn visits(load: &mut Workload) -> &mut Visits {
     load.visits.as_mut().unwrap()
 }
 
+/// So many sessions, and nothing else ends the load.
+fn sessions(mut load: Workload, count: u64) -> Workload {
+    (load.stop.duration_us, load.stop.requests) = (None, Some(count));
+    load
+}
+
+fn step(request: usize) -> StepSpec {
+    StepSpec { request, ..StepSpec::default() }
+}
+
+fn with_variables(request: RequestSpec) -> RequestSpec {
+    RequestSpec { has_variables: true, ..request }
+}
+
+fn pages(outcome: &Outcome) -> impl Iterator<Item = &PageInterval> {
+    outcome.intervals.iter().filter_map(|interval| interval.pages.as_deref())
+}
+
 /// Completed and failed pages, and those in flight at the end.
 fn page_counts(outcome: &Outcome) -> (u64, u64, u64) {
-    let pages = || outcome.intervals.iter().filter_map(|interval| interval.pages.as_deref());
-    let sum = |of: fn(&webdyno_model::page::PageInterval) -> u64| pages().map(of).sum::<u64>();
-    let in_flight = pages().last().map_or(0, |pages| pages.in_flight);
+    let sum = |of: fn(&PageInterval) -> u64| pages(outcome).map(of).sum::<u64>();
+    let in_flight = pages(outcome).last().map_or(0, |pages| pages.in_flight);
     assert_eq!(sum(|p| p.started), sum(|p| p.completed) + sum(|p| p.failed) + in_flight);
     (sum(|p| p.completed), sum(|p| p.failed), in_flight)
+}
+
+fn counts(outcome: &Outcome) -> VisitCounts {
+    let mut counts = VisitCounts::default();
+    outcome.intervals.iter().for_each(|interval| counts.add(&interval.visits));
+    counts
+}
+
+fn page_time(outcome: &Outcome) -> webdyno_model::run::Dist {
+    outcome.merged(|interval| &interval.pages.as_ref().unwrap().time).dist()
+}
+
+/// When the last of these parts ends, of a document that came at 0: each goes, in order, to the connection that is free
+/// first; all but the first open one of their own as long as there are fewer than `most`.
+fn makespan_us(parts_us: &[u64], connect_us: u64, most: usize) -> u64 {
+    let mut free_at_us = vec![0];
+    for &part_us in parts_us {
+        let first = (0..free_at_us.len()).min_by_key(|&at| free_at_us[at]).unwrap();
+        match free_at_us.len() < most && free_at_us[first] > 0 {
+            true => free_at_us.push(connect_us + part_us),
+            false => free_at_us[first] += part_us,
+        }
+    }
+    free_at_us.into_iter().max().unwrap()
 }
 
 #[test]
@@ -35,13 +137,445 @@ fn a_page_is_its_document_and_then_its_parts_six_at_a_time() {
     let mut load = page(19, 1, 1000);
     visits(&mut load).think = Think::Fixed { time_us: 50_000 };
     let outcome = simulate(&load, answering(MS));
-    let (completed, failed, _) = page_counts(&outcome);
     // One each 50 + 5.1 ms.
-    assert_eq!((completed, failed), (19, 0));
-    let time = outcome.merged(|interval| &interval.pages.as_ref().unwrap().time).dist();
+    assert_eq!(page_counts(&outcome), (19, 0, 0));
+    let time = page_time(&outcome);
     // The first part goes where the document came; it is that connection's fourth part that ends the page.
     assert_eq!((time.count, time.min, time.max), (19, Some(5100), Some(5100)));
     // Somebody new makes each session.
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 6 * 19);
-    assert_eq!(outcome.sum(|interval| interval.visits.sessions_completed), 19);
+    assert_eq!(counts(&outcome).sessions_completed, 19);
+}
+
+proptest! {
+    // Page time = document + makespan of its parts over the connections, computed without the engine.
+    #[test]
+    fn page_times_are_those_of_the_parts_on_six_connections(
+        parts_us in prop::collection::vec(1_000u64..50_000, 0..40), most in 1u32..8,
+    ) {
+        let mut load = sessions(page(parts_us.len(), 1, 1000), 1);
+        visits(&mut load).connections_per_host = most;
+        let delays = parts_us.clone();
+        let (outcome, heard) = run(&load, move |request| match path(request)[1..].parse::<usize>() {
+            Ok(number) => (delays[number] * 1000, OK.to_vec()),
+            Err(_) => (7 * MS, OK.to_vec()),
+        });
+        let expected_us = 100 + 7000 + makespan_us(&parts_us, 100, most as usize);
+        prop_assert_eq!(page_time(&outcome).max, Some(expected_us));
+        let connections: BTreeSet<u64> = heard.iter().map(|(connection, _)| *connection).collect();
+        prop_assert!(connections.len() <= most as usize);
+        // Every part is a request of its own, due when the document has come.
+        prop_assert_eq!(outcome.counts(), (parts_us.len() as u64 + 1, 0, 0));
+        let parts = &pages(&outcome).flat_map(|pages| &pages.traces).next().unwrap().parts;
+        prop_assert!(parts[1..].iter().all(|part| part.known_us == 7100));
+    }
+}
+
+#[test]
+fn each_server_has_connections_of_its_own() {
+    let mut load = sessions(page(24, 1, 1000), 1);
+    for request in load.requests.iter_mut().skip(13) {
+        request.url = request.url.replace("127.0.0.1", "127.0.0.2");
+    }
+    let (outcome, heard) = run(&load, |_| ok("x"));
+    let mut used: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for (connection, request) in &heard {
+        used.entry(field(request, "Host").unwrap()).or_default().insert(*connection);
+    }
+    let used: Vec<_> = used.values().map(BTreeSet::len).collect();
+    assert_eq!(used, [6, 6]);
+    // 12 parts on each in two waves; on the other server all connections are new.
+    assert_eq!(page_time(&outcome).max, Some(100 + 1000 + 100 + 2000));
+    let parts = &pages(&outcome).next().unwrap().traces[0].parts;
+    assert!(parts[24].name.starts_with("http://127.0.0.2") && parts[1].name == "/0", "{parts:?}");
+}
+
+#[test]
+fn think_times_are_kept_to_the_microsecond() {
+    let mut load = sessions(session(vec![step(0), step(1)], vec![get("/a"), get("/b")], 2, 1000), 6);
+    visits(&mut load).think = Think::Fixed { time_us: 123_457 };
+    visits(&mut load).returning_fraction = 1.0;
+    let mut sim = Sim::new(answering(MS));
+    // A timer that is not exact wakes late.
+    sim.coarse_ns = 900_000;
+    let outcome = simulate_on(&load, sim);
+    assert_eq!(outcome.counts(), (12, 0, 0));
+    // Three sessions each: six answers and five times of thinking, and nobody thinks after the last session.
+    assert_eq!(outcome.end.elapsed_us, 100 + 6 * 1000 + 5 * 123_457);
+    assert_eq!(outcome.merged(|interval| &interval.client_delay).dist().max, Some(0));
+    assert_eq!(outcome.sum(|interval| interval.connections.opened), 2);
+}
+
+#[test]
+fn a_failed_document_has_no_parts_and_a_failed_part_fails_its_page_if_it_is_required() {
+    for (bad, required, expected) in
+        [("/", true, (0, 1, 0)), ("/1", true, (0, 1, 0)), ("/1", false, (1, 0, 0))]
+    {
+        let mut load = sessions(page(3, 1, 1000), 1);
+        if let Some(PageSpec { resources: Resources::Listed(parts) }) =
+            &mut visits(&mut load).sessions[0].steps[0].page
+        {
+            parts[1].required = required;
+        }
+        let (outcome, heard) = run(&load, |request| match path(request) == bad {
+            true => answer("500 Broken", "", ""),
+            false => ok("x"),
+        });
+        assert_eq!(page_counts(&outcome), expected, "{bad} {required}");
+        assert_eq!(heard.len(), if bad == "/" { 1 } else { 4 });
+        let trace = &pages(&outcome).next().unwrap().traces[0];
+        assert_eq!((trace.kind, trace.failed), (TraceKind::Slowest, expected.1 == 1));
+        let failures: Vec<_> = trace.parts.iter().filter_map(|part| part.failure.as_deref()).collect();
+        assert_eq!(failures, ["status"]);
+    }
+}
+
+const HTML: &str = "<!doctype html><html><head><link rel=stylesheet href=/s.css><script src=/j.js></script></head>\
+    <body><img src=/i.png><img src=http://elsewhere.example/x.png><img src=/i.png></body></html>";
+
+/// A page with a style sheet that names two more parts.
+fn found_site(request: &str) -> Answer {
+    match path(request) {
+        "/" => ok(HTML),
+        "/s.css" => ok("@import '/t.css'; body { background: url(/b.png) }"),
+        "/t.css" => ok("p { background: url(/i.png) }"),
+        _ => ok("x"),
+    }
+}
+
+#[test]
+fn what_a_document_and_its_style_sheets_embed_is_found_once() {
+    let (outcome, heard) = run(&sessions(found_page(1, 1000), 3), found_site);
+    let mut paths: Vec<_> = heard.iter().map(|(_, request)| path(request)).collect();
+    assert_eq!(paths[0], "/");
+    paths.sort_unstable();
+    let each = ["/", "/b.png", "/i.png", "/j.js", "/s.css", "/t.css"];
+    assert_eq!(paths, each.map(|path| [path; 3]).concat());
+    assert_eq!(page_counts(&outcome), (3, 0, 0));
+    let parts = &pages(&outcome).next().unwrap().traces[0].parts;
+    let css = parts.iter().find(|part| part.name == "/s.css").unwrap();
+    let image = parts.iter().find(|part| part.name == "/b.png").unwrap();
+    assert_eq!(image.known_us, css.ended_us);
+    assert!(heard.iter().all(|(_, request)| field(request, "Accept-Encoding") == Some("gzip, deflate, br")));
+}
+
+#[test]
+fn a_cache_asks_for_nothing_that_is_fresh_and_confirms_what_is_stale() {
+    let mut load = sessions(found_page(1, 1000), 3);
+    visits(&mut load).cache = true;
+    visits(&mut load).returning_fraction = 1.0;
+    let (outcome, heard) = run(&load, |request| {
+        let stale = field(request, "If-None-Match") == Some("\"v1\"");
+        match path(request) {
+            "/" if stale => answer("304 Not Modified", "ETag: \"v1\"\r\n", ""),
+            "/" => answer("200 OK", "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", HTML),
+            "/j.js" => answer("200 OK", "Cache-Control: no-store\r\n", "x"),
+            other => {
+                answer("200 OK", "Cache-Control: max-age=60\r\n", if other == "/s.css" { "" } else { "x" })
+            }
+        }
+    });
+    let paths: Vec<_> = heard.iter().map(|(_, request)| path(request)).collect();
+    assert_eq!(paths, ["/", "/s.css", "/j.js", "/i.png", "/", "/j.js", "/", "/j.js"]);
+    let counts = counts(&outcome);
+    assert_eq!((counts.cache_hits, counts.cache_confirmed), (4, 2));
+    assert_eq!((page_counts(&outcome), outcome.counts()), ((3, 0, 0), (8, 0, 0)));
+    // Somebody else has an empty cache.
+    visits(&mut load).returning_fraction = 0.0;
+    let (_, heard) = run(&load, found_site);
+    assert_eq!(heard.len(), 18);
+}
+
+#[test]
+fn a_page_that_is_fresh_altogether_takes_no_time_and_asks_nothing() {
+    let mut load = found_page(1, 1000);
+    visits(&mut load).cache = true;
+    visits(&mut load).returning_fraction = 1.0;
+    visits(&mut load).think = Think::Fixed { time_us: 100_000 };
+    let (outcome, heard) = run(&load, |request| {
+        let body = if path(request) == "/" { HTML } else { "" };
+        answer("200 OK", "Cache-Control: max-age=60\r\n", body)
+    });
+    assert_eq!(heard.len(), 4);
+    let (completed, _, _) = page_counts(&outcome);
+    assert_eq!((completed, counts(&outcome).cache_hits), (10, 9 * 4));
+    let traces = &pages(&outcome).next().unwrap().traces;
+    let typical = traces.iter().find(|trace| trace.kind == TraceKind::Typical).unwrap();
+    assert_eq!(typical.time_us, 0);
+    assert!(typical.parts.iter().all(|part| part.by == FetchedBy::Cache && part.sent_us.is_none()));
+}
+
+fn capture(name: &str, from: CaptureFrom) -> CaptureSpec {
+    CaptureSpec { name: name.into(), from }
+}
+
+/// Fetches a form, logs in with what it says, and goes where the answer points.
+fn log_in(users: u32, count: u64) -> Workload {
+    let form = StepSpec {
+        captures: vec![capture("csrf", CaptureFrom::Regex("name=csrf value=(\\w+)".into()))],
+        ..step(0)
+    };
+    let login = StepSpec { captures: vec![capture("next", CaptureFrom::Header("X-Next".into()))], ..step(1) };
+    let post = RequestSpec {
+        method: "POST".into(),
+        body: Body::from("user=u${user}&csrf=${csrf|form}"),
+        ..with_variables(get("/login"))
+    };
+    let link = RequestSpec { name: "next".into(), url: "${next}".into(), ..with_variables(get("/")) };
+    let requests = vec![get("/form/a"), post, link];
+    sessions(session(vec![form, login, step(2)], requests, users, 1000), count)
+}
+
+#[test]
+fn values_are_captured_and_sent() {
+    let mut tokens = 0;
+    let (outcome, heard) = run(&log_in(2, 4), |request| match path(request) {
+        "/form/a" => {
+            tokens += 1;
+            ok(&format!("<input name=csrf value=t{tokens}>"))
+        }
+        "/login" => answer("200 OK", "X-Next: ../home?x=1#y\r\n", ""),
+        _ => ok("x"),
+    });
+    assert_eq!(outcome.counts(), (12, 0, 0));
+    let sent: BTreeSet<_> = heard
+        .iter()
+        .filter(|(_, request)| path(request) == "/login")
+        .map(|(_, request)| request.rsplit("\r\n\r\n").next().unwrap())
+        .collect();
+    assert_eq!(sent.len(), 4);
+    let all: Vec<_> = sent.into_iter().collect();
+    assert!(all[0].starts_with("user=u1&csrf=t") && all[3].starts_with("user=u2&csrf=t"), "{all:?}");
+    assert!(heard.iter().all(|(_, request)| field(request, "Content-Length").is_none_or(|n| n == "15")));
+    // Read as a link on the page that answered the login.
+    assert_eq!(heard.iter().filter(|(_, request)| path(request) == "/home?x=1").count(), 4);
+    let counts = counts(&outcome);
+    assert_eq!((counts.sessions_completed, counts.sessions_broken, counts.steps_skipped), (4, 0, 0));
+}
+
+#[test]
+fn what_was_never_captured_skips_the_steps_that_need_it() {
+    let mut load = log_in(1, 3);
+    visits(&mut load).think = Think::Fixed { time_us: 1000 };
+    let (outcome, heard) = run(&load, |request| match path(request) {
+        "/form/a" => ok("nothing here"),
+        other => panic!("{other}"),
+    });
+    assert_eq!((outcome.counts(), heard.len()), ((3, 0, 0), 3));
+    let counts = counts(&outcome);
+    assert_eq!((counts.sessions_started, counts.sessions_completed, counts.sessions_broken), (3, 0, 3));
+    // The link needs what the login would have captured.
+    assert_eq!(counts.steps_skipped, 6);
+    assert_eq!(counts.captures_missed, [("/form/a: csrf".to_owned(), 3)].into());
+    // A link to a server that the load does not know is not followed.
+    let (outcome, _) = run(&log_in(1, 2), |request| match path(request) {
+        "/form/a" => ok("name=csrf value=x"),
+        _ => answer("200 OK", "X-Next: http://elsewhere.example/\r\n", ""),
+    });
+    let counts = self::counts(&outcome);
+    assert_eq!((counts.steps_skipped, counts.sessions_broken), (2, 2));
+}
+
+#[test]
+fn cookies_are_each_visitors_own_also_over_redirects() {
+    let requests = vec![get("/in"), get("/home")];
+    let mut load = sessions(session(vec![step(0), step(1)], requests, 3, 1000), 9);
+    load.redirects_max = 3;
+    let mut given = 0;
+    let (outcome, heard) = run(&load, |request| match path(request) {
+        "/in" => {
+            given += 1;
+            let fields =
+                format!("Set-Cookie: id={given}\r\nSet-Cookie: b=2; Path=/nowhere\r\nLocation: /set\r\n");
+            answer("302 Found", &fields, "")
+        }
+        "/set" => answer("200 OK", "set-cookie: more=1\r\n", ""),
+        _ => ok("x"),
+    });
+    assert_eq!((outcome.counts(), outcome.sum(|interval| interval.redirects)), ((18, 0, 0), 9));
+    let cookies = |wanted: &str| -> BTreeSet<String> {
+        let those = heard.iter().filter(|(_, request)| path(request) == wanted);
+        those.map(|(_, request)| field(request, "Cookie").unwrap_or_default().to_owned()).collect()
+    };
+    // Nobody comes back, so nobody begins with cookies.
+    assert_eq!(cookies("/in"), [String::new()].into());
+    assert_eq!(cookies("/set"), (1..=9).map(|id| format!("id={id}")).collect());
+    assert_eq!(cookies("/home"), (1..=9).map(|id| format!("id={id}; more=1")).collect());
+}
+
+/// What the visitors of a load with draws ask for, and when they think: each session's requests in order.
+fn drawn(threads: usize, after_ns: u64) -> BTreeMap<String, Vec<String>> {
+    let names = ["a", "b", "c"];
+    let request = |name: &&str| with_variables(get(&format!("/{name}/${{user}}/${{session}}/${{row}}")));
+    let mut load = session(vec![step(0)], names.iter().map(request).collect(), 5, 1000);
+    let think = Think::Exponential { mean_us: 3000 };
+    let visits = visits(&mut load);
+    visits.think = think;
+    visits.sessions = vec![
+        SessionSpec { name: "x".into(), weight: 2.0, steps: vec![step(0), step(1)] },
+        SessionSpec { name: "y".into(), weight: 1.0, steps: vec![step(2)] },
+    ];
+    let rows = (0..7).map(|row| vec![row.to_string()]).collect::<Vec<_>>();
+    visits.tables = vec![webdyno_model::visit::Table {
+        columns: vec!["row".into()],
+        rows: std::sync::Arc::new(rows),
+        order: webdyno_model::visit::RowOrder::Random,
+        ..Default::default()
+    }];
+    let heards: Vec<Heard> = (0..threads).map(|_| Heard::default()).collect();
+    let sims = heards.iter().map(|heard| {
+        let mut sim = Sim::new(answering(after_ns));
+        sim.heard = heard.clone();
+        sim
+    });
+    simulate_threads(&load, sims.collect());
+    let mut by_session: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, request) in heards.iter().flat_map(|heard| heard.take()) {
+        let path = path(&request).to_owned();
+        let words: Vec<_> = path.split('/').collect();
+        by_session.entry(format!("{} {}", words[2], words[3])).or_default().push(path.clone());
+    }
+    by_session
+}
+
+#[test]
+fn the_same_seed_gives_the_same_steps_with_any_threads_and_any_server() {
+    let one = drawn(1, MS);
+    assert!(one.len() > 200, "{} sessions", one.len());
+    for other in [drawn(3, MS), drawn(2, 5 * MS)] {
+        let common: Vec<_> = one.keys().filter(|session| other.contains_key(*session)).collect();
+        assert!(common.len() > 100, "{} sessions", common.len());
+        // The last session of each user may be cut off by the end.
+        let differing = common.iter().filter(|session| one[**session] != other[**session]).count();
+        assert!(differing <= 10, "{differing} sessions differ");
+    }
+}
+
+#[test]
+fn an_open_load_of_pages_starts_visitors_at_its_rate() {
+    let mut load = page(5, 1, 2000);
+    load.arrival = Arrival::Open { rate_per_s: 100.0, poisson: false };
+    let outcome = simulate(&load, answering(MS));
+    assert_eq!(pages(&outcome).map(|pages| pages.started).collect::<Vec<_>>(), [100, 100]);
+    let (completed, failed, in_flight) = page_counts(&outcome);
+    assert_eq!((completed + in_flight, failed), (200, 0));
+    assert_eq!(page_time(&outcome).max, Some(100 + 1000 + 100 + 1000));
+    assert!(counts(&outcome).visitors <= 1);
+    let delay = outcome.merged(|interval| &interval.client_delay).dist();
+    assert_eq!(delay.max, Some(0));
+}
+
+#[test]
+fn a_number_of_starts_of_an_open_load_is_one_of_sessions() {
+    let mut load = sessions(page(5, 1, 1), 37);
+    load.arrival = Arrival::Open { rate_per_s: 1000.0, poisson: true };
+    let outcome = simulate_threads(&load, (0..3).map(|_| Sim::new(answering(MS))).collect());
+    assert_eq!((page_counts(&outcome), outcome.counts()), ((37, 0, 0), (37 * 6, 0, 0)));
+}
+
+#[test]
+fn when_all_connections_are_in_use_visitors_share_them() {
+    // Eight users, three connections: nobody starves, no more are open, and the wait is nobody's delay but the limit's.
+    let mut load = page(6, 8, 5000);
+    load.connections = 3;
+    let mut by_user = BTreeMap::new();
+    for request in &mut load.requests {
+        request.url.push_str("?${user}");
+        request.has_variables = true;
+    }
+    let (outcome, heard) = run(&load, |_| ok("x"));
+    for (_, request) in &heard {
+        *by_user.entry(path(request).split('?').nth(1).unwrap().to_owned()).or_insert(0u32) += 1;
+    }
+    let (least, most) = (by_user.values().min().unwrap(), by_user.values().max().unwrap());
+    assert_eq!(by_user.len(), 8);
+    assert!(most - least <= 14, "{by_user:?}");
+    assert!(outcome.intervals.iter().all(|interval| interval.connections.peak <= 3));
+    assert_eq!(outcome.merged(|interval| &interval.client_delay).dist().max, Some(0));
+    let service = outcome.merged(|interval| &interval.service_time).dist();
+    assert_eq!(service.max, Some(1000));
+    assert!(outcome.merged(|interval| &interval.response_time).dist().p50 > Some(2000));
+}
+
+#[test]
+fn kept_connections_that_the_server_closes_meanwhile_are_no_failure() {
+    let mut load = session(vec![step(0)], vec![get("/")], 1, 1000);
+    visits(&mut load).think = Think::Fixed { time_us: 50_000 };
+    visits(&mut load).returning_fraction = 1.0;
+    let server: Server<'_> = Box::new(|visit| match visit.request {
+        0 => vec![(100_000, Act::Accept)],
+        _ => vec![(MS, Act::Send(OK.to_vec())), (10 * MS, Act::Close)],
+    });
+    let outcome = simulate(&load, server);
+    assert_eq!(outcome.counts(), (20, 0, 0));
+    assert_eq!(outcome.sum(|interval| interval.connections.quiet_closes), 20);
+    assert_eq!(outcome.sum(|interval| interval.connections.opened), 20);
+}
+
+#[test]
+fn visitors_of_a_refusing_server_pause() {
+    let load = page(3, 2, 3000);
+    let outcome = simulate(&load, Box::new(|_| vec![(0, Act::Refuse)]));
+    let (completed, failed, _) = page_counts(&outcome);
+    // 10, 20, 40, ... ms: eight tries in three seconds.
+    assert_eq!((completed, failed), (0, 2 * 9));
+    assert_eq!(outcome.counts().1, 2 * 9);
+}
+
+/// What a moody server does, by a number that was drawn.
+fn mood(number: u64, visit: &super::simulation::Visit) -> Vec<(u64, Act)> {
+    let draw =
+        (number ^ visit.connection.wrapping_mul(0x9E37_79B9) ^ visit.request.wrapping_mul(0x85EB_CA6B)) % 23;
+    match (visit.request, draw) {
+        (0, 0) => vec![(0, Act::Refuse)],
+        (0, 1) => vec![],
+        (0, _) => vec![(100_000, Act::Accept)],
+        (_, 2) => vec![(MS, Act::Reset)],
+        (_, 3) => vec![(MS, Act::Close)],
+        (_, 4) => vec![(MS, Act::Send(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n".to_vec()))],
+        (_, 5) => vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Close)],
+        (_, 6) => vec![],
+        (_, 7) => {
+            vec![(MS, Act::Send(b"HTTP/1.1 302 x\r\nLocation: /1\r\nContent-Length: 0\r\n\r\n".to_vec()))]
+        }
+        (_, 8) => vec![(MS, Act::Send(OK.to_vec())), (MS, Act::Close)],
+        (_, 9) => vec![(MS, Act::Send(b"nonsense".to_vec()))],
+        _ => vec![(MS, Act::Send(OK.to_vec()))],
+    }
+}
+
+proptest! {
+    // Whatever the server does: every request, page and session has one outcome or is in flight, limits hold, and the
+    // load ends.
+    #[test]
+    fn no_server_makes_a_page_vanish(
+        seed in any::<u64>(), users in 1u32..6, parts in 0usize..9, most in 1u32..8, connections in 1u32..12,
+        shape in (any::<bool>(), any::<bool>(), any::<bool>(), 0u64..20), stop in prop::option::of(1u64..40),
+    ) {
+        let (open, cache, returning, think_ms) = shape;
+        let mut load = page(parts, users, 700);
+        load.timeout_us = 50_000;
+        load.connections = connections;
+        load.redirects_max = 2;
+        load.seed = seed;
+        if let Some(count) = stop {
+            load.stop.requests = Some(count);
+        }
+        if open {
+            load.arrival = Arrival::Open { rate_per_s: 90.0, poisson: true };
+        }
+        let visits = visits(&mut load);
+        (visits.cache, visits.connections_per_host) = (cache, most);
+        visits.returning_fraction = if returning { 0.5 } else { 0.0 };
+        visits.think = Think::Exponential { mean_us: think_ms * 1000 };
+        let outcome = simulate(&load, Box::new(move |visit| mood(seed, &visit)));
+        let (completed, failed, in_flight) = page_counts(&outcome);
+        let counts = counts(&outcome);
+        prop_assert_eq!(counts.sessions_completed, completed + failed);
+        prop_assert_eq!(counts.sessions_started, completed + failed + in_flight);
+        prop_assert!(stop.is_none_or(|count| counts.sessions_started <= count));
+        prop_assert!(outcome.intervals.iter().all(|interval| interval.connections.peak <= u64::from(connections)));
+        let time = outcome.merged(|interval| &interval.pages.as_ref().unwrap().time);
+        prop_assert_eq!(time.count(), completed);
+    }
 }

@@ -4,6 +4,7 @@
 //! 9110, section 15.4.
 
 use super::{USER_AGENT, authority};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use url::Url;
 use webdyno_model::workload::{Body, RequestSpec, is_secret_name};
 use webdyno_model::{Result, UserError};
@@ -29,6 +30,10 @@ pub(crate) struct Template {
     pub(crate) idempotent: bool,
     /// It says itself that its connection is to be closed.
     pub(crate) closes: bool,
+    /// It says itself which cookies it sends.
+    pub(crate) gives_cookies: bool,
+    /// What tells apart requests for the same URL that others of a page would send.
+    along: u64,
     source: Source,
 }
 
@@ -41,6 +46,7 @@ impl Template {
         if joined {
             head.extend_from_slice(source.body.bytes());
         }
+        let gives_cookies = source.given("Cookie").next().is_some();
         let method = source.method.as_str();
         Self {
             head,
@@ -51,6 +57,8 @@ impl Template {
             to_head: method == "HEAD",
             idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
             closes: source.says_close(),
+            gives_cookies,
+            along: source.along(),
             source,
         }
     }
@@ -108,6 +116,28 @@ impl Template {
     /// Where it goes.
     pub(crate) fn url(&self) -> &Url {
         self.source.url()
+    }
+
+    /// Whether a private cache may answer it: RFC 9111, 3.
+    pub(crate) fn is_cacheable(&self) -> bool {
+        self.source.method == "GET"
+    }
+
+    /// Tells apart what two requests would ask for the same parts of a page with.
+    pub(crate) fn along(&self) -> u64 {
+        self.along
+    }
+
+    /// The request for a part of the page that this one is the document of, as a browser makes it: its own header fields
+    /// go along, secrets only to its own server.
+    pub(crate) fn part(&self, url: Url) -> Source {
+        let same_origin = url.origin() == self.source.url.origin();
+        let goes_along = |name: &str| {
+            (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
+                && !is_about_content(name)
+        };
+        let headers = self.source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
+        Source::made("GET".into(), url, headers, Body::default(), self.source.keepalive)
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -182,11 +212,35 @@ impl Source {
     pub(crate) fn of(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
         check_fields(spec)?;
         let mut headers = spec.headers.clone();
-        let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
         if let Some(auth) = spec.auth.as_ref().filter(|_| !given && !spec.has_variables) {
-            headers.push(("Authorization".into(), auth.header_value()));
+            let value = auth.header_value();
+            if value.bytes().any(|byte| byte.is_ascii_control()) {
+                return Err(UserError::usage("a token with a line end in it is none that can be sent")
+                    .hint("read it without the line end: $(cat FILE)"));
+            }
+            headers.push(("Authorization".to_owned(), value));
         }
-        Ok(Self { method: spec.method.clone(), url, headers, body: spec.body.clone(), keepalive })
+        Ok(Self::made(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
+    }
+
+    /// From its parts.
+    pub(super) fn made(
+        method: String,
+        url: Url,
+        headers: Vec<(String, String)>,
+        body: Body,
+        keepalive: bool,
+    ) -> Self {
+        Self { method, url, headers, body, keepalive }
+    }
+
+    /// A number for the header fields that go along with the parts of a page, and for its server.
+    fn along(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.url.origin().hash(&mut hasher);
+        self.headers.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Where it goes.

@@ -1,9 +1,15 @@
 //! What visitors do, in the engine's terms: sessions and steps, what each needs and keeps, and how it is counted.
 
-use super::{Plan, name_of};
+use super::dynamic::{Dynamic, fixed_url};
+use super::request::parse_url;
+use super::{OTHER_NAMES, Plan, name_of};
 use crate::recorder::Labels;
+use crate::script::capture::Captures;
 use crate::script::choose::Weighted;
-use webdyno_model::visit::{Resources, SessionSpec, StepSpec, Think, Visits};
+use crate::script::rows::Rows;
+use crate::script::variables::{Names, VariableId};
+use url::Url;
+use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Think, Visits};
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -27,6 +33,15 @@ pub(crate) struct Script {
     pub(crate) pages: Vec<String>,
     /// Captures, as `STEP: NAME`.
     pub(crate) captures: Vec<String>,
+    /// By the requests of the workload: those with variables.
+    pub(crate) dynamic: Vec<Option<Dynamic>>,
+    /// What variables stand for from the beginning of each session.
+    pub(crate) variables: Vec<(VariableId, String)>,
+    pub(crate) tables: Vec<Rows>,
+    /// Whether a URL is read as a link on the page before.
+    pub(crate) has_links: bool,
+    /// Whether documents are searched for what they embed.
+    pub(crate) finds: bool,
 }
 
 /// A session.
@@ -41,6 +56,13 @@ pub(crate) struct Step {
     /// The request, or the page's document.
     pub(crate) request: u32,
     pub(crate) page: Option<Page>,
+    pub(crate) captures: Captures,
+    /// The label of its first capture.
+    pub(crate) first_label: usize,
+    /// What it cannot be taken without.
+    pub(crate) needs: Vec<VariableId>,
+    /// Whether it can always be taken: what it needs is there from the beginning.
+    pub(crate) is_sure: bool,
     /// The time after it.
     pub(crate) think: Think,
 }
@@ -55,8 +77,37 @@ pub(crate) struct Page {
 
 impl Script {
     /// Reads the visits of a workload that was checked.
-    pub(super) fn of(workload: &Workload) -> Result<Option<Self>> {
+    pub(super) fn of(workload: &Workload, requests: &[RequestSpec]) -> Result<Option<Self>> {
         let Some(visits) = &workload.visits else { return Ok(None) };
+        let mut names = Names::default();
+        let mut sure = vec![VariableId::USER, VariableId::SESSION];
+        let mut variables = vec![];
+        for (name, value) in &visits.variables {
+            let id = names.declare(name)?;
+            sure.push(id);
+            variables.push((id, value.clone()));
+        }
+        let mut tables = vec![];
+        for table in &visits.tables {
+            tables.push(Rows::of(table, &mut names)?);
+            sure.extend(full_columns(table).filter_map(|name| names.find(name)));
+        }
+        let captures = |session: &SessionSpec| -> Vec<_> {
+            let of = |step: &StepSpec| {
+                Captures::of(&step.captures, &mut names).map_err(|error| UserError {
+                    message: format!("step `{}`: {}", requests[step.request].name, error.message),
+                    ..error
+                })
+            };
+            session.steps.iter().map(of).collect()
+        };
+        // All names are known before the texts that use them are read: a later session may not, but a step may be used
+        // before the one that captures.
+        let captures: Vec<Vec<Result<Captures>>> = visits.sessions.iter().map(captures).collect();
+        let dynamic = requests.iter().map(|spec| {
+            let read = || Dynamic::of(spec, &names, workload.keepalive);
+            spec.has_variables.then(read).transpose()
+        });
         let mut script = Self {
             sessions: vec![],
             choice: Weighted::of(visits.sessions.iter().map(|session| session.weight)),
@@ -67,23 +118,55 @@ impl Script {
             connections_per_host: visits.connections_per_host,
             pages: vec![],
             captures: vec![],
+            dynamic: dynamic.collect::<Result<_>>()?,
+            variables,
+            tables,
+            has_links: false,
+            finds: visits.sessions.iter().flat_map(|session| &session.steps).any(finds),
         };
-        for spec in &visits.sessions {
-            let steps = spec.steps.iter().map(|step| script.step(workload, visits, step));
+        script.has_links = script.dynamic.iter().flatten().any(Dynamic::is_link);
+        for (spec, captures) in visits.sessions.iter().zip(captures) {
+            let steps = spec.steps.iter().zip(captures);
+            let steps =
+                steps.map(|(step, captures)| Ok(script.step(requests, visits, step, captures?, &sure)));
             let steps = steps.collect::<Result<_>>()?;
             script.sessions.push(Session { steps });
         }
         Ok(Some(script))
     }
 
-    fn step(&mut self, workload: &Workload, visits: &Visits, spec: &StepSpec) -> Result<Step> {
-        let name = &workload.requests[spec.request].name;
+    fn step(
+        &mut self,
+        requests: &[RequestSpec],
+        visits: &Visits,
+        spec: &StepSpec,
+        captures: Captures,
+        sure: &[VariableId],
+    ) -> Step {
+        let name = &requests[spec.request].name;
         let page = spec
             .page
             .as_ref()
             .map(|page| Page { name: name_of(name, &mut self.pages), resources: page.resources.clone() });
+        let first_label = self.captures.len();
+        self.captures.extend(spec.captures.iter().map(|capture| format!("{name}: {}", capture.name)));
+        let dynamic = self.dynamic[spec.request].as_ref();
+        let needs = dynamic.map(Dynamic::needs).unwrap_or_default();
+        // A link may lead anywhere.
+        let is_sure = !dynamic.is_some_and(Dynamic::is_link) && needs.iter().all(|id| sure.contains(id));
         let think = spec.think.unwrap_or(visits.think);
-        Ok(Step { request: spec.request as u32, page, think })
+        Step { request: spec.request as u32, page, captures, first_label, needs, is_sure, think }
+    }
+
+    /// The request of the workload with this number, if it has variables.
+    #[inline]
+    pub(crate) fn dynamic_at(&self, request: u32) -> Option<&Dynamic> {
+        self.dynamic.get(request as usize).and_then(Option::as_ref)
+    }
+
+    /// Whether a target is a request of the workload, which says itself what it sends.
+    pub(crate) fn is_listed(&self, target: u32) -> bool {
+        (target as usize) < self.dynamic.len()
     }
 
     /// The step of a session.
@@ -94,6 +177,12 @@ impl Script {
 }
 
 impl Plan {
+    /// Under which name a part of a page counts: its path, if that was seen before the load.
+    pub(crate) fn name_of_part(&self, path: &str) -> usize {
+        let place = |name: &str| self.names.iter().position(|known| known == name);
+        place(path).or_else(|| place(OTHER_NAMES)).unwrap_or(0)
+    }
+
     /// What the figures of this load are named.
     pub(crate) fn labels(&self) -> Labels {
         let pages = self.script.as_ref().filter(|script| !script.pages.is_empty());
@@ -102,6 +191,51 @@ impl Plan {
             pages: pages.map(|script| script.pages.clone()),
             captures: self.script.as_ref().map(|script| script.captures.clone()).unwrap_or_default(),
         }
+    }
+}
+
+/// Whether a step is a page that is searched for what it embeds.
+fn finds(step: &StepSpec) -> bool {
+    matches!(step.page, Some(PageSpec { resources: Resources::Found }))
+}
+
+/// The columns that have a value in each row.
+fn full_columns(table: &Table) -> impl Iterator<Item = &String> {
+    let shortest = table.rows.iter().map(Vec::len).min().unwrap_or(0);
+    table.columns.iter().take(shortest)
+}
+
+/// The URL that a request is known by before variables have values: of one whose URL is a variable, the first that is
+/// written out.
+pub(super) fn known_url(spec: &RequestSpec, requests: &[RequestSpec]) -> Result<Url> {
+    if !spec.has_variables {
+        return parse_url(&spec.url);
+    }
+    if let Some(url) = fixed_url(&spec.url)? {
+        return Ok(url);
+    }
+    let others = requests.iter().filter(|other| !other.url.starts_with("${"));
+    match others.map(|other| fixed_url(&other.url)).next() {
+        Some(Ok(Some(url))) => Ok(url),
+        Some(Err(error)) => Err(error),
+        _ => Err(UserError::usage(format!("`{}` leads from no page, as there is none before it", spec.url))
+            .hint("write the URL of the first step out")),
+    }
+}
+
+/// The request as far as it is the same each time: what its redirects and the parts of its page are made from.
+pub(super) fn fixed_part(spec: &RequestSpec) -> RequestSpec {
+    let mut spec = spec.clone();
+    if spec.has_variables {
+        spec.headers.retain(|(_, value)| !value.contains("${"));
+    }
+    spec
+}
+
+/// The names of requests, and one for those that are found beyond them.
+pub(super) fn with_place_for_others(names: &mut Vec<String>) {
+    if !names.iter().any(|name| name == OTHER_NAMES) {
+        names.push(OTHER_NAMES.to_owned());
     }
 }
 
@@ -131,6 +265,12 @@ pub(super) fn check(workload: &Workload) -> Result<()> {
     let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
     if visits.sessions.is_empty() {
         return wrong("there is no session for the visitors", "give them a page or a step at least");
+    }
+    if workload.list.is_some() {
+        return wrong(
+            "visitors do what their steps say, and a list says it too",
+            "give the one or the other",
+        );
     }
     if visits.users == 0 && workload.arrival == Arrival::Closed {
         return wrong("0 users visit nothing", "give at least one user");

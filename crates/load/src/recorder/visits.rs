@@ -41,6 +41,7 @@ pub(crate) struct Pages {
     pub(crate) time: TimeHistogram,
     named: Vec<NamedReport>,
     slowest: Option<PageTrace>,
+    /// With its distance to the median, in a report of several threads.
     typical: Option<(u64, PageTrace)>,
     /// The median of the load, when the interval began.
     earlier_median_us: Option<u64>,
@@ -225,8 +226,9 @@ impl Pages {
     }
 
     fn is_typical(&self, time_us: u64) -> bool {
-        let distance_us = self.distance_us(time_us);
-        self.typical.as_ref().is_none_or(|(best_us, _)| distance_us < *best_us)
+        // The median may have moved since the best one was kept.
+        let distance_us = |time_us| self.distance_us(time_us);
+        self.typical.as_ref().is_none_or(|(_, best)| distance_us(time_us) < distance_us(best.time_us))
     }
 
     fn distance_us(&self, time_us: u64) -> u64 {
@@ -235,7 +237,7 @@ impl Pages {
 
     fn keep(&mut self, trace: PageTrace) {
         if !trace.failed && self.is_typical(trace.time_us) {
-            self.typical = Some((self.distance_us(trace.time_us), trace.clone()));
+            self.typical = Some((0, trace.clone()));
         }
         if self.is_slowest(trace.time_us, trace.failed) {
             self.slowest = Some(trace);
@@ -262,7 +264,8 @@ impl Pages {
         {
             self.slowest = Some(trace);
         }
-        if let Some((distance_us, trace)) = other.typical.take()
+        if let Some((_, trace)) = other.typical.take()
+            && let distance_us = other.distance_us(trace.time_us)
             && self.typical.as_ref().is_none_or(|(best_us, _)| distance_us < *best_us)
         {
             self.typical = Some((distance_us, trace));

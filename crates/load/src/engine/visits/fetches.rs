@@ -1,8 +1,9 @@
 //! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
 
-use super::visitor::{Ended, State};
+use super::visitor::{Ended, Kind, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
+use crate::prepare::Template;
 use crate::recorder::Report;
 use crate::world::World;
 use webdyno_model::page::FetchedBy;
@@ -10,6 +11,7 @@ use webdyno_model::page::FetchedBy;
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
     pub(super) fn go_on(&mut self, place: u32, since_ns: u64) {
+        self.take_from_cache(place);
         let visitor = &self.visits.visitors[place as usize];
         let (serial, mut from) = (visitor.serial, visitor.first_waiting);
         let mut blocked = None;
@@ -19,7 +21,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             let sent = self.send_fetch(place, number, since_ns);
             if self.visits.visitors[place as usize].serial != serial {
                 // It failed at once, and was the last one of its step.
-                return;
+                return self.note_room(self.wake_ns);
             }
             from = number + 1;
             if !sent {
@@ -33,6 +35,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let first = blocked.unwrap_or(from);
         // One that was redirected meanwhile may wait before it.
         visitor.first_waiting = visitor.waiting_from(0).map_or(first, |waiting| waiting.min(first));
+        self.note_room(self.wake_ns);
     }
 
     /// Puts a fetch on a connection. False when there is none for it now.
@@ -107,6 +110,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The request that a fetch is, from now on under way.
     fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
+        let (wish, head_wish) = self.wishes(place, number);
         let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
         fetch.state = State::UnderWay;
         if fetch.deadline_ns == 0 {
@@ -121,6 +125,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             deadline_ns: fetch.deadline_ns,
             retried: false,
             hops: fetch.hops,
+            confirms: fetch.confirms,
+            wish,
+            head_wish,
             sent_ns: fetch.sent_ns,
         }
     }
@@ -130,7 +137,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let origin = self.targets.get(next.template).origin;
         let visitor = &mut self.visits.visitors[next.user as usize];
         let fetch = &mut visitor.fetches[next.item as usize];
-        fetch.state = State::Waiting;
+        (fetch.state, fetch.url, fetch.confirms) = (State::Waiting, None, false);
         (fetch.target, fetch.origin) = (next.template as u32, origin as u32);
         (fetch.hops, fetch.sent_ns, fetch.could_ns) = (next.hops, next.sent_ns, next.could_ns);
         fetch.bytes += bytes;
@@ -138,8 +145,44 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.go_on(next.user, next.could_ns);
     }
 
+    /// The request of a fetch as it was put together for this one sending, if it was.
+    pub(in crate::engine) fn own_template(&self, request: Request) -> Option<Template> {
+        let visitor = &self.visits.visitors[request.user as usize];
+        let fetch = &visitor.fetches[request.item as usize];
+        let url = fetch.url.as_deref()?;
+        let dynamic = self.plan.script.as_ref()?.dynamic_at(fetch.target)?;
+        let source = dynamic.source(url.clone(), &visitor.variables)?;
+        Some(Template::new(source, fetch.origin as usize, self.targets.get(request.template).name))
+    }
+
     /// A fetch has its outcome.
-    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &Ended) {
+    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut Ended) {
+        // Nobody takes its place as long as it is looked at.
+        self.targets.hold(request.template);
+        self.keep_of_answer(request, ended);
+        self.note_end(request, ended);
+        if ended.failure.is_none() {
+            self.look_into(request, ended);
+        }
+        if self.visits.visitors[request.user as usize].left == 0 {
+            self.step_ended(request.user);
+        }
+        self.targets.release(request.template);
+    }
+
+    /// What a good answer brings with it.
+    fn look_into(&mut self, request: Request, ended: &Ended) {
+        let kind = self.visits.visitors[request.user as usize].fetches[request.item as usize].kind;
+        if kind == Kind::Step {
+            self.note_url(request);
+        }
+        if kind != Kind::Part {
+            self.ask_for_parts(request, ended);
+        }
+    }
+
+    /// Notes how a fetch ended.
+    fn note_end(&mut self, request: Request, ended: &Ended) {
         let visitor = &mut self.visits.visitors[request.user as usize];
         let fetch = &mut visitor.fetches[request.item as usize];
         fetch.state = State::Ended;
@@ -158,12 +201,6 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             _ => visitor.failures = 0,
         }
         visitor.left -= 1;
-        if request.item == 0 && ended.failure.is_none() {
-            self.ask_for_parts(request.user);
-        }
-        if self.visits.visitors[request.user as usize].left == 0 {
-            self.step_ended(request.user);
-        }
     }
 
     /// After an answer: what its visitor does next.

@@ -14,6 +14,8 @@
 
 mod entry;
 mod fetches;
+mod finds;
+mod messages;
 mod pages;
 mod steps;
 mod visitor;
@@ -25,8 +27,10 @@ use crate::prepare::Plan;
 use crate::recorder::{Report, microseconds};
 use crate::world::World;
 use entry::{Arrived, Entry};
+use finds::Lists;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) use visitor::Ended;
 use visitor::{Phase, State, Visitor};
 use webdyno_model::histogram::TimeHistogram;
@@ -55,6 +59,12 @@ pub(super) struct Visitors {
     room_since_ns: Option<u64>,
     /// Connections that carry nothing, in the order in which they were left.
     idle: Deadlines,
+    /// What documents embed.
+    lists: Lists,
+    /// Where header lines are put together.
+    lines: Vec<u8>,
+    /// The time of day at which the load begins, in seconds: caches compare it with what servers say.
+    epoch_s: u64,
     pages_in_flight: u64,
     /// Times of all pages of the load so far; `None` without pages.
     page_time: Option<TimeHistogram>,
@@ -84,6 +94,9 @@ impl Visitors {
             queue: VecDeque::new(),
             room_since_ns: Some(0),
             idle: Deadlines::new(slots),
+            lists: Lists::default(),
+            lines: vec![],
+            epoch_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             pages_in_flight: 0,
             page_time: script.filter(|script| !script.pages.is_empty()).map(|_| TimeHistogram::new()),
         }

@@ -1,35 +1,120 @@
 //! Pages: the parts that a document brings with it, and how a page ended.
 
-use super::visitor::Fetch;
+use super::finds::List;
+use super::visitor::{Ended, Fetch, Kind, State};
 use crate::engine::Engine;
+use crate::engine::conn::Request;
 use crate::recorder::{PageEnd, Report, microseconds};
 use crate::world::World;
-use webdyno_model::page::{PageTrace, PartTrace, TraceKind};
+use std::rc::Rc;
+use webdyno_model::page::{FetchedBy, PageTrace, PartTrace, TraceKind};
 use webdyno_model::visit::Resources;
 use webdyno_model::workload::redact_query;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// A page's document has come: its parts are known.
-    pub(super) fn ask_for_parts(&mut self, place: u32) {
+    /// A document or a style sheet has come: what it brings with it is known.
+    pub(super) fn ask_for_parts(&mut self, request: Request, ended: &Ended) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &self.visits.visitors[place as usize];
-        let step = script.step_at(visitor.spec, visitor.step);
-        match step.page.as_ref().map(|page| &page.resources) {
-            Some(Resources::Listed(parts)) => {
-                for part in parts {
-                    self.add_part(place, part.request as u32, part.required);
-                }
+        let visitor = &self.visits.visitors[request.user as usize];
+        let fetch = &visitor.fetches[request.item as usize];
+        match script.step_at(visitor.spec, visitor.step).page.as_ref().map(|page| &page.resources) {
+            Some(Resources::Listed(_)) => self.add_listed(request.user),
+            Some(Resources::Found) => {
+                let list = match (&ended.body, &fetch.list) {
+                    // It has not changed.
+                    (None, Some(list)) => Some(list.clone()),
+                    (None, None) => None,
+                    (Some(body), _) => {
+                        let key = self.targets.key(fetch.asked as usize);
+                        let url =
+                            fetch.url.as_deref().unwrap_or_else(|| self.targets.get(request.template).url());
+                        let (url, kind) = (url.clone(), fetch.kind);
+                        Some(self.list_of(request.template, key, &url, kind, body))
+                    }
+                };
+                list.into_iter().for_each(|list| self.add_list(request.user, request.item, &list));
             }
-            Some(Resources::Found | Resources::Left) | None => {}
+            Some(Resources::Left) | None => {}
+        }
+    }
+
+    /// What was found on a page, or in a style sheet of it, is known.
+    fn add_list(&mut self, place: u32, by: u32, list: &Rc<List>) {
+        let visitor = &mut self.visits.visitors[place as usize];
+        visitor.fetches[by as usize].list = Some(list.clone());
+        visitor.page_failed |= list.lacks_some;
+        for &(target, kind) in &list.parts {
+            if !self.visits.visitors[place as usize].asks_for(target) {
+                self.add_part(place, target, true, kind);
+            }
         }
     }
 
     /// A part of a page is known.
-    fn add_part(&mut self, place: u32, target: u32, required: bool) {
-        let origin = self.targets.get(target as usize).origin;
-        let fetch = Fetch { required, ..Fetch::new(target, origin, self.now_ns, self.wake_ns) };
-        self.recorder.start(self.now_ns);
-        self.visits.visitors[place as usize].add(fetch);
+    fn add_part(&mut self, place: u32, target: u32, required: bool, kind: Kind) {
+        let Some(script) = &self.plan.script else { return };
+        let visitor = &mut self.visits.visitors[place as usize];
+        let mut fetch = Fetch { required, kind, ..Fetch::new(target, 0, self.now_ns, self.wake_ns) };
+        let mut origin = Some(self.targets.get(target as usize).origin);
+        if let Some(dynamic) = script.dynamic_at(target) {
+            fetch.url = dynamic.url(&visitor.variables, visitor.url.as_deref()).map(Box::new);
+            origin = fetch.url.as_deref().and_then(|url| self.plan.origin_at(url));
+        }
+        let Some(origin) = origin else {
+            // It leads nowhere: a value is missing.
+            visitor.page_failed |= required;
+            return;
+        };
+        fetch.origin = origin as u32;
+        self.look_up(place, &mut fetch);
+        if fetch.state != State::Cached {
+            self.recorder.start(self.now_ns);
+            self.targets.hold(target as usize);
+            self.visits.visitors[place as usize].add(fetch);
+            return;
+        }
+        let list = fetch.list.take();
+        fetch = taken_from_cache(fetch, self.now_ns);
+        self.recorder.report.visits.counts.cache_hits += 1;
+        let visitor = &mut self.visits.visitors[place as usize];
+        visitor.add(fetch);
+        let number = visitor.fetches.len() as u32 - 1;
+        list.into_iter().for_each(|list| self.add_list(place, number, &list));
+    }
+
+    /// A step's own answer is in the cache: its parts are known at once.
+    pub(super) fn take_from_cache(&mut self, place: u32) {
+        let visitor = &mut self.visits.visitors[place as usize];
+        let Some(fetch) = visitor.fetches.first_mut().filter(|fetch| fetch.state == State::Cached) else {
+            return;
+        };
+        let list = fetch.list.take();
+        let known_ns = fetch.known_ns;
+        let asked = fetch.asked;
+        *fetch = taken_from_cache(fetch.clone(), known_ns);
+        visitor.left -= 1;
+        self.recorder.report.visits.counts.cache_hits += 1;
+        self.note_cached_url(place, asked);
+        match list {
+            Some(list) => self.add_list(place, 0, &list),
+            None => self.add_listed(place),
+        }
+        if self.visits.visitors[place as usize].left == 0 {
+            self.step_ended(place);
+            self.make_ready(place, 0);
+        }
+    }
+
+    /// The parts of a page that names them itself.
+    fn add_listed(&mut self, place: u32) {
+        let Some(script) = &self.plan.script else { return };
+        let visitor = &self.visits.visitors[place as usize];
+        let page = script.step_at(visitor.spec, visitor.step).page.as_ref();
+        if let Some(Resources::Listed(parts)) = page.map(|page| &page.resources) {
+            for part in parts {
+                self.add_part(place, part.request as u32, part.required, Kind::Part);
+            }
+        }
     }
 
     /// Counts a page whose last part has ended.
@@ -78,4 +163,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             parts: visitor.fetches.iter().map(part).collect(),
         }
     }
+}
+
+/// A fetch that the cache answers, at this moment.
+fn taken_from_cache(fetch: Fetch, at_ns: u64) -> Fetch {
+    Fetch { state: State::Ended, by: FetchedBy::Cache, ended_ns: at_ns, ..fetch }
 }

@@ -1,17 +1,22 @@
 //! Sessions and steps: begun, ended, and what comes next.
 
-use super::visitor::{Fetch, Phase};
+use super::visitor::{Fetch, Phase, State, Visitor};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
-use crate::prepare::Script;
+use crate::prepare::{Dynamic, Script};
 use crate::random::SplitMix;
 use crate::recorder::Report;
 use crate::script::think;
+use crate::script::variables::VariableId;
 use crate::world::World;
 use std::cmp::Reverse;
+use std::io::Write as _;
 
 /// The kind of random numbers that sessions draw.
 const SESSION_DRAWS: u64 = 1;
+
+/// How long whoever can do nothing waits before the next session.
+const NOTHING_NS: u64 = 10_000_000;
 
 /// What a session draws at its beginning.
 struct Drawn {
@@ -29,6 +34,11 @@ impl Drawn {
         let spec = script.choice.draw(&mut random) as u32;
         Self { random, returning, spec }
     }
+
+    /// Whether its first step can be taken, and is asked for.
+    fn is_foreseen(&self, script: &Script) -> bool {
+        !self.returning && script.step_at(self.spec, 0).is_sure
+    }
 }
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
@@ -36,27 +46,27 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// back may have it in a cache.
     pub(super) fn is_foreseen(&self, session: u64) -> bool {
         let script = self.plan.script.as_ref();
-        script.is_some_and(|script| !Drawn::of(script, self.plan.seed, session).returning)
+        script.is_some_and(|script| Drawn::of(script, self.plan.seed, session).is_foreseen(script))
     }
 
     /// A start of an open load is due.
     pub(super) fn count_start(&mut self, session: u64, intended_ns: u64) {
         let Some(script) = &self.plan.script else { return };
         let drawn = Drawn::of(script, self.plan.seed, session);
-        if !drawn.returning {
+        if drawn.is_foreseen(script) {
             self.recorder.report.visits.counts.sessions_started += 1;
-            self.count_step(drawn.spec, 0, intended_ns);
+            self.count_step(drawn.spec, 0);
+            self.recorder.start(intended_ns);
         }
     }
 
-    /// A step's first request is due.
-    fn count_step(&mut self, spec: u32, step: u32, due_ns: u64) {
+    /// A step is due.
+    fn count_step(&mut self, spec: u32, step: u32) {
         let Some(script) = &self.plan.script else { return };
         if script.step_at(spec, step).page.is_some() {
             self.recorder.report.visits.page_started();
             self.visits.pages_in_flight += 1;
         }
-        self.recorder.start(due_ns);
     }
 
     /// A visitor begins a session. `foreseeable`: it was counted, if it could be.
@@ -64,18 +74,47 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let Some(script) = &self.plan.script else { return };
         let visitor = &mut self.visits.visitors[place as usize];
         let drawn = Drawn::of(script, self.plan.seed, visitor.session);
-        let counted = foreseeable && !drawn.returning;
-        (visitor.random, visitor.spec, visitor.step, visitor.broken) = (drawn.random, drawn.spec, 0, false);
+        let counted = foreseeable && drawn.is_foreseen(script);
+        (visitor.random, visitor.spec, visitor.broken, visitor.url) = (drawn.random, drawn.spec, false, None);
+        set_variables(script, visitor);
         if !drawn.returning {
             self.forget(place);
         }
         self.recorder.report.visits.counts.sessions_started += u64::from(!counted);
-        self.begin_step(place, due_ns, could_ns, counted);
+        match self.next_step(place, 0) {
+            true => self.begin_step(place, due_ns, could_ns, counted),
+            // Nothing at all can be done.
+            false => self.end_session(place, due_ns, NOTHING_NS),
+        }
     }
 
     /// Somebody else takes a place: nothing is left of who was there.
     fn forget(&mut self, place: u32) {
         self.close_idle_of(place);
+        let visitor = &mut self.visits.visitors[place as usize];
+        visitor.jar.clear();
+        visitor.cache.clear();
+    }
+
+    /// Sets the next step that can be taken, from this one on; the others are skipped. False when there is none.
+    fn next_step(&mut self, place: u32, from: u32) -> bool {
+        let Some(script) = &self.plan.script else { return false };
+        let visitor = &mut self.visits.visitors[place as usize];
+        let steps = &script.sessions[visitor.spec as usize].steps;
+        for (number, step) in steps.iter().enumerate().skip(from as usize) {
+            visitor.step = number as u32;
+            let has_values = step.needs.iter().all(|&id| visitor.variables.get(id).is_some());
+            let leads = |dynamic: &Dynamic| {
+                let url = dynamic.url(&visitor.variables, visitor.url.as_deref());
+                url.is_some_and(|url| self.plan.origin_at(&url).is_some())
+            };
+            if has_values && script.dynamic_at(step.request).is_none_or(leads) {
+                return true;
+            }
+            visitor.broken = true;
+            self.recorder.report.visits.counts.steps_skipped += 1;
+        }
+        false
     }
 
     /// A step begins: its request is known.
@@ -84,16 +123,25 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let visitor = &mut self.visits.visitors[place as usize];
         let (spec, number) = (visitor.spec, visitor.step);
         let target = script.step_at(spec, number).request;
-        let origin = self.targets.get(target as usize).origin;
+        let dynamic = script.dynamic_at(target);
+        let url = dynamic.and_then(|dynamic| dynamic.url(&visitor.variables, visitor.url.as_deref()));
+        let origin = url.as_ref().and_then(|url| self.plan.origin_at(url));
+        let origin = origin.unwrap_or_else(|| self.targets.get(target as usize).origin);
         visitor.phase = Phase::Fetching;
         visitor.serial = visitor.serial.wrapping_add(1);
         (visitor.due_ns, visitor.page_failed) = (due_ns, false);
         (visitor.left, visitor.first_waiting) = (0, 0);
         visitor.fetches.clear();
-        visitor.add(Fetch::new(target, origin, due_ns, could_ns));
+        let mut fetch = Fetch::new(target, origin, due_ns, could_ns);
+        fetch.url = url.map(Box::new);
+        self.look_up(place, &mut fetch);
         if !counted {
-            self.count_step(spec, number, due_ns);
+            self.count_step(spec, number);
+            if fetch.state == State::Waiting {
+                self.recorder.start(due_ns);
+            }
         }
+        self.visits.visitors[place as usize].add(fetch);
     }
 
     /// Everything that a step fetches has ended.
@@ -108,28 +156,38 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         // Whoever gets no connection does not try again at once.
         let pause_ns = if visitor.failures > 0 { pause_ns(visitor.failures - 1) } else { 0 };
         let due_ns = now_ns.saturating_add(think_ns.max(pause_ns));
-        visitor.step += 1;
-        if (visitor.step as usize) < session.steps.len() {
-            visitor.phase = Phase::BeforeStep;
-        } else {
-            let counts = &mut self.recorder.report.visits.counts;
-            match visitor.broken {
-                true => counts.sessions_broken += 1,
-                false => counts.sessions_completed += 1,
-            }
-            visitor.phase = Phase::BeforeSession;
-            visitor.session += u64::from(script.users);
-            if !(self.visits.entry.stays() && self.claim()) {
-                return self.leave(place);
-            }
+        visitor.fetches.clear();
+        let next = visitor.step + 1;
+        match (next as usize) < session.steps.len() && self.next_step(place, next) {
+            true => self.wait_for(place, Phase::BeforeStep, due_ns),
+            false => self.end_session(place, due_ns, 0),
         }
-        if due_ns > now_ns {
-            self.visits.timers.push(Reverse((due_ns, place)));
-            return;
+    }
+
+    /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if somebody is to.
+    fn end_session(&mut self, place: u32, due_ns: u64, pause_ns: u64) {
+        let users = self.plan.script.as_ref().map_or(0, |script| script.users);
+        let visitor = &mut self.visits.visitors[place as usize];
+        let counts = &mut self.recorder.report.visits.counts;
+        match visitor.broken {
+            true => counts.sessions_broken += 1,
+            false => counts.sessions_completed += 1,
         }
-        match self.visits.visitors[place as usize].phase {
-            Phase::BeforeStep => self.begin_step(place, now_ns, self.wake_ns, false),
-            _ => self.begin_session(place, now_ns, self.wake_ns, false),
+        visitor.session += u64::from(users);
+        visitor.serial = visitor.serial.wrapping_add(1);
+        match self.visits.entry.stays() && self.claim() {
+            true => self.wait_for(place, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
+            false => self.leave(place),
+        }
+    }
+
+    /// A visitor waits for its next step or session, or begins it.
+    fn wait_for(&mut self, place: u32, phase: Phase, due_ns: u64) {
+        self.visits.visitors[place as usize].phase = phase;
+        match (due_ns > self.now_ns, phase) {
+            (true, _) => self.visits.timers.push(Reverse((due_ns, place))),
+            (false, Phase::BeforeStep) => self.begin_step(place, due_ns, self.wake_ns, false),
+            (false, _) => self.begin_session(place, due_ns, self.wake_ns, false),
         }
     }
 
@@ -142,5 +200,24 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         visitor.fetches.clear();
         self.visits.present -= 1;
         self.visits.away.push(place);
+    }
+}
+
+/// What variables stand for at the beginning of a session. Numbers begin with 1.
+fn set_variables(script: &Script, visitor: &mut Visitor) {
+    if script.dynamic.iter().all(Option::is_none) {
+        return;
+    }
+    let variables = &mut visitor.variables;
+    variables.clear();
+    for (id, number) in [(VariableId::USER, visitor.number), (VariableId::SESSION, visitor.session)] {
+        // Writing to memory does not fail.
+        let _ = write!(variables.begin(id), "{}", number + 1);
+    }
+    for (id, value) in &script.variables {
+        variables.set(*id, value.as_bytes());
+    }
+    for rows in &script.tables {
+        rows.hand_out(visitor.session, &mut visitor.random, variables);
     }
 }

@@ -1,7 +1,13 @@
 //! One visitor: where it is in its session, what it fetches just now, and its connections.
 
+use super::finds::List;
 use crate::failure::Failure;
 use crate::random::SplitMix;
+use crate::script::cache::Cache;
+use crate::script::cookies::Jar;
+use crate::script::variables::Variables;
+use std::rc::Rc;
+use url::Url;
 use webdyno_model::page::FetchedBy;
 
 /// What a visitor does.
@@ -55,6 +61,11 @@ pub(super) struct Visitor {
     pub(super) open: Vec<u16>,
     /// Of these, the ones that carry nothing, by their tokens.
     pub(super) idle: Vec<u64>,
+    pub(super) jar: Jar,
+    pub(super) cache: Cache,
+    pub(super) variables: Variables,
+    /// The URL of the step before, where links are followed.
+    pub(super) url: Option<Box<Url>>,
 }
 
 impl Visitor {
@@ -79,14 +90,23 @@ impl Visitor {
             first_waiting: 0,
             open: vec![],
             idle: vec![],
+            jar: Jar::default(),
+            cache: Cache::default(),
+            variables: Variables::default(),
+            url: None,
         }
     }
 
-    /// Adds what is to be fetched.
+    /// Adds what is to be fetched, or was taken from the cache.
     pub(super) fn add(&mut self, fetch: Fetch) {
-        self.left += 1;
+        self.left += u32::from(fetch.state != State::Ended);
         self.first_waiting = self.first_waiting.min(self.fetches.len() as u32);
         self.fetches.push(fetch);
+    }
+
+    /// Whether the step asks for this target already.
+    pub(super) fn asks_for(&self, target: u32) -> bool {
+        self.fetches.iter().any(|fetch| fetch.asked == target)
     }
 
     /// The first fetch that waits, from `from` on.
@@ -121,6 +141,8 @@ impl Visitor {
 /// How far a fetch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
+    /// The cache has it, and its parts were not looked for yet.
+    Cached,
     /// Nobody was asked yet.
     Waiting,
     /// It is on a connection.
@@ -129,10 +151,28 @@ pub(super) enum State {
     Ended,
 }
 
+/// What something is fetched as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A step's own request.
+    Step,
+    /// Something that embeds nothing.
+    Part,
+    StyleSheet,
+    Frame,
+}
+
 /// One request of a visitor, and how it went.
 #[derive(Debug, Clone)]
 pub(super) struct Fetch {
     pub(super) state: State,
+    pub(super) kind: Kind,
+    /// The cache has it, and the server is asked whether it has changed.
+    pub(super) confirms: bool,
+    /// What it embeds, as far as that is known.
+    pub(super) list: Option<Rc<List>>,
+    /// Its URL, when that has variables.
+    pub(super) url: Option<Box<Url>>,
     /// Which of the thread's targets; a redirect changes it.
     pub(super) target: u32,
     /// The target that it began with.
@@ -163,6 +203,10 @@ impl Fetch {
     pub(super) fn new(target: u32, origin: usize, known_ns: u64, could_ns: u64) -> Self {
         Self {
             state: State::Waiting,
+            kind: Kind::Step,
+            confirms: false,
+            list: None,
+            url: None,
             target,
             asked: target,
             origin: origin as u32,
@@ -192,4 +236,8 @@ pub(in crate::engine) struct Ended {
     pub(in crate::engine) first_byte_ns: u64,
     pub(in crate::engine) bytes: u64,
     pub(in crate::engine) kept_connection: bool,
+    /// The slot that carried it.
+    pub(in crate::engine) slot: u32,
+    /// The decoded content of the answer, if it was to be kept.
+    pub(in crate::engine) body: Option<Vec<u8>>,
 }

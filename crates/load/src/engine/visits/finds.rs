@@ -1,0 +1,128 @@
+//! What documents and style sheets embed: found once for each content, and kept.
+//!
+//! A thread keeps the lists of the contents that it saw last. A list holds the targets on it; a target that nobody holds
+//! makes room for new ones.
+
+use super::visitor::Kind;
+use crate::engine::Engine;
+use crate::recorder::Report;
+use crate::script::discover::{self, Found, FoundKind};
+use crate::world::World;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+use url::Url;
+
+/// Contents whose lists a thread keeps.
+const LISTS_MAX: usize = 512;
+/// Targets whose last content is remembered.
+const LATEST_MAX: usize = 8192;
+
+/// What a content embeds.
+#[derive(Debug)]
+pub(super) struct List {
+    /// Targets, each once, and what they are asked for as.
+    pub(super) parts: Vec<(u32, Kind)>,
+    /// Some of it could not be kept: there are too many targets.
+    pub(super) lacks_some: bool,
+}
+
+/// The lists of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// By a hash of content and URL.
+    known: HashMap<u64, Rc<List>>,
+    /// The hashes, the oldest first.
+    order: VecDeque<u64>,
+    /// The hash of the last content of a target.
+    latest: HashMap<u32, u64>,
+}
+
+impl Lists {
+    /// The list of a target's last content, if it is still there.
+    pub(super) fn latest(&self, key: u32) -> Option<Rc<List>> {
+        self.latest.get(&key).and_then(|hash| self.known.get(hash)).cloned()
+    }
+
+    fn note_latest(&mut self, key: u32, hash: u64) {
+        if self.latest.len() >= LATEST_MAX {
+            self.latest.clear();
+        }
+        self.latest.insert(key, hash);
+    }
+
+    /// Takes out the oldest list that no page is on its way with.
+    fn oldest(&mut self) -> Option<Rc<List>> {
+        for _ in 0..self.order.len() {
+            let hash = self.order.pop_front()?;
+            match self.known.get(&hash) {
+                Some(list) if Rc::strong_count(list) > 1 => self.order.push_back(hash),
+                Some(_) => return self.known.remove(&hash),
+                None => {}
+            }
+        }
+        None
+    }
+}
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// What a content embeds that a target, which `key` stands for, has answered with.
+    pub(super) fn list_of(&mut self, from: usize, key: u32, url: &Url, kind: Kind, body: &[u8]) -> Rc<List> {
+        let mut hasher = DefaultHasher::new();
+        url.as_str().hash(&mut hasher);
+        body.hash(&mut hasher);
+        let hash = hasher.finish();
+        self.visits.lists.note_latest(key, hash);
+        if let Some(list) = self.visits.lists.known.get(&hash) {
+            return list.clone();
+        }
+        let found = match kind {
+            Kind::StyleSheet => discover::css(body, url),
+            _ => discover::html(body, url),
+        };
+        let list = Rc::new(self.targets_of(from, &found));
+        while self.visits.lists.known.len() >= LISTS_MAX && self.drop_a_list() {}
+        self.visits.lists.known.insert(hash, list.clone());
+        self.visits.lists.order.push_back(hash);
+        list
+    }
+
+    /// The targets of what was found, held. Whoever is on another server than those of the load is left out.
+    fn targets_of(&mut self, from: usize, found: &[Found]) -> List {
+        let mut list = List { parts: Vec::with_capacity(found.len()), lacks_some: false };
+        for Found { url, kind } in found {
+            let Some(origin) = self.plan.origin_at(url) else { continue };
+            let target = loop {
+                match self.targets.part(self.plan, from, url, origin) {
+                    Some(target) => break Some(target),
+                    None if self.drop_a_list() => {}
+                    None => break None,
+                }
+            };
+            let Some((number, is_new)) = target else {
+                list.lacks_some = true;
+                continue;
+            };
+            if is_new {
+                self.forget_heads(number);
+            }
+            let kind = match kind {
+                FoundKind::StyleSheet => Kind::StyleSheet,
+                FoundKind::Frame => Kind::Frame,
+                _ => Kind::Part,
+            };
+            self.targets.hold(number);
+            list.parts.push((number as u32, kind));
+        }
+        list
+    }
+
+    /// Forgets the oldest list. False when there is none that could be forgotten.
+    fn drop_a_list(&mut self) -> bool {
+        let Some(list) = self.visits.lists.oldest() else { return false };
+        for &(number, _) in &list.parts {
+            self.targets.release(number as usize);
+        }
+        true
+    }
+}

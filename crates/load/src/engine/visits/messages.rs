@@ -1,0 +1,220 @@
+//! What visitors send besides what a request says itself, and what they keep of answers: cookies, what a cache knows,
+//! captured values.
+
+use super::visitor::{Ended, Fetch, Kind, State};
+use crate::content::Wish;
+use crate::engine::Engine;
+use crate::engine::conn::{HeadWish, Request};
+use crate::head::each_value;
+use crate::prepare::{Script, Step};
+use crate::recorder::Report;
+use crate::script::cache::Look;
+use crate::world::World;
+use url::Url;
+use webdyno_model::visit::Resources;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+    /// The time of day, in seconds.
+    fn now_s(&self) -> u64 {
+        self.visits.epoch_s + self.now_ns / NS_PER_S
+    }
+
+    /// The step that a visitor takes.
+    pub(super) fn step_of(&self, place: u32) -> Option<&Step> {
+        let visitor = self.visits.visitors.get(place as usize)?;
+        Some(self.plan.script.as_ref()?.step_at(visitor.spec, visitor.step))
+    }
+
+    /// What is wanted of the answer to a fetch.
+    pub(super) fn wishes(&self, place: u32, number: u32) -> (Wish, HeadWish) {
+        let (Some(script), Some(step)) = (&self.plan.script, self.step_of(place)) else {
+            return (Wish::default(), HeadWish::Never);
+        };
+        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+        let is_step = number == 0;
+        let finds = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
+        let wish = Wish {
+            checked: is_step,
+            kept: match fetch.kind {
+                Kind::Step => finds || step.captures.needs_body(),
+                Kind::Part => false,
+                Kind::StyleSheet | Kind::Frame => true,
+            },
+            needed: is_step && finds,
+        };
+        let head = match script {
+            _ if is_step && !step.captures.is_empty() => HeadWish::Always,
+            Script { cache: true, .. } => HeadWish::Always,
+            Script { cookies: true, .. } => HeadWish::WithCookies,
+            _ => HeadWish::Never,
+        };
+        (wish, head)
+    }
+
+    /// Puts together what a fetch sends, where its target does not say it all.
+    pub(in crate::engine) fn put_together(&mut self, slot: u32, request: Request) {
+        let Some(script) = &self.plan.script else { return };
+        let template = self.targets.get(request.template);
+        let key = self.targets.key(request.template);
+        let now_s = self.now_s();
+        let visitor = &mut self.visits.visitors[request.user as usize];
+        let fetch = &visitor.fetches[request.item as usize];
+        let message = &mut self.conns[slot as usize].message;
+        let lines = &mut self.visits.lines;
+        lines.clear();
+        let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
+        if script.cookies && !template.gives_cookies {
+            visitor.jar.write_header(url, lines);
+        }
+        if fetch.confirms {
+            write_conditions(visitor.cache.look(key, now_s), lines);
+        }
+        if let Some(dynamic) = script.dynamic_at(fetch.target).filter(|_| fetch.url.is_some()) {
+            message.is_own = true;
+            // Its variables had values when it was begun.
+            message.body =
+                dynamic.write(url, &visitor.variables, lines, &mut message.head).unwrap_or_default();
+            return;
+        }
+        // A part that was found is asked for as whoever asked for the document.
+        if let (Some(document), true) = (visitor.fetches.first(), request.item > 0)
+            && fetch.kind != Kind::Step
+            && script.dynamic_at(fetch.asked).is_none()
+            && fetch.origin == document.origin
+            && let Some(dynamic) = script.dynamic_at(document.asked)
+            && !script.is_listed(fetch.asked)
+        {
+            let before = lines.len();
+            if dynamic.write_auth(&visitor.variables, lines).is_none() {
+                lines.truncate(before);
+            }
+        }
+        if !lines.is_empty() {
+            message.is_own = true;
+            message.body = template.write_with(lines, &mut message.head);
+        }
+    }
+
+    /// Keeps the cookies that an answer sets, wherever it leads.
+    pub(in crate::engine) fn take_cookies(&mut self, slot: u32) {
+        let conn = &self.conns[slot as usize];
+        if conn.head.is_empty() || !self.plan.script.as_ref().is_some_and(|script| script.cookies) {
+            return;
+        }
+        let template = self.targets.get(conn.request.template);
+        let visitor = &mut self.visits.visitors[conn.request.user as usize];
+        let fetch = &visitor.fetches[conn.request.item as usize];
+        let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
+        let jar = &mut visitor.jar;
+        each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
+    }
+
+    /// Whether the cache has what a fetch is to ask for: then it is not asked, or only whether it has changed.
+    pub(super) fn look_up(&self, place: u32, fetch: &mut Fetch) {
+        let Some(step) = self.step_of(place) else { return };
+        if fetch.kind == Kind::Step && !step.captures.is_empty() {
+            // Values are captured from what comes.
+            return;
+        }
+        let finds = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
+        let embeds = finds && fetch.kind != Kind::Part;
+        if !self.plan.script.as_ref().is_some_and(|script| script.cache) || fetch.url.is_some() {
+            return;
+        }
+        let (number, key) = (fetch.asked as usize, self.targets.key(fetch.asked as usize));
+        if !self.targets.get(number).is_cacheable() {
+            return;
+        }
+        fetch.list = self.visits.lists.latest(key).filter(|_| embeds);
+        if embeds && fetch.list.is_none() {
+            // Without its content nobody knows what it embeds.
+            return;
+        }
+        match self.visits.visitors[place as usize].cache.look(key, self.now_s()) {
+            Look::Absent => {}
+            Look::Fresh => fetch.state = State::Cached,
+            Look::Stale { .. } => fetch.confirms = true,
+        }
+    }
+
+    /// Keeps of a good answer what the cache and the step want.
+    pub(super) fn keep_of_answer(&mut self, request: Request, ended: &Ended) {
+        let head = std::mem::take(&mut self.conns[ended.slot as usize].head);
+        if !head.is_empty() && ended.failure.is_none() {
+            self.keep_in_cache(request, ended.status, &head);
+            if request.item == 0 {
+                self.capture(request.user, &head, ended.body.as_deref().unwrap_or_default());
+            }
+        }
+        self.conns[ended.slot as usize].head = head;
+    }
+
+    fn keep_in_cache(&mut self, request: Request, status: u16, head: &[u8]) {
+        let now_s = self.now_s();
+        let visitor = &mut self.visits.visitors[request.user as usize];
+        let fetch = &visitor.fetches[request.item as usize];
+        let cacheable = fetch.url.is_none()
+            && request.hops == 0
+            && self.targets.get(request.template).is_cacheable()
+            && self.plan.script.as_ref().is_some_and(|script| script.cache);
+        if !cacheable {
+            return;
+        }
+        let key = self.targets.key(request.template);
+        if status == 304 && fetch.confirms {
+            visitor.cache.confirm(key, head, now_s);
+            self.recorder.report.visits.counts.cache_confirmed += 1;
+        } else {
+            visitor.cache.store(key, head, now_s);
+        }
+    }
+
+    /// Takes the values of a step's answer.
+    fn capture(&mut self, place: u32, head: &[u8], body: &[u8]) {
+        let Some(script) = &self.plan.script else { return };
+        let visitor = &mut self.visits.visitors[place as usize];
+        let step = script.step_at(visitor.spec, visitor.step);
+        for missed in step.captures.take(head, body, &mut visitor.variables) {
+            if let Some(count) =
+                self.recorder.report.visits.captures_missed.get_mut(step.first_label + missed)
+            {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Remembers where the step's answer came from, for links.
+    pub(super) fn note_url(&mut self, request: Request) {
+        if !self.plan.script.as_ref().is_some_and(|script| script.has_links) {
+            return;
+        }
+        let template = self.targets.get(request.template);
+        let visitor = &mut self.visits.visitors[request.user as usize];
+        let fetch = &visitor.fetches[request.item as usize];
+        let url: &Url = fetch.url.as_deref().unwrap_or_else(|| template.url());
+        visitor.url = Some(Box::new(url.clone()));
+    }
+
+    /// The same of an answer that the cache has.
+    pub(super) fn note_cached_url(&mut self, place: u32, asked: u32) {
+        if self.plan.script.as_ref().is_some_and(|script| script.has_links) {
+            let url = self.targets.get(asked as usize).url().clone();
+            self.visits.visitors[place as usize].url = Some(Box::new(url));
+        }
+    }
+}
+
+/// The header lines of a conditional request: RFC 9110, 13.1.
+fn write_conditions(look: Look<'_>, lines: &mut Vec<u8>) {
+    let Look::Stale { etag, last_modified } = look else { return };
+    for (name, value) in [("If-None-Match", etag), ("If-Modified-Since", last_modified)] {
+        if let Some(value) = value {
+            lines.extend_from_slice(name.as_bytes());
+            lines.extend_from_slice(b": ");
+            lines.extend_from_slice(value);
+            lines.extend_from_slice(b"\r\n");
+        }
+    }
+}
