@@ -54,6 +54,7 @@ fn shade_loads(frame: &Frame, m: &mut Markup, view: &View) {
     for load in &view.loads {
         frame.shade(m, "load", load.begins_s, load_end_s(load));
         frame.shade(m, "warm", load.begins_s, load.begins_s + load.measured_from_s);
+        frame.shade(m, "warm", load_end_s(load) - load.report.ramp_down_s, load_end_s(load));
     }
 }
 

@@ -105,6 +105,9 @@ pub(crate) fn failures(run: &RunReport) -> String {
 /// How long was measured and what was cut.
 pub(crate) fn measured(run: &RunReport) -> String {
     let length = time_s(run.elapsed_s);
+    if let Some(parts) = ramped(run) {
+        return parts;
+    }
     let down = match run.ramp_down_s {
         after if after > 0.0 => format!("; the {} after it do not count either", time_s(after)),
         _ => String::new(),
@@ -118,6 +121,27 @@ pub(crate) fn measured(run: &RunReport) -> String {
     } else {
         format!("measured for {length}; no warm-up was cut{down}")
     }
+}
+
+/// The parts of a load that has stages: what was not measured before, what was, and what was not behind it.
+fn ramped(run: &RunReport) -> Option<String> {
+    let stages = run.workload.as_ref().map(|workload| !workload.stages.is_empty());
+    if stages != Some(true) || run.warmup_s + run.ramp_down_s <= 0.0 {
+        return None;
+    }
+    // Why seconds were cut tells a ramp from stages that just do not count.
+    let before = match run.warmup_why.as_deref() {
+        Some("ramp-up") => "ramp-up",
+        _ => "not measured",
+    };
+    let mut parts = vec![format!("measured {}", time_s(run.elapsed_s))];
+    if run.warmup_s > 0.0 {
+        parts.insert(0, format!("{before} {}", time_s(run.warmup_s)));
+    }
+    if run.ramp_down_s > 0.0 {
+        parts.push(format!("ramp-down {}", time_s(run.ramp_down_s)));
+    }
+    Some(format!("{}: all figures are of the measured part", parts.join(", ")))
 }
 
 /// The times of a run with their names, in the order of a request's life seen from its user. The handshake of TLS is one

@@ -63,6 +63,7 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         end: Some((end, 1.0)),
         measured_to_s: None,
         warmup_why: None,
+        measured_to_s: None,
         tables: None,
         brake: None,
         unwatched: vec![],

@@ -23,6 +23,7 @@ mod quickstart;
 mod recordings;
 #[path = "../../../host/tests/it/skip.rs"]
 mod skip;
+mod stages;
 mod support;
 mod tidy;
 mod verdict;
