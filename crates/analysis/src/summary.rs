@@ -147,6 +147,7 @@ fn per_second(count: u64, interval: &Interval) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::interval::{EndReason, LoadEnd};
     use webdyno_model::objective::Objective;
 
     fn interval(t_s: f64, times_us: &[u64], failed: u64, in_flight: u64) -> Interval {
@@ -192,6 +193,43 @@ mod tests {
         assert_eq!(run.status["200"], 3);
         assert!(run.objectives[0].met);
         assert_eq!(run.intervals.len(), 2);
+    }
+
+    #[test]
+    fn the_ramp_down_is_cut_as_well() {
+        let mut censored = TimeHistogram::new();
+        censored.record(5_000_000);
+        let end = LoadEnd {
+            elapsed_us: 4_000_000,
+            in_flight_at_end: 1,
+            waiting_at_end: 0,
+            censored_time: censored.encode(),
+            thread_cpu_us: vec![],
+            reason: EndReason::Duration,
+        };
+        let mut measurement = Measurement {
+            intervals: vec![
+                interval(0.0, &[9_000_000], 5, 1),
+                interval(1.0, &[100, 300], 1, 2),
+                interval(2.0, &[200], 0, 3),
+                interval(3.0, &[8_000_000], 7, 1),
+            ],
+            measured_from_s: 1.0,
+            measured_to_s: 3.0,
+            ramp_down_from_s: Some(3.0),
+            end: Some(end),
+            objectives: vec![Objective::parse("max<1ms").unwrap(), Objective::parse("failed<2").unwrap()],
+            ..Measurement::default()
+        };
+        let run = run_report(&measurement).unwrap();
+        assert_eq!((run.warmup_s, run.elapsed_s, run.ramp_down_s), (1.0, 2.0, 1.0));
+        assert_eq!((run.requests.completed, run.requests.failed, run.requests.in_flight_at_end), (3, 1, 3));
+        assert_eq!((run.response_time_us.max, run.censored_time_us.count), (Some(300), 0));
+        assert!(run.objectives.iter().all(|objective| objective.met));
+        assert_eq!(run.intervals.iter().map(|second| second.t_s).collect::<Vec<_>>(), [1.0, 2.0]);
+        measurement.ramp_down_from_s = None;
+        let whole = run_report(&measurement).unwrap();
+        assert_eq!((whole.ramp_down_s, whole.censored_time_us.count, whole.elapsed_s), (0.0, 1, 3.0));
     }
 
     #[test]

@@ -138,6 +138,32 @@ mod tests {
     }
 
     #[test]
+    fn a_part_in_the_middle_has_its_own_mean_and_the_law_is_that_of_the_whole() {
+        // Five requests of a millisecond at once, then fifty, then five.
+        let seconds = |last_us| {
+            vec![
+                second(0, 5_000_000, &[(1000, 5000)], 0),
+                second(1, 50_000_000, &[(1000, 50_000)], 0),
+                second(2, last_us, &[(1000, 5000)], 0),
+            ]
+        };
+        let middle = |last_us| {
+            let measurement = Measurement {
+                intervals: seconds(last_us),
+                end: end(&[]),
+                measured_from_s: 1.0,
+                ramp_down_from_s: Some(2.0),
+                ..Measurement::default()
+            };
+            law(&measurement).unwrap()
+        };
+        let law = middle(5_000_000);
+        assert_eq!((law.mean, law.by_law, law.fault()), (50.0, Some(50.0), None));
+        // Requests that were counted twice show wherever they were.
+        assert!(middle(9_000_000).fault().is_some());
+    }
+
+    #[test]
     fn what_has_no_end_counts_with_its_time_so_far() {
         let stuck = |end| check(vec![second(0, 55_000_000, &[(1000, 5000)], 50)], end, 0.0);
         assert_eq!(stuck(end(&[(1_000_000, 50)])), (55.0, Some(55.0), false));
