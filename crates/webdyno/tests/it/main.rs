@@ -12,6 +12,7 @@ mod debian;
 mod exports;
 mod interrupted;
 mod kills;
+mod lists;
 mod live_traffic;
 mod loading;
 #[path = "../../../host/tests/it/mounts.rs"]

@@ -1,0 +1,382 @@
+//! Lists of URLs and workloads of trees, on a real nginx whose log says what was asked for.
+
+use crate::ports::free_port;
+use crate::support::{Place, Server, answers_within, run, shared_turn, signal, skip, wait_until};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// Long enough for whatever else keeps the machine busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// nginx that serves `place/tree`, and writes down what it sent.
+struct Nginx {
+    child: std::process::Child,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        signal(self.child.id(), rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of its log.
+#[derive(Debug)]
+struct Served {
+    status: u16,
+    bytes: u64,
+    body_bytes: u64,
+    uri: String,
+}
+
+impl Nginx {
+    /// `None` where it is not installed.
+    fn start(place: &Place) -> Option<Self> {
+        let folder = place.path("nginx");
+        std::fs::create_dir(&folder).unwrap();
+        let (port, shown, tree) = (free_port(), folder.display(), place.path("tree"));
+        // The workers of root are nobody, who may not read a folder of the test's.
+        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+        let text = format!(
+            "{user} daemon off; pid {shown}/pid; error_log {shown}/error.log; worker_processes 1;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{ client_body_temp_path {shown}/b; proxy_temp_path {shown}/p; keepalive_requests 1000000;\n\
+             fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\
+             log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {shown}/log plain;\n\
+             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {}/; }} }} }}\n",
+            tree.display()
+        );
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, text).unwrap();
+        let mut command = std::process::Command::new("nginx");
+        command.arg("-p").arg(&folder).arg("-c").arg(&file).stderr(std::process::Stdio::null());
+        let nginx = Self { child: command.spawn().ok()?, port, log: folder.join("log") };
+        assert!(answers_within(port, PATIENCE), "nginx does not answer");
+        nginx.forget();
+        Some(nginx)
+    }
+
+    fn base(&self) -> String {
+        format!("http://127.0.0.1:{}/files", self.port)
+    }
+
+    /// Begins its log anew. It writes a line when a request has ended: the last one may still be on its way.
+    fn forget(&self) {
+        std::thread::sleep(Duration::from_millis(50));
+        std::fs::OpenOptions::new().write(true).open(&self.log).unwrap().set_len(0).unwrap();
+    }
+
+    /// What it served: so many requests, and the one that is sent before a load.
+    fn served(&self, count: usize) -> Vec<Served> {
+        let read = || std::fs::read_to_string(&self.log).unwrap();
+        let complete = || read().matches('\n').count() >= count + 1;
+        assert!(
+            wait_until(PATIENCE, complete),
+            "{} of {count} requests in the log",
+            read().matches('\n').count()
+        );
+        let line = |line: &str| {
+            let mut words = line.trim_start_matches('\0').splitn(4, ' ');
+            let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+            let (status, bytes, body_bytes) = (number() as u16, number(), number());
+            Served { status, bytes, body_bytes, uri: words.next().unwrap().to_owned() }
+        };
+        let mut served: Vec<Served> = read().lines().map(line).collect();
+        assert_eq!(served.len(), count + 1);
+        served.remove(0);
+        self.forget();
+        served
+    }
+}
+
+fn nginx(place: &Place) -> Option<Nginx> {
+    let nginx = Nginx::start(place);
+    if nginx.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "nginx is missing: apt-get install nginx-light");
+        skip("nginx is missing; install nginx-light");
+    }
+    nginx
+}
+
+fn counted(served: &[Served]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    served.iter().for_each(|served| *counts.entry(served.uri.clone()).or_default() += 1);
+    counts
+}
+
+/// Every regular file below, with its size.
+fn files(root: &Path) -> BTreeMap<PathBuf, u64> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => drop(found.insert(path.clone(), path.metadata().unwrap().len())),
+            }
+        }
+    }
+    found
+}
+
+/// Makes the tree, and gives what is in it.
+fn make_tree(place: &Place, more: &[&str]) -> BTreeMap<PathBuf, u64> {
+    let tree = ["workload", "make-tree", "tree", "--total", "300k", "--mean-size", "1.5k"];
+    run(place.webdyno().args(tree).args(more)).with_code(0);
+    files(&place.path("tree"))
+}
+
+#[test]
+fn every_file_of_a_tree_has_its_turn() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    make_tree(&place, &["--files-per-directory", "70", "--content", "text"]);
+    // Names that mean something else to a URL, a list, or a shell.
+    for name in ["a b.html", "50%.html", "was?.html", "#1", "ü", "${HOME}", "x;y&z", "%2e%2e", "'\"`"] {
+        std::fs::write(place.path("tree").join(name), name).unwrap();
+    }
+    std::fs::write(place.path("tree").join(std::ffi::OsStr::from_bytes(b"\xE9")), "latin").unwrap();
+    std::fs::write(place.path("tree/.hidden"), "no").unwrap();
+    std::fs::create_dir(place.path("tree/.git")).unwrap();
+    std::fs::write(place.path("tree/.git/config"), "no").unwrap();
+    std::os::unix::fs::symlink("nowhere", place.path("tree/broken")).unwrap();
+    std::os::unix::fs::symlink("..", place.path("tree/0001/circle")).unwrap();
+    let Some(nginx) = nginx(&place) else { return };
+    let told = run(place.webdyno().args([
+        "workload",
+        "from-tree",
+        "tree",
+        "--url",
+        &nginx.base(),
+        "-o",
+        "mix.toml",
+    ]));
+    let told = told.with_code(0).stdout;
+    assert!(told.contains("210 files") && told.contains("2 hidden"), "{told}");
+    assert!(told.contains("2 that cannot be read"), "{told}");
+    for threads in ["1", "2"] {
+        let load =
+            ["run", "--workload", "mix.toml", "-n", "630", "-c", "4", "-t", threads, "-q", "--json", "-"];
+        let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
+        let served = nginx.served(630);
+        let counts = counted(&served);
+        assert!(counts.len() == 210 && counts.values().all(|&count| count == 3), "{counts:?}");
+        assert!(served.iter().all(|served| served.status == 200), "{served:?}");
+        let sizes: u64 = std::fs::read_to_string(place.path("mix.urls")).unwrap().lines().count() as u64;
+        assert_eq!(sizes, 210);
+        let stored: u64 = files(&place.path("tree"))
+            .iter()
+            .filter(|(path, _)| !path.to_string_lossy().contains("/.") && !path.is_symlink())
+            .map(|(_, size)| size)
+            .sum();
+        assert_eq!(served.iter().map(|served| served.body_bytes).sum::<u64>(), 3 * stored);
+        assert_eq!(json["bytes"]["received"], served.iter().map(|served| served.bytes).sum::<u64>());
+        assert_eq!(json["status"]["200"], 630);
+    }
+}
+
+#[test]
+fn a_law_of_popularity_is_followed_on_any_number_of_threads() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    make_tree(&place, &["--size-distribution", "fixed"]);
+    let Some(nginx) = nginx(&place) else { return };
+    let make =
+        ["workload", "from-tree", "tree", "--url", &nginx.base(), "--size-distribution", "-o", "mix.toml"];
+    let told =
+        run(place.webdyno().args(make).args(["--popularity", "zipf=0.9", "--seed", "5"])).with_code(0).stdout;
+    assert!(told.contains("80%  ") && told.contains("of each request"), "{told}");
+    // What the list says is Zipf's law.
+    let list = std::fs::read_to_string(place.path("mix.urls")).unwrap();
+    let weight = |line: &str| {
+        let (url, weight) = line.split_once("#weight=").unwrap();
+        (url["http://".len()..].split_once('/').unwrap().1.to_owned(), weight.parse::<f64>().unwrap())
+    };
+    let weights: Vec<(String, f64)> = list.lines().map(weight).collect();
+    let mut sorted: Vec<f64> = weights.iter().map(|(_, weight)| *weight).collect();
+    sorted.sort_by(|one, other| other.total_cmp(one));
+    for (index, weight) in sorted.iter().enumerate() {
+        let expected = (200.0 / (index + 1) as f64).powf(0.9);
+        assert!((weight / expected - 1.0).abs() < 1e-4, "{index}: {weight}");
+    }
+    const REQUESTS: usize = 6000;
+    let load = |threads: &str| {
+        let requests = REQUESTS.to_string();
+        let load = ["run", "--workload", "mix.toml", "-n", &requests, "-c", "4", "-t", threads, "-q"];
+        run(place.webdyno().args(load)).with_code_in(&[0, 3]);
+        counted(&nginx.served(REQUESTS))
+    };
+    let counts = load("1");
+    // The same seed asks for the same files.
+    assert_eq!(counts, load("2"));
+    let total: f64 = sorted.iter().sum();
+    let squares = weights.iter().map(|(path, weight)| {
+        let expected = weight / total * REQUESTS as f64;
+        let count = counts.get(&format!("/{path}")).copied().unwrap_or(0) as f64;
+        (count - expected).powi(2) / expected
+    });
+    // Of 199 degrees of freedom: one in a thousand lies beyond 267.5. The seed is fixed, so it is always the same.
+    let chi_square: f64 = squares.sum();
+    assert!((140.0..267.5).contains(&chi_square), "{chi_square}");
+}
+
+#[test]
+fn lists_are_loaded_as_siege_loads_them() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let list =
+        format!("# a list\nHOST={}\n${{HOST}}/a\n$(HOST)/b POST x=1\n\n", server.url().trim_end_matches('/'));
+    std::fs::write(place.path("urls.txt"), &list).unwrap();
+    run(place.webdyno().args(["workload", "from-urls", "urls.txt", "-o", "of-list.toml"])).with_code(0);
+    for source in [
+        &["--urls", "urls.txt"][..],
+        &["--urls", "urls.txt", "--random"],
+        &["--urls", "-"],
+        &["--workload", "of-list.toml"],
+    ] {
+        let load = ["-n", "100", "-c", "2", "-q", "--out", "out", "--json", "-"];
+        let mut command = place.webdyno();
+        let json = run(command.arg("run").args(source).args(load).write_stdin(list.clone()))
+            .with_code_in(&[0, 3])
+            .json();
+        assert_eq!(json["requests"]["completed"], 100, "{source:?}");
+        let names: Vec<_> = json["requests_by_name"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["/a", "POST /b"], "{source:?}");
+        assert_eq!(json["workload"]["list"]["count"], 2);
+        let text = run(place.webdyno().args(["report", "out"])).with_code(0).stdout;
+        assert!(text.contains("2 requests of "), "{text}");
+        std::fs::remove_dir_all(place.path("out")).unwrap();
+    }
+}
+
+#[test]
+fn wrong_lists_and_trees_are_told_before_anything_is_sent() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    for (name, text) in [
+        ("good.txt", "127.0.0.1:1/a"),
+        ("weights.txt", "127.0.0.1:1/a#weight=2"),
+        ("bad.txt", "h/a\nh/${X}\n"),
+        ("empty.txt", "# nothing\n"),
+    ] {
+        std::fs::write(place.path(name), text).unwrap();
+    }
+    std::fs::write(place.path("many.txt"), "ftp://h/\n".repeat(100_000)).unwrap();
+    std::fs::create_dir_all(place.path("full/sub")).unwrap();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    std::fs::write(place.path("there.toml"), "").unwrap();
+    std::fs::write(place.path("full/sub/file"), "x").unwrap();
+    let (tree, from) = (["workload", "make-tree"], ["workload", "from-tree"]);
+    let base = ["--url", "http://127.0.0.1:1"];
+    for (arguments, message, hint) in [
+        (&["run", "--urls", "none.txt"][..], "cannot read none.txt: no such file", "one URL a line"),
+        (&["run", "--urls", "full"], "cannot read full: it is a directory", "one URL a line"),
+        (&["run", "--urls", "empty.txt"], "empty.txt holds no URL", "one a line"),
+        (&["run", "--urls", "bad.txt"], "bad.txt:2:3: `X` has no value", "X=VALUE"),
+        (&["run", "--urls", "many.txt"], "and 99995 more", "only http and https"),
+        (&["run", "--urls", "good.txt", "http://h/"], "cannot be used with", "--help"),
+        (&["run", "--urls", "good.txt", "-b", "x"], "say themselves what they send", "POST"),
+        (&["run", "--urls", "weights.txt", "--random"], "says by weights", "leave --random out"),
+        (&["run", "http://h/", "--random"], "--urls", "--help"),
+        (
+            &[&tree[..], &["full", "--total", "1M", "--mean-size", "1k"]].concat(),
+            "full is not empty",
+            "new or empty",
+        ),
+        (
+            &[&tree[..], &["good.txt", "--total", "1M", "--mean-size", "1k"]].concat(),
+            "good.txt",
+            "new or empty",
+        ),
+        (
+            &[&tree[..], &["new", "--total", "10k", "--mean-size", "6k"]].concat(),
+            "no whole number of files",
+            "12288",
+        ),
+        (&[&tree[..], &["new", "--total", "1x", "--mean-size", "6k"]].concat(), "64M", "--help"),
+        (
+            &[
+                &tree[..],
+                &[
+                    "new",
+                    "--total",
+                    "1M",
+                    "--mean-size",
+                    "1k",
+                    "--sigma",
+                    "1",
+                    "--size-distribution",
+                    "fixed",
+                ],
+            ]
+            .concat(),
+            "--sigma is for sizes that are log-normal",
+            "leave it out",
+        ),
+        (&[&from[..], &["none"], &base[..]].concat(), "cannot look into none", "that the server serves"),
+        (&[&from[..], &["empty"], &base[..]].concat(), "there is no file in empty", "--hidden"),
+        (
+            &[&from[..], &["full"], &base[..], &["-o", "there.toml"]].concat(),
+            "there.toml exists already",
+            "--output",
+        ),
+        (
+            &[&from[..], &["full", "--url", "localhost:80"]].concat(),
+            "does not say http://",
+            "http://localhost:80",
+        ),
+        (&[&from[..], &["full", "--url", "http://h/?a"]].concat(), "query or a fragment", "--url"),
+        (&[&from[..], &["full"], &base[..], &["--popularity", "zipf"]].concat(), "zipf=0.8", "--help"),
+        (&["workload", "from-urls", "bad.txt"], "bad.txt:2:3", "X=VALUE"),
+        (&["workload", "from-urls", "-"], "stdin has no name", "file first"),
+    ] {
+        let ended = run(place.webdyno().args(arguments)).with_code(2);
+        assert!(ended.stderr.lines().count() < 12, "{}", ended.stderr);
+        ended.told(message, hint);
+    }
+    let too_large = ["large", "--total", "900T", "--mean-size", "1G"];
+    run(place.webdyno().args(tree).args(too_large)).with_code(1).told("has room for", "df -h");
+    // What was there is there, and nothing else.
+    assert_eq!(std::fs::read(place.path("there.toml")).unwrap(), b"");
+    assert_eq!(files(&place.path("full")).len(), 1);
+    assert!(!place.path("there.urls").exists() && !place.path("workload.toml").exists());
+    assert!(!place.path("large").exists() && !place.path("new").exists());
+}
+
+#[test]
+fn trees_repeat_by_their_seed_and_an_interrupted_one_is_told() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let make = |name: &str, more: &[&str]| {
+        let tree = ["workload", "make-tree", name, "--total", "200k", "--mean-size", "2k", "--seed"];
+        run(place.webdyno().args(tree).args(more)).with_code(0);
+        let root = place.path(name);
+        let content =
+            |path: &PathBuf| (path.strip_prefix(&root).unwrap().to_owned(), std::fs::read(path).unwrap());
+        files(&root).keys().map(content).collect::<BTreeMap<_, _>>()
+    };
+    let one = make("one", &["7"]);
+    assert_eq!(one.len(), 100);
+    assert_eq!(one.values().map(Vec::len).sum::<usize>(), 200 << 10);
+    assert!(one == make("two", &["7"]) && one != make("three", &["8"]));
+
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("webdyno"));
+    let large = ["workload", "make-tree", "large", "--total", "2G", "--mean-size", "4k"];
+    let child =
+        command.args(large).current_dir(place.path("")).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(PATIENCE, || place.path("large/0000").exists()));
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    let there = files(&place.path("large")).len();
+    assert!(told.contains(&format!("interrupted: {there} of 524288 files are in large")), "{there}: {told}");
+    assert!(told.contains("rm -r large"), "{told}");
+}
