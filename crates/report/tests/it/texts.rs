@@ -91,8 +91,8 @@ fn what_failed_in_a_run() {
     What failed: 120 of 22,024 requests failed (0.55%)
       20 x the connection was refused (connect_refused)
           Usually: nothing listens on that port, the server died or restarted under
-                   the load, or it refuses instead of letting wait when its accept
-                   queue is full (net.ipv4.tcp_abort_on_overflow)
+                   the load, or what stands before it refuses: some systems and
+                   proxies do when their accept queue is full (Linux lets wait)
           To do: see with `ss -ltn` on the server what listens and how long its
                  queue is (Recv-Q), and read its error log
       3 x no complete answer within the timeout (timeout)
@@ -154,8 +154,8 @@ fn a_run_that_failed_altogether() {
     What failed: 1,000 of 1,000 requests failed (100%)
       1,000 x the connection was refused (connect_refused)
           Usually: nothing listens on that port, the server died or restarted under
-                   the load, or it refuses instead of letting wait when its accept
-                   queue is full (net.ipv4.tcp_abort_on_overflow)
+                   the load, or what stands before it refuses: some systems and
+                   proxies do when their accept queue is full (Linux lets wait)
           To do: see with `ss -ltn` on the server what listens and how long its
                  queue is (Recv-Q), and read its error log
 
