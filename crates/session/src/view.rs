@@ -3,6 +3,7 @@
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::ablation::ablation;
 use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::pages::times as page_times;
 use webdyno_analysis::repeats::repeats;
 use webdyno_analysis::series::SeriesSet;
