@@ -79,3 +79,12 @@ fn objectives_of_what_is_not_there_are_told_before_anything_is_sent() {
     try_slo("service.p98<1s").told("the figure is none of", "first_byte.");
     assert!(!place.path("webdyno-runs").exists());
 }
+
+#[test]
+fn what_has_no_resources_is_not_compared_without_them() {
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let load = ["run", &server.url(), "-d", "60s", "--without-resources"];
+    run(place.webdyno().args(load)).with_code(2).told("this workload has no pages", "hint:");
+    assert!(!place.path("webdyno-runs").exists());
+}
