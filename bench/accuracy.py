@@ -54,7 +54,9 @@ def webdyno(url, flags, pinned=True):
     """The report of a run. 3 is a run that was measured and judged."""
     run_dir = DIR + "/run"
     shutil.rmtree(run_dir, ignore_errors=True)
-    command = [WEBDYNO, "run", url, "--json", "-", "-q", "--warmup", "0s", "--out", run_dir] + flags.split()
+    # What of a load with stages is measured, these say.
+    warmup = [] if "--stage" in flags else ["--warmup", "0s"]
+    command = [WEBDYNO, "run", url, "--json", "-", "-q", "--out", run_dir] + warmup + flags.split()
     report = json.loads(client(command, pinned, (0, 3)))
     events = [json.loads(line) for line in open(run_dir + "/events.jsonl")]
     check_little(events)
@@ -258,13 +260,18 @@ def late(table, row, server, starts_ns, told=None):
 def pacing(table):
     count, rate = 3000, 1000
     even = [n * 1e9 / rate for n in range(count)]
+    constant = f"-r {rate} -n {count}"
+    # From 0 to 2,000/s in 3 s, 1,000/s in the mean: the integral is rate / 3 * t^2.
+    ramp = [math.sqrt(3 * n / rate) * 1e9 for n in range(count)]
+    stage = "--stage 3s@0..2000/s,measured=yes"
     for row, flags, starts, pinned in (
-        ("webdyno, even, 1 thread on an otherwise idle core", "-t 1", even, True),
-        ("webdyno, `--poisson`, likewise", "-t 1 --poisson --seed 1", poisson_starts_ns(rate, count), True),
-        ("webdyno, even, 2 threads, anywhere", "-t 2", even, False),
+        ("webdyno, even, 1 thread on an otherwise idle core", f"{constant} -t 1", even, True),
+        ("webdyno, `--poisson`, likewise", f"{constant} -t 1 --poisson --seed 1", poisson_starts_ns(rate, count), True),
+        ("webdyno, even, 2 threads, anywhere", f"{constant} -t 2", even, False),
+        ("webdyno, `--stage 3s@0..2000/s`, 1 thread on an otherwise idle core", f"{stage} -t 1", ramp, True),
     ):
         with Reference("constant 200", spin=False) as server:
-            run = webdyno(server.url, f"-r {rate} -n {count} -c 50 {flags}", pinned)
+            run = webdyno(server.url, f"-c 50 {flags}", pinned)
         late(table, row, server, starts, run)
     if OHA:
         with Reference("constant 200", spin=False) as server:

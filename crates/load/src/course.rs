@@ -94,7 +94,7 @@ impl Course {
         let segment = &self.segments[*hint];
         let t_ns = segment.rate.inverse_s(x - segment.before) * NS_PER_S;
         // Rounding moves no start out of its segment.
-        Some((segment.begin_ns + t_ns.max(0.0) as u64).min(segment.end_ns - 1))
+        Some((segment.begin_ns + t_ns.max(0.0) as u64).min(segment.end_ns.saturating_sub(1)))
     }
 }
 

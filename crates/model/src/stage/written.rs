@@ -189,6 +189,7 @@ fn read_level(text: &str) -> Told<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn stages_are_read() {
@@ -225,6 +226,19 @@ mod tests {
         ] {
             let expected = Written { duration_us, shape, unit, measured };
             assert_eq!(parse(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        // Invariant: whatever is typed is a stage that keeps to the bounds, or an error with a hint.
+        #[test]
+        fn nothing_that_is_typed_breaks_it(text in "[0-9]{0,4}[smh@]{0,2}[0-9./suerconti,=pdym]{0,24}", any in ".{0,24}") {
+            for text in [text, any] {
+                match parse(&text) {
+                    Ok(written) => prop_assert!(written.check().is_ok() && written.shape.highest() <= RATE_MAX),
+                    Err(error) => prop_assert!(error.exit_code() == 2 && error.hint.is_some()),
+                }
+            }
         }
     }
 
