@@ -239,10 +239,16 @@ impl Draft {
             (stop.requests.is_some(), "a number of requests"),
             (settings.ramp_us.is_some() || settings.ramp_down_us.is_some(), "a ramp"),
             (
-                settings.connections.is_some() && !has_visits && stage.unit == Unit::Users,
+                settings.connections.is_some() && !has_visits && stage.unit != Unit::PerSecond,
                 "a number of connections, which each user of these stages has one of",
             ),
         ];
+        if has_visits && stage.unit == Unit::Connections {
+            return Err(UserError::usage(
+                "stages of connections are for requests alone, and these are visitors",
+            )
+            .hint("write the levels of the stages as users or a rate, as in --stage 5m@50users"));
+        }
         match others.into_iter().find(|(is_there, _)| *is_there) {
             None => Ok(()),
             Some((_, what)) => Err(UserError::usage(format!(

@@ -61,7 +61,6 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         workload,
         intervals,
         end: Some((end, 1.0)),
-        measured_to_s: None,
         warmup_why: None,
         measured_to_s: None,
         tables: None,

@@ -273,7 +273,7 @@ impl Session {
         };
         let stages = self.recording.load(load).map_or(&[][..], |record| &record.workload.stages);
         Ok(match length {
-            Length::Fixed { warmup_s: None } if !stages.is_empty() => {
+            Length::Fixed { .. } if !stages.is_empty() => {
                 let (from_s, to_s) = stage::measured_s(stages).unwrap_or_default();
                 Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, why_unmeasured(stages)) }
             }

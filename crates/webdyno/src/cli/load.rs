@@ -113,6 +113,14 @@ impl LoadArgs {
         };
         let stop = Stop { duration_us, requests: self.requests };
         let workload = self.workload_until(draft, stop)?;
+        if self.warmup.is_some() && !workload.stages.is_empty() {
+            return Err(UserError::usage(
+                "the stages of the load say what of it is measured, and so does --warmup",
+            )
+            .hint(
+                "leave --warmup out, or mark stages as not measured, as in --stage 10s@100/s,measured=no",
+            ));
+        }
         check_warmup(self.warmup, workload.stop.duration_us)?;
         Ok(workload)
     }

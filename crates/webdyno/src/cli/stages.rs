@@ -11,7 +11,7 @@ pub struct StageArgs {
     /// A part of the load, as 4m@0..100/s (a ramp), 5m@100/s, 1m@100..500..100/s (a spike), 9m@100..500/s,period=3m (waves),
     /// or with users or connections instead of /s (repeatable; ramps at both ends are not measured, unless
     /// measured=yes is added)
-    #[arg(long = "stage", id = "stage", value_name = "TIME@LEVELS", group = "paced", value_parser = |text: &str| with_hint(stage::parse(text)), conflicts_with_all = ["duration", "requests", "warmup", "ramp", "ramp_down"])]
+    #[arg(long = "stage", id = "stage", value_name = "TIME@LEVELS", group = "paced", value_parser = |text: &str| with_hint(stage::parse(text)), conflicts_with_all = ["duration", "requests", "warmup", "ramp", "ramp_down", "users"])]
     pub stages: Vec<Written>,
     /// Before the measured part, from nothing to the full load
     #[arg(long, value_name = "TIME", value_parser = duration_us, allow_hyphen_values = true, conflicts_with_all = ["requests", "warmup"])]
@@ -93,6 +93,9 @@ mod tests {
             (&["--ramp", "1s", "-n", "5"], "cannot be used with"),
             (&["--ramp", "1s", "--warmup", "1s"], "cannot be used with"),
             (&["--stage", "5s@9users", "-c", "5"], "also a number of connections"),
+            (&["--stage", "5s@9connections", "-c", "5"], "also a number of connections"),
+            (&["--stage", "5s@9connections", "--page"], "requests alone"),
+            (&["--stage", "5s@9users", "--users", "5"], "cannot be used with"),
             (&["--stage", "5s@9users", "--poisson"], "need a rate"),
             (&["--poisson"], "need a rate"),
             (&["--stage", "5s@9"], "`9` does not end in its unit"),

@@ -143,6 +143,12 @@ impl MeasuredLoad {
         let mut workload =
             arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
         objectives::check(&arguments.objectives, &workload)?;
+        if !workload.stages.is_empty() {
+            return Err(UserError::usage(
+                "diagnose and tune measure a load that has settled, and this one has stages",
+            )
+            .hint("leave the stages and ramps out of the workload; `webdyno run` follows them"));
+        }
         if let Some(path) = &workload.transport.unix_socket {
             let text = format!(
                 "diagnose and tune find a server by its port, the socket {} has none",
