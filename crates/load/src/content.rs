@@ -280,6 +280,11 @@ impl Content {
         }
     }
 
+    /// What was kept of it; `None` when it could not be read to its end.
+    pub(crate) fn kept(self) -> Option<Vec<u8>> {
+        self.finish().and_then(|seen| seen.kept)
+    }
+
     /// Its length and what was kept of it; `None` when it could not be read to its end.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn ended(self) -> Option<(u64, Vec<u8>)> {

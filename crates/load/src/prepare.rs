@@ -135,7 +135,7 @@ impl Prepared {
             Ok(origin) => origin,
             Err(error) => {
                 self.warn(format!(
-                    "redirects lead to {}, which is not loaded: {}",
+                    "redirects or pages lead to {}, which is not loaded: {}",
                     authority(url),
                     error.message
                 ));

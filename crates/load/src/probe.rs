@@ -4,7 +4,10 @@
 //! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
 //! as its name would have to be resolved meanwhile.
 
+mod pages;
+
 use crate::answer::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
+use crate::content::{Checks, Content, Spare, Wish};
 use crate::failure::Failure;
 use crate::head::{Head, HeadMemory, header_text, header_value};
 use crate::prepare::{Origin, Place, Plan, Prepared, Redirect, Template, is_redirect};
@@ -13,6 +16,7 @@ use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use url::Url;
 use webdyno_model::{Result, UserError};
 
 /// What one request showed.
@@ -49,7 +53,8 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             let _ = connect(origin, plan, timeout);
         }
     }
-    let seen = chain(prepared, 0, Instant::now(), timeout).map_err(Ended::error)?;
+    let (number, own) = prepared.plan.first_request();
+    let (seen, _) = chain(prepared, number, own, Instant::now(), timeout).map_err(Ended::error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
         for number in 1..prepared.plan.distinct().min(EXPLORED_MAX + 1) {
@@ -59,7 +64,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
                 None => plan.templates[number].is_safe(),
             };
             if is_safe {
-                match chain(prepared, number, begun, timeout) {
+                match chain(prepared, number, None, begun, timeout) {
                     Err(Ended::Here(error)) => return Err(error),
                     // What is wrong with the servers, the load will tell.
                     Ok(_) | Err(Ended::There(_)) => {}
@@ -67,6 +72,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             }
         }
     }
+    pages::explore(prepared, timeout)?;
     prepared.note_connections();
     Ok(seen)
 }
@@ -87,14 +93,16 @@ impl Ended {
     }
 }
 
-/// Sends a request of the plan and follows its redirects.
+/// Sends a request of the plan, or `own` instead of it, and follows its redirects. Gives with what it showed the page that
+/// the answer is.
 fn chain(
     prepared: &mut Prepared,
     number: usize,
+    own: Option<Template>,
     begun: Instant,
     timeout: Duration,
-) -> std::result::Result<Probe, Ended> {
-    let mut next: Option<Template> = prepared.plan.entry(number);
+) -> std::result::Result<(Probe, Document), Ended> {
+    let mut next: Option<Template> = own.or_else(|| prepared.plan.entry(number));
     // Which server led to the one that is asked.
     let mut led_by: Option<usize> = None;
     let mut hops = 0;
@@ -102,7 +110,8 @@ fn chain(
         let plan = &prepared.plan;
         let template = next.as_ref().unwrap_or(&plan.templates[number]);
         let origin = &plan.origins[template.origin];
-        let mut exchange = Exchange::new(begun, timeout);
+        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
+        let mut exchange = Exchange::new(begun, timeout, finds);
         exchange.ask(template, origin, plan).map_err(|told| {
             Ended::There(match led_by {
                 Some(other) => led_there(told, &plan.origins[other]),
@@ -113,9 +122,15 @@ fn chain(
             true => exchange.redirected(template),
             false => None,
         };
-        let Some(redirect) = followed else {
-            return Ok(exchange.result());
+        let document = |exchange: &mut Exchange, template: &Template| Document {
+            url: template.url().clone(),
+            body: exchange.seen.content.take().and_then(Content::kept),
         };
+        let Some(redirect) = followed else {
+            let document = document(&mut exchange, template);
+            return Ok((exchange.result(), document));
+        };
+        let here = document(&mut exchange, template);
         let (same, name) = (template.origin, template.name);
         let origin = match redirect.same_origin {
             true => Some(same),
@@ -123,7 +138,7 @@ fn chain(
         };
         // A server that cannot be found is one that the load will not go to either.
         let Some(origin) = origin else {
-            return Ok(exchange.result());
+            return Ok((exchange.result(), here));
         };
         if origin != same {
             led_by = Some(same);
@@ -131,6 +146,14 @@ fn chain(
         next = Some(Template::new(redirect.source, origin, name));
         hops += 1;
     }
+}
+
+/// An answer that may be a page.
+struct Document {
+    /// Where it came from.
+    url: Url,
+    /// Its decoded content, if it was to be kept and could be read.
+    body: Option<Vec<u8>>,
 }
 
 /// An error of a server that the user did not name, with the one that led there.
@@ -214,25 +237,39 @@ struct Exchange {
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
-    location: Location,
+    seen: Seen,
 }
 
-/// Where an answer redirects to, if it does.
+/// What is to be seen of an answer.
 #[derive(Default)]
-struct Location(Vec<u8>);
+struct Seen {
+    /// Where it redirects to, if it does.
+    location: Vec<u8>,
+    /// Whether its content is to be kept.
+    keeps: bool,
+    content: Option<Content>,
+}
 
-impl Listener for Location {
+impl Listener for Seen {
     fn head(&mut self, head: Head, bytes: &[u8]) {
         if is_redirect(head.status) {
-            self.0 = header_value(bytes, "location").unwrap_or_default().to_vec();
+            self.location = header_value(bytes, "location").unwrap_or_default().to_vec();
+        } else if self.keeps && head.status < 300 {
+            let wish = Wish { checked: false, kept: true, needed: false };
+            self.content = Checks::default().content(head, wish, &mut Spare::default());
         }
     }
 
-    fn body(&mut self, _: &[u8]) {}
+    fn body(&mut self, bytes: &[u8]) {
+        if let Some(content) = &mut self.content {
+            content.feed(bytes);
+        }
+    }
 }
 
 impl Exchange {
-    fn new(begun: Instant, timeout: Duration) -> Self {
+    /// One that keeps the content of the answer, or does not.
+    fn new(begun: Instant, timeout: Duration, keeps: bool) -> Self {
         Self {
             begun,
             timeout,
@@ -240,7 +277,7 @@ impl Exchange {
             first: vec![],
             timed_out: false,
             time: None,
-            location: Location::default(),
+            seen: Seen { keeps, ..Seen::default() },
         }
     }
 
@@ -312,7 +349,7 @@ impl Exchange {
             let room = HEAD_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&buffer[..count.min(room)]);
             let bytes = &buffer[..count];
-            match self.answer.feed_to(&mut self.location, bytes, &mut memory, template.to_head) {
+            match self.answer.feed_to(&mut self.seen, bytes, &mut memory, template.to_head) {
                 Ok(Fed::More) => {}
                 Ok(Fed::Done { .. }) => return Ok(()),
                 Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
@@ -330,7 +367,7 @@ impl Exchange {
 
     /// The request that the answer leads to.
     fn redirected(&self, template: &Template) -> Option<Redirect> {
-        let location = &self.location.0;
+        let location = &self.seen.location;
         (!location.is_empty()).then(|| template.redirected(self.answer.status(), location))?
     }
 

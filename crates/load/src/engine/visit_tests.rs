@@ -4,6 +4,7 @@ use super::simulation::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::page::{FetchedBy, PageInterval, TraceKind, VisitCounts};
+use webdyno_model::stage::{Shape, Stage};
 use webdyno_model::visit::{
     CaptureFrom, CaptureSpec, PageSpec, Part, Resources, SessionSpec, StepSpec, Think, Visits,
 };
@@ -449,6 +450,22 @@ fn the_same_seed_gives_the_same_steps_with_any_threads_and_any_server() {
         let differing = common.iter().filter(|session| one[**session] != other[**session]).count();
         assert!(differing <= 10, "{differing} sessions differ");
     }
+}
+
+#[test]
+fn users_come_and_go_with_the_stages() {
+    let mut load = page(2, 4, 3000);
+    let hold = |level| Stage { duration_us: 1_000_000, shape: Shape::Hold { level }, measured: true };
+    load.stages = vec![hold(1.0), hold(4.0), hold(2.0)];
+    visits(&mut load).think = Think::Fixed { time_us: 100_000 };
+    let outcome = simulate_threads(&load, (0..2).map(|_| Sim::new(answering(MS))).collect());
+    let visitors: Vec<_> = outcome.intervals.iter().map(|interval| interval.visits.visitors).collect();
+    assert_eq!(visitors, [1, 4, 2]);
+    let started: Vec<_> = pages(&outcome).map(|pages| pages.started).collect();
+    // One each 102 ms and a bit.
+    assert_eq!(started, [10, 40, 20]);
+    let counts = counts(&outcome);
+    assert_eq!(counts.sessions_started, counts.sessions_completed + page_counts(&outcome).2);
 }
 
 #[test]

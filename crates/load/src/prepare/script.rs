@@ -2,12 +2,15 @@
 
 use super::dynamic::{Dynamic, fixed_url};
 use super::request::parse_url;
-use super::{OTHER_NAMES, Plan, name_of};
+use super::{OTHER_NAMES, Plan, Template, name_of};
+use crate::random::SplitMix;
 use crate::recorder::Labels;
 use crate::script::capture::Captures;
 use crate::script::choose::Weighted;
 use crate::script::rows::Rows;
-use crate::script::variables::{Names, VariableId};
+use crate::script::variables::{Names, VariableId, Variables};
+use std::collections::BTreeSet;
+use std::io::Write as _;
 use url::Url;
 use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Think, Visits};
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
@@ -158,6 +161,30 @@ impl Script {
         Step { request: spec.request as u32, page, captures, first_label, needs, is_sure, think }
     }
 
+    /// Sets what variables stand for at the beginning of a session. Numbers count from 0, and are told from 1.
+    pub(crate) fn set_variables(
+        &self,
+        visitor: u64,
+        session: u64,
+        random: &mut SplitMix,
+        variables: &mut Variables,
+    ) {
+        if self.dynamic.iter().all(Option::is_none) {
+            return;
+        }
+        variables.clear();
+        for (id, number) in [(VariableId::USER, visitor), (VariableId::SESSION, session)] {
+            // Writing to memory does not fail.
+            let _ = write!(variables.begin(id), "{}", number + 1);
+        }
+        for (id, value) in &self.variables {
+            variables.set(*id, value.as_bytes());
+        }
+        for rows in &self.tables {
+            rows.hand_out(session, random, variables);
+        }
+    }
+
     /// The request of the workload with this number, if it has variables.
     #[inline]
     pub(crate) fn dynamic_at(&self, request: u32) -> Option<&Dynamic> {
@@ -177,6 +204,52 @@ impl Script {
 }
 
 impl Plan {
+    /// The hosts that the URLs of the workload name, and redirects from there.
+    pub(crate) fn hosts(&self) -> BTreeSet<String> {
+        let hosts = self.templates.iter().filter_map(|template| template.url().host_str());
+        hosts.map(str::to_owned).collect()
+    }
+
+    /// The documents of the pages that are searched for what they embed.
+    pub(crate) fn found_pages(&self) -> BTreeSet<usize> {
+        let steps = self.script.iter().flat_map(|script| &script.sessions).flat_map(|session| &session.steps);
+        let finds = |step: &&Step| {
+            let page = step.page.as_ref();
+            page.is_some_and(|page| page.resources == Resources::Found)
+                && self.templates[step.request as usize].is_safe()
+        };
+        steps.filter(finds).map(|step| step.request as usize).collect()
+    }
+
+    /// Whether a request has variables.
+    pub(crate) fn is_dynamic(&self, number: usize) -> bool {
+        self.script.as_ref().is_some_and(|script| script.dynamic_at(number as u32).is_some())
+    }
+
+    /// The first request of the load, and how it is put together, if it is.
+    pub(crate) fn first_request(&self) -> (usize, Option<Template>) {
+        let script = self.script.as_ref();
+        let number = script.map_or(0, |script| script.step_at(0, 0).request as usize);
+        (number, self.with_first_values(number))
+    }
+
+    /// A request with the values of the first session. `None` when it has no variables, or needs some of an answer.
+    pub(crate) fn with_first_values(&self, number: usize) -> Option<Template> {
+        let script = self.script.as_ref()?;
+        let dynamic = script.dynamic_at(number as u32)?;
+        let mut variables = Variables::default();
+        script.set_variables(0, 0, &mut SplitMix::new(self.seed), &mut variables);
+        let url = dynamic.url(&variables, None)?;
+        let origin = self.origin_at(&url)?;
+        let source = dynamic.source(url, &variables)?;
+        Some(Template::new(source, origin, self.templates[number].name))
+    }
+
+    /// Gives a part of a page a name of its own, if there is room for one more.
+    pub(crate) fn name_part(&mut self, path: &str) {
+        name_of(path, &mut self.names);
+    }
+
     /// Under which name a part of a page counts: its path, if that was seen before the load.
     pub(crate) fn name_of_part(&self, path: &str) -> usize {
         let place = |name: &str| self.names.iter().position(|known| known == name);

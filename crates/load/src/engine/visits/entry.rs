@@ -1,16 +1,12 @@
-//! Who begins a visit, and when: the seats of a closed load, or the starts of an open one.
+//! Who begins a visit, and when: the seats of a closed load, as many as its stages have users, or the starts of an open one.
 
-use crate::engine::arrivals::Starts;
+use crate::engine::arrivals::{Starts, Users};
 
 /// How visitors come to one thread.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// So many seats, each of which has a visitor from the beginning of the load to its end.
-    Seats {
-        count: u32,
-        /// How many have one.
-        taken: u32,
-    },
+    /// A seat has a visitor as long as its user is active.
+    Seats(Users),
     /// Each start is a visitor.
     Starts {
         starts: Starts,
@@ -34,7 +30,7 @@ impl Entry {
     /// When somebody comes: 0 for at once, `None` for not before something else happens. `room`: there is a connection.
     pub(super) fn due_ns(&self, room: bool) -> Option<u64> {
         match self {
-            Self::Seats { count, taken } => (taken < count).then_some(0),
+            Self::Seats(users) => users.due_ns(),
             // Starts that find no room fall due by the pacer alone; nobody needs to wake for them.
             Self::Starts { .. } if !room => None,
             Self::Starts { starts, .. } if starts.waiting() > 0 => Some(0),
@@ -42,24 +38,28 @@ impl Entry {
         }
     }
 
-    /// The next one to come. `room`: there is a connection.
-    pub(super) fn next(&mut self, room: bool) -> Option<Arrived> {
+    /// The next one to come by now. `room`: there is a connection.
+    pub(super) fn next(&mut self, now_ns: u64, room: bool) -> Option<Arrived> {
         match self {
-            Self::Seats { count, taken } => {
-                let number = u64::from(*taken);
-                (taken < count).then(|| {
-                    *taken += 1;
-                    Arrived { number, intended_ns: 0, could_ns: 0 }
-                })
-            }
+            Self::Seats(users) => users.next(now_ns).map(|turn| Arrived {
+                number: u64::from(turn.user),
+                intended_ns: turn.intended_ns,
+                could_ns: turn.intended_ns,
+            }),
+            Self::Starts { .. } if !room => None,
             Self::Starts { starts, let_in, .. } => {
-                if !room {
-                    return None;
-                }
                 let (intended_ns, could_ns) = starts.take()?;
                 *let_in += 1;
                 Some(Arrived { number: *let_in - 1, intended_ns, could_ns })
             }
+        }
+    }
+
+    /// The next start that waits to be let in: its number in this thread, and when it was due.
+    pub(super) fn next_waiting(&mut self) -> Option<(u64, u64)> {
+        match self {
+            Self::Seats(_) => None,
+            Self::Starts { .. } => self.next(0, true).map(|arrived| (arrived.number, arrived.intended_ns)),
         }
     }
 
@@ -71,16 +71,24 @@ impl Entry {
         Some((*due - 1, intended_ns))
     }
 
-    /// Whether a visitor of this thread who has ended a session begins another one.
-    pub(super) fn stays(&self) -> bool {
-        matches!(self, Self::Seats { .. })
+    /// Whether the visitor in this place begins another session.
+    pub(super) fn goes_on(&mut self, place: u32, now_ns: u64) -> bool {
+        match self {
+            Self::Seats(users) => users.goes_on(place, now_ns),
+            Self::Starts { .. } => false,
+        }
+    }
+
+    /// Whether places are those of users.
+    pub(super) fn has_seats(&self) -> bool {
+        matches!(self, Self::Seats(_))
     }
 
     /// Whether nobody comes any more.
     pub(super) fn is_over(&self, exhausted: bool) -> bool {
         match self {
-            Self::Seats { .. } => exhausted,
-            Self::Starts { starts, .. } => starts.next_due_ns().is_none() && starts.waiting() == 0,
+            Self::Seats(_) => exhausted,
+            Self::Starts { starts, .. } => starts.have_all_fallen_due() && starts.waiting() == 0,
         }
     }
 

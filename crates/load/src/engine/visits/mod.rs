@@ -20,7 +20,7 @@ mod pages;
 mod steps;
 mod visitor;
 
-use super::arrivals::{Arrivals, Starts};
+use super::arrivals::{Arrivals, Levels, Starts, Users};
 use super::{Engine, Share};
 use crate::deadlines::Deadlines;
 use crate::prepare::Plan;
@@ -74,15 +74,13 @@ impl Visitors {
     /// The visitors of this thread; none when the load has no visits.
     pub(super) fn new(plan: &Plan, share: &Share, starts: Option<Starts>) -> Self {
         let script = plan.script.as_ref();
-        let seats = match (script, plan.arrival) {
-            (Some(script), Arrival::Closed) => share.part(script.users),
-            _ => 0,
-        };
+        let users = script.filter(|_| plan.arrival == Arrival::Closed).map_or(0, |script| script.users);
+        let seats = share.part(users);
         let slots = if script.is_some() { plan.slots(share) } else { 0 };
         Self {
             entry: match starts {
                 Some(starts) => Entry::Starts { starts, due: 0, let_in: 0 },
-                None => Entry::Seats { count: seats, taken: 0 },
+                None => Entry::Seats(Users::new(Levels::of(&plan.stages, users), share, users)),
             },
             thread: u64::from(share.thread),
             threads: u64::from(share.threads),
@@ -121,8 +119,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             return true;
         }
         let room = self.has_room() && self.visits.queue.is_empty();
-        let seated = matches!(self.visits.entry, Entry::Seats { .. });
-        match self.visits.entry.next(room) {
+        let seated = self.visits.entry.has_seats();
+        match self.visits.entry.next(self.now_ns, room) {
             Some(arrived) if !seated || self.claim() => self.come(arrived),
             _ => return false,
         }
@@ -134,16 +132,19 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let visits = &mut self.visits;
         let number = arrived.number * visits.threads + visits.thread;
         let place = match visits.entry {
-            Entry::Seats { .. } => arrived.number as u32,
+            Entry::Seats(_) => arrived.number as u32,
             Entry::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
                 visits.visitors.push(Visitor::nobody());
                 visits.visitors.len() as u32 - 1
             }),
         };
+        let counted = !visits.entry.has_seats();
         let visitor = &mut visits.visitors[place as usize];
-        (visitor.number, visitor.session) = (number, number);
+        // Whoever takes a seat again goes on with its numbers.
+        if counted || visitor.serial == 0 {
+            (visitor.number, visitor.session) = (number, number);
+        }
         visits.present += 1;
-        let counted = matches!(visits.entry, Entry::Starts { .. });
         self.begin_session(place, arrived.intended_ns, arrived.could_ns, counted);
         self.go_on(place, arrived.could_ns);
         self.note_room(self.wake_ns);
@@ -159,6 +160,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         {
             self.visits.timers.pop();
             match self.visits.visitors[place as usize].phase {
+                Phase::BeforeSession if !self.visits.entry.goes_on(place, due_ns) => {
+                    self.leave(place);
+                    continue;
+                }
                 Phase::BeforeSession => self.begin_session(place, due_ns, due_ns, false),
                 Phase::BeforeStep => self.begin_step(place, due_ns, due_ns, false),
                 Phase::Away | Phase::Fetching => continue,
@@ -226,10 +231,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             censored_time.record(microseconds(fetch.known_ns, end_ns));
             waiting += 1;
         }
-        while let Some(arrived) = self.visits.entry.next(true) {
-            let session = arrived.number * self.visits.threads + self.visits.thread;
-            if matches!(self.visits.entry, Entry::Starts { .. }) && self.is_foreseen(session) {
-                censored_time.record(microseconds(arrived.intended_ns, end_ns));
+        while let Some((number, intended_ns)) = self.visits.entry.next_waiting() {
+            if self.is_foreseen(number * self.visits.threads + self.visits.thread) {
+                censored_time.record(microseconds(intended_ns, end_ns));
                 waiting += 1;
             }
         }

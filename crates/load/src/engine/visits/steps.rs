@@ -1,16 +1,14 @@
 //! Sessions and steps: begun, ended, and what comes next.
 
-use super::visitor::{Fetch, Phase, State, Visitor};
+use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
 use crate::prepare::{Dynamic, Script};
 use crate::random::SplitMix;
 use crate::recorder::Report;
 use crate::script::think;
-use crate::script::variables::VariableId;
 use crate::world::World;
 use std::cmp::Reverse;
-use std::io::Write as _;
 
 /// The kind of random numbers that sessions draw.
 const SESSION_DRAWS: u64 = 1;
@@ -76,7 +74,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let drawn = Drawn::of(script, self.plan.seed, visitor.session);
         let counted = foreseeable && drawn.is_foreseen(script);
         (visitor.random, visitor.spec, visitor.broken, visitor.url) = (drawn.random, drawn.spec, false, None);
-        set_variables(script, visitor);
+        script.set_variables(visitor.number, visitor.session, &mut visitor.random, &mut visitor.variables);
         if !drawn.returning {
             self.forget(place);
         }
@@ -175,7 +173,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
         visitor.session += u64::from(users);
         visitor.serial = visitor.serial.wrapping_add(1);
-        match self.visits.entry.stays() && self.claim() {
+        match self.visits.entry.goes_on(place, self.now_ns) && self.claim() {
             true => self.wait_for(place, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
             false => self.leave(place),
         }
@@ -192,32 +190,15 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// A visitor leaves for good.
-    fn leave(&mut self, place: u32) {
+    pub(super) fn leave(&mut self, place: u32) {
         self.close_idle_of(place);
         let visitor = &mut self.visits.visitors[place as usize];
         visitor.phase = Phase::Away;
         visitor.serial = visitor.serial.wrapping_add(1);
         visitor.fetches.clear();
         self.visits.present -= 1;
-        self.visits.away.push(place);
-    }
-}
-
-/// What variables stand for at the beginning of a session. Numbers begin with 1.
-fn set_variables(script: &Script, visitor: &mut Visitor) {
-    if script.dynamic.iter().all(Option::is_none) {
-        return;
-    }
-    let variables = &mut visitor.variables;
-    variables.clear();
-    for (id, number) in [(VariableId::USER, visitor.number), (VariableId::SESSION, visitor.session)] {
-        // Writing to memory does not fail.
-        let _ = write!(variables.begin(id), "{}", number + 1);
-    }
-    for (id, value) in &script.variables {
-        variables.set(*id, value.as_bytes());
-    }
-    for rows in &script.tables {
-        rows.hand_out(visitor.session, &mut visitor.random, variables);
+        if !self.visits.entry.has_seats() {
+            self.visits.away.push(place);
+        }
     }
 }
