@@ -27,7 +27,7 @@ pub(super) fn new_name(at: Place, name: &str) -> Read<()> {
 /// The captures of a step.
 pub(super) fn read(value: &Value<'_>) -> Read<Vec<(Place, CaptureSpec)>> {
     let mut captures: Vec<(Place, CaptureSpec)> = vec![];
-    for element in value.list("tables: capture = [{ name = .., regex = .. }]")? {
+    for element in value.tables("session.step.capture")? {
         let keys = element.keys("a capture", CAPTURE_KEYS)?;
         let name = keys.need("name", "{ name = \"token\", json = \"/token\" }")?;
         let text = name.word()?;

@@ -106,14 +106,15 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// It is not what is wanted.
-    pub(super) fn wrong(&self, wanted: &str) -> Box<Wrong> {
+    /// It is not what is wanted; `such_as` is.
+    pub(super) fn wrong(&self, wanted: &str, such_as: &str) -> Box<Wrong> {
         Wrong::new(self.at, format!("`{}` is {}, and {wanted} is wanted", self.key, self.kind()))
+            .hint(format!("write it as in {} = {such_as}", self.key))
     }
 
     /// A text.
     pub(super) fn text(&self) -> Read<&'t str> {
-        self.as_text().ok_or_else(|| self.wrong("a text"))
+        self.as_text().ok_or_else(|| self.wrong("a text", "\"words\""))
     }
 
     /// A text, if it is one.
@@ -127,7 +128,7 @@ impl<'t> Value<'t> {
     /// A text that is not empty.
     pub(super) fn word(&self) -> Read<&'t str> {
         match self.text()? {
-            "" => Err(self.wrong("one that is not empty")),
+            "" => Err(self.wrong("one that is not empty", "\"words\"")),
             text => Ok(text),
         }
     }
@@ -139,7 +140,7 @@ impl<'t> Value<'t> {
             DeValue::Integer(_) => self.integer()?.to_string(),
             DeValue::Float(number) => number.to_string(),
             DeValue::Boolean(flag) => flag.to_string(),
-            _ => return Err(self.wrong("a text, a number, true or false")),
+            _ => return Err(self.wrong("a text, a number, true or false", "\"words\"")),
         })
     }
 
@@ -147,7 +148,7 @@ impl<'t> Value<'t> {
     pub(super) fn flag(&self) -> Read<bool> {
         match self.value {
             DeValue::Boolean(flag) => Ok(*flag),
-            _ => Err(self.wrong("true or false")),
+            _ => Err(self.wrong("true or false", "true")),
         }
     }
 
@@ -156,12 +157,14 @@ impl<'t> Value<'t> {
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         }
-        .ok_or_else(|| self.wrong("a whole number"))
+        .ok_or_else(|| self.wrong("a whole number of at most 63 bits", "1"))
     }
 
     /// A whole number within bounds.
     pub(super) fn whole(&self, range: RangeInclusive<u64>) -> Read<u64> {
-        let wanted = || self.wrong(&format!("a whole number from {} to {}", range.start(), range.end()));
+        let such_as = (*range.start()).max(1).to_string();
+        let wanted =
+            || self.wrong(&format!("a whole number from {} to {}", range.start(), range.end()), &such_as);
         match self.value {
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
@@ -173,7 +176,7 @@ impl<'t> Value<'t> {
     /// The same of 32 bits.
     pub(super) fn whole_u32(&self, range: RangeInclusive<u32>) -> Read<u32> {
         let number = self.whole(u64::from(*range.start())..=u64::from(*range.end()))?;
-        u32::try_from(number).map_err(|_| self.wrong("a smaller number"))
+        u32::try_from(number).map_err(|_| self.wrong("a smaller number", "1"))
     }
 
     /// A number that is finite, if it is one.
@@ -190,27 +193,35 @@ impl<'t> Value<'t> {
     pub(super) fn above_zero(&self, most: f64) -> Read<f64> {
         self.as_number()
             .filter(|number| *number > 0.0 && *number <= most)
-            .ok_or_else(|| self.wrong(&format!("a number above 0 and at most {most}")))
+            .ok_or_else(|| self.wrong(&format!("a number above 0 and at most {most}"), "1"))
     }
 
     /// A number from `least` to `most`.
     pub(super) fn between(&self, least: f64, most: f64) -> Read<f64> {
-        self.as_number()
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| self.wrong(&format!("a number from {least} to {most}")))
+        self.as_number().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+            self.wrong(&format!("a number from {least} to {most}"), &least.max(0.5).min(most).to_string())
+        })
     }
 
     /// A time with its unit, longer than nothing, in microseconds.
     pub(super) fn time_us(&self) -> Read<u64> {
-        self.as_text().and_then(parse_duration_us).filter(|us| *us > 0).ok_or_else(|| {
-            self.wrong("a time with its unit")
-                .hint(format!("write it as `{} = \"500ms\"`, \"10s\" or \"2m\"", self.key))
-        })
+        self.as_text()
+            .and_then(parse_duration_us)
+            .filter(|us| *us > 0)
+            .ok_or_else(|| self.wrong("a time with its unit", "\"500ms\", \"10s\" or \"2m\""))
     }
 
     /// The elements of a list.
     pub(super) fn list(&self, of: &str) -> Read<Vec<Value<'t>>> {
-        self.as_list().ok_or_else(|| self.wrong(&format!("a list of {of}")))
+        self.as_list().ok_or_else(|| self.wrong(&format!("a list of {of}"), "[..]"))
+    }
+
+    /// The tables of a list of them, which is what stands behind `[[name]]`.
+    pub(super) fn tables(&self, name: &str) -> Read<Vec<Value<'t>>> {
+        self.as_list().ok_or_else(|| {
+            let wrong = self.wrong("a list of tables", "");
+            wrong.hint(format!("write [[{name}]], in two pairs of brackets, before each"))
+        })
     }
 
     /// The elements of a list, if it is one.
@@ -226,7 +237,11 @@ impl<'t> Value<'t> {
 
     /// A list of texts.
     pub(super) fn texts(&self) -> Read<Vec<(Place, &'t str)>> {
-        self.list("texts")?.iter().map(|value| Ok((value.at, value.text()?))).collect()
+        self.as_list()
+            .ok_or_else(|| self.wrong("a list of texts", "[\"words\"]"))?
+            .iter()
+            .map(|value| Ok((value.at, value.text()?)))
+            .collect()
     }
 
     /// A table, if it is one.
@@ -238,7 +253,7 @@ impl<'t> Value<'t> {
     pub(super) fn keys(&self, what: &'static str, known: &'static [&'static str]) -> Read<Keys<'t>> {
         match self.value {
             DeValue::Table(table) => Keys::of(self.at, table, what, known),
-            _ => Err(self.wrong("a table")),
+            _ => Err(self.wrong("a table", "{ name = .. }")),
         }
     }
 
@@ -246,7 +261,7 @@ impl<'t> Value<'t> {
     pub(super) fn entries(&self, what: &'static str) -> Read<Vec<(&'t str, Place, Value<'t>)>> {
         match self.value {
             DeValue::Table(table) => Ok(Keys { at: self.at, what, table }.all()),
-            _ => Err(self.wrong("a table")),
+            _ => Err(self.wrong("a table", "{ name = .. }")),
         }
     }
 
@@ -257,7 +272,7 @@ impl<'t> Value<'t> {
             DeValue::Integer(_) => into.push_str(&self.integer()?.to_string()),
             DeValue::Float(_) => match self.as_number() {
                 Some(number) => into.push_str(&number.to_string()),
-                None => return Err(self.wrong("a number that JSON has")),
+                None => return Err(self.wrong("a number that JSON has", "1")),
             },
             DeValue::Boolean(flag) => into.push_str(&flag.to_string()),
             DeValue::Datetime(date) => into.push_str(&string(&date.to_string())),

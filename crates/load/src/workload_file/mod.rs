@@ -178,5 +178,19 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
     for &file in order {
         reader.sessions_of(&scopes[file], &tops[file])?;
     }
-    reader.finish()
+    for &file in order {
+        reader.list(&scopes[file], &tops[file])?;
+    }
+    let draft = reader.finish()?;
+    if draft.entries.is_empty() && draft.list.is_none() {
+        let path = files.path(0).display();
+        return Err(Wrong::whole(format!("{path}: there is nothing to load"))
+            .hint("write a [[request]], a [[page]] or a [[session]]; docs/workload.md has examples"));
+    }
+    Ok(draft)
 }
+
+#[cfg(test)]
+mod document_tests;
+#[cfg(test)]
+mod wrong_tests;

@@ -48,10 +48,16 @@ impl Wrong {
         Box::new(Self { at: Some(at), message: message.into(), hint: None })
     }
 
-    /// An error of another reader, at the place of what it read. Its hint names flags, which a file has none of, so that
-    /// `hint` takes its place.
+    /// An error of another reader, at the place of what it read. A file has no flags: where its hint names one, `hint`
+    /// takes its place.
     pub(super) fn of(at: Place, error: UserError, hint: &str) -> Box<Self> {
-        Self::new(at, error.message).hint(hint)
+        let own = error.hint.filter(|own| !own.contains(" -"));
+        Self::new(at, error.message).hint(own.unwrap_or_else(|| hint.to_owned()))
+    }
+
+    /// Something wrong with the whole of a file.
+    pub(super) fn whole(message: String) -> Box<Self> {
+        Box::new(Self { at: None, message, hint: None })
     }
 
     /// The same with what helps.
@@ -85,7 +91,7 @@ fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 
 /// The first words of a list, in one line.
 fn listed(known: &[&str]) -> String {
-    const WORDS_MAX: usize = 24;
+    const WORDS_MAX: usize = 40;
     let shown = known.iter().take(WORDS_MAX).copied().collect::<Vec<_>>().join(", ");
     if known.len() > WORDS_MAX { format!("{shown}, and {} more", known.len() - WORDS_MAX) } else { shown }
 }

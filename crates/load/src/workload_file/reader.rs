@@ -8,9 +8,17 @@ use super::requests::{self, Found, Listed, PAGE_KEYS, REQUEST_KEYS, Uses};
 use super::sessions::{SESSION_KEYS, weight};
 use super::tables;
 use super::{Fetch, settings};
+use crate::urls::{self, Around, UrlList};
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::Path;
 use url::Url;
-use webdyno_model::visit::{Auth, PageSpec, SessionSpec, StepSpec};
+use webdyno_model::Result;
+use webdyno_model::error::io_error;
+use webdyno_model::visit::{Auth, PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
+
+/// Every key of a list.
+pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
 
 /// What holds for everything in one file.
 pub(super) struct Scope<'t> {
@@ -78,21 +86,20 @@ impl<'t> Reader<'t> {
             self.new_variable(at, name)?;
             self.draft.variables.insert(name.to_owned(), value.plain()?);
         }
-        for value in top.read("table", |value| value.list("tables: write [[table]]"))?.unwrap_or_default() {
+        for value in top.read("table", |value| value.tables("table"))?.unwrap_or_default() {
             let (at, table) = tables::read(scope, &value.keys("a table of rows", tables::TABLE_KEYS)?)?;
             for column in &table.columns {
                 self.new_variable(at, column)?;
             }
             self.draft.tables.push(table);
         }
-        for value in top.read("request", |value| value.list("tables: write [[request]]"))?.unwrap_or_default()
-        {
+        for value in top.read("request", |value| value.tables("request"))?.unwrap_or_default() {
             let keys = value.keys("a request", REQUEST_KEYS)?;
             let weight = weight(&keys)?;
             let request = self.request(scope, &keys)?;
             self.tops.push(Top { request, page: None, weight, is_named: false });
         }
-        for value in top.read("page", |value| value.list("tables: write [[page]]"))?.unwrap_or_default() {
+        for value in top.read("page", |value| value.tables("page"))?.unwrap_or_default() {
             let keys = value.keys("a page", PAGE_KEYS)?;
             let weight = weight(&keys)?;
             let (request, page) = self.page(scope, &keys)?;
@@ -101,9 +108,41 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
+    /// The list of one file.
+    pub(super) fn list(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
+        let Some(value) = top.get("urls") else { return Ok(()) };
+        let keys = value.keys("a list of URLs", LIST_KEYS)?;
+        let file = keys.need("file", "file = \"urls.txt\"")?;
+        let order = keys.read("order", tables::order)?;
+        if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
+            return Err(Wrong::new(value.at, "a list is all that is loaded, and there are other requests")
+                .hint("write them into the list, or leave it out"));
+        }
+        let path = scope.files.beside(file.at.file, file.word()?);
+        let list = read_list(scope, &path).map_err(|error| {
+            let hint =
+                error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
+            Wrong::of(file.at, error, &hint)
+        })?;
+        if let (Some(_), false) = (order, list.entries.weights.is_empty()) {
+            return Err(Wrong::new(
+                value.at,
+                "the list says by weights how its URLs are drawn, and `order` says it, too",
+            )
+            .hint("leave `order` out, or the weights"));
+        }
+        let random = order == Some(RowOrder::Random);
+        let Draft { requests, list, .. } =
+            Draft::of_list(list, &path.display().to_string(), &scope.headers, random);
+        (self.draft.requests, self.draft.list) = (requests, list);
+        self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
+        self.uses = vec![vec![]; self.draft.requests.len()];
+        Ok(())
+    }
+
     /// The sessions of one file.
     pub(super) fn sessions_of(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        let list = top.read("session", |value| value.list("tables: write [[session]]"))?.unwrap_or_default();
+        let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
         list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
     }
 
@@ -234,10 +273,20 @@ impl<'t> Reader<'t> {
     }
 }
 
+/// Reads a list with the files of its bodies, which lie beside it.
+fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
+    let told = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
+    let text = (scope.fetch)(path).map_err(|error| told(path, &error))?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    let mut read = |body: &Path| (scope.fetch)(&beside.join(body));
+    let around = Around { method: "GET", variable: &|_| None, read: &mut read };
+    urls::parse(&path.display().to_string(), &text, around)
+}
+
 /// The requests of a page's listed parts.
 fn parts(page: &PageSpec) -> Vec<usize> {
     match &page.resources {
-        webdyno_model::visit::Resources::Listed(parts) => parts.iter().map(|part| part.request).collect(),
+        Resources::Listed(parts) => parts.iter().map(|part| part.request).collect(),
         _ => vec![],
     }
 }

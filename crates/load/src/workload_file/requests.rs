@@ -63,8 +63,9 @@ impl Uses {
 
 /// The name that a request has when nobody gives it one: its path with the query, secrets replaced.
 pub fn request_name(url: &str) -> String {
-    let path =
-        url.split_once("://").and_then(|(_, rest)| rest.find('/').map(|slash| &rest[slash..])).unwrap_or("/");
+    // A URL that is one variable has no path before that has a value.
+    let Some((_, rest)) = url.split_once("://") else { return url.to_owned() };
+    let path = rest.find('/').map_or("/", |slash| &rest[slash..]);
     redact_query(path.split('#').next().unwrap_or("/"))
 }
 
@@ -275,7 +276,7 @@ pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> R
         return match value.as_text() {
             Some("found") => Ok(Listed::Rule(Resources::Found)),
             Some("none") => Ok(Listed::Rule(Resources::Left)),
-            _ => Err(value.wrong("\"found\", \"none\" or a list of URLs")),
+            _ => Err(value.wrong("\"found\", \"none\" or a list of URLs", "\"found\"")),
         };
     };
     let page = Url::parse(document).ok();
@@ -287,7 +288,9 @@ pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> R
             continue;
         }
         if !element.is_table() {
-            return Err(element.wrong("a URL, or a table with `url` and `required`,"));
+            return Err(
+                element.wrong("a URL or a table", "[\"/a.png\", { url = \"/b.png\", required = false }]")
+            );
         }
         let keys = element.keys("a resource", RESOURCE_KEYS)?;
         let required = keys.read("required", Value::flag)?.unwrap_or(true);
@@ -312,6 +315,7 @@ mod tests {
             ("http://h/a/b?x=1", "/a/b?x=1"),
             ("http://h", "/"),
             ("http://h:80/p#f", "/p"),
+            ("${next}", "${next}"),
             ("http://h/?token=s3cret", "/?token=[redacted]"),
         ] {
             assert_eq!(request_name(url), name);

@@ -43,7 +43,7 @@ impl<'t> Reader<'t> {
             return Err(Wrong::new(at, told).hint("give them different names"));
         }
         let steps = keys.need("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
-        let list = steps.list("tables: write [[session.step]]")?;
+        let list = steps.tables("session.step")?;
         if list.is_empty() {
             return Err(Wrong::new(steps.at, format!("the session `{name}` has no steps"))
                 .hint("give it at least one [[session.step]]"));

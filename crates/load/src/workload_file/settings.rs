@@ -48,6 +48,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "request",
     "page",
     "session",
+    "urls",
 ];
 
 /// Every key of a stage.
@@ -98,7 +99,7 @@ pub(super) fn read(top: &Keys<'_>, into: &mut Settings, objectives: &mut Vec<Obj
         into.expect.push(expectation);
     }
     for (at, text) in top.read("slo", Value::texts)?.unwrap_or_default() {
-        let forms = "write it as \"p99<200ms\", \"errors<0.1%\" or \"rate>500\"";
+        let forms = "write it as \"p99<200ms\", \"errors<0.1%\" or \"page /shop: p95<2s\"";
         objectives.push(Objective::parse(text).map_err(|error| Wrong::of(at, error, forms))?);
     }
     Ok(())
@@ -126,7 +127,7 @@ fn ok_status(value: &Value<'_>) -> Read<StatusSet> {
 
 /// The stages of a file, which take the place of those that it includes.
 fn stages(value: &Value<'_>) -> Read<Vec<Written>> {
-    let list = value.list("tables: write [[stage]]")?;
+    let list = value.tables("stage")?;
     let written = list.iter().map(stage).collect::<Read<Vec<_>>>()?;
     let hint = "say of each stage whether it counts, as in measured = true";
     stage::whole(&written).map_err(|error| Wrong::of(value.at, error, hint))?;
@@ -150,7 +151,10 @@ fn stage(value: &Value<'_>) -> Read<Written> {
     };
     let measured = keys.read("measured", Value::flag)?;
     let written = Written { duration_us, shape: shape(&level, highest)?, unit, measured };
-    written.check().map_err(|why| Wrong::new(level.at, format!("this is not a stage: {why}")))?;
+    written.check().map_err(|why| {
+        Wrong::new(level.at, format!("this is not a stage: {why}"))
+            .hint("as in rate = 100 or users = { from = 0, to = 100 }")
+    })?;
     Ok(written)
 }
 

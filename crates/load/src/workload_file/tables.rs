@@ -24,6 +24,8 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>) -> Read<(Place, Table)> {
         Wrong::of(file.at, told, "paths are relative to the file that names them")
     })?;
     let in_table = |message: String| Wrong::new(file.at, format!("{}: {message}", path.display()));
+    let in_line =
+        |line: u64, message: String| Wrong::new(file.at, format!("{}:{line}: {message}", path.display()));
     let mut reader =
         csv::ReaderBuilder::new().has_headers(given.is_none()).delimiter(delimiter).from_reader(&bytes[..]);
     let mut columns: Vec<String> = match &given {
@@ -53,11 +55,10 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>) -> Read<(Place, Table)> {
         let record = record.map_err(|error| uneven(&path.display().to_string(), file.at, &error))?;
         if record.len() != columns.len() {
             let line = record.position().map_or(1, csv::Position::line);
-            return Err(in_table(format!(
-                "line {line} has {}, and there are {}",
-                fields(record.len() as u64),
-                columns_text(columns.len())
-            ))
+            return Err(in_line(
+                line,
+                format!("{}, and there are {}", fields(record.len() as u64), columns_text(columns.len())),
+            )
             .hint("a comma within a field stands between double quotes"));
         }
         rows.push(record.iter().map(str::to_owned).collect());
@@ -86,26 +87,27 @@ fn uneven(path: &str, at: Place, error: &csv::Error) -> Box<Wrong> {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => Wrong::new(
             at,
-            format!("{path}: line {line} has {}, and those before it have {expected_len}", fields(*len)),
+            format!("{path}:{line}: {}, and the lines before have {expected_len}", fields(*len)),
         )
         .hint("a comma within a field stands between double quotes"),
-        csv::ErrorKind::Utf8 { .. } => Wrong::new(at, format!("{path}: line {line} is not UTF-8"))
+        csv::ErrorKind::Utf8 { .. } => Wrong::new(at, format!("{path}:{line}: this line is not UTF-8"))
             .hint("convert it: iconv -f latin1 -t utf-8 FILE"),
-        _ => Wrong::new(at, format!("{path}: line {line}: {error}")),
+        _ => Wrong::new(at, format!("{path}:{line}: {error}")),
     }
 }
 
-fn order(value: &Value<'_>) -> Read<RowOrder> {
+/// Whether rows or requests are taken in turn or drawn.
+pub(super) fn order(value: &Value<'_>) -> Read<RowOrder> {
     match value.as_text() {
         Some("in turn") => Ok(RowOrder::InTurn),
         Some("random") => Ok(RowOrder::Random),
-        _ => Err(value.wrong("\"in turn\" or \"random\"")),
+        _ => Err(value.wrong("\"in turn\" or \"random\"", "\"in turn\"")),
     }
 }
 
 fn delimiter(value: &Value<'_>) -> Read<u8> {
     match value.as_text().map(str::as_bytes) {
         Some([byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
-        _ => Err(value.wrong("one character, such as \";\" or \"\\t\",")),
+        _ => Err(value.wrong("one character", "\";\"")),
     }
 }
