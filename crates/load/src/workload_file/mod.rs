@@ -16,10 +16,12 @@ mod sessions;
 mod settings;
 mod tables;
 mod texts;
+mod write;
 
 pub use describe::describe;
 pub use draft::{Draft, Entry, REDIRECTS_OF_VISITORS, Settings};
 pub use requests::request_name;
+pub use write::to_toml;
 
 use keys::Keys;
 use place::{Files, Place, Read, Wrong};
@@ -192,5 +194,7 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
 
 #[cfg(test)]
 mod document_tests;
+#[cfg(test)]
+mod property_tests;
 #[cfg(test)]
 mod wrong_tests;

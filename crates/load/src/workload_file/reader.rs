@@ -159,19 +159,20 @@ impl<'t> Reader<'t> {
     fn add(&mut self, found: Found) -> Read<usize> {
         let Found { spec, named, uses, .. } = found;
         let key = (spec.name.clone(), spec.method.clone(), spec.url.clone());
+        let alike = self.known.entry(key).or_default();
+        if let Some(&same) = alike.iter().find(|&&index| self.draft.requests[index] == spec) {
+            if let Some(at) = named {
+                self.named.entry(spec.name).or_insert(at);
+            }
+            return Ok(same);
+        }
         if let Some(at) = named
             && let Some(before) = self.named.insert(spec.name.clone(), at)
         {
-            let told = format!(
-                "two requests are called `{}`; the other one is at {}",
-                spec.name,
-                self.files.position(before)
-            );
+            let other = self.files.position(before);
+            let told =
+                format!("two different requests are called `{}`; the other one is at {other}", spec.name);
             return Err(Wrong::new(at, told).hint("give them different names: they are counted by name"));
-        }
-        let alike = self.known.entry(key).or_default();
-        if let Some(same) = alike.iter().find(|&&index| self.draft.requests[index] == spec) {
-            return Ok(*same);
         }
         let index = self.draft.requests.len();
         alike.push(index);

@@ -4,7 +4,7 @@ use super::captures;
 use super::draft::Entry;
 use super::keys::{Keys, Value};
 use super::place::{Place, Read, Wrong};
-use super::reader::{Reader, Scope};
+use super::reader::{Reader, Scope, Top};
 use super::requests::{PAGE_KEYS, REQUEST_KEYS};
 use super::settings::think;
 use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
@@ -102,10 +102,11 @@ impl<'t> Reader<'t> {
         let of_kind: Vec<usize> =
             named.iter().copied().filter(|&index| self.tops[index].page.is_some() == is_page).collect();
         let kind = if is_page { "page" } else { "request" };
-        if let [index] = of_kind[..] {
-            let top = &mut self.tops[index];
-            top.is_named = true;
-            return Ok((top.request, top.page.clone()));
+        let what = |top: &Top| (top.request, top.page.clone());
+        let different = of_kind.iter().map(|&index| what(&self.tops[index])).collect::<Vec<_>>();
+        if let Some(first) = different.first().filter(|first| different.iter().all(|other| other == *first)) {
+            of_kind.iter().for_each(|&index| self.tops[index].is_named = true);
+            return Ok(first.clone());
         }
         if of_kind.len() > 1 {
             return Err(Wrong::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
