@@ -60,7 +60,8 @@ impl Dynamic {
         let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let fields = spec.headers.iter();
         let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, Place::Header)?)));
-        let body = std::str::from_utf8(spec.body.bytes()).ok().filter(|body| body.contains("${"));
+        // A form with a file in it need not be UTF-8.
+        let body = Some(spec.body.bytes()).filter(|body| body.windows(2).any(|two| two == b"${"));
         let sends_length = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
         Ok(Self {
             method: spec.method.clone(),
@@ -74,7 +75,7 @@ impl Dynamic {
                 Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, Place::Header)?)),
             },
             body: match body {
-                Some(body) => BodyText::Text(text(body, Place::Body)?),
+                Some(body) => BodyText::Text(Text::of_bytes(body, names, Place::Body).map_err(told)?),
                 None => BodyText::Fixed(spec.body.clone()),
             },
             lacks_host: !given("Host"),

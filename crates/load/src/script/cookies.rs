@@ -5,6 +5,7 @@
 
 use cookie_store::{Cookie, CookieExpiration};
 use std::borrow::Cow;
+use std::time::{SystemTime, UNIX_EPOCH};
 use url::Url;
 
 /// Name and value of a cookie, together; browsers drop longer ones.
@@ -20,8 +21,8 @@ const RENDERED_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Jar {
     cookies: Vec<Cookie<'static>>,
-    /// Whether one of them ends before the visitor goes.
-    some_expire: bool,
+    /// When the first of them ends, in seconds since 1970; the largest number when none does.
+    next_end_s: i64,
     /// Whether one of them is not for all paths of its host.
     paths_matter: bool,
     /// Headers for where they were sent to last.
@@ -70,8 +71,7 @@ impl Jar {
                 self.rendered.clear();
             }
         }
-        self.some_expire =
-            self.cookies.iter().any(|cookie| !matches!(cookie.expires, CookieExpiration::SessionEnd));
+        self.note_ends();
         self.paths_matter = self.cookies.iter().any(|cookie| &*cookie.path != "/");
     }
 
@@ -80,8 +80,9 @@ impl Jar {
         if self.cookies.is_empty() {
             return;
         }
-        if self.some_expire && self.cookies.iter().any(|cookie| cookie.is_expired()) {
+        if self.next_end_s <= now_s() {
             self.cookies.retain(|cookie| !cookie.is_expired());
+            self.note_ends();
             self.rendered.clear();
         }
         let (scheme, host) = (url.scheme(), url.host_str().unwrap_or_default());
@@ -107,6 +108,14 @@ impl Jar {
         *self = Self::default();
     }
 
+    fn note_ends(&mut self) {
+        let end_s = |cookie: &Cookie<'_>| match &cookie.expires {
+            CookieExpiration::AtUtc(at) => at.unix_timestamp(),
+            CookieExpiration::SessionEnd => i64::MAX,
+        };
+        self.next_end_s = self.cookies.iter().map(end_s).min().unwrap_or(i64::MAX);
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
@@ -130,6 +139,10 @@ impl Jar {
         }
         header
     }
+}
+
+fn now_s() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
 /// The cookie, when it may be kept.

@@ -51,35 +51,43 @@ impl Text {
     /// Reads a text. A usage error that names the column when `${` is not closed, or when there is no such variable or
     /// filter.
     pub(crate) fn parse(text: &str, names: &Names, place: Place) -> webdyno_model::Result<Self> {
+        Self::of_bytes(text.as_bytes(), names, place)
+    }
+
+    /// The same of a body, which need not be UTF-8: a form with a picture in it.
+    pub(crate) fn of_bytes(text: &[u8], names: &Names, place: Place) -> webdyno_model::Result<Self> {
         let mut pieces = vec![];
-        let mut literal = String::new();
+        let mut literal = vec![];
         let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            if rest[..at].ends_with('$') {
-                literal.push_str(&rest[..at - 1]);
-                literal.push_str("${");
-                rest = &rest[at + 2..];
+        while let Some(at) = position(rest, b"${") {
+            let column =
+                || String::from_utf8_lossy(&text[..text.len() - rest.len() + at]).chars().count() + 1;
+            let (before, inner) = (&rest[..at], &rest[at + 2..]);
+            if let Some(before) = before.strip_suffix(b"$") {
+                literal.extend_from_slice(before);
+                literal.extend_from_slice(b"${");
+                rest = inner;
                 continue;
             }
-            literal.push_str(&rest[..at]);
+            literal.extend_from_slice(before);
             if !literal.is_empty() {
-                pieces.push(Piece::Literal(std::mem::take(&mut literal).into_bytes().into()));
+                pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
             }
-            let column = || text[..text.len() - rest.len() + at].chars().count() + 1;
-            let inner = &rest[at + 2..];
-            let end = inner.find(['}', '{']).filter(|&end| inner[end..].starts_with('}'));
+            let end =
+                inner.iter().position(|byte| matches!(byte, b'}' | b'{')).filter(|&end| inner[end] == b'}');
             let end = end.ok_or_else(|| {
                 wrong(text, column(), "`${` is not closed by `}`").hint("`$${` stands for `${` itself")
             })?;
-            pieces.push(variable(&inner[..end], names).map_err(|problem| {
+            let name = String::from_utf8_lossy(&inner[..end]);
+            pieces.push(variable(&name, names).map_err(|problem| {
                 let error = wrong(text, column(), &problem.message);
                 problem.hint.map_or(error.clone(), |hint| error.hint(hint))
             })?);
             rest = &inner[end + 1..];
         }
-        literal.push_str(rest);
+        literal.extend_from_slice(rest);
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal.into_bytes().into()));
+            pieces.push(Piece::Literal(literal.into()));
         }
         Ok(Self { pieces: pieces.into(), place })
     }
@@ -190,12 +198,20 @@ fn variable(inner: &str, names: &Names) -> Result<Piece, Problem> {
 /// Longest part of a text that an error shows.
 const SHOWN_CHARS: usize = 60;
 
-fn wrong(text: &str, column: usize, problem: &str) -> UserError {
-    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+fn wrong(text: &[u8], column: usize, problem: &str) -> UserError {
+    // Text behind what is shown is not looked at: it may be long. A letter has at most four bytes.
+    let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN_CHARS + 1))]);
+    let mut shown: String = begin.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {
         shown.push_str("...");
     }
+    let shown = shown.replace(|c: char| c.is_control(), " ");
     UserError::usage(format!("`{shown}`, column {column}: {problem}"))
+}
+
+/// Where `wanted` begins.
+fn position(bytes: &[u8], wanted: &[u8; 2]) -> Option<usize> {
+    bytes.windows(2).position(|two| two == wanted)
 }
 
 /// Percent-encodes what RFC 3986 lets stand nowhere in path and query, and `#`, which would end them.
@@ -339,6 +355,19 @@ mod tests {
         let long = format!("{}${{", "x".repeat(500));
         let error = Text::parse(&long, &names(), Place::Body).unwrap_err();
         assert!(error.message.len() < 150 && error.message.contains("column 501"), "{}", error.message);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_stay_as_they_are() {
+        let names = names();
+        let mut variables = Variables::default();
+        variables.set(names.find("a").unwrap(), b"1");
+        let text = Text::of_bytes(b"\xff${a}\x00\xfe$${\r\n${a}\xc3", &names, Place::Body).unwrap();
+        let mut into = vec![];
+        text.render(&variables, &mut into).unwrap();
+        assert_eq!(into, b"\xff1\x00\xfe${\r\n1\xc3");
+        let error = Text::of_bytes(b"\xff\r\n${", &names, Place::Body).unwrap_err();
+        assert_eq!(error.message, "`\u{fffd}  ${`, column 4: `${` is not closed by `}`");
     }
 
     #[test]
