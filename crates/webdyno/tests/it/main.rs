@@ -27,5 +27,6 @@ mod skip;
 mod stages;
 mod support;
 mod tidy;
+mod users;
 mod verdict;
 mod visitors;

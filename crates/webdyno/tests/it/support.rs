@@ -282,13 +282,15 @@ impl Apache {
         apache.started()
     }
 
-    fn files(folder: &Path) -> Self {
+    /// The files of one that is not started yet.
+    pub fn files(folder: &Path) -> Self {
         let files = webdyno_lab::quickstart::PrivateApache::create(folder).unwrap();
         let mpm_conf = files.root.join("mods-enabled/mpm_prefork.conf");
         Self { files, mpm_conf }
     }
 
-    fn started(mut self) -> Self {
+    /// Starts it.
+    pub fn started(mut self) -> Self {
         for _ in 0..5 {
             let command = &self.files.command;
             let status = std::process::Command::new(&command[0]).args(&command[1..]).status().unwrap();
