@@ -38,7 +38,6 @@ mod random;
 mod recorder;
 mod resolver;
 mod run;
-#[allow(dead_code)] // until visits use it
 mod script;
 mod sockets;
 mod stamps;

@@ -16,7 +16,6 @@ mod media;
 mod srcset;
 
 pub(crate) use css::css;
-#[allow(unused_imports)] // until visits use it
 pub(crate) use html::html;
 
 use std::collections::HashMap;

@@ -108,11 +108,6 @@ impl Text {
         }
     }
 
-    /// Whether nothing is written.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
     /// Appends the text to `into`. The error is a variable that has no value; `into` is then as before.
     pub(crate) fn render(&self, variables: &Variables, into: &mut Vec<u8>) -> Result<(), VariableId> {
         let before = into.len();

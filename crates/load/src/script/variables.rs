@@ -59,16 +59,6 @@ impl Names {
         self.numbers.get(name).copied()
     }
 
-    /// Name of a variable.
-    pub(crate) fn name(&self, id: VariableId) -> &str {
-        self.names.get(usize::from(id.0)).map_or("", String::as_str)
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.names.len()
-    }
-
     /// The name that is nearest to a wrong one: the same without its case and signs, or with the same beginning.
     pub(crate) fn nearest(&self, wrong: &str) -> Option<&str> {
         let plain = |name: &str| {
@@ -144,7 +134,6 @@ mod tests {
         let token = names.declare("token").unwrap();
         assert_eq!(names.declare("token").unwrap(), token);
         assert_eq!((names.find("session"), names.find("nobody")), (Some(VariableId::SESSION), None));
-        assert_eq!((names.name(token), names.count()), ("token", 3));
         let mut variables = Variables::default();
         assert_eq!(variables.get(token), None);
         variables.set(token, b"abc");

@@ -242,6 +242,10 @@ fn media_queries_match_one_screen() {
     ] {
         assert!(media::matches(yes), "{yes}");
     }
+}
+
+#[test]
+fn media_queries_of_other_screens_do_not_match() {
     for no in [
         "print",
         "not all",
