@@ -157,7 +157,8 @@ pub fn parse_duration_us(text: &str) -> Option<u64> {
 /// A time as [`parse_duration_us`] reads it, exactly, in the largest unit of which it is a whole number.
 pub fn duration_text(us: u64) -> String {
     let units = [(3_600_000_000, "h"), (60_000_000, "m"), (1_000_000, "s"), (1000, "ms")];
-    let (scale, unit) = units.into_iter().find(|(scale, _)| us > 0 && us % scale == 0).unwrap_or((1, "us"));
+    let (scale, unit) =
+        units.into_iter().find(|(scale, _)| us > 0 && us.is_multiple_of(*scale)).unwrap_or((1, "us"));
     format!("{}{unit}", us / scale)
 }
 

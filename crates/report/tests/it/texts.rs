@@ -524,8 +524,8 @@ fn others_on_the_server() {
     }
 }
 
-#[test]
-fn what_the_generator_and_the_length_of_a_run_say() {
+/// A run that measured a table, with all that the generator says of itself.
+fn of_a_table() -> webdyno_model::run::RunReport {
     use webdyno_model::client::{InFlightReport, KernelLimitTotal, TableReport, ThreadReport};
     use webdyno_model::run::PercentileNeed;
     let mut run = sample::run(840.0, 22_000.0);
@@ -541,6 +541,12 @@ fn what_the_generator_and_the_length_of_a_run_say() {
     let limit = "net.ipv4.ip_local_port_range".to_owned();
     client.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });
     (client.valid, client.why) = (false, Some("the run measured a table, not the server: and so on".into()));
+    run
+}
+
+#[test]
+fn what_the_generator_and_the_length_of_a_run_say() {
+    let run = of_a_table();
     let text = plain(&sample::view("run", Outcome::Run(run)));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(before(&text, "Answers and"), @"
