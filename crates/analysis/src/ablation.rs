@@ -160,6 +160,9 @@ fn means(figures: &[AblationFigure], with: &[Side], without: &[Side]) -> String 
     if with.iter().chain(without).any(spoiled) {
         return "The generator spoiled a load of the comparison: what the difference says of the server is not known.".into();
     }
+    if with.iter().all(is_documents_only) {
+        return "The pages have no resources that were asked for: both loads are the same.".into();
+    }
     let Some(pages) = named(figures, PAGES).filter(|pages| pages.ratio.is_some()) else {
         return "Of one kind no page was whole: there is nothing to compare.".into();
     };
@@ -239,6 +242,12 @@ fn is_same(figure: &AblationFigure) -> bool {
 /// Whether the interval lies on one side.
 fn is_told(figure: &AblationFigure) -> bool {
     figure.ci95.is_some_and(|[low, high]| low > 1.0 || high < 1.0)
+}
+
+/// Whether each page was a request alone.
+fn is_documents_only(side: &Side) -> bool {
+    let ended = side.run.requests.completed + side.run.requests.failed;
+    side.run.pages.as_ref().is_some_and(|pages| pages.completed + pages.failed >= ended)
 }
 
 fn is_open(side: &Side) -> bool {

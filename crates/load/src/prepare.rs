@@ -91,6 +91,12 @@ impl Prepared {
         &self.plan.transport.source_ips
     }
 
+    /// The names under which requests are counted, one of them for all that have none of their own; empty when all have
+    /// the same.
+    pub fn names(&self) -> &[String] {
+        &self.plan.names
+    }
+
     /// What may go wrong with this load, or is not done as it was perhaps meant, a sentence or two each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

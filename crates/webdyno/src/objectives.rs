@@ -2,28 +2,36 @@
 
 use std::collections::BTreeSet;
 use webdyno_model::objective::{Objective, Scope};
-use webdyno_model::workload::{Workload, redact_query};
+use webdyno_model::visit::RequestList;
+use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 
+/// The name of requests that have none of their own.
+const OTHERS: &str = "(other)";
 /// More names than this are not listed in a hint.
 const LISTED_MAX: usize = 10;
 
-/// Refuses an objective of a request or page that cannot come up. What pages find while they are loaded is not known
-/// before: an objective of such a request is unmet when it never came.
-pub fn check(objectives: &[Objective], workload: &Workload) -> Result<()> {
-    let (pages, requests) = (workload.page_names(), workload.request_names());
+/// Refuses an objective of a request or page that is not counted by that name. Requests are counted by these names; by
+/// none when all have the same, or that is not known yet.
+pub fn check(objectives: &[Objective], workload: &Workload, counted: &[String]) -> Result<()> {
+    let pages = workload.page_names();
+    let requests = match (counted.is_empty(), &workload.list) {
+        (false, _) => counted.iter().map(String::as_str).collect(),
+        (true, Some(RequestList { entries: Some(entries), .. })) => {
+            entries.names.iter().map(String::as_str).collect()
+        }
+        (true, _) => {
+            let others = workload.finds_resources().then_some(OTHERS);
+            workload.request_names().into_iter().chain(others).collect()
+        }
+    };
     for objective in objectives {
         match objective.scope() {
             Scope::All => {}
             Scope::Pages | Scope::Page(_) if pages.is_empty() => return Err(no_pages(objective)),
             Scope::Pages => {}
             Scope::Page(name) => known(objective, ("page", name), &pages)?,
-            Scope::Request(name) => {
-                // A name with a secret would stand in the recording, and the names there have none.
-                if !workload.finds_resources() || redact_query(name) != *name {
-                    known(objective, ("request", name), &requests)?;
-                }
-            }
+            Scope::Request(name) => known(objective, ("request", name), &requests)?,
         }
     }
     Ok(())
@@ -44,9 +52,14 @@ fn known(objective: &Objective, (what, name): (&str, &str), names: &BTreeSet<&st
     );
     let distance = |known: &&&str| strsim::damerau_levenshtein(name, known);
     let nearest = names.iter().min_by_key(distance).filter(|known| distance(known) <= name.len() / 2);
-    let listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
+    let others = match what {
+        "request" if names.contains(OTHERS) => "; all others, as those that pages find, are `(other)`",
+        _ => "",
+    };
+    let own = names.iter().filter(|name| **name != OTHERS);
+    let listed: Vec<String> = own.take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
     let more = if names.len() > LISTED_MAX { ", ..." } else { "" };
-    let list = format!("its {what}s are {}{more}", listed.join(", "));
+    let list = format!("its {what}s are {}{more}{others}", listed.join(", "));
     Err(UserError::usage(text).hint(match nearest {
         Some(nearest) => format!("did you mean `{nearest}`? {list}"),
         None => list,
@@ -56,7 +69,7 @@ fn known(objective: &Objective, (what, name): (&str, &str), names: &BTreeSet<&st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Visits};
+    use webdyno_model::visit::{ListEntries, PageSpec, Resources, SessionSpec, StepSpec, Visits};
     use webdyno_model::workload::RequestSpec;
 
     fn workload(resources: Option<Resources>) -> Workload {
@@ -71,7 +84,11 @@ mod tests {
     }
 
     fn told(slo: &str, resources: Option<Resources>) -> Option<UserError> {
-        let error = check(&[Objective::parse(slo).unwrap()], &workload(resources)).err();
+        let finds = resources == Some(Resources::Found);
+        let workload = workload(resources);
+        let mut counted: Vec<String> = workload.request_names().into_iter().map(str::to_owned).collect();
+        counted.extend(finds.then(|| OTHERS.to_owned()));
+        let error = check(&[Objective::parse(slo).unwrap()], &workload, &counted).err();
         assert!(error.as_ref().is_none_or(|error| error.exit_code() == 2 && error.hint.is_some()));
         error
     }
@@ -89,8 +106,9 @@ mod tests {
             ("page /shop: p99<1s", Some(Resources::Left), None),
             ("page /a.png: p99<1s", Some(Resources::Left), Some("its pages are `/shop`")),
             ("request /b.png: p99<1s", Some(Resources::Left), Some("did you mean `/a.png`?")),
-            // Its document may name it.
-            ("request /b.png: p99<1s", Some(Resources::Found), None),
+            // Its document may name it, but it is counted with others.
+            ("request /b.png: p99<1s", Some(Resources::Found), Some("those that pages find, are `(other)`")),
+            ("request (other): p99<1s", Some(Resources::Found), None),
             ("page /b.png: p99<1s", Some(Resources::Found), Some("its pages are `/shop`")),
             ("request /s?token=s3cret: p99<1s", Some(Resources::Found), Some("/s?token=[redacted]")),
         ] {
@@ -101,5 +119,18 @@ mod tests {
                 _ => panic!("{slo}: {told:?}"),
             }
         }
+    }
+
+    #[test]
+    fn one_name_alone_is_known_too() {
+        let alone = RequestSpec { name: "/only".into(), ..RequestSpec::default() };
+        let workload = Workload { requests: vec![alone], ..Workload::default() };
+        let check =
+            |slo: &str, workload: &Workload| check(&[Objective::parse(slo).unwrap()], workload, &[]).is_ok();
+        assert!(check("request /only: p99<1s", &workload) && !check("request /other: p99<1s", &workload));
+        let entries = ListEntries { names: vec!["/c/*".into()], ..ListEntries::default() };
+        let list = RequestList { entries: Some(entries.into()), ..RequestList::default() };
+        let listed = Workload { list: Some(list), ..workload };
+        assert!(check("request /c/*: p99<1s", &listed) && !check("request /only: p99<1s", &listed));
     }
 }

@@ -123,9 +123,12 @@ fn request<'a>(name: &str, run: &'a RunReport) -> Option<Measured<'a>> {
     })
 }
 
-/// Whether every request of the run had this name. What pages find themselves has names of its own.
+/// Whether every request of the run had this name. What pages find, and a list, have names of their own; of a list that has
+/// one alone it is this, as others are refused before the load.
 fn is_alone(name: &str, run: &RunReport) -> bool {
     let workload = run.workload.as_ref().filter(|workload| !workload.finds_resources());
     run.requests_by_name.is_empty()
-        && workload.is_some_and(|workload| workload.request_names() == BTreeSet::from([name]))
+        && workload.is_some_and(|workload| {
+            workload.list.is_some() || workload.request_names() == BTreeSet::from([name])
+        })
 }

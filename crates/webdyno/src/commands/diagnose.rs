@@ -142,7 +142,6 @@ impl MeasuredLoad {
         let measure_us = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
         let mut workload =
             arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
-        objectives::check(&arguments.objectives, &workload)?;
         if !workload.stages.is_empty() {
             return Err(UserError::usage(
                 "diagnose and tune measure a load that has settled, and this one has stages",
@@ -167,6 +166,7 @@ impl MeasuredLoad {
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
         let mut prepared = webdyno_load::prepare(&workload)?;
+        objectives::check(&draft.objectives, &workload, prepared.names())?;
         let port = observed_port(&prepared, &address)?;
         webdyno_load::probe(&mut prepared)?;
         // The probe may have been led on to other servers.

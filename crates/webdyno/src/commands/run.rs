@@ -5,6 +5,7 @@ use crate::{finish, interrupt, objectives, place, progress};
 use webdyno_load::Prepared;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
+use webdyno_model::objective::Objective;
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Length, Session};
@@ -17,11 +18,11 @@ const GIVEN_UP: &str = "the load was given up: for half a minute no connection t
 pub fn run(arguments: &RunArgs) -> Result<u8> {
     let draft = arguments.draft()?;
     let workload = arguments.load.workload(&draft)?;
-    objectives::check(&draft.objectives, &workload)?;
     let without = arguments.without_resources.then(|| without_resources(&workload)).transpose()?;
     let interrupted = interrupt::flag()?;
-    let mut made = vec![Made::prepare(workload, Purpose::Run)?];
-    made.extend(without.map(|workload| Made::prepare(workload, Purpose::WithoutResources)).transpose()?);
+    let mut made = vec![Made::prepare(workload, Purpose::Run, &draft.objectives)?];
+    let without = without.map(|workload| Made::prepare(workload, Purpose::WithoutResources, &[]));
+    made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::Pace { measure_s, settles: false, changes: false };
     let mut session = Session::begin(
@@ -48,8 +49,9 @@ struct Made {
 }
 
 impl Made {
-    fn prepare(workload: Workload, purpose: Purpose) -> Result<Self> {
+    fn prepare(workload: Workload, purpose: Purpose, objectives: &[Objective]) -> Result<Self> {
         let mut prepared = webdyno_load::prepare(&workload)?;
+        objectives::check(objectives, &workload, prepared.names())?;
         webdyno_load::probe(&mut prepared)?;
         Ok(Self { workload, prepared, purpose })
     }

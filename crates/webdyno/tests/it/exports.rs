@@ -88,3 +88,30 @@ fn what_has_no_resources_is_not_compared_without_them() {
     run(place.webdyno().args(load)).with_code(2).told("this workload has no pages", "hint:");
     assert!(!place.path("webdyno-runs").exists());
 }
+
+#[test]
+fn pages_are_compared_with_their_documents() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    let parts = (0..5).map(|part| format!("\"/{part}.png\"")).collect::<Vec<_>>().join(", ");
+    let file = format!("[[page]]\nurl = \"{}\"\nname = \"home\"\nresources = [{parts}]\n", server.url());
+    std::fs::write(place.path("w.toml"), file).unwrap();
+    let load =
+        ["run", "--workload", "w.toml", "--without-resources", "-r", "20", "-d", "1s", "-t", "1", "-q"];
+    let slo = ["--slo", "page home: errors<1%", "--slo", "request /0.png: failed<1", "--slo", "pages/s>1"];
+    let out = ["--out", "a", "--json", "-", "--csv", "s.csv", "--hdr", "t.hlog"];
+    let ended = run(place.webdyno().args(load).args(slo).args(out)).with_code_in(&[0, 3]);
+    let json = ended.json();
+    let met = json["objectives"].as_array().unwrap().iter().all(|objective| objective["met"] == true);
+    assert!(met, "{:#}", json["objectives"]);
+    assert_eq!((&json["ablation"]["without"], &json["ablation"]["runs"]), (&"resources".into(), &1.into()));
+    assert!(json["requests"]["completed"].as_u64() > json["pages"]["completed"].as_u64(), "{json:#}");
+    assert_eq!(json["repeats"], serde_json::Value::Null, "the second load is no repeat of the first");
+    let again = run(place.webdyno().args(["report", "a", "--json", "-"])).with_code(0);
+    assert_eq!(ended.stdout, again.stdout);
+    let csv = std::fs::read_to_string(place.path("s.csv")).unwrap();
+    assert!(csv.contains("\n1,run,") && csv.contains("\n2,without_resources,"), "{csv}");
+    let log = std::fs::read_to_string(place.path("t.hlog")).unwrap();
+    assert!(log.contains("Tag=page:home,") && log.contains("Tag=request:/0.png,"), "{log}");
+}

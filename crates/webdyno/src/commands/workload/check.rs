@@ -9,7 +9,7 @@ use webdyno_model::Result;
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
     let draft = workload_file::read(&arguments.file)?;
     let workload = draft.whole()?;
-    objectives::check(&draft.objectives, &workload)?;
+    objectives::check(&draft.objectives, &workload, &[])?;
     let objectives: Vec<&str> = draft.objectives.iter().map(|objective| objective.text()).collect();
     let told = workload_file::describe(&workload, &objectives);
     terminal::print(&format!("{} is right.\n{told}", arguments.file.display()))?;
