@@ -41,7 +41,8 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
 
 /// Seconds that were cut from the end.
 fn ramp_down_s(measurement: &Measurement) -> f64 {
-    measurement.after().map(|interval| interval.length_us as f64 / 1e6).sum()
+    let length_us: u64 = measurement.after().map(|interval| interval.length_us).sum();
+    length_us as f64 / 1e6
 }
 
 /// Counts and rates. What was in flight when the measured part began counts as started in it, so that
@@ -230,6 +231,7 @@ mod tests {
         measurement.ramp_down_from_s = None;
         let whole = run_report(&measurement).unwrap();
         assert_eq!((whole.ramp_down_s, whole.censored_time_us.count, whole.elapsed_s), (0.0, 1, 3.0));
+        assert!(whole.ramp_down_s.is_sign_positive());
     }
 
     #[test]
