@@ -85,7 +85,8 @@ impl Checks {
         let empty = matches!(head.framing, Framing::Empty | Framing::Fixed(0));
         let coded = head.coding != Coding::Identity;
         let checked = wish.checked && (self.read_bodies() || coded && self.may_read_bodies());
-        if empty || !(checked || wish.kept) {
+        let wanted = checked || wish.kept;
+        if empty || !wanted {
             return None;
         }
         let keeps = wish.kept || !self.patterns.is_empty();

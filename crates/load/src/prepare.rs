@@ -34,6 +34,8 @@ const NAMES_MAX: usize = 64;
 const OTHER_NAMES: &str = "(other)";
 /// Highest rate that is believed to be meant.
 const RATE_PER_S_MAX: f64 = 10_000_000.0;
+/// Most connections of visitors that wait for the server to close first: theirs are mostly kept.
+const VISITORS_PARKED_MAX: u32 = 4096;
 /// Most engine threads.
 const THREADS_MAX: u32 = 256;
 /// Most redirects in a row that are believed to be meant.
@@ -241,14 +243,23 @@ impl Plan {
     /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
     /// is room for them.
     fn make_room(&mut self) -> Result<()> {
-        let surely = u64::from(self.connections).min(self.requests.unwrap_or(u64::MAX));
+        let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
         let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
         let fitting = descriptors::ensure(need)?;
         self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
         let spare = self.open_files_left.saturating_sub(self.at_once());
-        self.parked_max = self.connections.min(spare);
+        let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
+        self.parked_max = self.connections.min(spare).min(parked_max);
         Ok(())
+    }
+
+    /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
+    fn surely_open(&self) -> u32 {
+        match (&self.script, self.arrival) {
+            (Some(script), Arrival::Closed) => self.connections.min(script.users),
+            _ => self.connections,
+        }
     }
 
     /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
@@ -264,12 +275,22 @@ impl Plan {
     /// Most connections of all threads at once.
     fn at_once(&self) -> u32 {
         // A user has one request at a time: with a connection for each user nobody waits for one.
-        self.kept_at_best().min(self.open_files_left).max(self.connections)
+        self.kept_at_best().min(self.open_files_left).max(self.surely_open())
     }
 
     /// What several servers mean for the connections, where there are too few of them to be kept.
     fn scarcity(&self) -> Option<String> {
         let servers = self.origins.len();
+        if self.script.is_some() {
+            return (self.at_once() < self.connections).then(|| {
+                format!(
+                    "visitors would have up to {} connections at once, and open files allow {}: beyond them idle ones are \
+                     closed, and requests wait. To allow more raise the limit (ulimit -n)",
+                    self.connections,
+                    self.at_once()
+                )
+            });
+        }
         if servers < 2 || !self.keepalive {
             return None;
         }

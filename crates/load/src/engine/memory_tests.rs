@@ -87,3 +87,11 @@ fn memory_does_not_grow_with_requests() {
     let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("1 passed"), "{told}");
 }
+
+#[test]
+fn thousands_of_visitors_fit() {
+    // 10,000 users with six connections each stay below 200 MB: they take this much before they do anything.
+    let (conn, visitor) = (std::mem::size_of::<super::conn::Conn>(), super::visits::VISITOR_BYTES);
+    assert!(conn <= 640, "{conn} bytes");
+    assert!(visitor <= 640, "{visitor} bytes");
+}

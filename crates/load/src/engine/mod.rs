@@ -150,6 +150,8 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
         let labels = plan.labels();
+        // Visitors keep their own.
+        let kept_in_common = if plan.script.is_some() { 0 } else { open_max as usize };
         let (arrivals, visits) = arrivals_of(plan, share);
         let empty = || Box::new(Report::touched(&labels));
         Self {
@@ -170,7 +172,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             sample: Sample::new(open_max),
             conns: (0..slots).map(|_| Conn::free()).collect(),
             free: (0..slots as u32).rev().collect(),
-            idle: plan.origins.iter().map(|_| VecDeque::with_capacity(open_max as usize)).collect(),
+            idle: plan.origins.iter().map(|_| VecDeque::with_capacity(kept_in_common)).collect(),
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
             again: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),

@@ -36,6 +36,10 @@ use visitor::{Phase, State, Visitor};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::workload::Arrival;
 
+/// What a visitor takes at least.
+#[cfg(test)]
+pub(super) const VISITOR_BYTES: usize = std::mem::size_of::<Visitor>();
+
 /// The visitors of one thread.
 #[derive(Debug)]
 pub(super) struct Visitors {
