@@ -233,6 +233,7 @@ impl Draft {
         let settings = &self.settings;
         let Some(stage) = settings.stages.first() else { return Ok(()) };
         let others = [
+            (has_visits && stage.unit == Unit::Connections, "visitors, of whom stages have users"),
             (settings.users.is_some(), "a number of users"),
             (settings.rate_per_s.is_some(), "a rate"),
             (stop.duration_us.is_some(), "a duration"),
@@ -276,7 +277,7 @@ impl Draft {
         let (level, unit) = match (workload.arrival, &workload.visits) {
             (Arrival::Open { rate_per_s, .. }, _) => (rate_per_s, Unit::PerSecond),
             (Arrival::Closed, Some(visits)) => (f64::from(visits.users), Unit::Users),
-            (Arrival::Closed, None) => (f64::from(workload.connections), Unit::Users),
+            (Arrival::Closed, None) => (f64::from(workload.connections), Unit::Connections),
         };
         let ramp = |time: Option<u64>| time.unwrap_or(0);
         let times = (ramp(settings.ramp_us), duration_us, ramp(settings.ramp_down_us));

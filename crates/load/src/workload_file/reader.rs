@@ -15,10 +15,7 @@ use std::path::Path;
 use url::Url;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{Auth, PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
-
-/// Every key of a list.
-pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
+use webdyno_model::visit::{Auth, PageSpec, Resources, SessionSpec, StepSpec};
 
 /// What holds for everything in one file.
 pub(super) struct Scope<'t> {
@@ -110,30 +107,30 @@ impl<'t> Reader<'t> {
 
     /// The list of one file.
     pub(super) fn list(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        let Some(value) = top.get("urls") else { return Ok(()) };
-        let keys = value.keys("a list of URLs", LIST_KEYS)?;
-        let file = keys.need("file", "file = \"urls.txt\"")?;
-        let order = keys.read("order", tables::order)?;
+        let Some(value) = top.get("urls") else {
+            return top.get("random").map_or(Ok(()), |random| {
+                Err(Wrong::new(random.at, "`random` says how a list is taken, and `urls` names none")
+                    .hint("requests without a list are drawn by their weights"))
+            });
+        };
+        let random = top.get("random");
+        let is_random = random.as_ref().map(Value::flag).transpose()?.unwrap_or(false);
         if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
             return Err(Wrong::new(value.at, "a list is all that is loaded, and there are other requests")
                 .hint("write them into the list, or leave it out"));
         }
-        let path = scope.files.beside(file.at.file, file.word()?);
+        let path = scope.files.beside(value.at.file, value.word()?);
         let list = read_list(scope, &path).map_err(|error| {
             let hint =
                 error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
-            Wrong::of(file.at, error, &hint)
+            Wrong::of(value.at, error, &hint)
         })?;
-        if let (Some(_), false) = (order, list.entries.weights.is_empty()) {
-            return Err(Wrong::new(
-                value.at,
-                "the list says by weights how its URLs are drawn, and `order` says it, too",
-            )
-            .hint("leave `order` out, or the weights"));
+        if let (Some(random), true, false) = (random, is_random, list.entries.weights.is_empty()) {
+            let told = "the list says by weights how its URLs are drawn, and `random` says it, too";
+            return Err(Wrong::new(random.at, told).hint("leave `random` out, or the weights"));
         }
-        let random = order == Some(RowOrder::Random);
         let Draft { requests, list, .. } =
-            Draft::of_list(list, &path.display().to_string(), &scope.headers, random);
+            Draft::of_list(list, &path.display().to_string(), &scope.headers, is_random);
         (self.draft.requests, self.draft.list) = (requests, list);
         self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
         self.uses = vec![vec![]; self.draft.requests.len()];

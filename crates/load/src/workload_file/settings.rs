@@ -49,10 +49,11 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "page",
     "session",
     "urls",
+    "random",
 ];
 
 /// Every key of a stage.
-pub(super) const STAGE_KEYS: &[&str] = &["duration", "rate", "users", "measured"];
+pub(super) const STAGE_KEYS: &[&str] = &["duration", "rate", "users", "connections", "measured"];
 /// Every key of a level that changes.
 pub(super) const SHAPE_KEYS: &[&str] = &["from", "to", "peak", "low", "high", "period"];
 
@@ -141,13 +142,14 @@ fn stage(value: &Value<'_>) -> Read<Written> {
     }
     let keys = value.keys("a stage", STAGE_KEYS)?;
     let duration_us = keys.need("duration", "duration = \"30s\"")?.time_us()?;
-    let Some(level) = keys.one_of(&["rate", "users"])? else {
-        return Err(Wrong::new(keys.at, "a stage needs `rate` or `users`")
+    let Some(level) = keys.one_of(&["rate", "users", "connections"])? else {
+        return Err(Wrong::new(keys.at, "a stage needs `rate`, `users` or `connections`")
             .hint("as in rate = 100 or users = { from = 0, to = 100 }"));
     };
     let (unit, highest) = match level.key {
         "rate" => (Unit::PerSecond, RATE_MAX),
-        _ => (Unit::Users, f64::from(AT_ONCE_MAX)),
+        "users" => (Unit::Users, f64::from(AT_ONCE_MAX)),
+        _ => (Unit::Connections, f64::from(AT_ONCE_MAX)),
     };
     let measured = keys.read("measured", Value::flag)?;
     let written = Written { duration_us, shape: shape(&level, highest)?, unit, measured };

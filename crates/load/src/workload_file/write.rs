@@ -136,7 +136,12 @@ fn settings(workload: &Workload) -> String {
         of_visitors(&mut text, visits);
     }
     for stage in &workload.stages {
-        write_stage(&mut text, stage, workload.arrival);
+        let level = match (workload.arrival, &workload.visits) {
+            (Arrival::Open { .. }, _) => "rate",
+            (Arrival::Closed, Some(_)) => "users",
+            (Arrival::Closed, None) => "connections",
+        };
+        write_stage(&mut text, stage, level);
     }
     text
 }
@@ -161,7 +166,7 @@ fn of_visitors(text: &mut String, visits: &Visits) {
     }
 }
 
-fn write_stage(text: &mut String, stage: &Stage, arrival: Arrival) {
+fn write_stage(text: &mut String, stage: &Stage, level: &str) {
     let pair = |name: &str, level: f64| (name.to_owned(), number(level));
     let shape = match stage.shape {
         Shape::Hold { level } => number(level),
@@ -173,7 +178,7 @@ fn write_stage(text: &mut String, stage: &Stage, arrival: Arrival) {
     };
     text.push_str("\n[[stage]]\n");
     line(text, "duration", &time(stage.duration_us));
-    line(text, if arrival == Arrival::Closed { "users" } else { "rate" }, &shape);
+    line(text, level, &shape);
     line(text, "measured", if stage.measured { "true" } else { "false" });
 }
 
