@@ -9,6 +9,9 @@ use webdyno_model::workload::{Arrival, Workload};
 /// Lines about requests, pages and sessions; the rest is counted.
 const LINES_MAX: usize = 12;
 
+/// Characters of a line.
+const COLUMNS_MAX: usize = 80;
+
 /// The workload in words, each line for itself.
 pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     let mut text = String::new();
@@ -19,13 +22,14 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     line(&mut text, "load", &load(workload));
     line(&mut text, "length", &length(workload));
     if let Some(visits) = &workload.visits {
+        line(&mut text, "think", &thinking(workload, visits));
         let yes_or_no = |flag: bool| if flag { "kept" } else { "none" };
         let host = visits.connections_per_host;
         line(
             &mut text,
             "visitors",
             &format!(
-                "cookies {}, cache {}, returning {}%, up to {host} {} to a host",
+                "cookies {}, cache {}, returning {}%, {host} {} to a host",
                 yes_or_no(visits.cookies),
                 yes_or_no(visits.cache),
                 round(visits.returning_fraction * 100.0),
@@ -44,8 +48,15 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     text
 }
 
+/// A line that fits a terminal.
 fn line(text: &mut String, label: &str, value: &str) {
-    let _ = writeln!(text, "  {label:<12} {value}");
+    let mut whole = format!("  {label:<12} {value}");
+    if let Some((at, _)) = whole.char_indices().nth(COLUMNS_MAX) {
+        let cut = whole[..at].char_indices().rev().nth(2).map_or(at, |(cut, _)| cut);
+        whole.truncate(cut);
+        whole.push_str("...");
+    }
+    let _ = writeln!(text, "{whole}");
 }
 
 /// Lines of a kind, the first ones; a label stands before each.
@@ -118,8 +129,7 @@ fn share(weight: f64, total: f64) -> String {
 fn load(workload: &Workload) -> String {
     let what = match &workload.visits {
         None => "requests",
-        Some(visits) if visits.sessions.iter().all(is_page) => "pages",
-        Some(_) => "sessions",
+        Some(visits) => noun(visits),
     };
     let changing = if workload.stages.is_empty() { "" } else { "up to " };
     match (workload.arrival, &workload.visits) {
@@ -129,19 +139,27 @@ fn load(workload: &Workload) -> String {
         }
         (Arrival::Closed, Some(visits)) => {
             let users = grouped(u64::from(visits.users));
-            let think_s = mean_think_s(visits);
-            let noun = plural(u64::from(visits.users), "user");
-            if think_s <= 0.0 {
-                return format!("{changing}{users} {noun} without think time");
-            }
-            let most = f64::from(visits.users) / think_s;
-            format!(
-                "{changing}{users} {noun}, thinking {} s in each session: at most {} {what} a second",
-                round(think_s),
-                round(most)
-            )
+            format!("{changing}{users} {}", plural(u64::from(visits.users), "user"))
         }
     }
+}
+
+/// How long visitors think, and how many sessions they make at most for that.
+fn thinking(workload: &Workload, visits: &Visits) -> String {
+    let think_s = mean_think_s(visits);
+    if think_s <= 0.0 {
+        return "none".into();
+    }
+    let mut text = format!("{} s a session", round(think_s));
+    if workload.arrival == Arrival::Closed {
+        let most = round(f64::from(visits.users) / think_s);
+        let _ = write!(text, ", so that at most {most} {} a second are made", noun(visits));
+    }
+    text
+}
+
+fn noun(visits: &Visits) -> &'static str {
+    if visits.sessions.iter().all(is_page) { "pages" } else { "sessions" }
 }
 
 fn is_page(session: &SessionSpec) -> bool {
@@ -191,4 +209,45 @@ fn round(number: f64) -> String {
     }
     let text = if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") };
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload_file::parse;
+    use std::path::Path;
+
+    #[test]
+    fn a_workload_is_told_in_a_few_lines() {
+        let text = "base = \"http://h/\"\nusers = 4250\nthink = \"exponential 60s\"\nramp = \"30s\"\nduration = \"2m\"\n\
+                    [[page]]\nname = \"shop\"\nurl = \"/\"\nweight = 3\nresources = [\"/a.js\", \"/b.css\"]\n\
+                    [[session]]\nname = \"buy\"\n[[session.step]]\npage = \"/cart\"\n[[session.step]]\n\
+                    request = { url = \"/a-very-long-path-of-an-order-that-does-not-fit-into-a-line\", body = \"x\" }\n";
+        let workload = parse(text, Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
+        assert_eq!(
+            describe(&workload, &["page: p95<2s"]),
+            "  holds        5 requests, 2 pages, 2 sessions\n  \
+               session      75% shop (page with 2 resources)\n  \
+               session      25% buy: /cart (page with what is found in it), POST /a-very-l...\n  \
+               load         up to 4,250 users\n  \
+               length       150s, of which 2m are measured\n  \
+               think        75 s a session, so that at most 56.7 sessions a second are made\n  \
+               visitors     cookies kept, cache none, returning 0%, 6 connections to a host\n  \
+               connections  at most 25,500 at once\n  \
+               objective    page: p95<2s\n"
+        );
+    }
+
+    #[test]
+    fn requests_alone_are_told_with_their_shares() {
+        let request = |path: usize| format!("[[request]]\nurl = \"http://h/{path}\"\n");
+        let text: String = (0..20).map(request).collect();
+        let workload =
+            parse(&format!("rate = 1500\n{text}"), Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
+        let told = describe(&workload, &[]);
+        assert!(
+            told.contains("5% /10\n  request      ... and 9 more\n  load         1,500 requests a second\n"),
+            "{told}"
+        );
+    }
 }

@@ -102,6 +102,8 @@ fn fraction(text: &str) -> Parsed<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Cli, Command};
+    use webdyno_model::workload::{Arrival, Workload};
 
     #[test]
     fn shares_are_numbers_or_percentages() {
@@ -129,6 +131,111 @@ mod tests {
         for wrong in ["nobody", "", "@/missing/file", "a:b\r\nX: y"] {
             let told = VisitArgs { auth: Some(wrong.into()), ..VisitArgs::default() }.auth().unwrap_err();
             assert!(told.exit_code() == 2 && told.hint.is_some(), "{told}");
+        }
+    }
+
+    fn workload(arguments: &[&str]) -> Result<Workload> {
+        let all = ["webdyno", "run"].iter().chain(arguments);
+        match <Cli as clap::Parser>::try_parse_from(all).unwrap().command {
+            Command::Run(run) => {
+                let draft = run.draft()?;
+                run.load.workload(&draft)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn pages_have_visitors_and_connections_enough() {
+        let of = |arguments: &[&str]| {
+            let all = [&["http://a/", "http://b/x", "--page"], arguments].concat();
+            let workload = workload(&all).unwrap();
+            let visits = workload.visits.unwrap();
+            let has_pages = visits.sessions.iter().all(|session| session.steps[0].page.is_some());
+            (has_pages, visits.sessions.len(), visits.users, workload.connections, workload.arrival)
+        };
+        // 6 connections of each visitor to each of two servers.
+        assert_eq!(of(&[]), (true, 2, 50, 600, Arrival::Closed));
+        assert_eq!(of(&["--users", "3", "--connections-per-host", "2"]), (true, 2, 3, 12, Arrival::Closed));
+        assert_eq!(of(&["-c", "9"]), (true, 2, 50, 9, Arrival::Closed));
+        let open = Arrival::Open { rate_per_s: 70.0, poisson: false };
+        let (.., connections, arrival) = of(&["-r", "70"]);
+        assert!(arrival == open && (1..=10_000).contains(&connections), "{connections}");
+    }
+
+    #[test]
+    fn users_without_pages_make_requests_and_think() {
+        let load = workload(&["http://a/", "--users", "7", "--think", "1s..3s", "--no-keepalive"]).unwrap();
+        let visits = load.visits.unwrap();
+        assert_eq!((visits.users, load.connections, load.keepalive, load.redirects_max), (7, 7, false, 10));
+        assert_eq!(visits.think, Think::Uniform { min_us: 1_000_000, max_us: 3_000_000 });
+        assert!(visits.sessions[0].steps[0].page.is_none() && visits.cookies && !visits.cache);
+        let plain = workload(&["http://a/", "--auth", "ann:x"]).unwrap();
+        assert!(plain.visits.is_none() && plain.requests[0].auth.is_some() && plain.connections == 50);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told() {
+        for (arguments, part) in [
+            (&["http://a/", "--page", "-n", "100"][..], "-d instead of -n"),
+            (&["http://a/", "--users", "5", "-n", "100"], "-d instead of -n"),
+        ] {
+            let told = workload(arguments).unwrap_err();
+            assert!(told.hint.as_ref().is_some_and(|hint| hint.contains(part)), "{arguments:?}: {told}");
+        }
+        for arguments in [
+            &["http://a/", "--users", "5", "-r", "9"][..],
+            &["--workload", "a.toml", "--page"],
+            &["--workload", "a.toml", "--auth", "a:b"],
+            &["http://a/", "--auth", "a:b", "--bearer", "t"],
+            &["http://a/", "--think", "2"],
+            &["http://a/", "--users", "0"],
+            &["http://a/", "--connections-per-host", "0"],
+        ] {
+            let all = ["webdyno", "run"].iter().chain(arguments);
+            assert_eq!(
+                <Cli as clap::Parser>::try_parse_from(all).unwrap_err().exit_code(),
+                2,
+                "{arguments:?}"
+            );
+        }
+    }
+
+    const FILE: &str = "base = \"http://h/\"\nusers = 5\nduration = \"9s\"\nthink = \"1s\"\ncache = true\nseed = 4\n\
+                        timeout = \"3s\"\nslo = [\"p99<1s\"]\nexpect = [\"length=1\"]\n[[page]]\nurl = \"/\"\n";
+
+    #[test]
+    fn flags_count_more_than_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        std::fs::write(&path, FILE).unwrap();
+        let file = path.to_str().unwrap();
+        let plain = workload(&["--workload", file]).unwrap();
+        assert_eq!((plain.seed, plain.timeout_us, plain.stop.duration_us), (4, 3_000_000, Some(9_000_000)));
+        let flags =
+            "-d 2s --users 8 --seed 0 --timeout 1s --think none --ok 200 --redirects 0 --returning 25%";
+        let all: Vec<&str> =
+            ["--workload", file, "--expect", "status=200"].into_iter().chain(flags.split(' ')).collect();
+        let load = workload(&all).unwrap();
+        let visits = load.visits.unwrap();
+        assert_eq!((load.seed, load.timeout_us, load.stop.duration_us), (0, 1_000_000, Some(2_000_000)));
+        assert_eq!((visits.users, visits.think, visits.returning_fraction), (8, Think::None, 0.25));
+        assert_eq!((load.redirects_max, load.expect.len(), visits.cache), (0, 2, true));
+        // A rate takes the place of the users.
+        let open = workload(&["--workload", file, "-r", "3"]).unwrap();
+        assert_eq!(open.arrival, Arrival::Open { rate_per_s: 3.0, poisson: false });
+        for other in [&["http://a/"][..], &["-m", "PUT"], &["-H", "A: b"], &["-b", "x"], &["--urls", "x"]] {
+            let told = workload(&[&["--workload", file], other].concat()).unwrap_err();
+            assert!(told.message.contains("says what is sent") && told.exit_code() == 2, "{told}");
+        }
+        std::fs::write(
+            &path,
+            format!("stage = [\"5s@5/s\"]\n{}", FILE.replace("users = 5\nduration = \"9s\"\n", "")),
+        )
+        .unwrap();
+        for other in [&["-d", "2s"][..], &["--users", "5"], &["-r", "5"]] {
+            let told = workload(&[&["--workload", file], other].concat()).unwrap_err();
+            assert!(told.message.contains("the load has stages"), "{other:?}: {told}");
         }
     }
 }

@@ -30,3 +30,4 @@ mod tidy;
 mod users;
 mod verdict;
 mod visitors;
+mod workload_files;
