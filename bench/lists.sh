@@ -33,19 +33,19 @@ nginx -e "$dir/error.log" -c "$dir/nginx.conf" &
 nginx_pid=$!
 for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
 
-# Elapsed seconds and peak kB of a command; 3 is a load that was measured and judged.
+# Elapsed seconds, those of its processors, and peak kB of a command; 3 is a load that was measured and judged.
 measure() {
   local code=0
-  /usr/bin/time -f '%e %M' -o "$dir/measured" "$@" >"$dir/told" 2>&1 || code=$?
+  /usr/bin/time -f '%e %U %S %M' -o "$dir/measured" "$@" >"$dir/told" 2>&1 || code=$?
   [ "$code" = 0 ] || [ "$code" = 3 ] || { cat "$dir/told" >&2; exit 1; }
-  tail -1 "$dir/measured"
+  awk 'END { print $1, $2 + $3, $4 }' "$dir/measured"
 }
 run() { measure "$webdyno" run "$@" -n 1000 -q --out "$(mktemp -u -p "$dir")"; }
 
 cd "$dir"
-printf '%-44s %8s %10s %12s\n' what seconds 'peak kB' 'seconds more'
-read -r base_s base_kb < <(run "http://127.0.0.1:$port/")
-printf '%-44s %8s %10s\n' 'run, one URL' "$base_s" "$base_kb"
+printf '%-44s %8s %8s %10s %12s\n' what seconds 'CPU s' 'peak kB' 'seconds more'
+read -r base_s base_cpu base_kb < <(run "http://127.0.0.1:$port/")
+printf '%-44s %8s %8s %10s\n' 'run, one URL' "$base_s" "$base_cpu" "$base_kb"
 for lines in "$@"; do
   for kind in plain posts blanks weights; do
     python3 - "$lines" "$kind" "$port" >"$kind.urls" <<'PYTHON'
@@ -56,16 +56,16 @@ for line in range(lines):
     path = f"/shop/category-{line % 97}/item-{line:07}.html?id={line}&ref=list"
     sys.stdout.write(f"http://127.0.0.1:{port}{path}{behind.format(line)}\n")
 PYTHON
-    read -r seconds kb < <(run --urls "$kind.urls")
+    read -r seconds cpu kb < <(run --urls "$kind.urls")
     more=$(python3 -c "print(f'{$seconds - $base_s:.2f}')")
-    printf '%-44s %8s %10s %12s\n' "run, $lines URLs, $kind" "$seconds" "$kb" "$more"
+    printf '%-44s %8s %8s %10s %12s\n' "run, $lines URLs, $kind" "$seconds" "$cpu" "$kb" "$more"
   done
 done
-read -r seconds kb < <(measure "$webdyno" workload make-tree tree --total 512M --mean-size 6k)
-printf '%-44s %8s %10s\n' 'make-tree, 512 MB of 6 kB' "$seconds" "$kb"
-read -r seconds kb < <(measure "$webdyno" workload make-tree text --total 512M --mean-size 6k --content text)
-printf '%-44s %8s %10s\n' 'make-tree, the same of text' "$seconds" "$kb"
-read -r seconds kb < <(measure "$webdyno" workload make-tree many --total 100M --mean-size 1k)
-printf '%-44s %8s %10s\n' 'make-tree, 102400 files of 1 kB' "$seconds" "$kb"
-read -r seconds kb < <(measure "$webdyno" workload from-tree many --url "http://127.0.0.1:$port" --popularity zipf=0.8 --size-distribution)
-printf '%-44s %8s %10s\n' 'from-tree, 102400 files' "$seconds" "$kb"
+read -r seconds cpu kb < <(measure "$webdyno" workload make-tree tree --total 512M --mean-size 6k)
+printf '%-44s %8s %8s %10s\n' 'make-tree, 512 MB of 6 kB' "$seconds" "$cpu" "$kb"
+read -r seconds cpu kb < <(measure "$webdyno" workload make-tree text --total 64M --mean-size 6k --content text)
+printf '%-44s %8s %8s %10s\n' 'make-tree, 64 MB of text' "$seconds" "$cpu" "$kb"
+read -r seconds cpu kb < <(measure "$webdyno" workload make-tree many --total 100M --mean-size 1k)
+printf '%-44s %8s %8s %10s\n' 'make-tree, 102400 files of 1 kB' "$seconds" "$cpu" "$kb"
+read -r seconds cpu kb < <(measure "$webdyno" workload from-tree many --url "http://127.0.0.1:$port" --popularity zipf=0.8 --size-distribution)
+printf '%-44s %8s %8s %10s\n' 'from-tree, 102400 files' "$seconds" "$cpu" "$kb"

@@ -276,8 +276,13 @@ fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
     let told = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
     let text = (scope.fetch)(path).map_err(|error| told(path, &error))?;
     let beside = path.parent().unwrap_or(Path::new(""));
-    let mut read = |body: &Path| (scope.fetch)(&beside.join(body));
-    let around = Around { method: "GET", variable: &|_| None, read: &mut read };
+    // As --urls does: where webdyno runs, and then beside the list.
+    let mut read = |body: &Path| match (scope.fetch)(body) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (scope.fetch)(&beside.join(body)),
+        other => other,
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let around = Around { method: "GET", variable: &variable, read: &mut read };
     urls::parse(&path.display().to_string(), &text, around)
 }
 

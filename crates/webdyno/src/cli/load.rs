@@ -183,6 +183,10 @@ impl LoadArgs {
             return Err(UserError::usage("no URL to load was given")
                 .hint("as in: webdyno run http://127.0.0.1:8080/, or give a list with --urls FILE"));
         }
+        if self.list.random && self.list.file.is_none() {
+            return Err(UserError::usage("--random draws from a list, and none is given")
+                .hint("give it with --urls FILE"));
+        }
         let payload = self.body.read(&self.headers)?;
         if self.list.file.is_some() {
             return self.list.draft(self.method.as_deref(), &self.headers, &self.body, self.visits.auth()?);

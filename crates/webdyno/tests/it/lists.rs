@@ -284,7 +284,7 @@ fn wrong_lists_and_trees_are_told_before_anything_is_sent() {
         (&["run", "--urls", "good.txt", "http://h/"], "cannot be used with", "--help"),
         (&["run", "--urls", "good.txt", "-b", "x"], "say themselves what they send", "POST"),
         (&["run", "--urls", "weights.txt", "--random"], "says by weights", "leave --random out"),
-        (&["run", "http://h/", "--random"], "--urls", "--help"),
+        (&["run", "http://127.0.0.1:1/", "--random"], "draws from a list", "--urls"),
         (
             &[&tree[..], &["full", "--total", "1M", "--mean-size", "1k"]].concat(),
             "full is not empty",

@@ -61,7 +61,7 @@ pub fn from_tree(arguments: &FromTreeArgs) -> Result<u8> {
     write_list(&list, &base, &files, &weights, arguments.popularity)?;
     let workload = new_file(output, |to| {
         writeln!(to, "# {}, by webdyno workload from-tree.", about.replace(char::is_control, " "))?;
-        writeln!(to, "urls = {}", quoted(&beside(output, &list).to_string_lossy()))
+        writeln!(to, "[urls]\nfile = {}", quoted(&beside(output, &list).to_string_lossy()))
     });
     // The list alone is of no use.
     workload.inspect_err(|_| drop(std::fs::remove_file(&list)))?;

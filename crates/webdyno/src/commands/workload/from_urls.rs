@@ -21,8 +21,8 @@ pub fn from_urls(arguments: &FromUrlsArgs) -> Result<u8> {
     }
     new_file(output, |to| {
         writeln!(to, "# {count} requests of a list, by webdyno workload from-urls.")?;
-        writeln!(to, "urls = {}", quoted(&beside(output, file).to_string_lossy()))?;
-        if arguments.random { writeln!(to, "random = true") } else { Ok(()) }
+        writeln!(to, "[urls]\nfile = {}", quoted(&beside(output, file).to_string_lossy()))?;
+        if arguments.random { writeln!(to, "order = \"random\"") } else { Ok(()) }
     })?;
     terminal::print(&format!(
         "{}: {count} requests of {}\nload them with: webdyno run --workload {}\n",
