@@ -201,6 +201,8 @@ pub(crate) struct Plan {
     pub(crate) parked_max: u32,
     /// Connections that the limit of open files has room for.
     open_files_left: u32,
+    /// Connections of visitors that there are local ports for.
+    ports_left: u32,
     ok: Vec<bool>,
 }
 
@@ -275,7 +277,7 @@ impl Plan {
     /// Most connections of all threads at once.
     fn at_once(&self) -> u32 {
         // A user has one request at a time: with a connection for each user nobody waits for one.
-        self.kept_at_best().min(self.open_files_left).max(self.surely_open())
+        self.kept_at_best().min(self.open_files_left).min(self.ports_left).max(self.surely_open())
     }
 
     /// What several servers mean for the connections, where there are too few of them to be kept.
@@ -284,8 +286,9 @@ impl Plan {
         if self.script.is_some() {
             return (self.at_once() < self.connections).then(|| {
                 format!(
-                    "visitors would have up to {} connections at once, and open files allow {}: beyond them idle ones are \
-                     closed, and requests wait. To allow more raise the limit (ulimit -n)",
+                    "visitors would have up to {} connections at once, and open files or local ports allow {}: beyond \
+                     them idle ones are closed, and requests wait. To allow more raise the limit (ulimit -n), or give further \
+                     addresses of this machine (--source-ip)",
                     self.connections,
                     self.at_once()
                 )
@@ -390,11 +393,6 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     if names.len() <= 1 {
         names.clear();
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-    let threads = workload.threads.unwrap_or(cores);
-    // A thread without a user has nothing to do.
-    let users = script.as_ref().filter(|_| workload.arrival == Arrival::Closed).map(|script| script.users);
-    let threads_max = workload.connections.min(users.unwrap_or(u32::MAX)).min(THREADS_MAX);
     let mut plan = Plan {
         templates,
         choice,
@@ -408,7 +406,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
-        threads: threads.clamp(1, threads_max),
+        threads: threads_of(workload, script.as_ref()),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
         redirects_max: workload.redirects_max,
@@ -418,12 +416,32 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         clock: workload.clock,
         parked_max: 0,
         open_files_left: u32::MAX,
+        ports_left: u32::MAX,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
     plan.make_room()?;
-    let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
-    let warnings = ports::check(workload, &destinations)?.into_iter().collect();
+    let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
     Ok(Prepared { plan, warnings })
+}
+
+/// How many engine threads the load has.
+fn threads_of(workload: &Workload, script: Option<&Script>) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let threads = workload.threads.unwrap_or(cores);
+    // A thread without a user has nothing to do.
+    let users = script.filter(|_| workload.arrival == Arrival::Closed).map(|script| script.users);
+    threads.clamp(1, workload.connections.min(users.unwrap_or(u32::MAX)).min(THREADS_MAX))
+}
+
+/// Whether there are local ports for the load: what may go wrong. An error when there are too few.
+fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
+    let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
+    if plan.script.is_some() {
+        let ports = ports::available(&plan.transport, &destinations);
+        plan.ports_left = ports.map_or(u32::MAX, |ports| u32::try_from(ports).unwrap_or(u32::MAX));
+    }
+    let surely = Workload { connections: plan.surely_open(), ..workload.clone() };
+    ports::check(&surely, &destinations)
 }
 
 /// The rates of a load that changes them.
