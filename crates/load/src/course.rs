@@ -2,7 +2,7 @@
 //!
 //! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum of
 //! unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) falls due at the first moment
-//! after which the integral exceeds x. Lines are inverted by formula, sine waves by Newton's method from a table; both
+//! after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a table; both
 //! are functions of x alone, so that every thread finds the same times.
 
 use std::f64::consts::TAU;
@@ -11,8 +11,8 @@ use webdyno_model::stage::{Shape, Stage};
 const NS_PER_US: u64 = 1000;
 const NS_PER_S: f64 = 1e9;
 /// Bins of a wave in the table that the inverse begins from.
-const BINS: usize = 256;
-/// Newton needs 2 or 3 steps, and bisection, which takes over where the rate is next to nothing, at most so many.
+const BINS: usize = 1024;
+/// Halley's method needs 1 or 2 steps, and bisection, which takes over where the rate is next to nothing, at most so many.
 const STEPS_MAX: usize = 64;
 
 /// The rates of a load, from its beginning to its end.
@@ -49,7 +49,7 @@ struct Wave {
     omega: f64,
     /// Amplitude / middle, up to 1.
     depth: f64,
-    /// The phases at which the integral over a wave has reached each 256th of itself.
+    /// The phases at which the integral over a wave has reached each 1024th of itself.
     phases: [f64; BINS + 1],
 }
 
@@ -147,7 +147,7 @@ impl Wave {
         (waves * TAU + phase) / self.omega
     }
 
-    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Newton's method within bounds that shrink, so that it
+    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Halley's method within bounds that shrink, so that it
     /// ends also where the rate, its derivative, is next to nothing.
     fn solve(&self, x: f64, guess: f64, (mut low, mut high): (f64, f64)) -> f64 {
         let mut phase = guess;
@@ -160,12 +160,12 @@ impl Wave {
                 low = phase;
             }
             let slope = 1.0 + self.depth * sine;
-            let newton = phase - over / slope;
-            let next = if newton >= low && newton <= high { newton } else { (low + high) / 2.0 };
+            let halley = phase - 2.0 * over * slope / (2.0 * slope * slope - over * self.depth * cosine);
+            let next = if halley >= low && halley <= high { halley } else { (low + high) / 2.0 };
             let moved = (next - phase).abs();
             phase = next;
-            // The error that is left goes with the square of the step, over the slope.
-            if moved * moved <= 1e-15 * slope {
+            // The error that is left goes with the cube of the step, over the square of the slope.
+            if moved * moved * moved <= 1e-15 * slope * slope {
                 break;
             }
         }

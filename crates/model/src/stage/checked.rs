@@ -7,7 +7,7 @@ use crate::workload::{Arrival, Workload};
 /// The longest load.
 const DURATION_US_MAX: u64 = 1_000_000_000_000_000;
 /// Most stages of a load.
-const STAGES_MAX: usize = 10_000;
+const STAGES_MAX: usize = 1000;
 const S: u64 = 1_000_000;
 
 /// All stages of a load.
