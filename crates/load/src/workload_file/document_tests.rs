@@ -174,3 +174,28 @@ fn included_files_belong_to_the_one_that_includes_them() {
     let names: Vec<&str> = visits.sessions.iter().map(|session| session.name.as_str()).collect();
     assert_eq!(names, ["/a", "s"]);
 }
+
+/// A picture may hold what looks like a variable; a field beside it may be one.
+#[test]
+fn files_are_sent_as_they_are_beside_fields_with_variables() {
+    let mut read = |_: &Path| Ok(b"\xff${x}".to_vec());
+    let text = |field: &str| {
+        format!(
+            "variables = {{ csrf = \"1\" }}\n[[request]]\nurl = \"http://h/\"\n\
+             multipart = {{ a = \"{field}\", f = {{ file = \"d/p.png\" }} }}\n[[request]]\nurl = \"http://h/{field}\"\nbody_file = \"p\"\n"
+        )
+    };
+    for (field, file) in [("${csrf}", &b"\xff$${x}"[..]), ("plain", b"\xff${x}")] {
+        let workload = draft(&text(field), Path::new("w.toml"), &mut read).unwrap().whole().unwrap();
+        let body = workload.requests[0].body.bytes();
+        let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+        assert!(has(format!("name=\"a\"\r\n\r\n{field}\r\n").as_bytes()));
+        assert!(has(&[
+            b"filename=\"p.png\"\r\nContent-Type: application/octet-stream\r\n\r\n",
+            file,
+            b"\r\n--"
+        ]
+        .concat()));
+        assert_eq!(workload.requests[1].body.bytes(), file);
+    }
+}

@@ -233,7 +233,6 @@ impl Draft {
         let settings = &self.settings;
         let Some(stage) = settings.stages.first() else { return Ok(()) };
         let others = [
-            (has_visits && stage.unit == Unit::Connections, "visitors, of whom stages have users"),
             (settings.users.is_some(), "a number of users"),
             (settings.rate_per_s.is_some(), "a rate"),
             (stop.duration_us.is_some(), "a duration"),

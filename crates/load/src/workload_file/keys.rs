@@ -211,11 +211,6 @@ impl<'t> Value<'t> {
             .ok_or_else(|| self.wrong("a time with its unit", "\"500ms\", \"10s\" or \"2m\""))
     }
 
-    /// The elements of a list.
-    pub(super) fn list(&self, of: &str) -> Read<Vec<Value<'t>>> {
-        self.as_list().ok_or_else(|| self.wrong(&format!("a list of {of}"), "[..]"))
-    }
-
     /// The tables of a list of them, which is what stands behind `[[name]]`.
     pub(super) fn tables(&self, name: &str) -> Read<Vec<Value<'t>>> {
         self.as_list().ok_or_else(|| {

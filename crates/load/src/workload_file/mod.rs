@@ -97,7 +97,7 @@ impl Loading<'_> {
         for (at, written) in included {
             let path = self.files.beside(file, &written);
             let is_it = |index: &usize| plain(self.files.path(*index)) == plain(&path);
-            if let Some(first) = open.iter().position(|index| is_it(index)) {
+            if let Some(first) = open.iter().position(is_it) {
                 let circle: Vec<String> =
                     open[first..].iter().map(|&index| self.files.path(index).display().to_string()).collect();
                 let told = format!(

@@ -120,7 +120,8 @@ impl<'t> Reader<'t> {
                 self.request_at(scope, at, text).map(|request| (request, None))
             };
         }
-        let wrong = Wrong::new(at, format!("no {kind} is called `{text}`"));
+        let wrong = Wrong::new(at, format!("no {kind} is called `{text}`"))
+            .hint(format!("write [[{kind}]] with that name, or a URL, as in {kind} = \"/path\""));
         if named.is_empty() {
             let of_kind = self.tops.iter().filter(|top| top.page.is_some() == is_page);
             let names: Vec<String> =

@@ -152,10 +152,10 @@ pub struct DiagnoseArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Diagnose the recording in DIR instead
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "watch_for"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for"])]
     pub from: Option<PathBuf>,
     /// Watch the traffic that is there for this long, without load of our own
-    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list"], value_parser = duration_us)]
+    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload"], value_parser = duration_us)]
     pub watch_for: Option<u64>,
     /// With --for: the port of the listener that is meant
     #[arg(long, requires = "watch_for")]
