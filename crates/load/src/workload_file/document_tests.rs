@@ -1,6 +1,6 @@
 //! docs/workload.md: its examples mean what it says, and it has every key.
 
-use super::{bodies, captures, draft, requests, sessions, settings, tables};
+use super::{bodies, captures, draft, reader, requests, sessions, settings, tables};
 use std::io;
 use std::path::Path;
 use webdyno_model::stage::Shape;
@@ -126,6 +126,7 @@ fn the_document_has_every_key() {
         sessions::STEP_KEYS,
         captures::CAPTURE_KEYS,
         tables::TABLE_KEYS,
+        reader::LIST_KEYS,
     ];
     for key in all.concat() {
         let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];

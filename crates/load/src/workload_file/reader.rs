@@ -15,7 +15,10 @@ use std::path::Path;
 use url::Url;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{Auth, PageSpec, Resources, SessionSpec, StepSpec};
+use webdyno_model::visit::{Auth, PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
+
+/// Every key of a list.
+pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
 
 /// What holds for everything in one file.
 pub(super) struct Scope<'t> {
@@ -107,28 +110,22 @@ impl<'t> Reader<'t> {
 
     /// The list of one file.
     pub(super) fn list(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        let Some(value) = top.get("urls") else {
-            return top.get("random").map_or(Ok(()), |random| {
-                Err(Wrong::new(random.at, "`random` says how a list is taken, and `urls` names none")
-                    .hint("requests without a list are drawn by their weights"))
-            });
-        };
-        let random = top.get("random");
-        let is_random = random.as_ref().map(Value::flag).transpose()?.unwrap_or(false);
+        let Some(value) = top.get("urls") else { return Ok(()) };
+        let keys = value.keys("a list of URLs", LIST_KEYS)?;
+        let file = keys.need("file", "file = \"urls.txt\"")?;
+        let is_random = keys.read("order", tables::order)? == Some(RowOrder::Random);
         if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
             return Err(Wrong::new(value.at, "a list is all that is loaded, and there are other requests")
                 .hint("write them into the list, or leave it out"));
         }
-        let path = scope.files.beside(value.at.file, value.word()?);
+        let path = scope.files.beside(file.at.file, file.word()?);
         let list = read_list(scope, &path).map_err(|error| {
             let hint =
                 error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
-            Wrong::of(value.at, error, &hint)
+            Wrong::of(file.at, error, &hint)
         })?;
-        if let (Some(random), true, false) = (random, is_random, list.entries.weights.is_empty()) {
-            let told = "the list says by weights how its URLs are drawn, and `random` says it, too";
-            return Err(Wrong::new(random.at, told).hint("leave `random` out, or the weights"));
-        }
+        // Weights draw, whatever the order.
+        let is_random = is_random && list.entries.weights.is_empty();
         let Draft { requests, list, .. } =
             Draft::of_list(list, &path.display().to_string(), &scope.headers, is_random);
         (self.draft.requests, self.draft.list) = (requests, list);

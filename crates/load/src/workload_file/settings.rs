@@ -49,7 +49,6 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "page",
     "session",
     "urls",
-    "random",
 ];
 
 /// Every key of a stage.
