@@ -248,7 +248,7 @@ impl<'t> Value<'t> {
     pub(super) fn keys(&self, what: &'static str, known: &'static [&'static str]) -> Read<Keys<'t>> {
         match self.value {
             DeValue::Table(table) => Keys::of(self.at, table, what, known),
-            _ => Err(self.wrong("a table", "{ name = .. }")),
+            _ => Err(self.wrong("a table", "{ .. }")),
         }
     }
 
@@ -256,7 +256,7 @@ impl<'t> Value<'t> {
     pub(super) fn entries(&self, what: &'static str) -> Read<Vec<(&'t str, Place, Value<'t>)>> {
         match self.value {
             DeValue::Table(table) => Ok(Keys { at: self.at, what, table }.all()),
-            _ => Err(self.wrong("a table", "{ name = .. }")),
+            _ => Err(self.wrong("a table", "{ .. }")),
         }
     }
 
