@@ -139,7 +139,7 @@ fn method_of(text: &[u8]) -> Option<usize> {
         text.starts_with(method.as_bytes())
             && text.get(method.len()).is_none_or(|next| is_blank(next) || *next == b'<')
     };
-    METHODS.iter().position(|method| is_it(&method))
+    METHODS.iter().position(is_it)
 }
 
 /// What follows a method, from this byte on.

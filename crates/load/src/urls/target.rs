@@ -250,7 +250,8 @@ mod tests {
         // Invariant: path and query are those of the url crate, whichever way they are made.
         #[test]
         fn targets_are_those_of_the_url_crate(target in r"(/[ -~é]{0,12}(\.|%2e|%2E|/){0,3}){0,3}(\?[ -~é]{0,12})?") {
-            let target = target.replace('#', "");
+            // Lines are trimmed, so no URL ends with a blank.
+            let target = target.replace('#', "").trim_end().to_owned();
             let whole = format!("http://h{target}");
             let place = split(whole.as_bytes()).unwrap();
             let mut text = vec![];

@@ -74,7 +74,7 @@ impl Nginx {
     /// What it served: so many requests, and the one that is sent before a load.
     fn served(&self, count: usize) -> Vec<Served> {
         let read = || std::fs::read_to_string(&self.log).unwrap();
-        let complete = || read().matches('\n').count() >= count + 1;
+        let complete = || read().matches('\n').count() > count;
         assert!(
             wait_until(PATIENCE, complete),
             "{} of {count} requests in the log",
@@ -254,8 +254,17 @@ fn lists_are_loaded_as_siege_loads_them() {
     }
 }
 
+/// Commands that are wrong, with a part of what they say and of the hint.
+fn check_wrong(place: &Place, wrong: &[(&str, &str, &str)]) {
+    for (command, message, hint) in wrong {
+        let ended = run(place.webdyno().args(command.split(' '))).with_code(2);
+        assert!(ended.stderr.lines().count() < 12, "{}", ended.stderr);
+        ended.told(message, hint);
+    }
+}
+
 #[test]
-fn wrong_lists_and_trees_are_told_before_anything_is_sent() {
+fn wrong_lists_are_told_before_anything_is_sent() {
     let _turn = shared_turn();
     let place = Place::new();
     for (name, text) in [
@@ -267,80 +276,56 @@ fn wrong_lists_and_trees_are_told_before_anything_is_sent() {
         std::fs::write(place.path(name), text).unwrap();
     }
     std::fs::write(place.path("many.txt"), "ftp://h/\n".repeat(100_000)).unwrap();
+    std::fs::create_dir(place.path("full")).unwrap();
+    let wrong = [
+        ("run --urls none.txt", "cannot read none.txt: no such file", "one URL a line"),
+        ("run --urls full", "cannot read full: it is a directory", "one URL a line"),
+        ("run --urls empty.txt", "empty.txt holds no URL", "one a line"),
+        ("run --urls bad.txt", "bad.txt:2:3: `X` has no value", "X=VALUE"),
+        ("run --urls many.txt", "and 99995 more", "only http and https"),
+        ("run --urls good.txt http://h/", "cannot be used with", "--help"),
+        ("run --urls good.txt -b x", "say themselves what they send", "POST"),
+        ("run --urls weights.txt --random", "says by weights", "leave --random out"),
+        ("run http://127.0.0.1:1/ --random", "draws from a list", "--urls"),
+        ("workload from-urls bad.txt", "bad.txt:2:3", "X=VALUE"),
+        ("workload from-urls -", "stdin has no name", "file first"),
+        ("workload from-urls weights.txt --random", "says by weights", "leave --random out"),
+    ];
+    check_wrong(&place, &wrong);
+}
+
+#[test]
+fn wrong_trees_are_told_before_anything_is_written() {
+    let _turn = shared_turn();
+    let place = Place::new();
     std::fs::create_dir_all(place.path("full/sub")).unwrap();
     std::fs::create_dir(place.path("empty")).unwrap();
+    std::fs::write(place.path("file.txt"), "").unwrap();
     std::fs::write(place.path("there.toml"), "").unwrap();
     std::fs::write(place.path("full/sub/file"), "x").unwrap();
-    let (tree, from) = (["workload", "make-tree"], ["workload", "from-tree"]);
-    let base = ["--url", "http://127.0.0.1:1"];
-    for (arguments, message, hint) in [
-        (&["run", "--urls", "none.txt"][..], "cannot read none.txt: no such file", "one URL a line"),
-        (&["run", "--urls", "full"], "cannot read full: it is a directory", "one URL a line"),
-        (&["run", "--urls", "empty.txt"], "empty.txt holds no URL", "one a line"),
-        (&["run", "--urls", "bad.txt"], "bad.txt:2:3: `X` has no value", "X=VALUE"),
-        (&["run", "--urls", "many.txt"], "and 99995 more", "only http and https"),
-        (&["run", "--urls", "good.txt", "http://h/"], "cannot be used with", "--help"),
-        (&["run", "--urls", "good.txt", "-b", "x"], "say themselves what they send", "POST"),
-        (&["run", "--urls", "weights.txt", "--random"], "says by weights", "leave --random out"),
-        (&["run", "http://127.0.0.1:1/", "--random"], "draws from a list", "--urls"),
+    let wrong = [
+        ("make-tree full --total 1M --mean-size 1k", "full is not empty", "new or empty"),
+        ("make-tree file.txt --total 1M --mean-size 1k", "file.txt", "new or empty"),
+        ("make-tree new --total 10k --mean-size 6k", "no whole number of files", "12288"),
+        ("make-tree new --total 1x --mean-size 6k", "64M", "--help"),
         (
-            &[&tree[..], &["full", "--total", "1M", "--mean-size", "1k"]].concat(),
-            "full is not empty",
-            "new or empty",
-        ),
-        (
-            &[&tree[..], &["good.txt", "--total", "1M", "--mean-size", "1k"]].concat(),
-            "good.txt",
-            "new or empty",
-        ),
-        (
-            &[&tree[..], &["new", "--total", "10k", "--mean-size", "6k"]].concat(),
-            "no whole number of files",
-            "12288",
-        ),
-        (&[&tree[..], &["new", "--total", "1x", "--mean-size", "6k"]].concat(), "64M", "--help"),
-        (
-            &[
-                &tree[..],
-                &[
-                    "new",
-                    "--total",
-                    "1M",
-                    "--mean-size",
-                    "1k",
-                    "--sigma",
-                    "1",
-                    "--size-distribution",
-                    "fixed",
-                ],
-            ]
-            .concat(),
-            "--sigma is for sizes that are log-normal",
+            "make-tree new --total 1M --mean-size 1k --size-distribution fixed --sigma 1",
+            "--sigma is for",
             "leave it out",
         ),
-        (&[&from[..], &["none"], &base[..]].concat(), "cannot look into none", "that the server serves"),
-        (&[&from[..], &["empty"], &base[..]].concat(), "there is no file in empty", "--hidden"),
-        (
-            &[&from[..], &["full"], &base[..], &["-o", "there.toml"]].concat(),
-            "there.toml exists already",
-            "--output",
-        ),
-        (
-            &[&from[..], &["full", "--url", "localhost:80"]].concat(),
-            "does not say http://",
-            "http://localhost:80",
-        ),
-        (&[&from[..], &["full", "--url", "http://h/?a"]].concat(), "query or a fragment", "--url"),
-        (&[&from[..], &["full"], &base[..], &["--popularity", "zipf"]].concat(), "zipf=0.8", "--help"),
-        (&["workload", "from-urls", "bad.txt"], "bad.txt:2:3", "X=VALUE"),
-        (&["workload", "from-urls", "-"], "stdin has no name", "file first"),
-    ] {
-        let ended = run(place.webdyno().args(arguments)).with_code(2);
-        assert!(ended.stderr.lines().count() < 12, "{}", ended.stderr);
-        ended.told(message, hint);
-    }
-    let too_large = ["large", "--total", "900T", "--mean-size", "1G"];
-    run(place.webdyno().args(tree).args(too_large)).with_code(1).told("has room for", "df -h");
+        ("from-tree none --url http://h", "cannot look into none", "that the server serves"),
+        ("from-tree empty --url http://h", "there is no file in empty", "--hidden"),
+        ("from-tree full --url http://h -o there.toml", "there.toml exists already", "--output"),
+        ("from-tree full --url localhost:80", "does not say http://", "http://localhost:80"),
+        ("from-tree full --url http://h/?a", "query or a fragment", "--url"),
+        ("from-tree full --url http://h --popularity zipf", "zipf=0.8", "--help"),
+    ];
+    let wrong = wrong.map(|(command, message, hint)| (format!("workload {command}"), message, hint));
+    let wrong: Vec<_> =
+        wrong.iter().map(|(command, message, hint)| (command.as_str(), *message, *hint)).collect();
+    check_wrong(&place, &wrong);
+    let too_large = ["workload", "make-tree", "large", "--total", "900T", "--mean-size", "1G"];
+    run(place.webdyno().args(too_large)).with_code(1).told("has room for", "df -h");
     // What was there is there, and nothing else.
     assert_eq!(std::fs::read(place.path("there.toml")).unwrap(), b"");
     assert_eq!(files(&place.path("full")).len(), 1);
@@ -366,7 +351,7 @@ fn trees_repeat_by_their_seed_and_an_interrupted_one_is_told() {
     assert!(one == make("two", &["7"]) && one != make("three", &["8"]));
 
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("webdyno"));
-    let large = ["workload", "make-tree", "large", "--total", "2G", "--mean-size", "4k"];
+    let large = ["workload", "make-tree", "large", "--total", "64M", "--mean-size", "512"];
     let child =
         command.args(large).current_dir(place.path("")).stderr(std::process::Stdio::piped()).spawn().unwrap();
     assert!(wait_until(PATIENCE, || place.path("large/0000").exists()));
@@ -375,6 +360,6 @@ fn trees_repeat_by_their_seed_and_an_interrupted_one_is_told() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{told}");
     let there = files(&place.path("large")).len();
-    assert!(told.contains(&format!("interrupted: {there} of 524288 files are in large")), "{there}: {told}");
+    assert!(told.contains(&format!("interrupted: {there} of 131072 files are in large")), "{there}: {told}");
     assert!(told.contains("rm -r large"), "{told}");
 }
