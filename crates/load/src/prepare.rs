@@ -377,16 +377,10 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
     let choice = Choice::of(workload, &templates)?;
-    if let Some(list) = choice.list() {
-        names = list.names().to_vec();
-    }
+    choice.list().into_iter().for_each(|list| names = list.names().to_vec());
     let origins = origins.into_vec();
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
-    // Files that cannot be used are told also when nothing needs them yet.
-    let tls = match secure || workload.transport.tls != TlsOptions::default() {
-        true => Some(tls::config(&workload.transport.tls).map_err(with_paths)?),
-        false => None,
-    };
+    let tls = tls_of(workload, secure)?;
     if script.as_ref().is_some_and(|script| script.finds) {
         script::with_place_for_others(&mut names);
     }
@@ -448,6 +442,14 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
 fn course_of(workload: &Workload) -> Option<Arc<Course>> {
     let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
     changes.then(|| Arc::new(Course::of(&workload.stages)))
+}
+
+/// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
+fn tls_of(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
+    match secure || workload.transport.tls != TlsOptions::default() {
+        true => tls::config(&workload.transport.tls).map(Some).map_err(with_paths),
+        false => Ok(None),
+    }
 }
 
 /// A file of TLS that cannot be read: the flags that name one.
