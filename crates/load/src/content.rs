@@ -130,7 +130,7 @@ impl Checks {
         content: Option<Content>,
     ) -> (bool, Option<Vec<u8>>) {
         let status_is_met = !wish.checked || self.status.iter().all(|&expected| expected == status);
-        if !wish.kept && !(wish.checked && self.may_read_bodies()) {
+        if !(wish.kept || wish.checked && self.may_read_bodies()) {
             return (status_is_met, None);
         }
         let seen = match content.map(|content| content.finish()) {

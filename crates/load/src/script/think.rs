@@ -23,6 +23,25 @@ pub(crate) fn draw(think: &Think, random: &mut SplitMix) -> u64 {
     }
 }
 
+/// What is left of a think time at a moment that has nothing to do with it, in microseconds: whoever was there before the
+/// load began is in the midst of one. Of a time of length t it is even in (0, t), and the moment falls into a long one more
+/// often, in proportion to its length (Feller, An Introduction to Probability Theory II, XI.4).
+pub(crate) fn left(think: &Think, random: &mut SplitMix) -> u64 {
+    let length_us = match *think {
+        Think::Uniform { min_us, max_us } => {
+            let (low, high) = (min_us.min(max_us) as f64, min_us.max(max_us) as f64);
+            (low * low + random.fraction() * (high * high - low * low)).sqrt()
+        }
+        // The sum of two exponential times has this density, and the first of them is left of it.
+        Think::Exponential { .. } => return draw(think, random),
+        Think::LogNormal { median_us, sigma } => {
+            ((normal(random) * sigma + sigma * sigma).exp() * median_us as f64).min(1e18)
+        }
+        Think::None | Think::Fixed { .. } => draw(think, random) as f64,
+    };
+    (random.fraction() * length_us) as u64
+}
+
 /// Even in (0, 1].
 fn above_zero(random: &mut SplitMix) -> f64 {
     1.0 - random.fraction()
@@ -54,6 +73,23 @@ mod tests {
             });
             let bound = 1.63 / (DRAWS as f64).sqrt();
             assert!(distance < bound, "{think:?} with seed {seed}: {distance} > {bound}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_think_time_has_the_mean_of_renewal_theory() {
+        // The mean is E(t^2) / 2 E(t).
+        let second = 1e6;
+        for (think, mean_us) in [
+            (Think::None, 0.0),
+            (Think::Fixed { time_us: 1_000_000 }, 0.5 * second),
+            (Think::Uniform { min_us: 1_000_000, max_us: 3_000_000 }, 13.0 / 12.0 * second),
+            (Think::Exponential { mean_us: 1_000_000 }, second),
+            (Think::LogNormal { median_us: 1_000_000, sigma: 0.5 }, 0.5 * (1.5 * 0.25f64).exp() * second),
+        ] {
+            let mut random = SplitMix::new(7);
+            let sum: f64 = (0..DRAWS).map(|_| left(&think, &mut random) as f64).sum();
+            assert!((sum / DRAWS as f64 - mean_us).abs() <= 0.02 * mean_us, "{think:?}: {sum}");
         }
     }
 

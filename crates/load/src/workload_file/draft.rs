@@ -169,6 +169,17 @@ impl Draft {
         self.workload(Stop { duration_us, requests: None })
     }
 
+    /// A user who goes from page to page is the same one. A session of several steps is begun by somebody new, and so is what
+    /// starts at a rate.
+    fn returning_default(&self) -> f64 {
+        let at_a_rate = match self.settings.stages.first() {
+            Some(stage) => stage.unit == Unit::PerSecond,
+            None => self.settings.rate_per_s.is_some(),
+        };
+        let one_step = self.entries.iter().all(|entry| entry.session.steps.len() == 1);
+        if one_step && !at_a_rate { 1.0 } else { 0.0 }
+    }
+
     fn weighted(&self, entry: &Entry) -> RequestSpec {
         let index = entry.session.steps.first().map_or(0, |step| step.request);
         let request = self.requests.get(index).cloned().unwrap_or_default();
@@ -183,7 +194,7 @@ impl Draft {
             think: settings.think.unwrap_or_default(),
             cookies: settings.cookies.unwrap_or(true),
             cache: settings.cache.unwrap_or(false),
-            returning_fraction: settings.returning_fraction.unwrap_or(0.0),
+            returning_fraction: settings.returning_fraction.unwrap_or(self.returning_default()),
             connections_per_host: settings.connections_per_host.unwrap_or(CONNECTIONS_PER_HOST),
             variables: self.variables.clone(),
             tables: self.tables.clone(),

@@ -156,9 +156,7 @@ fn of_visitors(text: &mut String, visits: &Visits) {
     if visits.cache {
         line(text, "cache", "true");
     }
-    if visits.returning_fraction > 0.0 {
-        line(text, "returning", &number(visits.returning_fraction));
-    }
+    line(text, "returning", &number(visits.returning_fraction));
     line(text, "connections_per_host", &visits.connections_per_host.to_string());
     if !visits.variables.is_empty() {
         let pairs: Vec<_> = visits.variables.iter().map(|(name, value)| (key(name), quoted(value))).collect();

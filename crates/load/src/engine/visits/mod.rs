@@ -148,7 +148,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if counted || visitor.serial == 0 {
             (visitor.number, visitor.session) = (number, number);
         }
+        let is_first = !counted && visitor.serial == 0;
         visits.present += 1;
+        let left_us = if is_first { self.thinks_at_first(number) } else { 0 };
+        if left_us > 0 {
+            return self.wait_before_session(place, arrived.intended_ns + left_us * 1000);
+        }
         self.begin_session(place, arrived.intended_ns, arrived.could_ns, counted);
         self.go_on(place, arrived.could_ns);
         self.note_room(self.wake_ns);

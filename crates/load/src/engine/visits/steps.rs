@@ -13,6 +13,9 @@ use std::cmp::Reverse;
 /// The kind of random numbers that sessions draw.
 const SESSION_DRAWS: u64 = 1;
 
+/// The kind of random numbers that say when visitors begin.
+const FIRST_DRAWS: u64 = 2;
+
 /// How long whoever can do nothing waits before the next session.
 const NOTHING_NS: u64 = 10_000_000;
 
@@ -84,6 +87,23 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             // Nothing at all can be done.
             false => self.end_session(place, due_ns, NOTHING_NS),
         }
+    }
+
+    /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them at
+    /// once would come in waves ever after. A ramp says itself who begins when.
+    pub(super) fn thinks_at_first(&self, number: u64) -> u64 {
+        let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
+            return 0;
+        };
+        let spec = Drawn::of(script, self.plan.seed, number).spec;
+        let last = script.sessions[spec as usize].steps.last();
+        let mut random = SplitMix::stream(self.plan.seed, FIRST_DRAWS, number);
+        last.map_or(0, |step| think::left(&step.think, &mut random))
+    }
+
+    /// A visitor who was not there yet waits for the first session.
+    pub(super) fn wait_before_session(&mut self, place: u32, due_ns: u64) {
+        self.wait_for(place, Phase::BeforeSession, due_ns);
     }
 
     /// Somebody else takes a place: nothing is left of who was there.
