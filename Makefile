@@ -35,6 +35,7 @@ bench:
 	bench/engine.sh
 	bench/accuracy.sh
 	bench/lists.sh
+	bench/pages.sh
 
 FUZZ_S ?= 60
 FUZZ_SEED ?= $(shell date +%s)

@@ -6,7 +6,7 @@
 # - pages/s: one document of 12 kB, 4 scripts, 7 style sheets and 8 images of about 11 kB, as many as 64 users load without
 #   think time, each user with six connections; the parts listed, and found in the HTML (bar: 2,000 pages/s).
 # - CPU per request of a session of three steps that captures a value by pattern, JSON pointer and header, beside plain
-#   requests for the same three answers, interleaved (bar: 2 times).
+#   requests for the same three answers, interleaved (bar: 2 times); of newcomers too, who open a connection each session.
 # - CPU and memory of 10,000 users who think for 30 s (bar: 5% of a core, 200 MB).
 # WEBDYNO: the program (default target/release/webdyno). PORT: default 18097.
 set -euo pipefail
@@ -61,19 +61,22 @@ def workload(name, text):
 workload("found", 'users = 64\n[[page]]\nurl = "/page.html"\n')
 workload("listed", 'users = 64\n[[page]]\nurl = "/page.html"\nresources = [' + ", ".join(f'"/{n}"' for n in names) + "]\n")
 workload("thinking", 'users = 10000\nthink = "30s"\nramp = "30s"\n[[request]]\nurl = "/one.html"\n')
-workload("session", """users = 64
+session = """users = 64
+returning = %d
 [[session]]
 name = "order"
 [[session.step]]
-url = "/one.html"
+request = "/one.html"
 capture = [{ name = "csrf", regex = 'name=csrf value=([a-z0-9]+)' }]
 [[session.step]]
-url = "/two.json?csrf=${csrf}"
+request = "/two.json?csrf=${csrf}"
 capture = [{ name = "token", json = "/user/token" }]
 [[session.step]]
-url = "/three?token=${token}"
+request = "/three?token=${token}"
 capture = [{ name = "ticket", header = "X-Ticket" }]
-""")
+"""
+workload("session", session % 1)
+workload("newcomer", session % 0)
 PYTHON
 taskset -c 0 nginx -e "$dir/error.log" -c "$dir/nginx.conf" &
 nginx_pid=$!
@@ -110,7 +113,7 @@ def line(name, values, unit):
 
 print(f"{rounds} rounds of {seconds} s: median, least, most")
 pages = {"listed": [], "found": []}
-costs = {"plain": [], "session": []}
+costs = {"plain": [], "session": [], "newcomer": []}
 plain = [base + path for path in ("/one.html", "/two.json", "/three")]
 for number in range(rounds):
     for name in ("listed", "found") if number % 2 else ("found", "listed"):
@@ -118,8 +121,8 @@ for number in range(rounds):
         if report["pages"]["failed"] or report["requests"]["failed"]:
             raise SystemExit(f"{name}: {report['pages']['failed']} pages and {report['requests']['failed']} requests failed")
         pages[name].append((report["pages"]["rate"], cpu_s / report["requests"]["completed"] * 1e6))
-    for name in ("plain", "session") if number % 2 else ("session", "plain"):
-        arguments = [*plain, "-c", "64"] if name == "plain" else ["--workload", f"{env['dir']}/session.toml"]
+    for name in ("plain", "session", "newcomer") if number % 2 else ("newcomer", "session", "plain"):
+        arguments = [*plain, "-c", "64"] if name == "plain" else ["--workload", f"{env['dir']}/{name}.toml"]
         report, cpu_s, _ = run(*arguments)
         if report["requests"]["failed"]:
             raise SystemExit(f"{name}: {report['requests']['failed']} requests failed: {report['errors']}")

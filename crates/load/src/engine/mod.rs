@@ -42,6 +42,8 @@ mod stages_tests;
 mod tests;
 #[cfg(test)]
 mod visit_tests;
+#[cfg(test)]
+mod visit_time_tests;
 mod visits;
 
 pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};

@@ -55,7 +55,12 @@ fn ok(body: &str) -> Answer {
 }
 
 /// A load of one session with these steps, by so many users.
-fn session(steps: Vec<StepSpec>, requests: Vec<RequestSpec>, users: u32, duration_ms: u64) -> Workload {
+pub(super) fn session(
+    steps: Vec<StepSpec>,
+    requests: Vec<RequestSpec>,
+    users: u32,
+    duration_ms: u64,
+) -> Workload {
     let mut load = workload(Arrival::Closed, 1000, duration_ms);
     load.requests = requests;
     let session = SessionSpec { name: "session".into(), weight: 1.0, steps };
@@ -64,7 +69,7 @@ fn session(steps: Vec<StepSpec>, requests: Vec<RequestSpec>, users: u32, duratio
 }
 
 /// A page whose document is request 0 and whose parts are all others, loaded by so many users.
-fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
+pub(super) fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
     let mut requests = vec![get("/")];
     requests.extend((0..parts).map(|number| get(&format!("/{number}"))));
     let parts = (1..=parts).map(|request| Part { request, required: true }).collect();
@@ -78,17 +83,17 @@ fn found_page(users: u32, duration_ms: u64) -> Workload {
     session(vec![step], vec![get("/")], users, duration_ms)
 }
 
-fn visits(load: &mut Workload) -> &mut Visits {
+pub(super) fn visits(load: &mut Workload) -> &mut Visits {
     load.visits.as_mut().unwrap()
 }
 
 /// So many sessions, and nothing else ends the load.
-fn sessions(mut load: Workload, count: u64) -> Workload {
+pub(super) fn sessions(mut load: Workload, count: u64) -> Workload {
     (load.stop.duration_us, load.stop.requests) = (None, Some(count));
     load
 }
 
-fn step(request: usize) -> StepSpec {
+pub(super) fn step(request: usize) -> StepSpec {
     StepSpec { request, ..StepSpec::default() }
 }
 
@@ -108,7 +113,7 @@ fn page_counts(outcome: &Outcome) -> (u64, u64, u64) {
     (sum(|p| p.completed), sum(|p| p.failed), in_flight)
 }
 
-fn counts(outcome: &Outcome) -> VisitCounts {
+pub(super) fn counts(outcome: &Outcome) -> VisitCounts {
     let mut counts = VisitCounts::default();
     outcome.intervals.iter().for_each(|interval| counts.add(&interval.visits));
     counts
@@ -190,36 +195,6 @@ fn each_server_has_connections_of_its_own() {
     assert_eq!(page_time(&outcome).max, Some(100 + 1000 + 100 + 2000));
     let parts = &pages(&outcome).next().unwrap().traces[0].parts;
     assert!(parts[24].name.starts_with("http://127.0.0.2") && parts[1].name == "/0", "{parts:?}");
-}
-
-#[test]
-fn visitors_who_think_do_not_begin_in_step() {
-    for think in [Think::Fixed { time_us: 4_000_000 }, Think::Exponential { mean_us: 4_000_000 }] {
-        let mut load = session(vec![step(0)], vec![get("/a")], 4000, 8000);
-        visits(&mut load).think = think;
-        let outcome = simulate(&load, answering(MS));
-        // A thousand a second from the first one on, give or take four standard deviations.
-        let each: Vec<u64> = outcome.intervals.iter().map(|interval| interval.completed).collect();
-        assert!(each.iter().all(|count| (870..=1130).contains(count)), "{think:?}: {each:?}");
-    }
-}
-
-#[test]
-fn think_times_are_kept_to_the_microsecond() {
-    let mut load = sessions(session(vec![step(0), step(1)], vec![get("/a"), get("/b")], 2, 1000), 6);
-    visits(&mut load).think = Think::Fixed { time_us: 123_457 };
-    visits(&mut load).returning_fraction = 1.0;
-    let mut sim = Sim::new(answering(MS));
-    // A timer that is not exact wakes late.
-    sim.coarse_ns = 900_000;
-    let outcome = simulate_on(&load, sim);
-    assert_eq!(outcome.counts(), (12, 0, 0));
-    // Three sessions each: six answers and five times of thinking, and nobody thinks after the last session. When the load
-    // begins, each is in the midst of thinking.
-    let before_us = outcome.end.elapsed_us - (100 + 6 * 1000 + 5 * 123_457);
-    assert!((1..123_457).contains(&before_us), "{before_us}");
-    assert_eq!(outcome.merged(|interval| &interval.client_delay).dist().max, Some(0));
-    assert_eq!(outcome.sum(|interval| interval.connections.opened), 2);
 }
 
 #[test]
