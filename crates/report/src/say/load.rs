@@ -178,7 +178,10 @@ fn habits(visits: &Visits) -> Vec<String> {
     }
     if visits.returning_fraction > 0.0 {
         let share = percent(visits.returning_fraction);
-        lines.push(format!("{share} of the sessions are begun by the user of the one before"));
+        lines.push(match visits.returning_fraction >= 1.0 {
+            true => "each user keeps cookies and connections from one session to the next".into(),
+            false => format!("{share} of the sessions are begun by the user of the one before"),
+        });
     }
     if !visits.cookies {
         lines.push("users keep no cookies".into());
