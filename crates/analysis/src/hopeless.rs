@@ -78,7 +78,8 @@ impl Planned {
         knows_its_end.then_some(Self {
             from_s,
             to_s: to_s.or(end_s),
-            requests: stop.requests,
+            // Of visitors it is sessions that are counted, and nobody knows how many requests those have.
+            requests: stop.requests.filter(|_| workload.visits.is_none()),
             is_exact: workload.visits.is_none() && workload.arrival != Arrival::Closed,
             is_random,
             is_steady: workload.visits.is_none() || workload.arrival == Arrival::Closed,

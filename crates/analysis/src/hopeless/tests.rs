@@ -150,6 +150,10 @@ fn a_number_of_requests_is_the_planned_total() {
     let load = Workload { stop, ..Workload::default() };
     assert_eq!(lost_after(&load, Some(0.0), "errors<1%", &[(90, 0, 10); 100]), Some(10));
     assert_eq!(lost_after(&load, Some(0.0), "rate>1000", &[(90, 0, 0); 100]), None);
+    // Visitors' sessions are counted: of their requests there are more than that.
+    let sessions = Workload { visits: Some(Box::new(Visits::default())), ..load.clone() };
+    assert_eq!(lost_after(&sessions, Some(0.0), "errors<1%", &[(900, 0, 100); 100]), None);
+    assert_eq!(lost_after(&sessions, Some(0.0), "failed<1000", &[(900, 0, 100); 100]), Some(10));
     let endless = Workload { stop: Stop { duration_us: None, requests: None }, ..load };
     assert!(Hopeless::of(&endless, None, &[Objective::parse("p99<1s").unwrap()]).is_none());
 }
