@@ -9,7 +9,7 @@
 use crate::measurement::Measurement;
 use webdyno_model::client::UsersReport;
 use webdyno_model::histogram::EncodedHistogram;
-use webdyno_model::interval::Interval;
+use webdyno_model::interval::{ErrorCounts, Interval};
 use webdyno_model::number::significant;
 use webdyno_model::visit::{Think, Visits};
 use webdyno_model::workload::Arrival;
@@ -77,9 +77,24 @@ fn steps(measurement: &Measurement, visits: &Visits) -> Option<Times> {
     let paged = all.next()?;
     // What a step does that was skipped is not in any time.
     let skipped = measurement.measured().any(|interval| interval.visits.steps_skipped > 0);
-    let same = all.all(|page| page == paged) && !skipped;
+    // Nor is the pause of whoever got no connection.
+    let paused = measurement.measured().any(|interval| has_refused(&interval.errors));
+    let same = all.all(|page| page == paged) && !skipped && !paused;
     let times = if paged { pages(measurement) } else { requests(measurement) };
     times.filter(|_| same)
+}
+
+/// Whether a connection did not come about, which visitors pause after.
+fn has_refused(errors: &ErrorCounts) -> bool {
+    let refused = [
+        errors.dns,
+        errors.tls,
+        errors.connect_refused,
+        errors.unreachable,
+        errors.local_ports_exhausted,
+        errors.no_descriptors,
+    ];
+    refused.iter().any(|count| *count > 0)
 }
 
 fn pages(measurement: &Measurement) -> Option<Times> {
@@ -250,12 +265,15 @@ mod tests {
         ramp[0].visits.visitors = 90;
         let mut skipped = whole();
         skipped[7].visits.steps_skipped = 1;
+        let mut refused = whole();
+        refused[5].errors.connect_refused = 1;
         let mut failed = whole();
         failed[3].pages.as_mut().unwrap().failed = 100;
         let long = Think::Exponential { mean_us: 30_000_000 };
         for (steps, think, intervals) in [
             (vec![page()], THINK, ramp),
             (vec![page()], THINK, skipped),
+            (vec![StepSpec::default()], THINK, refused),
             (vec![page()], THINK, failed),
             (vec![page(), StepSpec::default()], THINK, whole()),
             (vec![page()], long, whole()),
