@@ -41,6 +41,8 @@ mod stages_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod visit_edge_tests;
+#[cfg(test)]
 mod visit_tests;
 #[cfg(test)]
 mod visit_time_tests;

@@ -158,8 +158,10 @@ fn judge(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     if status == NOT_MODIFIED && conn.request.confirms {
         return (None, None);
     }
-    // A redirect was to be followed, and could not be: whatever was asked for did not come.
-    if !plan.is_ok(status) || is_redirected(conn) {
+    // A redirect was to be followed, and could not be: whatever was asked for did not come. Neither did a page that is
+    // elsewhere, or has not changed for somebody who does not have it (RFC 9110, 15.4).
+    let no_document = conn.request.wish.needed && (300..400).contains(&status);
+    if !plan.is_ok(status) || is_redirected(conn) || no_document {
         return (Some(Failure::Status), None);
     }
     let (met, body) = plan.checks.judge(conn.request.wish, status, body_bytes, conn.content.take());

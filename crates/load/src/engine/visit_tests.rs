@@ -11,7 +11,7 @@ use webdyno_model::visit::{
 use webdyno_model::workload::{Arrival, Body, RequestSpec, Workload};
 
 /// What a test's server answers to a request: after so long, these bytes.
-type Answer = (u64, Vec<u8>);
+pub(super) type Answer = (u64, Vec<u8>);
 
 /// Accepts after 0.1 ms, and answers each request as the function says, which is told the request's text.
 fn site<'s>(heard: &Heard, mut answer: impl FnMut(&str) -> Answer + 's) -> Server<'s> {
@@ -26,7 +26,10 @@ fn site<'s>(heard: &Heard, mut answer: impl FnMut(&str) -> Answer + 's) -> Serve
 }
 
 /// Runs the load against such a site; gives the outcome and what was asked, with the numbers of the connections.
-fn run<'s>(load: &Workload, answer: impl FnMut(&str) -> Answer + 's) -> (Outcome, Vec<(u64, String)>) {
+pub(super) fn run<'s>(
+    load: &Workload,
+    answer: impl FnMut(&str) -> Answer + 's,
+) -> (Outcome, Vec<(u64, String)>) {
     let mut sim = Sim::new(Box::new(|_| vec![]));
     let heard = sim.heard.clone();
     sim.serve(site(&heard, answer));
@@ -34,23 +37,23 @@ fn run<'s>(load: &Workload, answer: impl FnMut(&str) -> Answer + 's) -> (Outcome
     (outcome, heard.take())
 }
 
-fn path(request: &str) -> &str {
+pub(super) fn path(request: &str) -> &str {
     request.split(' ').nth(1).unwrap()
 }
 
-fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
     let head = request.split("\r\n\r\n").next().unwrap();
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// An answer of a millisecond with this head and body.
-fn answer(status: &str, fields: &str, body: &str) -> Answer {
+pub(super) fn answer(status: &str, fields: &str, body: &str) -> Answer {
     let length =
         if status.starts_with("304") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     (MS, format!("HTTP/1.1 {status}\r\n{fields}{length}\r\n{body}").into_bytes())
 }
 
-fn ok(body: &str) -> Answer {
+pub(super) fn ok(body: &str) -> Answer {
     answer("200 OK", "", body)
 }
 
@@ -78,7 +81,7 @@ pub(super) fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
 }
 
 /// A page that is searched for what it embeds.
-fn found_page(users: u32, duration_ms: u64) -> Workload {
+pub(super) fn found_page(users: u32, duration_ms: u64) -> Workload {
     let step = StepSpec { page: Some(PageSpec { resources: Resources::Found }), ..StepSpec::default() };
     session(vec![step], vec![get("/")], users, duration_ms)
 }
@@ -97,16 +100,16 @@ pub(super) fn step(request: usize) -> StepSpec {
     StepSpec { request, ..StepSpec::default() }
 }
 
-fn with_variables(request: RequestSpec) -> RequestSpec {
+pub(super) fn with_variables(request: RequestSpec) -> RequestSpec {
     RequestSpec { has_variables: true, ..request }
 }
 
-fn pages(outcome: &Outcome) -> impl Iterator<Item = &PageInterval> {
+pub(super) fn pages(outcome: &Outcome) -> impl Iterator<Item = &PageInterval> {
     outcome.intervals.iter().filter_map(|interval| interval.pages.as_deref())
 }
 
 /// Completed and failed pages, and those in flight at the end.
-fn page_counts(outcome: &Outcome) -> (u64, u64, u64) {
+pub(super) fn page_counts(outcome: &Outcome) -> (u64, u64, u64) {
     let sum = |of: fn(&PageInterval) -> u64| pages(outcome).map(of).sum::<u64>();
     let in_flight = pages(outcome).last().map_or(0, |pages| pages.in_flight);
     assert_eq!(sum(|p| p.started), sum(|p| p.completed) + sum(|p| p.failed) + in_flight);
@@ -296,7 +299,7 @@ fn a_page_that_is_fresh_altogether_takes_no_time_and_asks_nothing() {
     assert!(typical.parts.iter().all(|part| part.by == FetchedBy::Cache && part.sent_us.is_none()));
 }
 
-fn capture(name: &str, from: CaptureFrom) -> CaptureSpec {
+pub(super) fn capture(name: &str, from: CaptureFrom) -> CaptureSpec {
     CaptureSpec { name: name.into(), from }
 }
 

@@ -111,6 +111,11 @@ impl Dynamic {
         self.url.whole().is_some()
     }
 
+    /// Whether it says itself which cookies it sends.
+    pub(crate) fn gives_cookies(&self) -> bool {
+        self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cookie"))
+    }
+
     /// Where it goes. `before`: the URL of the step before. `None` when a variable has no value, or it is no URL.
     pub(crate) fn url(&self, variables: &Variables, before: Option<&Url>) -> Option<Url> {
         let mut text = vec![];

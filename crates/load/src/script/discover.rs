@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use url::Url;
 
-/// Most URLs that one document or style sheet may name; the others are left out.
+/// Most URLs that one document or style sheet may name; the others are left out, and who asks for so many has not all.
 pub(crate) const FOUND_MAX: usize = 4096;
 /// Longest URL that is taken; no server takes more (the default of Apache's `LimitRequestLine` is 8190).
 const URL_BYTES_MAX: usize = 16 << 10;

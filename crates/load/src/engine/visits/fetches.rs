@@ -196,7 +196,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         };
         fetch.failure = ended.failure;
         visitor.page_failed |= fetch.required && ended.failure.is_some();
+        // Where the document came, there is a server that bounds how often its parts are tried.
         match ended.failure {
+            _ if request.item > 0 => {}
             Some(failure) if failure.is_connect() => visitor.failures = visitor.failures.saturating_add(1),
             _ => visitor.failures = 0,
         }

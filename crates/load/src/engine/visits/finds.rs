@@ -6,7 +6,7 @@
 use super::visitor::Kind;
 use crate::engine::Engine;
 use crate::recorder::Report;
-use crate::script::discover::{self, Found, FoundKind};
+use crate::script::discover::{self, FOUND_MAX, Found, FoundKind};
 use crate::world::World;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,7 @@ const LATEST_MAX: usize = 8192;
 pub(super) struct List {
     /// Targets, each once, and what they are asked for as.
     pub(super) parts: Vec<(u32, Kind)>,
-    /// Some of it could not be kept: there are too many targets.
+    /// Some of it could not be kept: it names too much, or there are too many targets.
     pub(super) lacks_some: bool,
 }
 
@@ -71,6 +71,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let mut hasher = DefaultHasher::new();
         url.as_str().hash(&mut hasher);
         body.hash(&mut hasher);
+        // Parts are asked for with the fields of the page, and a frame embeds other things than a style sheet.
+        self.targets.get(from).along().hash(&mut hasher);
+        (kind == Kind::StyleSheet).hash(&mut hasher);
         let hash = hasher.finish();
         self.visits.lists.note_latest(key, hash);
         if let Some(list) = self.visits.lists.known.get(&hash) {
@@ -89,7 +92,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// The targets of what was found, held. Whoever is on another server than those of the load is left out.
     fn targets_of(&mut self, from: usize, found: &[Found]) -> List {
-        let mut list = List { parts: Vec::with_capacity(found.len()), lacks_some: false };
+        let mut list = List { parts: Vec::with_capacity(found.len()), lacks_some: found.len() >= FOUND_MAX };
         for Found { url, kind } in found {
             let Some(origin) = self.plan.origin_at(url) else { continue };
             let target = loop {

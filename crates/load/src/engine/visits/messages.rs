@@ -6,7 +6,7 @@ use crate::content::Wish;
 use crate::engine::Engine;
 use crate::engine::conn::{HeadWish, Request};
 use crate::head::each_value;
-use crate::prepare::{Script, Step};
+use crate::prepare::{Dynamic, Script, Step};
 use crate::recorder::Report;
 use crate::script::cache::Look;
 use crate::world::World;
@@ -65,24 +65,26 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let lines = &mut self.visits.lines;
         lines.clear();
         let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
-        if script.cookies && !template.gives_cookies {
+        let dynamic = script.dynamic_at(fetch.target).filter(|_| fetch.url.is_some());
+        let gives_cookies = dynamic.map_or(template.gives_cookies, Dynamic::gives_cookies);
+        if script.cookies && !gives_cookies {
             visitor.jar.write_header(url, lines);
         }
         if fetch.confirms {
             write_conditions(visitor.cache.look(key, now_s), lines);
         }
-        if let Some(dynamic) = script.dynamic_at(fetch.target).filter(|_| fetch.url.is_some()) {
+        if let Some(dynamic) = dynamic {
             message.is_own = true;
             // Its variables had values when it was begun.
             message.body =
                 dynamic.write(url, &visitor.variables, lines, &mut message.head).unwrap_or_default();
             return;
         }
-        // A part that was found is asked for as whoever asked for the document.
+        // A part that was found is asked for as whoever asked for the document, on the server that this was meant for.
         if let (Some(document), true) = (visitor.fetches.first(), request.item > 0)
             && fetch.kind != Kind::Step
             && script.dynamic_at(fetch.asked).is_none()
-            && fetch.origin == document.origin
+            && fetch.origin == document.first_origin
             && let Some(dynamic) = script.dynamic_at(document.asked)
             && !script.is_listed(fetch.asked)
         {

@@ -5,6 +5,7 @@ use super::visitor::{Ended, Fetch, Kind, State};
 use crate::engine::Engine;
 use crate::engine::conn::Request;
 use crate::recorder::{PageEnd, Report, microseconds};
+use crate::script::discover::FOUND_MAX;
 use crate::world::World;
 use std::rc::Rc;
 use webdyno_model::page::{FetchedBy, PageTrace, PartTrace, TraceKind};
@@ -44,9 +45,16 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         visitor.fetches[by as usize].list = Some(list.clone());
         visitor.page_failed |= list.lacks_some;
         for &(target, kind) in &list.parts {
-            if !self.visits.visitors[place as usize].asks_for(target) {
-                self.add_part(place, target, true, kind);
+            let visitor = &mut self.visits.visitors[place as usize];
+            if visitor.asks_for(target) {
+                continue;
             }
+            // Style sheets and frames may name ever new ones.
+            if visitor.fetches.len() > FOUND_MAX {
+                visitor.page_failed = true;
+                return;
+            }
+            self.add_part(place, target, true, kind);
         }
     }
 
@@ -65,7 +73,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             visitor.page_failed |= required;
             return;
         };
-        fetch.origin = origin as u32;
+        (fetch.origin, fetch.first_origin) = (origin as u32, origin as u32);
         self.look_up(place, &mut fetch);
         if fetch.state != State::Cached {
             self.recorder.start(self.now_ns);

@@ -178,6 +178,8 @@ pub(super) struct Fetch {
     /// The target that it began with.
     pub(super) asked: u32,
     pub(super) origin: u32,
+    /// The server that it was to be asked of at first.
+    pub(super) first_origin: u32,
     /// Whether the page fails without it.
     pub(super) required: bool,
     /// When it was known.
@@ -210,6 +212,7 @@ impl Fetch {
             target,
             asked: target,
             origin: origin as u32,
+            first_origin: origin as u32,
             required: true,
             known_ns,
             could_ns,
