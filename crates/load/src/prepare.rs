@@ -142,11 +142,9 @@ impl Prepared {
         let origin = match origin {
             Ok(origin) => origin,
             Err(error) => {
-                self.warn(format!(
-                    "redirects or pages lead to {}, which is not loaded: {}",
-                    authority(url),
-                    error.message
-                ));
+                let finds = self.plan.script.as_ref().is_some_and(|script| script.finds);
+                let by = if finds { "redirects or pages lead" } else { "redirects lead" };
+                self.warn(format!("{by} to {}, which is not loaded: {}", authority(url), error.message));
                 return Ok(None);
             }
         };
@@ -245,6 +243,9 @@ impl Plan {
     /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
     /// is room for them.
     fn make_room(&mut self) -> Result<()> {
+        if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
+            self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
+        }
         let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
         let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
@@ -346,7 +347,15 @@ impl Plan {
 
     /// Most connections of a thread at once.
     pub(crate) fn open_max(&self, share: &Share) -> u32 {
-        share.part(self.at_once())
+        let at_once = self.at_once();
+        match &self.script {
+            // A thread with more users than another has more connections too.
+            Some(script) if self.arrival == Arrival::Closed && script.users > 0 => {
+                let (seats, users) = (u64::from(share.part(script.users)), u64::from(script.users));
+                u32::try_from((u64::from(at_once) * seats).div_ceil(users)).unwrap_or(u32::MAX)
+            }
+            _ => share.part(at_once),
+        }
     }
 
     /// Connection slots of a thread: those in use and those that are parked.

@@ -59,12 +59,14 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
         let begun = Instant::now();
         for number in 1..prepared.plan.distinct().min(EXPLORED_MAX + 1) {
             let plan = &prepared.plan;
-            let is_safe = match plan.entry(number) {
+            // One with variables may need values of an answer.
+            let own = plan.with_first_values(number);
+            let is_safe = match plan.entry(number).as_ref().or(own.as_ref()) {
                 Some(entry) => entry.is_safe(),
-                None => plan.templates[number].is_safe(),
+                None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
             };
             if is_safe {
-                match chain(prepared, number, None, begun, timeout) {
+                match chain(prepared, number, own, begun, timeout) {
                     Err(Ended::Here(error)) => return Err(error),
                     // What is wrong with the servers, the load will tell.
                     Ok(_) | Err(Ended::There(_)) => {}

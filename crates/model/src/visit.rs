@@ -35,6 +35,10 @@ pub struct Visits {
     pub returning_fraction: f64,
     /// Most connections of one visitor to one host.
     pub connections_per_host: u32,
+    /// Connections that all users could have to one server, where nobody says how many there may be: with every further
+    /// server that the load is led to there may be as many more. `None`: `Workload::connections` is the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_server: Option<u32>,
     /// What `${name}` stands for from the beginning of each session.
     pub variables: BTreeMap<String, String>,
     /// Tables whose rows are handed to sessions.
@@ -51,6 +55,7 @@ impl Default for Visits {
             cache: false,
             returning_fraction: 0.0,
             connections_per_host: CONNECTIONS_PER_HOST,
+            connections_per_server: None,
             variables: BTreeMap::new(),
             tables: vec![],
         }

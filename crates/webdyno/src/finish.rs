@@ -106,7 +106,10 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
 }
 
 fn run_is_good(run: &RunReport) -> bool {
-    run.client.valid && run.requests.completed > 0 && run.objectives.iter().all(|objective| objective.met)
+    // Of pages that all lack a part, nobody has seen one.
+    let pages_fail = run.pages.as_ref().is_some_and(|pages| pages.completed == 0 && pages.failed > 0);
+    let answers = run.requests.completed > 0 && !pages_fail;
+    run.client.valid && answers && run.objectives.iter().all(|objective| objective.met)
 }
 
 /// A session that only plans has no goal to meet yet; `max` is done when it ended.
@@ -179,6 +182,11 @@ mod tests {
             (run(1, true, false), 3),
         ] {
             assert_eq!(exit_code(&Outcome::Run(outcome), false), code);
+        }
+        for (completed, failed, code) in [(0, 0, 0), (1, 9, 0), (0, 9, 3)] {
+            let pages = webdyno_model::page::PageReport { completed, failed, ..Default::default() };
+            let report = RunReport { pages: Some(pages), ..run(1, true, true) };
+            assert_eq!(exit_code(&Outcome::Run(report), false), code, "{completed} whole, {failed} failed");
         }
         assert_eq!(exit_code(&Outcome::Nothing, false), 3);
     }

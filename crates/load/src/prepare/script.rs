@@ -32,6 +32,8 @@ pub(crate) struct Script {
     pub(crate) returning_fraction: f64,
     /// Most connections of a visitor to a server.
     pub(crate) connections_per_host: u32,
+    /// Connections that all of them could have to one server, when that is the only bound.
+    pub(crate) connections_per_server: Option<u32>,
     /// Names of pages.
     pub(crate) pages: Vec<String>,
     /// Captures, as `STEP: NAME`.
@@ -119,6 +121,7 @@ impl Script {
             cache: visits.cache,
             returning_fraction: visits.returning_fraction,
             connections_per_host: visits.connections_per_host,
+            connections_per_server: visits.connections_per_server,
             pages: vec![],
             captures: vec![],
             dynamic: dynamic.collect::<Result<_>>()?,

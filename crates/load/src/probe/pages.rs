@@ -97,7 +97,8 @@ fn tell(prepared: &mut Prepared, left_out: &BTreeSet<String>) {
         shown.push(&more);
     }
     prepared.warn(format!(
-        "pages embed what lies on {}: it is left out, as only hosts that the URLs name are loaded",
+        "pages embed what lies on {}: it is left out, as only hosts that the URLs name, or that these redirect \
+         to, are loaded",
         shown.join(", ")
     ));
 }

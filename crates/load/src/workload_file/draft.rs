@@ -157,7 +157,11 @@ impl Draft {
             workload.set_stages(stage::whole(&written)?);
         }
         if let (Some(visits), None) = (&workload.visits, settings.connections) {
-            workload.connections = self.connections_default(visits, workload.arrival);
+            let (connections, per_server) = self.connections_default(visits, workload.arrival);
+            workload.connections = connections;
+            if let Some(visits) = &mut workload.visits {
+                visits.connections_per_server = per_server;
+            }
         }
         Ok(workload)
     }
@@ -196,6 +200,7 @@ impl Draft {
             cache: settings.cache.unwrap_or(false),
             returning_fraction: settings.returning_fraction.unwrap_or(self.returning_default()),
             connections_per_host: settings.connections_per_host.unwrap_or(CONNECTIONS_PER_HOST),
+            connections_per_server: None,
             variables: self.variables.clone(),
             tables: self.tables.clone(),
         }
@@ -294,19 +299,21 @@ impl Draft {
         Ok(Some(stage::ramped(level, unit, times)))
     }
 
-    /// Connections of visitors when nobody says how many: as many as all of them could use at once.
-    fn connections_default(&self, visits: &Visits, arrival: Arrival) -> u32 {
-        let wanted = match arrival {
-            Arrival::Open { .. } => CONNECTIONS_OPEN_DEFAULT,
+    /// Connections of visitors when nobody says how many: as many as all of them could use at once, and of these to each
+    /// server.
+    fn connections_default(&self, visits: &Visits, arrival: Arrival) -> (u32, Option<u32>) {
+        let per_server = match arrival {
+            Arrival::Open { .. } => None,
             Arrival::Closed => {
                 let has_page = |step: &StepSpec| step.page.is_some();
                 let has_pages = visits.sessions.iter().any(|session| session.steps.iter().any(has_page));
                 let each = if has_pages { visits.connections_per_host } else { 1 };
-                visits.users.saturating_mul(each).saturating_mul(self.hosts())
+                Some(visits.users.saturating_mul(each).min(CONNECTIONS_MAX))
             }
         };
+        let wanted = per_server.map_or(CONNECTIONS_OPEN_DEFAULT, |each| each.saturating_mul(self.hosts()));
         let allowed = self.settings.connections_allowed.unwrap_or(CONNECTIONS_MAX);
-        wanted.min(allowed).clamp(1, CONNECTIONS_MAX)
+        (wanted.min(allowed).clamp(1, CONNECTIONS_MAX), per_server)
     }
 
     /// Servers that the URLs name.

@@ -109,7 +109,10 @@ fn settings(workload: &Workload) -> String {
     }
     let each_is_a_user = has_stages && workload.visits.is_none() && workload.arrival == Arrival::Closed;
     if !each_is_a_user {
-        line(&mut text, "connections", &workload.connections.to_string());
+        // Where nobody says how many, the reader comes to the same.
+        if workload.visits.as_ref().is_none_or(|visits| visits.connections_per_server.is_none()) {
+            line(&mut text, "connections", &workload.connections.to_string());
+        }
     }
     let usual = Workload::default();
     if workload.timeout_us != usual.timeout_us {

@@ -1,7 +1,7 @@
 //! Pages and visitors: how pages went by name, what visitors did, and the waterfalls of two pages.
 
 use super::page::{Column, Page};
-use crate::human::{bytes, count, rate_or_unknown, time, time_us};
+use crate::human::{bytes, count, plural, rate_or_unknown, time, time_us};
 use crate::plain::{clean, shortened};
 use crate::say::{self, Rest};
 use webdyno_model::page::{FetchedBy, PageTrace, PartTrace};
@@ -111,6 +111,9 @@ fn waterfall(page: &mut Page, trace: &PageTrace) {
     let failed: Vec<&PartTrace> = trace.parts.iter().filter(|part| part.failure.is_some()).collect();
     for part in failed.iter().take(FAILED_MAX) {
         page.item("-", &format!("{}: {}", part.name, say::part_failure(part)));
+    }
+    if failed.len() > FAILED_MAX {
+        page.item("-", &format!("and {} more", plural((failed.len() - FAILED_MAX) as u64, "failed part")));
     }
 }
 

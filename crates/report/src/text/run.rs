@@ -167,7 +167,8 @@ pub(super) fn failures(page: &mut Page, run: &RunReport) {
     page.heading(&format!("What failed: {}", say::failures(run)));
     for (class, failed) in run.errors.named().into_iter().filter(|(_, failed)| *failed > 0) {
         let what = words::error(class).map_or(class, |words| words.what);
-        page.item(&format!("{} x", count(failed)), &format!("{what} ({class})"));
+        let codes = if class == "status" { say::error_statuses(run) } else { String::new() };
+        page.item(&format!("{} x", count(failed)), &format!("{what} ({class}{codes})"));
         if let Some(words) = words::error(class) {
             page.inner_item("Usually:", words.usually);
             page.inner_item("To do:", words.advice);
