@@ -9,7 +9,7 @@ use super::conn::Conn;
 use crate::prepare::{Plan, Template};
 use crate::recorder::Report;
 use crate::world::World;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use url::Url;
 
 /// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
@@ -18,6 +18,8 @@ const SPARE_TARGETS: usize = 256;
 const ENTRIES: u64 = 1 << 63;
 /// As many more where documents are searched for what they embed.
 const FOUND_TARGETS: usize = 8192;
+/// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages under way have at once.
+const HELD_MAX: usize = 1 << 18;
 /// First byte of the keys of parts that were found; those of redirects are longer than they.
 const PART_KEY: &[u8] = b"part";
 /// The same of redirects of requests that are put together each time.
@@ -32,8 +34,8 @@ pub(crate) struct Targets<'p> {
     by_key: HashMap<Vec<u8>, usize>,
     /// Where the next key is put together.
     key: Vec<u8>,
-    /// The next one to make room.
-    hand: usize,
+    /// Those that nobody used when they were put here, the oldest first.
+    unused: VecDeque<usize>,
     made: u64,
 }
 
@@ -43,8 +45,10 @@ struct Found {
     /// A number of its own: the place is used again, this is not.
     serial: u64,
     key: Vec<u8>,
-    /// Requests under way to it.
+    /// Requests under way to it, and lists that it is on.
     users: u32,
+    /// Whether it is among the unused.
+    is_listed: bool,
 }
 
 impl<'p> Targets<'p> {
@@ -58,7 +62,7 @@ impl<'p> Targets<'p> {
                 + if plan.script.as_ref().is_some_and(|script| script.finds) { FOUND_TARGETS } else { 0 },
             by_key: HashMap::new(),
             key: vec![],
-            hand: 0,
+            unused: VecDeque::new(),
             made: 0,
         }
     }
@@ -136,7 +140,11 @@ impl<'p> Targets<'p> {
     #[inline]
     pub(crate) fn release(&mut self, number: usize) {
         if let Some(place) = number.checked_sub(self.planned.len()) {
-            self.found[place].users -= 1;
+            let found = &mut self.found[place];
+            found.users -= 1;
+            if found.users == 0 && !std::mem::replace(&mut found.is_listed, true) {
+                self.unused.push_back(place);
+            }
         }
     }
 
@@ -174,23 +182,40 @@ impl<'p> Targets<'p> {
         Some((self.add(template)?, true))
     }
 
+    /// The place of the target that was left unused first.
+    fn take_unused(&mut self) -> Option<usize> {
+        while let Some(place) = self.unused.pop_front() {
+            self.found[place].is_listed = false;
+            if self.found[place].users == 0 {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Makes room for one more target than those that are kept, which are all in use. False when there are too many.
+    pub(super) fn grow(&mut self) -> bool {
+        let grows = self.found_max < HELD_MAX;
+        self.found_max += usize::from(grows);
+        grows
+    }
+
     /// Keeps a target under the key put together last; one that nobody is on its way to makes room.
     fn add(&mut self, template: Template) -> Option<usize> {
         self.made += 1;
         let serial = self.planned.len() as u64 + self.made;
-        let found = Found { template, serial, key: self.key.clone(), users: 0 };
+        let found = Found { template, serial, key: self.key.clone(), users: 0, is_listed: true };
         let place = if self.found.len() < self.found_max {
             self.found.push(found);
             self.found.len() - 1
         } else {
-            let count = self.found.len();
-            let mut places = (0..count).map(|step| (self.hand + step) % count);
-            let place = places.find(|&place| self.found[place].users == 0)?;
-            self.hand = (place + 1) % count;
+            let place = self.take_unused()?;
             let old = std::mem::replace(&mut self.found[place], found);
             self.by_key.remove(&old.key);
             place
         };
+        // Until somebody uses it, nobody does.
+        self.unused.push_back(place);
         let number = self.planned.len() + place;
         self.by_key.insert(self.key.clone(), number);
         Some(number)

@@ -188,3 +188,29 @@ fn sessions_of_which_the_first_kind_cannot_begin_do_not_spin() {
     let counts = counts(&outcome);
     assert!(counts.sessions_broken < 2000 && counts.sessions_broken > 100, "{counts:?}");
 }
+
+#[test]
+fn parts_that_are_new_for_each_visitor_find_room() {
+    let mut load = found_page(500, 600);
+    load.connections = 3000;
+    let mut pages = 0;
+    let (outcome, _) = run(&load, |request| match path(request) {
+        "/" => {
+            pages += 1;
+            ok(&(0..20).map(|number| format!("<img src=/{pages}/{number}>")).collect::<String>())
+        }
+        _ => (100 * MS, OK.to_vec()),
+    });
+    let (completed, failed, _) = page_counts(&outcome);
+    assert!(completed > 400 && failed == 0, "{completed} {failed}");
+}
+
+#[test]
+fn visitors_of_a_refusing_server_pause() {
+    let load = page(3, 2, 3000);
+    let outcome = simulate(&load, Box::new(|_| vec![(0, Act::Refuse)]));
+    let (completed, failed, _) = page_counts(&outcome);
+    // 10, 20, 40, ... ms: eight tries in three seconds.
+    assert_eq!((completed, failed), (0, 2 * 9));
+    assert_eq!(outcome.counts().1, 2 * 9);
+}

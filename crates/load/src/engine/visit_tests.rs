@@ -522,16 +522,6 @@ fn kept_connections_that_the_server_closes_meanwhile_are_no_failure() {
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 20);
 }
 
-#[test]
-fn visitors_of_a_refusing_server_pause() {
-    let load = page(3, 2, 3000);
-    let outcome = simulate(&load, Box::new(|_| vec![(0, Act::Refuse)]));
-    let (completed, failed, _) = page_counts(&outcome);
-    // 10, 20, 40, ... ms: eight tries in three seconds.
-    assert_eq!((completed, failed), (0, 2 * 9));
-    assert_eq!(outcome.counts().1, 2 * 9);
-}
-
 /// What a moody server does, by a number that was drawn.
 fn mood(number: u64, visit: &super::simulation::Visit) -> Vec<(u64, Act)> {
     let draw =

@@ -15,6 +15,8 @@ use url::Url;
 
 /// Contents whose lists a thread keeps.
 const LISTS_MAX: usize = 512;
+/// Lists that are looked at to find one that can be forgotten.
+const LOOKED_AT_MAX: usize = 64;
 /// Targets whose last content is remembered.
 const LATEST_MAX: usize = 8192;
 
@@ -51,9 +53,9 @@ impl Lists {
         self.latest.insert(key, hash);
     }
 
-    /// Takes out the oldest list that no page is on its way with.
+    /// Takes out an old list that no page is on its way with.
     fn oldest(&mut self) -> Option<Rc<List>> {
-        for _ in 0..self.order.len() {
+        for _ in 0..self.order.len().min(LOOKED_AT_MAX) {
             let hash = self.order.pop_front()?;
             match self.known.get(&hash) {
                 Some(list) if Rc::strong_count(list) > 1 => self.order.push_back(hash),
@@ -98,7 +100,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             let target = loop {
                 match self.targets.part(self.plan, from, url, origin) {
                     Some(target) => break Some(target),
-                    None if self.drop_a_list() => {}
+                    None if self.drop_a_list() || self.targets.grow() => {}
                     None => break None,
                 }
             };
