@@ -214,3 +214,11 @@ fn visitors_of_a_refusing_server_pause() {
     assert_eq!((completed, failed), (0, 2 * 9));
     assert_eq!(outcome.counts().1, 2 * 9);
 }
+
+#[test]
+fn a_page_without_a_document_is_refused() {
+    let mut load = found_page(1, 1000);
+    load.requests[0].method = "HEAD".into();
+    let told = crate::prepare::prepare(&load).unwrap_err();
+    assert!(told.message.contains("HEAD") && told.exit_code() == 2, "{told:?}");
+}

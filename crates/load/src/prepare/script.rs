@@ -379,6 +379,10 @@ fn check_session(workload: &Workload, session: &SessionSpec) -> Result<()> {
         if let Some(place) = places.into_iter().find(|place| *place >= count) {
             return Err(named(&format!("names request {place}, and there are {count}")));
         }
+        if finds(step) && workload.requests[step.request].method == "HEAD" {
+            return Err(named("has a page that is asked for with HEAD, which brings nothing to be searched")
+                .hint("ask for it with GET, or leave the page out and load the request alone"));
+        }
     }
     Ok(())
 }

@@ -150,7 +150,10 @@ fn thinking(workload: &Workload, visits: &Visits) -> String {
     if think_s <= 0.0 {
         return "none".into();
     }
-    let mut text = format!("{} s a session", round(think_s));
+    let mut text = match think_s < 1.0 {
+        true => format!("{} ms a session", round(think_s * 1000.0)),
+        false => format!("{} s a session", round(think_s)),
+    };
     if workload.arrival == Arrival::Closed {
         let most = round(f64::from(visits.users) / think_s);
         let _ = write!(text, ", so that at most {most} {} a second are made", noun(visits));
@@ -216,6 +219,14 @@ mod tests {
     use super::*;
     use crate::workload_file::parse;
     use std::path::Path;
+
+    #[test]
+    fn short_think_times_are_told_in_milliseconds() {
+        let text = "base = \"http://h/\"\nusers = 5\nthink = \"20ms\"\n[[page]]\nurl = \"/\"\n";
+        let workload = parse(text, Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
+        let told = describe(&workload, &[]);
+        assert!(told.contains("20 ms a session, so that at most 250 pages a second"), "{told}");
+    }
 
     #[test]
     fn a_workload_is_told_in_a_few_lines() {
