@@ -53,11 +53,12 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             let _ = connect(origin, plan, timeout);
         }
     }
-    let (number, own) = prepared.plan.first_request();
-    let (seen, _) = chain(prepared, number, own, Instant::now(), timeout).map_err(Ended::error)?;
+    let (first, own) = prepared.plan.first_request();
+    let (seen, _) = chain(prepared, first, own, Instant::now(), timeout).map_err(Ended::error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
-        for number in 1..prepared.plan.distinct().min(EXPLORED_MAX + 1) {
+        let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
+        for number in others.take(EXPLORED_MAX) {
             let plan = &prepared.plan;
             // One with variables may need values of an answer.
             let own = plan.with_first_values(number);

