@@ -119,24 +119,29 @@ fn parts(pages: &[&PageSpec]) -> String {
 
 fn arrival(workload: &Workload) -> String {
     let most = plural(u64::from(workload.connections), "connection");
+    // Of a load in stages the figure is the highest one.
+    let up_to = if workload.stages.is_empty() { "" } else { "up to " };
     let due = |rate_per_s: f64, poisson: bool, what: &str| {
         let random = if poisson { " at random times" } else { "" };
         format!(
-            "{} {what} a second are due{random}, however slow the answers (open); at most {most}",
+            "{up_to}{} {what} a second are due{random}, however slow the answers (open); at most {most}",
             number(rate_per_s)
         )
     };
     match (workload.arrival, &workload.visits) {
         (Arrival::Closed, None) => format!(
-            "{} at once; each next one is sent when an answer is there (closed)",
+            "{up_to}{} at once; each next one is sent when an answer is there (closed)",
             plural(u64::from(workload.connections), "request")
         ),
         (Arrival::Closed, Some(visits)) => format!(
-            "{} at once; each goes on when it has its answers and has thought (closed); at most {most}",
+            "{up_to}{} at once; each goes on when it has its answers and has thought (closed); at most {most}",
             plural(u64::from(visits.users), "user")
         ),
         (Arrival::Open { rate_per_s, poisson }, None) => due(rate_per_s, poisson, "requests"),
-        (Arrival::Open { rate_per_s, poisson }, Some(_)) => due(rate_per_s, poisson, "sessions of new users"),
+        (Arrival::Open { rate_per_s, poisson }, Some(visits)) => {
+            let what = if visits.returning_fraction > 0.0 { "sessions" } else { "sessions of new users" };
+            due(rate_per_s, poisson, what)
+        }
     }
 }
 

@@ -81,7 +81,10 @@ pub(crate) fn sessions(run: &RunReport) -> Vec<String> {
     lines.extend(cache(run, visits));
     lines.extend((visits.steps_skipped > 0).then(|| {
         let steps = plural(visits.steps_skipped, "step");
-        format!("{steps} skipped, as a value that they need was not found in an answer before")
+        format!(
+            "{steps} skipped, as a value that they need was not found in an answer before, or is the URL of a server \
+             that is not loaded"
+        )
     }));
     lines
 }

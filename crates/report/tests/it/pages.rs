@@ -157,7 +157,8 @@ fn what_visitors_did_and_looked_for_in_vain() {
       visitors there at the end.
       the users' caches had 3,120 answers (9.98% of all) that were not asked for;
       240 were confirmed by the server (304).
-      4 steps skipped, as a value that they need was not found in an answer before.
+      4 steps skipped, as a value that they need was not found in an answer before,
+      or is the URL of a server that is not loaded.
       - `csrf` of the step login: not found in 4 of 205 answers
           Usually: an answer that is an error page or asks for a login first, or a
                    page that was written anew since

@@ -102,10 +102,10 @@ fn what_failed_in_a_run() {
                  longer use --timeout
       97 x the server answered with an error status (status: 503 x 97)
           Usually: 500: the application failed; 502, 503, 504: what stands behind
-                   the server is full or away; 404: a wrong address; 401, 403:
-                   nobody is logged in, or may not do this; 429: a protection
-                   against many requests; 301 to 308: with --redirects, one that
-                   could not be followed
+                   the server is full or away; 401, 403: no login, a wrong one or an
+                   expired one; 404: a wrong address; 429: a protection against many
+                   requests; 301 to 308: with --redirects, one that could not be
+                   followed
           To do: look at one with `curl -i URL`; if such a status is right here, say
                  so with --ok
 
