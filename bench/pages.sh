@@ -7,6 +7,8 @@
 #   think time, each user with six connections; the parts listed, and found in the HTML (bar: 2,000 pages/s).
 # - CPU per request of a session of three steps that captures a value by pattern, JSON pointer and header, beside plain
 #   requests for the same three answers, interleaved (bar: 2 times); of newcomers too, who open a connection each session.
+# - page times against a server with scripted delays (python3, of this script): what six connections come to in theory, and
+#   what was measured.
 # - CPU and memory of 10,000 users who think for 30 s (bar: 5% of a core, 200 MB).
 # WEBDYNO: the program (default target/release/webdyno). PORT: default 18097.
 set -euo pipefail
@@ -134,6 +136,49 @@ for name, values in costs.items():
     line(f"three answers, {name}: client CPU", values, "us a request")
 ratios = [session / plain for session, plain in zip(costs["session"], costs["plain"])]
 line("session / plain", ratios, "times (bar: 2)")
+
+import asyncio, threading
+
+def theory(document_s, parts_s, most=6):
+    """Each part goes, in order, to the connection that is free first; connections cost nothing on loopback."""
+    free = [0.0] * most
+    for part_s in parts_s:
+        first = free.index(min(free))
+        free[first] += part_s
+    return document_s + max(free)
+
+async def scripted(reader, writer):
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            name, delay_ms = head.split(b" ")[1].rsplit(b"/", 1)
+            await asyncio.sleep(int(delay_ms) / 1000)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+ready, address = threading.Event(), []
+async def serve():
+    server = await asyncio.start_server(scripted, "127.0.0.1", 0)
+    address.append(server.sockets[0].getsockname()[1])
+    ready.set()
+    await server.serve_forever()
+threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+ready.wait()
+print(f"{'page time, scripted delays':34} {'theory':>9} {'p50':>9} {'p99':>9}  ms")
+for name, document_ms, parts_ms in [
+    ("19 parts of 40 ms", 60, [40] * 19),
+    ("19 parts of 10, 20, .. 190 ms", 30, list(range(10, 200, 10))),
+    ("one of 400 ms first, 18 of 25 ms", 50, [400] + [25] * 18),
+    ("one of 400 ms last, 18 of 25 ms", 50, [25] * 18 + [400]),
+]:
+    # What is asked for is told by its path: a number, and its delay.
+    parts = ", ".join(f'"/{number}/{delay}"' for number, delay in enumerate(parts_ms))
+    with open(env["dir"] + "/scripted.toml", "w") as file:
+        file.write(f'base = "http://127.0.0.1:{address[0]}"\nusers = 4\n[[page]]\nurl = "/page/{document_ms}"\nresources = [{parts}]\n')
+    report, _, _ = run("--workload", env["dir"] + "/scripted.toml", duration="8")
+    times = report["pages"]["time_us"]
+    print(f"{name:34} {theory(document_ms, parts_ms):9.2f} {times['p50'] / 1000:9.2f} {times['p99'] / 1000:9.2f}")
 
 report, cpu_s, peak_kb = run("--workload", env["dir"] + "/thinking.toml", duration="60", warmup=None)
 total_s = 90.0
