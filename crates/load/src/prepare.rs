@@ -140,11 +140,11 @@ impl Prepared {
         let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
         let origin = origins.of(url);
         plan.origins = origins.into_vec();
+        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
+        let by = if finds { "redirects or pages lead" } else { "redirects lead" };
         let origin = match origin {
             Ok(origin) => origin,
             Err(error) => {
-                let finds = self.plan.script.as_ref().is_some_and(|script| script.finds);
-                let by = if finds { "redirects or pages lead" } else { "redirects lead" };
                 self.warn(format!("{by} to {}, which is not loaded: {}", authority(url), error.message));
                 return Ok(None);
             }
@@ -154,6 +154,9 @@ impl Prepared {
         {
             plan.origins.truncate(known);
             return Err(error);
+        }
+        if self.plan.origins.len() > known {
+            self.warn(format!("{by} to {}, which is loaded too", authority(url)));
         }
         Ok(Some(origin))
     }

@@ -55,7 +55,7 @@ fn where_a_redirect_leads_to_nothing_both_ends_are_told() {
     let mut prepared = prepare(&following(&lost.url(), 2)).unwrap();
     assert_eq!(probe(&mut prepared).unwrap().status, Some(302));
     let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
-    assert!(note.starts_with("redirects or pages lead to nobody.invalid, which is not loaded: "), "{note}");
+    assert!(note.starts_with("redirects lead to nobody.invalid, which is not loaded: "), "{note}");
 }
 
 #[test]
