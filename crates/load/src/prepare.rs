@@ -8,7 +8,7 @@ mod script;
 
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
-pub(crate) use origin::{Origin, Place, Tcp};
+pub(crate) use origin::{Origin, Place, Tcp, authority};
 pub(crate) use request::{LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url};
 pub(crate) use script::{Script, Step};
 
@@ -18,7 +18,7 @@ use crate::descriptors::{self, Need};
 use crate::engine::Share;
 use crate::{ports, tls};
 use choice::List;
-use origin::{Origins, authority, position};
+use origin::{Origins, position};
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

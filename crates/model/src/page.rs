@@ -111,8 +111,11 @@ pub struct VisitCounts {
     pub sessions_completed: u64,
     /// Sessions that ended with steps skipped.
     pub sessions_broken: u64,
-    /// Steps skipped, as a value that they need was never captured.
+    /// Steps skipped, as a value that they need was never captured, or leads to a server that is not loaded.
     pub steps_skipped: u64,
+    /// Of these, those whose link leads to a server that is not loaded, by server; many of them under `(other)`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub links_not_loaded: BTreeMap<String, u64>,
     /// Captures that matched nothing, by `STEP: NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub captures_missed: BTreeMap<String, u64>,
@@ -125,6 +128,16 @@ pub struct VisitCounts {
 }
 
 impl VisitCounts {
+    /// More servers than this are not told apart.
+    const SERVERS_MAX: usize = 16;
+
+    /// Counts steps whose link leads to a server that is not loaded.
+    pub fn add_not_loaded(&mut self, server: &str, steps: u64) {
+        let servers = &mut self.links_not_loaded;
+        let known = servers.contains_key(server) || servers.len() < Self::SERVERS_MAX;
+        *servers.entry(if known { server } else { "(other)" }.to_owned()).or_default() += steps;
+    }
+
     /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -138,6 +151,9 @@ impl VisitCounts {
         self.steps_skipped += later.steps_skipped;
         for (name, count) in &later.captures_missed {
             *self.captures_missed.entry(name.clone()).or_default() += count;
+        }
+        for (server, steps) in &later.links_not_loaded {
+            self.add_not_loaded(server, *steps);
         }
         self.cache_hits += later.cache_hits;
         self.cache_confirmed += later.cache_confirmed;

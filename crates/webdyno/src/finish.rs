@@ -108,7 +108,12 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
 fn run_is_good(run: &RunReport) -> bool {
     // Of pages that all lack a part, nobody has seen one.
     let pages_fail = run.pages.as_ref().is_some_and(|pages| pages.completed == 0 && pages.failed > 0);
-    let answers = run.requests.completed > 0 && !pages_fail;
+    // Nor has anybody done what such sessions do.
+    let sessions_break = run
+        .visits
+        .as_ref()
+        .is_some_and(|visits| visits.sessions_completed == 0 && visits.sessions_broken > 0);
+    let answers = run.requests.completed > 0 && !pages_fail && !sessions_break;
     run.client.valid && answers && run.objectives.iter().all(|objective| objective.met)
 }
 
@@ -187,6 +192,16 @@ mod tests {
             let pages = webdyno_model::page::PageReport { completed, failed, ..Default::default() };
             let report = RunReport { pages: Some(pages), ..run(1, true, true) };
             assert_eq!(exit_code(&Outcome::Run(report), false), code, "{completed} whole, {failed} failed");
+        }
+        for (sessions_completed, sessions_broken, code) in [(0, 0, 0), (1, 9, 0), (0, 9, 3)] {
+            let visits = webdyno_model::page::VisitCounts {
+                sessions_completed,
+                sessions_broken,
+                ..Default::default()
+            };
+            let report = RunReport { visits: Some(visits), ..run(1, true, true) };
+            let told = format!("{sessions_completed} whole, {sessions_broken} broken");
+            assert_eq!(exit_code(&Outcome::Run(report), false), code, "{told}");
         }
         assert_eq!(exit_code(&Outcome::Nothing, false), 3);
     }

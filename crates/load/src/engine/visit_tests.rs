@@ -368,6 +368,7 @@ fn what_was_never_captured_skips_the_steps_that_need_it() {
     });
     let counts = self::counts(&outcome);
     assert_eq!((counts.steps_skipped, counts.sessions_broken), (2, 2));
+    assert_eq!(counts.links_not_loaded, [("elsewhere.example".to_owned(), 2)].into());
 }
 
 #[test]

@@ -20,11 +20,11 @@ pub(crate) use diagnosis::{
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
-use pages::page_headline;
 pub(crate) use pages::{
     CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, Rest, captures_missed, pages_by_count, part_failure,
     parts_shown, rates, requests_by_count, sessions, trace_summary, traces,
 };
+use pages::{page_headline, session_headline};
 pub(crate) use percentiles::{percentiles, too_short};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_spread, repeats_table};
 pub(crate) use tune::{
@@ -65,10 +65,13 @@ pub(crate) fn brake(run: &RunReport) -> Option<String> {
 
 /// The result of a run in one line.
 pub(crate) fn run_headline(run: &RunReport) -> String {
-    if let Some(told) = page_headline(run) {
+    let requests = &run.requests;
+    // Why there is no good answer, or no whole page, tells more.
+    let pages_fail = run.pages.as_ref().is_some_and(|pages| pages.completed == 0 && pages.failed > 0);
+    let sessions = session_headline(run).filter(|_| requests.completed > 0 && !pages_fail);
+    if let Some(told) = sessions.or_else(|| page_headline(run)) {
         return told;
     }
-    let requests = &run.requests;
     let ended = requests.completed + requests.failed;
     if requests.started == 0 && ended == 0 {
         return "no request was sent".into();

@@ -5,6 +5,9 @@ use crate::words;
 use webdyno_model::page::{NamedPageReport, PageReport, PageTrace, PartTrace, VisitCounts};
 use webdyno_model::run::{NamedReport, RunReport};
 
+/// More servers than this are summed up.
+const SERVERS_MAX: usize = 5;
+
 /// What a page's time is.
 pub(crate) const PAGE_TIME_MEANS: &str = "Page time counts from the moment a page was due until the last byte of its \
      last part, of pages that came whole.";
@@ -37,6 +40,17 @@ pub(crate) fn page_headline(run: &RunReport) -> Option<String> {
     Some(told)
 }
 
+/// That no session came to its end, in one line; `None` where one did, or there was none.
+pub(crate) fn session_headline(run: &RunReport) -> Option<String> {
+    let visits = run.visits.as_ref()?;
+    (visits.sessions_completed == 0 && visits.sessions_broken > 0).then(|| {
+        format!(
+            "no whole session: all {} broke off with steps left out",
+            plural(visits.sessions_broken, "session")
+        )
+    })
+}
+
 fn rate_of_pages(rate: Option<f64>) -> String {
     rate.map_or_else(
         || "the rate of pages is unknown".into(),
@@ -52,6 +66,12 @@ pub(crate) fn rates(run: &RunReport) -> Vec<Vec<String>> {
     if let Some(pages) = &run.pages {
         let whole = format!("{} whole", count(pages.completed));
         rows.push(row(["pages".into(), rate_or_unknown(pages.rate), whole, failed(pages.failed)]));
+    }
+    if let Some(visits) = run.visits.as_ref().filter(|visits| visits.sessions_broken > 0) {
+        let rate = (run.elapsed_s > 0.0).then(|| visits.sessions_completed as f64 / run.elapsed_s);
+        let whole = format!("{} whole", count(visits.sessions_completed));
+        let broken = format!("{} broken off", count(visits.sessions_broken));
+        rows.push(row(["sessions".into(), rate_or_unknown(rate), whole, broken]));
     }
     let (requests, good) = (&run.requests, rate_or_unknown(run.rate));
     let answers = format!("{} good", count(requests.completed));
@@ -79,14 +99,36 @@ pub(crate) fn sessions(run: &RunReport) -> Vec<String> {
         plural(visits.visitors, "visitor")
     )];
     lines.extend(cache(run, visits));
-    lines.extend((visits.steps_skipped > 0).then(|| {
-        let steps = plural(visits.steps_skipped, "step");
-        format!(
-            "{steps} skipped, as a value that they need was not found in an answer before, or is the URL of a server \
-             that is not loaded"
-        )
+    let elsewhere = visits.links_not_loaded.values().fold(0, |sum: u64, steps| sum.saturating_add(*steps));
+    let without_value = visits.steps_skipped.saturating_sub(elsewhere);
+    lines.extend((without_value > 0).then(|| {
+        let steps = plural(without_value, "step");
+        format!("{steps} skipped, as a value that they need was not found in an answer before")
     }));
+    lines.extend((elsewhere > 0).then(|| not_loaded(visits, elsewhere)));
     lines
+}
+
+/// That links led away from the servers that are loaded, and where to.
+fn not_loaded(visits: &VisitCounts, steps: u64) -> String {
+    let mut servers: Vec<(&String, u64)> =
+        visits.links_not_loaded.iter().map(|(server, steps)| (server, *steps)).collect();
+    servers.sort_by_key(|(_, steps)| std::cmp::Reverse(*steps));
+    let more = match servers.len().saturating_sub(SERVERS_MAX) {
+        0 => String::new(),
+        more => format!(", and {} more", count(more as u64)),
+    };
+    let named: Vec<String> = servers
+        .iter()
+        .take(SERVERS_MAX)
+        .map(|(server, steps)| format!("{server} x {}", count(*steps)))
+        .collect();
+    format!(
+        "{} skipped, as the link that was found leads to a server that is not loaded, as no URL of the workload names \
+         it: {}{more}",
+        plural(steps, "step"),
+        named.join(", ")
+    )
 }
 
 fn cache(run: &RunReport, visits: &VisitCounts) -> Option<String> {
@@ -112,7 +154,7 @@ pub(crate) fn captures_missed(run: &RunReport) -> Vec<String> {
         let (step, value) = place.rsplit_once(": ").unwrap_or(("", place));
         let answers = run.requests_by_name.get(step).map(|named| named.completed);
         let of = match answers {
-            Some(answers) if times >= answers => "never found".to_owned(),
+            Some(answers) if times >= answers => format!("never found in {}", plural(times, "answer")),
             Some(answers) => format!("not found in {} of {}", count(times), plural(answers, "answer")),
             None => format!("not found in {}", plural(times, "answer")),
         };

@@ -42,8 +42,9 @@ fn what_a_load_of_pages_says_first() {
       one; the 3 s after it do not count either
 
     How much
-      pages         176/s  1,760 whole  9 failed
-      requests    2,812/s  28,120 good  9 failed
+      pages         176/s  1,760 whole      9 failed
+      sessions       79/s    790 whole  4 broken off
+      requests    2,812/s  28,120 good      9 failed
       received  34.7 MB/s       347 MB
       sent       270 kB/s       2.7 MB
 
@@ -169,13 +170,58 @@ fn what_visitors_did_and_looked_for_in_vain() {
 
 #[test]
 fn a_capture_that_never_matched_is_told_from_one_that_sometimes_did_not() {
-    for (missed, said) in [(205, "never found"), (204, "not found in 204 of 205 answers")] {
+    for (missed, said) in [(205, "never found in 205 answers"), (204, "not found in 204 of 205 answers")] {
         let view = changed(|run| {
             run.visits.as_mut().unwrap().captures_missed = [("login: csrf".to_owned(), missed)].into();
         });
         assert!(plain(&view).contains(&format!("- `csrf` of the step login: {said}")), "{missed}");
         assert!(html(&view).contains(said), "{missed}");
     }
+}
+
+#[test]
+fn a_link_to_another_server_is_told_from_a_value_that_is_missing() {
+    let missing = "skipped, as a value that they need was not found";
+    let elsewhere = "skipped, as the link that was found leads to a server that is not loaded";
+    for (skipped, links, missing_steps, elsewhere_steps) in [
+        (4, 0, Some("4 steps"), None),
+        (4, 3, Some("1 step"), Some("3 steps")),
+        (3, 3, None, Some("3 steps")),
+    ] {
+        let view = changed(|run| {
+            let visits = run.visits.as_mut().unwrap();
+            visits.steps_skipped = skipped;
+            if links > 0 {
+                visits.add_not_loaded("https://elsewhere.example", links);
+            }
+        });
+        let told = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
+        for (steps, what) in [(missing_steps, missing), (elsewhere_steps, elsewhere)] {
+            match steps {
+                Some(steps) => assert!(told.contains(&format!("{steps} {what}")), "{told}"),
+                None => assert!(!told.contains(what), "{told}"),
+            }
+        }
+        assert_eq!(told.contains("https://elsewhere.example x 3"), links > 0, "{told}");
+        assert_eq!(html(&view).contains("elsewhere.example"), links > 0);
+    }
+}
+
+#[test]
+fn sessions_that_all_broke_off_are_said_first() {
+    let broken = |completed: u64| {
+        changed(|run| {
+            let visits = run.visits.as_mut().unwrap();
+            (visits.sessions_completed, visits.sessions_broken) = (completed, 90);
+        })
+    };
+    let told = plain(&broken(0));
+    assert!(
+        told.starts_with("Load test: no whole session: all 90 sessions broke off with steps left out\n"),
+        "{told}"
+    );
+    assert!(html(&broken(0)).contains("No whole session: all 90 sessions"));
+    assert!(plain(&broken(1)).starts_with("Load test: 176 pages a second"));
 }
 
 #[test]

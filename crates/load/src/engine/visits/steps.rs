@@ -3,7 +3,7 @@
 use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
-use crate::prepare::{Dynamic, Script};
+use crate::prepare::{Dynamic, Script, authority};
 use crate::random::SplitMix;
 use crate::recorder::Report;
 use crate::script::think;
@@ -121,16 +121,21 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let steps = &script.sessions[visitor.spec as usize].steps;
         for (number, step) in steps.iter().enumerate().skip(from as usize) {
             visitor.step = number as u32;
+            let counts = &mut self.recorder.report.visits.counts;
             let has_values = step.needs.iter().all(|&id| visitor.variables.get(id).is_some());
-            let leads = |dynamic: &Dynamic| {
-                let url = dynamic.url(&visitor.variables, visitor.url.as_deref());
-                url.is_some_and(|url| self.plan.origin_at(&url).is_some())
+            let mut leads = |dynamic: &Dynamic| {
+                let Some(url) = dynamic.url(&visitor.variables, visitor.url.as_deref()) else { return false };
+                let is_loaded = self.plan.origin_at(&url).is_some();
+                if !is_loaded {
+                    counts.add_not_loaded(&authority(&url), 1);
+                }
+                is_loaded
             };
-            if has_values && script.dynamic_at(step.request).is_none_or(leads) {
+            if has_values && script.dynamic_at(step.request).is_none_or(&mut leads) {
                 return true;
             }
             visitor.broken = true;
-            self.recorder.report.visits.counts.steps_skipped += 1;
+            counts.steps_skipped += 1;
         }
         false
     }

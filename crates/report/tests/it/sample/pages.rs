@@ -114,6 +114,7 @@ fn visits() -> VisitCounts {
         sessions_completed: 790,
         sessions_broken: 4,
         steps_skipped: 4,
+        links_not_loaded: [].into(),
         captures_missed: [("login: csrf".to_owned(), 4)].into(),
         cache_hits: 3_120,
         cache_confirmed: 240,
