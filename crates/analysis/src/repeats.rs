@@ -21,6 +21,10 @@ pub fn repeats(reports: &[&RunReport]) -> Option<(Repeats, usize)> {
         failed: report.requests.failed,
         warmup_s: report.warmup_s,
         valid: report.client.valid,
+        why: report.client.why.clone().filter(|_| !report.client.valid),
+        page_rate: report.pages.as_ref().and_then(|pages| pages.rate),
+        page_p50_us: report.pages.as_ref().and_then(|pages| pages.time_us.p50),
+        page_p99_us: report.pages.as_ref().and_then(|pages| pages.time_us.p99),
     };
     let runs: Vec<RepeatedRun> = reports.iter().enumerate().map(run).collect();
     let of =
@@ -30,6 +34,9 @@ pub fn repeats(reports: &[&RunReport]) -> Option<(Repeats, usize)> {
         rate: of(|run| run.rate),
         p50_us: of(|run| run.p50_us.map(|us| us as f64)),
         p99_us: of(|run| run.p99_us.map(|us| us as f64)),
+        page_rate: of(|run| run.page_rate),
+        page_p50_us: of(|run| run.page_p50_us.map(|us| us as f64)),
+        page_p99_us: of(|run| run.page_p99_us.map(|us| us as f64)),
         runs,
     };
     Some((repeats, chosen))
@@ -110,6 +117,17 @@ mod tests {
         // No time and no rate is below nothing.
         assert_eq!(spread(&[1.0, 60.0]).unwrap().ci95.unwrap()[0], 0.0);
         assert_eq!(spread(&[5.0]).unwrap().ci95, None);
+    }
+
+    #[test]
+    fn pages_and_what_spoils_a_run_are_told() {
+        let mut first = report(100.0, false);
+        first.client.why = Some("it stood still".into());
+        first.pages = Some(webdyno_model::page::PageReport { rate: Some(5.0), ..Default::default() });
+        let (repeats, _) = repeats(&[&first, &report(100.0, true)]).unwrap();
+        assert_eq!(repeats.runs[0].why.as_deref(), Some("it stood still"));
+        assert_eq!((repeats.runs[0].page_rate, repeats.runs[1].page_rate), (Some(5.0), None));
+        assert_eq!(repeats.page_rate.map(|spread| spread.median), Some(5.0));
     }
 
     proptest! {

@@ -16,10 +16,19 @@ pub struct Repeats {
     pub p50_us: Option<Spread>,
     /// Of the 99th percentiles.
     pub p99_us: Option<Spread>,
+    /// Of the completed pages per second; `None` without pages, as the next two.
+    #[serde(default)]
+    pub page_rate: Option<Spread>,
+    /// Of the median page times.
+    #[serde(default)]
+    pub page_p50_us: Option<Spread>,
+    /// Of their 99th percentiles.
+    #[serde(default)]
+    pub page_p99_us: Option<Spread>,
 }
 
 /// One of several runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RepeatedRun {
     /// Its number, from 1.
     pub run: u32,
@@ -35,6 +44,18 @@ pub struct RepeatedRun {
     pub warmup_s: f64,
     /// Whether its figures may be believed.
     pub valid: bool,
+    /// Why not.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// Completed pages per second; `None` without pages, as the next two.
+    #[serde(default)]
+    pub page_rate: Option<f64>,
+    /// Median page time.
+    #[serde(default)]
+    pub page_p50_us: Option<u64>,
+    /// Its 99th percentile.
+    #[serde(default)]
+    pub page_p99_us: Option<u64>,
 }
 
 /// How far a figure differs from run to run.

@@ -147,6 +147,7 @@ fn run_summary(m: &mut Markup, run: &RunReport) {
         let columns: Vec<(&str, Column)> =
             columns.iter().map(|(title, kind)| (title.as_str(), *kind)).collect();
         table(m, &columns, &rows);
+        say::repeats_invalid(repeats).iter().for_each(|told| m.leaf("p", told));
         m.leaf_with("p", &[("class", "quiet")], say::REPEATS_MEAN);
     }
     ablation::whole(m, run);

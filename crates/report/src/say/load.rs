@@ -185,7 +185,9 @@ fn habits(visits: &Visits) -> Vec<String> {
         let share = percent(visits.returning_fraction);
         lines.push(match visits.returning_fraction >= 1.0 {
             true => "each user keeps cookies and connections from one session to the next".into(),
-            false => format!("{share} of the sessions are begun by the user of the one before"),
+            false => {
+                format!("{share} of the sessions are made by a user who comes back, the others by a new one")
+            }
         });
     }
     if !visits.cookies {

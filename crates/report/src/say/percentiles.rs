@@ -35,15 +35,25 @@ pub(crate) fn percentiles(run: &RunReport, name: &str, dist: &Dist) -> [String; 
 pub(crate) fn too_short(run: &RunReport, rows: &[Vec<String>]) -> Option<String> {
     let marked = rows.iter().flatten().any(|cell| cell.ends_with(MARK));
     let shown = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p999", "p99.9")];
-    let told = |what: &str, needs: &BTreeMap<String, PercentileNeed>| -> String {
+    let told = |what: &str, needs: &BTreeMap<String, PercentileNeed>, have: u64| -> String {
         let needs = shown.iter().filter_map(|(key, name)| Some((name, needs.get(*key)?)));
         let one = |(name, need): (&&str, &PercentileNeed)| {
-            format!(" {name} takes {} {what}, at this rate {}.", count(need.count), time_s(need.elapsed_s))
+            let time = time_s(need.elapsed_s);
+            match have < need.count {
+                true => format!(" {name} takes {} {what}, at this rate {time}.", count(need.count)),
+                // There were enough of them, but close together.
+                false => format!(
+                    " {name} takes slower {what} in {} seconds of the run, as things went {time}.",
+                    need.seconds
+                ),
+            }
         };
         needs.map(one).collect()
     };
-    let of_pages = run.pages.as_ref().map(|pages| told("pages", &pages.percentiles_need)).unwrap_or_default();
-    let told = told("answers", &run.percentiles_need) + &of_pages;
+    let of_pages =
+        run.pages.as_ref().map(|pages| told("pages", &pages.percentiles_need, pages.time_us.count));
+    let told =
+        told("answers", &run.percentiles_need, run.response_time_us.count) + &of_pages.unwrap_or_default();
     let times =
         if run.pages.is_some() { "page, response and service time" } else { "response and service time" };
     marked.then(|| {

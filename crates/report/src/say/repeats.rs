@@ -15,41 +15,87 @@ pub(crate) fn repeats_headline(repeats: &Repeats) -> String {
     format!("{} of this load", plural(repeats.runs.len() as u64, "run"))
 }
 
-/// `their rates lie within 2.1% of each other`.
+/// `their rates lie within 2.1% of each other`: of pages, where there are some.
 pub(crate) fn repeats_spread(repeats: &Repeats) -> String {
-    match repeats.rate.and_then(|rate| rate.relative) {
+    let (rates, spread) = match has_pages(repeats) {
+        true => ("page rates", repeats.page_rate),
+        false => ("rates", repeats.rate),
+    };
+    match spread.and_then(|rate| rate.relative) {
         Some(_) if repeats.runs.len() < 2 => "one alone has no spread".into(),
-        Some(relative) => format!("their rates lie within {} of each other", percent(relative)),
-        None => "how far their rates lie apart is unknown".into(),
+        Some(relative) => format!("their {rates} lie within {} of each other", percent(relative)),
+        None => format!("how far their {rates} lie apart is unknown"),
     }
+}
+
+fn has_pages(repeats: &Repeats) -> bool {
+    repeats.runs.iter().any(|run| run.page_rate.is_some())
+}
+
+/// A figure of each run, and its spread.
+struct Figure {
+    title: &'static str,
+    of: fn(&RepeatedRun) -> String,
+    spread: Option<Spread>,
+    show: Show,
+}
+
+/// What is told of each run: of pages first, where there are some.
+fn figures(repeats: &Repeats) -> Vec<Figure> {
+    let of_requests = Figure {
+        title: "requests/s",
+        of: |run| run.rate.map_or(UNKNOWN.into(), number),
+        spread: repeats.rate,
+        show: number,
+    };
+    if has_pages(repeats) {
+        return vec![
+            Figure {
+                title: "pages/s",
+                of: |run| run.page_rate.map_or(UNKNOWN.into(), number),
+                spread: repeats.page_rate,
+                show: number,
+            },
+            Figure {
+                title: "page p50",
+                of: |run| time(run.page_p50_us),
+                spread: repeats.page_p50_us,
+                show: time_us,
+            },
+            Figure {
+                title: "page p99",
+                of: |run| time(run.page_p99_us),
+                spread: repeats.page_p99_us,
+                show: time_us,
+            },
+            of_requests,
+        ];
+    }
+    vec![
+        of_requests,
+        Figure { title: "p50", of: |run| time(run.p50_us), spread: repeats.p50_us, show: time_us },
+        Figure { title: "p99", of: |run| time(run.p99_us), spread: repeats.p99_us, show: time_us },
+    ]
 }
 
 /// The runs and their spread, a row each, the first one with the titles.
 pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
-    let titles = ["", "rate", "p50", "p99", "failed", "warm-up", "valid"];
+    let figures = figures(repeats);
+    let titles = figures.iter().map(|figure| figure.title);
+    let titles = std::iter::once("").chain(titles).chain(["failed", "warm-up", "valid"]);
     let run = |run: &RepeatedRun| {
         let mark = if run.run == repeats.chosen { " *" } else { "" };
-        vec![
-            format!("run {}{mark}", run.run),
-            run.rate.map_or(UNKNOWN.into(), number),
-            time(run.p50_us),
-            time(run.p99_us),
-            count(run.failed),
-            format!("{} s", number(run.warmup_s)),
-            if run.valid { "yes" } else { "NO" }.into(),
-        ]
+        let told = figures.iter().map(|figure| (figure.of)(run));
+        let (failed, warmup) = (count(run.failed), format!("{} s", number(run.warmup_s)));
+        let rest = [failed, warmup, if run.valid { "yes" } else { "NO" }.into()];
+        std::iter::once(format!("run {}{mark}", run.run)).chain(told).chain(rest).collect::<Vec<_>>()
     };
-    let figures = [
-        (repeats.rate, number as Show),
-        (repeats.p50_us, time_us as Show),
-        (repeats.p99_us, time_us as Show),
-    ];
     let row = |name: &str, of: fn(&Spread, Show) -> Option<String>| {
-        let told = figures.iter().map(|(spread, show)| spread.and_then(|spread| of(&spread, *show)));
+        let told = figures.iter().map(|figure| of(&figure.spread?, figure.show));
         let cells = told.map(|cell| cell.unwrap_or_else(|| UNKNOWN.into()));
         std::iter::once(name.to_owned()).chain(cells).chain([const { String::new() }; 3]).collect::<Vec<_>>()
     };
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let mut rows = vec![titles.map(str::to_owned).collect()];
     rows.extend(repeats.runs.iter().map(run));
     if repeats.runs.len() > 1 {
         rows.push(row("median", |spread, show| Some(show(spread.median))));
@@ -59,4 +105,12 @@ pub(crate) fn repeats_table(repeats: &Repeats) -> Vec<Vec<String>> {
         rows.push(row("to (95%)", |spread, show| Some(show(spread.ci95?[1]))));
     }
     rows
+}
+
+/// Why runs are not valid, a sentence each.
+pub(crate) fn repeats_invalid(repeats: &Repeats) -> Vec<String> {
+    let invalid = repeats.runs.iter().filter(|run| !run.valid);
+    let why =
+        |run: &RepeatedRun| run.why.clone().unwrap_or_else(|| "the generator was the bottleneck".into());
+    invalid.map(|run| format!("Run {} is not valid: {}.", run.run, why(run))).collect()
 }

@@ -75,7 +75,11 @@ fn repeats(page: &mut Page, run: &RunReport) {
     let Some(repeats) = &run.repeats else { return };
     page.heading(&format!("{}: {}", say::repeats_headline(repeats), say::repeats_spread(repeats)));
     let table = say::repeats_table(repeats);
-    page.table(&[Column::Words].into_iter().chain([Column::Number; 6]).collect::<Vec<_>>(), &table);
+    let numbers = table.first().map_or(0, |titles| titles.len().saturating_sub(1));
+    let columns: Vec<Column> =
+        std::iter::once(Column::Words).chain(std::iter::repeat_n(Column::Number, numbers)).collect();
+    page.table(&columns, &table);
+    say::repeats_invalid(repeats).iter().for_each(|told| page.para(told));
     page.para(say::REPEATS_MEAN);
 }
 

@@ -60,13 +60,13 @@ fn both_loads_stand_side_by_side() {
     let recording = recording(loads);
     let view = View::of(&recording).unwrap();
     let text = text(&view, &Paths::default());
-    assert!(text.contains("Without resources: 80/s pages, with them 20/s: 4.0 times"), "{text}");
+    assert!(text.contains("Without resources: 80 pages/s, with them 20 pages/s: 4.0 times"), "{text}");
     let section = text.split("Without resources").nth(1).unwrap();
     assert!(section.contains("page time, p50") && section.contains("requests/s"), "{section}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let page = html(&view);
     assert!(
-        page.contains("Without resources: 80/s pages") && page.contains("connections opened/s"),
+        page.contains("Without resources: 80 pages/s") && page.contains("connections opened/s"),
         "{page}"
     );
     let json = json(&view).unwrap();

@@ -37,7 +37,7 @@ fn what_a_load_of_pages_says_first() {
       think time after a step: 1 s to 3 s, each equally often; 1 step has one of
       their own
       each user keeps answers as a browser's cache does
-      30% of the sessions are begun by the user of the one before
+      30% of the sessions are made by a user who comes back, the others by a new one
       measured for 10 s, after 2 s of warm-up that do not count: users came one by
       one; the 3 s after it do not count either
 
@@ -158,8 +158,7 @@ fn what_visitors_did_and_looked_for_in_vain() {
       visitors there at the end.
       the users' caches had 3,120 answers (9.98% of all) that were not asked for;
       240 were confirmed by the server (304).
-      4 steps skipped, as a value that they need was not found in an answer before,
-      or is the URL of a server that is not loaded.
+      4 steps skipped, as a value that they need was not found in an answer before.
       - `csrf` of the step login: not found in 4 of 205 answers
           Usually: an answer that is an error page or asks for a login first, or a
                    page that was written anew since
@@ -222,6 +221,105 @@ fn sessions_that_all_broke_off_are_said_first() {
     );
     assert!(html(&broken(0)).contains("No whole session: all 90 sessions"));
     assert!(plain(&broken(1)).starts_with("Load test: 176 pages a second"));
+}
+
+#[test]
+fn repeated_runs_of_pages_are_told_in_pages() {
+    use webdyno_model::repeats::{RepeatedRun, Repeats, Spread};
+    let run = |run: u32, page_rate: f64| RepeatedRun {
+        run,
+        rate: Some(page_rate * 16.0),
+        p50_us: Some(21_000),
+        p99_us: Some(66_000),
+        failed: 9,
+        warmup_s: 2.0,
+        valid: run == 1,
+        why: (run == 2).then(|| "its clock stood still for 2 s".into()),
+        page_rate: Some(page_rate),
+        page_p50_us: Some(212_000),
+        page_p99_us: Some(669_000),
+    };
+    let spread = |median: f64| Spread {
+        median,
+        min: median,
+        max: median,
+        relative: Some(0.023),
+        mean: median,
+        ci95: Some([median * 0.9, median * 1.1]),
+    };
+    let repeats = Repeats {
+        chosen: 1,
+        runs: vec![run(1, 176.0), run(2, 180.0)],
+        rate: Some(spread(2848.0)),
+        page_rate: Some(spread(178.0)),
+        page_p50_us: Some(spread(212_000.0)),
+        page_p99_us: Some(spread(669_000.0)),
+        ..Repeats::default()
+    };
+    let view = changed(|run| run.repeats = Some(repeats));
+    insta::assert_snapshot!(between(&plain(&view), "2 runs of this load", "How long it took"), @"
+    2 runs of this load: their page rates lie within 2.3% of each other
+                  pages/s  page p50  page p99  requests/s  failed  warm-up  valid
+      run 1 *         176    212 ms    669 ms       2,816       9      2 s    yes
+      run 2           180    212 ms    669 ms       2,880       9      2 s     NO
+      median          178    212 ms    669 ms       2,848
+      spread         2.3%      2.3%      2.3%        2.3%
+      mean            178    212 ms    669 ms       2,848
+      mean, from      160    191 ms    602 ms       2,563
+      to (95%)        196    233 ms    736 ms       3,133
+      Run 2 is not valid: its clock stood still for 2 s.
+      The report is of the run marked with *, whose rate is the median of the valid
+      ones. Spread: largest less smallest, as a share of the median. The interval of
+      the mean holds it in 95 of 100 cases (Student).
+    ");
+    let page = html(&view);
+    assert!(page.contains("pages/s") && page.contains("Run 2 is not valid: its clock stood still for 2 s."));
+}
+
+#[test]
+fn enough_pages_in_too_few_seconds_are_told_as_that() {
+    use webdyno_model::run::PercentileNeed;
+    let need = |count: u64| PercentileNeed { count, seconds: 3, elapsed_s: 7.6 };
+    for (count, told) in [
+        (20, "p50 takes slower pages in 3 seconds of the run, as things went 7.6 s."),
+        (9_999_999, "p50 takes 9,999,999 pages, at this rate 7.6 s."),
+    ] {
+        let view = changed(|run| {
+            run.pages.as_mut().unwrap().percentiles_need = [("p50".to_owned(), need(count))].into();
+        });
+        let said = plain(&view).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(told), "{told}: {said}");
+    }
+}
+
+#[test]
+fn who_begins_sessions_and_how_many_are_due_is_told_rightly() {
+    use webdyno_model::stage::{Shape, Stage};
+    use webdyno_model::workload::Arrival;
+    let stage =
+        Stage { duration_us: 1_000_000, shape: Shape::Spike { from: 10.0, peak: 600.0 }, measured: true };
+    let open = Arrival::Open { rate_per_s: 600.0, poisson: false };
+    for (arrival, stages, returning, told) in [
+        (open, vec![], 0.0, "600 sessions of new users a second are due"),
+        (open, vec![], 0.3, "600 sessions a second are due"),
+        (open, vec![stage], 0.3, "up to 600 sessions a second are due"),
+        (Arrival::Closed, vec![stage], 0.0, "up to 400 users at once"),
+    ] {
+        let view = changed(|run| {
+            let workload = run.workload.as_mut().unwrap();
+            (workload.arrival, workload.stages) = (arrival, stages);
+            workload.visits.as_mut().unwrap().returning_fraction = returning;
+        });
+        let said = plain(&view);
+        assert!(said.contains(&format!("\n  {told}")), "{told}: {said}");
+    }
+}
+
+#[test]
+fn a_long_url_stays_within_the_page() {
+    // Outside of tables, which scroll.
+    let page = html(&sample::run_with_pages());
+    assert!(page.contains("p, li, h1, h2, h3, dd, summary { overflow-wrap: anywhere; }"));
 }
 
 #[test]
