@@ -41,7 +41,7 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
             line(&mut text, "table", &format!("{}, {} {rows}", table.file, grouped(table.row_count)));
         }
     }
-    line(&mut text, "connections", &format!("at most {} at once", grouped(u64::from(workload.connections))));
+    line(&mut text, "connections", &connections(workload));
     for objective in objectives {
         line(&mut text, "objective", objective);
     }
@@ -69,7 +69,26 @@ fn lines(text: &mut String, label: &str, values: impl ExactSizeIterator<Item = S
     }
 }
 
+/// Connections at once, and what lowered them.
+fn connections(workload: &Workload) -> String {
+    let most = format!("at most {} at once", grouped(u64::from(workload.connections)));
+    let each = workload.visits.as_ref().and_then(|visits| visits.connections_per_server);
+    match each.filter(|each| *each > workload.connections) {
+        Some(each) => format!("{most} (ulimit -n); users would have {}", grouped(u64::from(each))),
+        None => most,
+    }
+}
+
 fn requests(text: &mut String, workload: &Workload) {
+    if let Some(list) = &workload.list {
+        let order = match (list.weighted, list.random) {
+            (true, _) => "drawn by their weights",
+            (false, true) => "drawn at random",
+            (false, false) => "in turn",
+        };
+        let many = format!("{} {}", grouped(list.count), plural(list.count, "request"));
+        return line(text, "list", &format!("{many} of {}, {order}", list.file));
+    }
     let total: f64 = workload.requests.iter().map(|request| request.weight).sum();
     let request = |request: &webdyno_model::workload::RequestSpec| {
         format!("{}{}", share(request.weight, total), request.name)
@@ -178,7 +197,6 @@ fn mean_think_s(visits: &Visits) -> f64 {
 }
 
 fn length(workload: &Workload) -> String {
-    let time = |us: u64| duration_text(us);
     let Some(all_us) = workload.stop.duration_us else { return "until it is stopped".into() };
     match stage::measured_us(&workload.stages) {
         Some((from, to)) if from > 0 || to < all_us => {
@@ -186,6 +204,17 @@ fn length(workload: &Workload) -> String {
         }
         _ => time(all_us),
     }
+}
+
+/// As people say it: `16m 30s`.
+fn time(us: u64) -> String {
+    const MINUTE_US: u64 = 60_000_000;
+    let (minutes, rest_us) = (us / MINUTE_US, us % MINUTE_US);
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    let part = |us: u64| (us > 0).then(|| duration_text(us));
+    let parts = [part(hours * 60 * MINUTE_US), part(minutes * MINUTE_US), part(rest_us)];
+    let told: Vec<String> = parts.into_iter().flatten().collect();
+    if told.is_empty() { duration_text(0) } else { told.join(" ") }
 }
 
 fn plural(count: u64, noun: &str) -> String {
@@ -241,12 +270,54 @@ mod tests {
                session      75% shop (page with 2 resources)\n  \
                session      25% buy: /cart (page with what is found in it), POST /a-very-l...\n  \
                load         up to 4,250 users\n  \
-               length       150s, of which 2m are measured\n  \
+               length       2m 30s, of which 2m are measured\n  \
                think        75 s a session, so that at most 56.7 sessions a second are made\n  \
                visitors     cookies kept, cache none, returning 0%, 6 connections to a host\n  \
                connections  at most 25,500 at once\n  \
                objective    page: p95<2s\n"
         );
+    }
+
+    #[test]
+    fn connections_that_open_files_do_not_allow_are_told() {
+        let text = "users = 5000\n[[page]]\nurl = \"http://h/\"\n";
+        for (allowed, told) in [
+            (None, "at most 30,000 at once\n"),
+            (Some(19_968), "at most 19,968 at once (ulimit -n); users would have 30,000\n"),
+        ] {
+            let read = crate::workload_file::draft(text, Path::new("w.toml"), &mut |_| Ok(vec![]));
+            let mut draft = read.unwrap();
+            draft.settings.connections_allowed = allowed;
+            let said = describe(&draft.whole().unwrap(), &[]);
+            assert!(said.ends_with(&format!("  connections  {told}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn times_are_told_as_people_say_them() {
+        for (us, told) in [
+            (990_000_000, "16m 30s"),
+            (120_000_000, "2m"),
+            (3_660_000_000, "1h 1m"),
+            (10_000_000, "10s"),
+            (500_000, "500ms"),
+        ] {
+            assert_eq!(time(us), told);
+        }
+    }
+
+    #[test]
+    fn a_list_is_told_with_its_number_and_how_it_is_drawn_from() {
+        for (lines, order) in [
+            ("/a\n/b\n", "2 requests of l.urls, in turn"),
+            ("/a#weight=2\n/b\n", "2 requests of l.urls, drawn by their weights"),
+        ] {
+            let list: String = lines.lines().map(|line| format!("http://h{line}\n")).collect();
+            let mut read = |_: &Path| Ok(list.clone().into_bytes());
+            let workload = parse("[urls]\nfile = \"l.urls\"\n", Path::new("w.toml"), &mut read).unwrap();
+            let told = describe(&workload, &[]);
+            assert!(told.starts_with(&format!("  list         {order}\n")), "{told}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! FollowSymLinks; one that leads nowhere, or back to where it stands, is left out and told. So is what is hidden, unless it
 //! is wanted.
 
-use super::make_tree::{line, size};
+use super::make_tree::{counted, line, size};
 use super::written::{beside, new_file, quoted};
 use crate::cli::tree::FromTreeArgs;
 use crate::{interrupt, terminal};
@@ -57,7 +57,7 @@ pub fn from_tree(arguments: &FromTreeArgs) -> Result<u8> {
             format!("drawn by Zipf's law with exponent {exponent}, seed {}", arguments.seed)
         }
     };
-    let about = format!("{} files of {directory}, {law}", files.paths.len());
+    let about = format!("{} of {directory}, {law}", counted(files.paths.len() as u64, "file", "files"));
     write_list(&list, &base, &files, &weights, arguments.popularity)?;
     let workload = new_file(output, |to| {
         writeln!(to, "# {}, by webdyno workload from-tree.", about.replace(char::is_control, " "))?;

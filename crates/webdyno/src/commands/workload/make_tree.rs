@@ -196,9 +196,10 @@ impl Tree<'_> {
     fn summary(&self, elapsed_s: f64) -> String {
         let (count, total) = (self.sizes.len(), self.sizes.iter().sum::<u64>());
         let mut text = format!(
-            "{}: {count} files in {} directories, {} bytes ({}), in {elapsed_s:.1} s\n",
+            "{}: {} in {}, {} bytes ({}), in {elapsed_s:.1} s\n",
             self.root.display(),
-            self.directories(),
+            counted(count as u64, "file", "files"),
+            counted(self.directories(), "directory", "directories"),
             total,
             size(total as f64),
         );
@@ -207,6 +208,11 @@ impl Tree<'_> {
         }
         text
     }
+}
+
+/// So many of them: `1 file`, `2 files`.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// A distribution in a line.
@@ -232,6 +238,13 @@ pub(super) fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_file_is_none_of_several() {
+        for (count, told) in [(0, "0 files"), (1, "1 file"), (2, "2 files")] {
+            assert_eq!(counted(count, "file", "files"), told);
+        }
+    }
 
     #[test]
     fn room_is_counted_in_blocks_and_files() {
