@@ -11,9 +11,35 @@ const OTHERS: &str = "(other)";
 /// More names than this are not listed in a hint.
 const LISTED_MAX: usize = 10;
 
+/// The same as [`check`], before the pages of the workload were looked into: how their parts are named is not known yet.
+pub fn check_before(
+    objectives: &[Objective],
+    places: &[String],
+    workload: &Workload,
+    counted: &[String],
+) -> Result<()> {
+    let finds = workload.finds_resources();
+    let is_known = |objective: &Objective| !(finds && matches!(objective.scope(), Scope::Request(_)));
+    check_those(objectives, places, (workload, counted), is_known)
+}
+
 /// Refuses an objective of a request or page that is not counted by that name. Requests are counted by these names; by
-/// none when all have the same, or that is not known yet.
-pub fn check(objectives: &[Objective], workload: &Workload, counted: &[String]) -> Result<()> {
+/// none when all have the same. `places` says where the first objectives stand, if a file holds them.
+pub fn check(
+    objectives: &[Objective],
+    places: &[String],
+    workload: &Workload,
+    counted: &[String],
+) -> Result<()> {
+    check_those(objectives, places, (workload, counted), |_| true)
+}
+
+fn check_those(
+    objectives: &[Objective],
+    places: &[String],
+    (workload, counted): (&Workload, &[String]),
+    is_known: impl Fn(&Objective) -> bool,
+) -> Result<()> {
     let pages = workload.page_names();
     let requests = match (counted.is_empty(), &workload.list) {
         (false, _) => counted.iter().map(String::as_str).collect(),
@@ -25,14 +51,18 @@ pub fn check(objectives: &[Objective], workload: &Workload, counted: &[String]) 
             workload.request_names().into_iter().chain(others).collect()
         }
     };
-    for objective in objectives {
-        match objective.scope() {
-            Scope::All => {}
-            Scope::Pages | Scope::Page(_) if pages.is_empty() => return Err(no_pages(objective)),
-            Scope::Pages => {}
-            Scope::Page(name) => known(objective, ("page", name), &pages)?,
-            Scope::Request(name) => known(objective, ("request", name), &requests)?,
-        }
+    let one = |objective: &Objective| match objective.scope() {
+        Scope::All => Ok(()),
+        Scope::Pages | Scope::Page(_) if pages.is_empty() => Err(no_pages(objective)),
+        Scope::Pages => Ok(()),
+        Scope::Page(name) => known(objective, ("page", name), &pages),
+        Scope::Request(name) => known(objective, ("request", name), &requests),
+    };
+    for (number, objective) in objectives.iter().enumerate().filter(|(_, objective)| is_known(objective)) {
+        one(objective).map_err(|told| match places.get(number) {
+            Some(place) => UserError { message: format!("{place}: {}", told.message), ..told },
+            None => told,
+        })?;
     }
     Ok(())
 }
@@ -88,7 +118,7 @@ mod tests {
         let workload = workload(resources);
         let mut counted: Vec<String> = workload.request_names().into_iter().map(str::to_owned).collect();
         counted.extend(finds.then(|| OTHERS.to_owned()));
-        let error = check(&[Objective::parse(slo).unwrap()], &workload, &counted).err();
+        let error = check(&[Objective::parse(slo).unwrap()], &[], &workload, &counted).err();
         assert!(error.as_ref().is_none_or(|error| error.exit_code() == 2 && error.hint.is_some()));
         error
     }
@@ -122,11 +152,42 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_pages_find_have_names_once_they_were_looked_into() {
+        let slo = [Objective::parse("request /found.png: p99<1s").unwrap()];
+        for (resources, before) in
+            [(None, false), (Some(Resources::Left), false), (Some(Resources::Found), true)]
+        {
+            let workload = workload(resources);
+            assert_eq!(check_before(&slo, &[], &workload, &[]).is_ok(), before, "{workload:?}");
+        }
+        let workload = workload(Some(Resources::Found));
+        let counted = ["/shop", OTHERS, "/found.png"].map(str::to_owned);
+        assert!(check(&slo, &[], &workload, &counted).is_ok());
+        let told = check(&slo, &[], &workload, &counted[..2]).unwrap_err();
+        assert!(told.exit_code() == 2 && told.hint.is_some_and(|hint| hint.contains("(other)")));
+        let page = [Objective::parse("page /found.png: p99<1s").unwrap()];
+        assert!(check_before(&page, &[], &workload, &[]).is_err());
+    }
+
+    #[test]
+    fn an_objective_of_a_file_is_told_with_its_place() {
+        let slo = ["p99<1s", "request x: p99<1s"].map(|slo| Objective::parse(slo).unwrap());
+        let workload = workload(None);
+        let places = ["w.toml:3:8", "w.toml:3:18"].map(str::to_owned);
+        for (places, begin) in [(&places[..], "w.toml:3:18: the objective"), (&places[..1], "the objective")]
+        {
+            let told = check(&slo, places, &workload, &[]).unwrap_err();
+            assert!(told.message.starts_with(begin), "{told}");
+        }
+    }
+
+    #[test]
     fn one_name_alone_is_known_too() {
         let alone = RequestSpec { name: "/only".into(), ..RequestSpec::default() };
         let workload = Workload { requests: vec![alone], ..Workload::default() };
-        let check =
-            |slo: &str, workload: &Workload| check(&[Objective::parse(slo).unwrap()], workload, &[]).is_ok();
+        let check = |slo: &str, workload: &Workload| {
+            check(&[Objective::parse(slo).unwrap()], &[], workload, &[]).is_ok()
+        };
         assert!(check("request /only: p99<1s", &workload) && !check("request /other: p99<1s", &workload));
         let entries = ListEntries { names: vec!["/c/*".into()], ..ListEntries::default() };
         let list = RequestList { entries: Some(entries.into()), ..RequestList::default() };

@@ -200,3 +200,11 @@ fn files_are_sent_as_they_are_beside_fields_with_variables() {
         assert_eq!(workload.requests[1].body.bytes(), file);
     }
 }
+
+#[test]
+fn objectives_are_known_with_their_places() {
+    let text = "slo = [\"p99<1s\",\n  \"page /shp: p95<2s\"]\n[[page]]\nurl = \"http://h/\"\n";
+    let draft = draft(text, Path::new("w.toml"), &mut read).unwrap();
+    assert_eq!(draft.objective_places, ["w.toml:1:8", "w.toml:2:3"]);
+    assert_eq!(draft.objectives[1].text(), "page /shp: p95<2s");
+}

@@ -71,6 +71,8 @@ pub struct Draft {
     pub settings: Settings,
     /// What must be met.
     pub objectives: Vec<Objective>,
+    /// Where the first of these stand, as FILE:LINE:COLUMN; those of flags stand nowhere.
+    pub objective_places: Vec<String>,
     /// All requests, each once.
     pub requests: Vec<RequestSpec>,
     /// What is chosen between.

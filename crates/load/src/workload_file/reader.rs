@@ -78,7 +78,12 @@ impl<'t> Reader<'t> {
 
     /// Everything of one file but its sessions.
     pub(super) fn definitions(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        settings::read(top, &mut self.draft.settings, &mut self.draft.objectives)?;
+        let mut objectives = vec![];
+        settings::read(top, &mut self.draft.settings, &mut objectives)?;
+        for (at, objective) in objectives {
+            self.draft.objectives.push(objective);
+            self.draft.objective_places.push(self.files.position(at));
+        }
         for (name, at, value) in
             top.read("variables", |value| value.entries("variables"))?.unwrap_or_default()
         {

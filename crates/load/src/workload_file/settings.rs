@@ -57,7 +57,11 @@ pub(super) const STAGE_KEYS: &[&str] = &["duration", "rate", "users", "connectio
 pub(super) const SHAPE_KEYS: &[&str] = &["from", "to", "peak", "low", "high", "period"];
 
 /// Reads the settings of one file over those that are there: what this file says counts.
-pub(super) fn read(top: &Keys<'_>, into: &mut Settings, objectives: &mut Vec<Objective>) -> Read<()> {
+pub(super) fn read(
+    top: &Keys<'_>,
+    into: &mut Settings,
+    objectives: &mut Vec<(Place, Objective)>,
+) -> Read<()> {
     fn set<T>(slot: &mut Option<T>, read: Option<T>) {
         if read.is_some() {
             *slot = read;
@@ -100,7 +104,7 @@ pub(super) fn read(top: &Keys<'_>, into: &mut Settings, objectives: &mut Vec<Obj
     }
     for (at, text) in top.read("slo", Value::texts)?.unwrap_or_default() {
         let forms = "write it as \"p99<200ms\", \"errors<0.1%\" or \"page /shop: p95<2s\"";
-        objectives.push(Objective::parse(text).map_err(|error| Wrong::of(at, error, forms))?);
+        objectives.push((at, Objective::parse(text).map_err(|error| Wrong::of(at, error, forms))?));
     }
     Ok(())
 }

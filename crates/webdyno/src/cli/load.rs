@@ -155,9 +155,7 @@ impl LoadArgs {
         set(&mut settings.keepalive, &self.no_keepalive.then_some(false));
         settings.expect.extend(self.expect.iter().cloned());
         self.visits.change(settings);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        let allowed = webdyno_load::connections_allowed(self.threads.unwrap_or(cores));
-        settings.connections_allowed = allowed.map(|allowed| u32::try_from(allowed).unwrap_or(u32::MAX));
+        settings.connections_allowed = connections_allowed(self.threads);
     }
 
     /// A file says itself what is sent.
@@ -212,6 +210,13 @@ impl LoadArgs {
             ..RequestSpec::default()
         }
     }
+}
+
+/// Connections that this machine's limit of open files has room for; `None` is no limit.
+pub fn connections_allowed(threads: Option<u32>) -> Option<u32> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let allowed = webdyno_load::connections_allowed(threads.unwrap_or(cores));
+    allowed.map(|allowed| u32::try_from(allowed).unwrap_or(u32::MAX))
 }
 
 /// A warm-up must leave something to measure. It is cut in whole seconds, as the load is recorded by the second.

@@ -14,6 +14,7 @@ pub mod workload;
 use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use load::LoadArgs;
+pub use load::connections_allowed;
 use stages::StageArgs;
 use std::path::PathBuf;
 use webdyno_load::workload_file::Draft;

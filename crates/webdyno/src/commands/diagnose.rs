@@ -166,12 +166,13 @@ impl MeasuredLoad {
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
         let mut prepared = webdyno_load::prepare(&workload)?;
-        objectives::check(&draft.objectives, &workload, prepared.names())?;
+        objectives::check_before(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
         let port = observed_port(&prepared, &address)?;
         webdyno_load::probe(&mut prepared)?;
         // The probe may have been led on to other servers.
         observed_port(&prepared, &address)
             .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))?;
+        objectives::check(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
         Ok(Self { workload, prepared, length, address, port })
     }
 

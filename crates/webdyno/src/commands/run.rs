@@ -20,8 +20,8 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let workload = arguments.load.workload(&draft)?;
     let without = arguments.without_resources.then(|| without_resources(&workload)).transpose()?;
     let interrupted = interrupt::flag()?;
-    let mut made = vec![Made::prepare(workload, Purpose::Run, &draft.objectives)?];
-    let without = without.map(|workload| Made::prepare(workload, Purpose::WithoutResources, &[]));
+    let mut made = vec![Made::prepare(workload, Purpose::Run, (&draft.objectives, &draft.objective_places))?];
+    let without = without.map(|workload| Made::prepare(workload, Purpose::WithoutResources, (&[], &[])));
     made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::Pace { measure_s, settles: false, changes: false };
@@ -49,10 +49,16 @@ struct Made {
 }
 
 impl Made {
-    fn prepare(workload: Workload, purpose: Purpose, objectives: &[Objective]) -> Result<Self> {
+    fn prepare(
+        workload: Workload,
+        purpose: Purpose,
+        (objectives, places): (&[Objective], &[String]),
+    ) -> Result<Self> {
         let mut prepared = webdyno_load::prepare(&workload)?;
-        objectives::check(objectives, &workload, prepared.names())?;
+        objectives::check_before(objectives, places, &workload, prepared.names())?;
         webdyno_load::probe(&mut prepared)?;
+        // What the pages embed has names now.
+        objectives::check(objectives, places, &workload, prepared.names())?;
         Ok(Self { workload, prepared, purpose })
     }
 }
