@@ -60,14 +60,13 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
         for number in others.take(EXPLORED_MAX) {
             let plan = &prepared.plan;
-            // One with variables may need values of an answer.
-            let own = plan.with_first_values(number);
-            let is_safe = match plan.entry(number).as_ref().or(own.as_ref()) {
+            // One with variables is a visitor's, who has come to it by other steps.
+            let is_safe = match plan.entry(number) {
                 Some(entry) => entry.is_safe(),
                 None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
             };
             if is_safe {
-                match chain(prepared, number, own, begun, timeout) {
+                match chain(prepared, number, None, begun, timeout) {
                     Err(Ended::Here(error)) => return Err(error),
                     // What is wrong with the servers, the load will tell.
                     Ok(_) | Err(Ended::There(_)) => {}

@@ -214,8 +214,19 @@ fn a_real_site_confirms_every_step_of_every_session() {
     assert!(uploads.len() >= 3);
     // A redirect is followed as browsers follow it: by a GET.
     assert!(records.iter().all(|record| record["step"] != "/home" || record["method"] == "GET"));
-    let logged = site.logged();
-    assert_eq!(logged["POST /site/upload 201"], uploads.len() as u64, "{logged:#?}");
+    // The last one may still be on its way into the server's log, or out of the script, when the load has ended.
+    let told = || {
+        let stored = site.records().iter().filter(|record| record["step"] == "/upload").count() as u64;
+        (site.logged().get("POST /site/upload 201").copied().unwrap_or(0), stored)
+    };
+    let agrees = |_: &u32| {
+        let (logged, stored) = told();
+        logged == stored || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            false
+        }
+    };
+    assert!((0..50).find(agrees).is_some(), "(logged, stored): {:?}", told());
 }
 
 #[test]
