@@ -3,7 +3,7 @@
 use super::simulation::*;
 use super::visit_tests::*;
 use webdyno_model::visit::Auth;
-use webdyno_model::visit::{CaptureFrom, PageSpec, Resources, SessionSpec, StepSpec, Think};
+use webdyno_model::visit::{CaptureFrom, PageSpec, Part, Resources, SessionSpec, StepSpec, Think};
 use webdyno_model::workload::RequestSpec;
 
 const ELSEWHERE: &str = "http://127.0.0.2:1";
@@ -221,4 +221,17 @@ fn a_page_without_a_document_is_refused() {
     load.requests[0].method = "HEAD".into();
     let told = crate::prepare::prepare(&load).unwrap_err();
     assert!(told.message.contains("HEAD") && told.exit_code() == 2, "{told:?}");
+}
+
+#[test]
+fn a_part_with_variables_is_shown_by_its_name() {
+    let part = RequestSpec { name: "opt".into(), ..get("/nope.png?x=${user}") };
+    let part = RequestSpec { has_variables: true, ..part };
+    let listed = PageSpec { resources: Resources::Listed(vec![Part { request: 1, required: true }]) };
+    let page = StepSpec { page: Some(listed), ..step(0) };
+    let load = sessions(session(vec![page], vec![get("/"), part], 1, 1000), 1);
+    let (outcome, heard) = run(&load, |_| ok("x"));
+    assert_eq!(path(&heard[1].1), "/nope.png?x=1");
+    let parts = &pages(&outcome).next().unwrap().traces[0].parts;
+    assert_eq!((parts[0].name.as_str(), parts[1].name.as_str()), ("/", "opt"));
 }

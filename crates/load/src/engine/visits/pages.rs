@@ -150,6 +150,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             let at_us = |at_ns: u64| (at_ns > 0).then(|| microseconds(visitor.due_ns, at_ns));
             PartTrace {
                 name: match Some(target.origin) == home {
+                    // Its URL lacks what variables stand for.
+                    _ if self.plan.is_dynamic(fetch.asked as usize) => {
+                        let known = self.plan.names.get(target.name).or_else(|| self.plan.names.first());
+                        known.cloned().unwrap_or_else(|| name.clone())
+                    }
                     true => redact_query(&target.url()[url::Position::BeforePath..]),
                     false => redact_query(target.url().as_str()),
                 },
@@ -165,7 +170,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         };
         PageTrace {
             kind: TraceKind::Slowest,
-            name,
+            name: name.clone(),
             time_us,
             failed: visitor.page_failed,
             parts: visitor.fetches.iter().map(part).collect(),
