@@ -95,7 +95,9 @@ fn what_puppet_manages_is_proposed() {
     let arguments =
         ["--apply", "--goal", "5000 req/s", "--export", "proposal", "--out", "tuned", "--json", "-"];
     let propose = || {
-        let _ = fs::remove_dir_all(place.path("tuned"));
+        for made in ["tuned", "proposal"] {
+            let _ = fs::remove_dir_all(place.path(made));
+        }
         run(place.webdyno().args(["tune", &apache.url()]).args(LOAD).args(arguments)).with_code(3).json()
     };
     // When something else holds the cores, nothing may be found.
