@@ -1,9 +1,11 @@
 //! Commands by which a reader sees the same figures by hand.
 
 use crate::measurement::Measurement;
+use std::collections::BTreeSet;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::transport::{AddressFamily, Transport};
-use webdyno_model::workload::Arrival;
+use webdyno_model::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
+use webdyno_model::workload::{Arrival, Workload};
 
 /// A command of the catalogue with the service's own values in the places of the words PID, PORT and URL, and the
 /// load generator's process in that of CLIENT. What is not known stays: the reader has to fill it in.
@@ -43,12 +45,14 @@ pub(super) fn load(measurement: &Measurement) -> String {
             if list.random { " --random" } else { "" }
         )),
         None => {
-            let urls: std::collections::BTreeSet<&str> =
-                workload.requests.iter().map(|request| request.url.as_str()).collect();
+            let urls: BTreeSet<&str> = workload.requests.iter().map(|request| request.url.as_str()).collect();
             urls.iter().take(3).for_each(|url| command.push_str(&format!(" '{url}'")));
         }
     }
-    command.push_str(&format!(" -c {}", workload.connections));
+    match &workload.visits {
+        Some(visits) => command = of_visitors(workload, visits),
+        None => command.push_str(&format!(" -c {}", workload.connections)),
+    }
     if let Arrival::Open { rate_per_s, .. } = workload.arrival {
         command.push_str(&format!(" -r {rate_per_s}"));
     }
@@ -56,6 +60,42 @@ pub(super) fn load(measurement: &Measurement) -> String {
         command.push_str(" --no-keepalive");
     }
     command.push_str(&ways(&workload.transport));
+    command
+}
+
+/// The beginning of the command that repeats a load of visitors. What flags cannot say is in a workload file, whose name the
+/// reader has to fill in.
+fn of_visitors(workload: &Workload, visits: &Visits) -> String {
+    let found = |page: &PageSpec| matches!(page.resources, Resources::Found);
+    let by_flags = |session: &SessionSpec| {
+        let [step] = session.steps.as_slice() else { return false };
+        let request = workload.requests.get(step.request);
+        let plain = request.is_some_and(|request| {
+            request.method == "GET"
+                && request.headers.is_empty()
+                && request.auth.is_none()
+                && !request.has_variables
+        });
+        plain && step.page.as_ref().is_none_or(found) && step.think.is_none() && step.captures.is_empty()
+    };
+    let pages = || visits.sessions.iter().map(|session| session.steps.iter().any(|step| step.page.is_some()));
+    let uniform = pages().all(|page| page) || !pages().any(|page| page);
+    let mut command = String::from("webdyno run");
+    if !(uniform && visits.sessions.iter().all(by_flags)) {
+        command.push_str(" --workload FILE.toml");
+        return command;
+    }
+    if pages().any(|page| page) {
+        command.push_str(" --page");
+    }
+    let urls: BTreeSet<&str> = workload.requests.iter().map(|request| request.url.as_str()).collect();
+    urls.iter().take(3).for_each(|url| command.push_str(&format!(" '{url}'")));
+    if workload.arrival == Arrival::Closed {
+        command.push_str(&format!(" --users {}", visits.users));
+    }
+    if visits.think != Think::None {
+        command.push_str(&format!(" --think '{}'", visits.think));
+    }
     command
 }
 
@@ -97,6 +137,38 @@ fn ways(transport: &Transport) -> String {
 mod tests {
     use super::*;
     use webdyno_model::transport::ConnectTo;
+    use webdyno_model::visit::StepSpec;
+    use webdyno_model::workload::RequestSpec;
+
+    #[test]
+    fn visitors_are_repeated_by_flags_or_by_their_file() {
+        let request = RequestSpec { url: "http://h/p".into(), ..RequestSpec::default() };
+        let session = |steps: usize, page: bool| SessionSpec {
+            name: "s".into(),
+            weight: 1.0,
+            steps: vec![StepSpec { page: page.then(PageSpec::default), ..StepSpec::default() }; steps],
+        };
+        let think = Think::Uniform { min_us: 100_000, max_us: 300_000 };
+        for (steps, page, arrival, command) in [
+            (1, true, Arrival::Closed, "webdyno run --page 'http://h/p' --users 40 --think '100ms..300ms'"),
+            (1, false, Arrival::Closed, "webdyno run 'http://h/p' --users 40 --think '100ms..300ms'"),
+            (2, true, Arrival::Closed, "webdyno run --workload FILE.toml"),
+            (
+                1,
+                true,
+                Arrival::Open { rate_per_s: 9.0, poisson: false },
+                "webdyno run --page 'http://h/p' --think '100ms..300ms' -r 9",
+            ),
+        ] {
+            let visits =
+                Visits { sessions: vec![session(steps, page)], users: 40, think, ..Visits::default() };
+            let requests = vec![request.clone()];
+            let workload =
+                Workload { requests, arrival, visits: Some(Box::new(visits)), ..Workload::default() };
+            let measurement = Measurement { workload: Some(workload), ..Measurement::default() };
+            assert_eq!(load(&measurement), command);
+        }
+    }
 
     #[test]
     fn a_load_is_repeated_the_way_it_went() {

@@ -23,6 +23,9 @@ const STANDARD_ERRORS: f64 = 4.0;
 /// With more failed pages than this share, whose times are not kept, the mean time is not known.
 const FAILED_FRACTION_MAX: f64 = 0.01;
 
+/// Nor with more visitors than this share who wait for what never ends.
+const UNENDED_FRACTION_MAX: f64 = 0.015;
+
 /// Both counts of the visitors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Law {
@@ -55,7 +58,12 @@ pub(super) fn law(measurement: &Measurement) -> Option<Law> {
     let by_law = steps.count / length_us as f64 * step_us;
     let spread = (steps.variance + think_variance).max(0.0).sqrt() / step_us;
     let slack = TOLERANCE + 1.0 / each + STANDARD_ERRORS * spread / steps.count.sqrt();
-    let told = each >= STEPS_EACH_MIN && by_law.is_finite() && slack.is_finite();
+    // Steps that do not end have no time yet: where visitors wait in vain the mean is that of the lucky ones.
+    let unended = unended(measurement, visits)? - steps.sum_us / length_us as f64;
+    let told = each.min(steps.count / users) >= STEPS_EACH_MIN
+        && unended <= UNENDED_FRACTION_MAX * users
+        && by_law.is_finite()
+        && slack.is_finite();
     told.then_some(Law { users, by_law, response_us, think_us, slack })
 }
 
@@ -82,6 +90,18 @@ fn steps(measurement: &Measurement, visits: &Visits) -> Option<Times> {
     let same = all.all(|page| page == paged) && !skipped && !paused;
     let times = if paged { pages(measurement) } else { requests(measurement) };
     times.filter(|_| same)
+}
+
+/// Steps under way on the average, as the ends of the seconds show them; `None` when there are none.
+fn unended(measurement: &Measurement, visits: &Visits) -> Option<f64> {
+    let paged = visits.sessions.iter().flat_map(|session| &session.steps).any(|step| step.page.is_some());
+    let under_way = |interval: &Interval| match &interval.pages {
+        Some(pages) if paged => pages.in_flight,
+        _ => interval.in_flight,
+    };
+    let (sum, seconds) =
+        measurement.measured().fold((0, 0), |(sum, seconds), second| (sum + under_way(second), seconds + 1));
+    (seconds > 0).then(|| sum as f64 / f64::from(seconds))
 }
 
 /// Whether a connection did not come about, which visitors pause after.
@@ -269,12 +289,19 @@ mod tests {
         refused[5].errors.connect_refused = 1;
         let mut failed = whole();
         failed[3].pages.as_mut().unwrap().failed = 100;
+        // A tenth of them got an answer never.
+        let mut hanging = seconds(&[100; 40], 180);
+        for second in &mut hanging {
+            second.pages.as_mut().unwrap().in_flight = 18 + 10;
+        }
         let long = Think::Exponential { mean_us: 30_000_000 };
         for (steps, think, intervals) in [
             (vec![page()], THINK, ramp),
             (vec![page()], THINK, skipped),
             (vec![StepSpec::default()], THINK, refused),
             (vec![page()], THINK, failed),
+            (vec![page()], THINK, hanging),
+            (vec![page()], Think::None, seconds(&[100; 40], 5)),
             (vec![page(), StepSpec::default()], THINK, whole()),
             (vec![page()], long, whole()),
             (vec![], THINK, whole()),
