@@ -41,7 +41,8 @@ impl<'a> SeriesSet<'a> {
 
     /// What a metric is, if the catalogue of the recording knows it.
     pub fn metric(&self, name: &str) -> Option<&'a Metric> {
-        self.metrics.get(name).copied()
+        let described = || self.metrics.values().find(|metric| metric.describes(name));
+        self.metrics.get(name).or_else(described).copied()
     }
 
     /// All readings of a metric, in order of time.
@@ -138,7 +139,7 @@ mod tests {
                 source: "x".into(),
                 duration_us: 1,
                 values: [("x.total".to_owned(), Number(value))].into(),
-                error: None,
+                ..Sample::default()
             },
         };
         Measurement {

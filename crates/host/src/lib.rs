@@ -11,6 +11,7 @@ pub mod discover;
 pub mod limits;
 pub mod machine;
 pub mod managed;
+pub mod netns;
 pub mod observer;
 pub mod outside;
 pub mod process;

@@ -16,10 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use webdyno_model::UserError;
 use webdyno_model::number::Number;
-use webdyno_model::sample::Sample;
+use webdyno_model::sample::{Missing, Sample};
 
 /// How long ending waits for a thread that is in the middle of a reading.
 const JOIN_WAIT: Duration = Duration::from_millis(100);
+
+/// After so many readings a collector says again what it lacks.
+pub const SAID_AGAIN_COUNT: u64 = 60;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);
@@ -128,10 +131,13 @@ impl Drop for Observer {
 fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink: &Sender<(u64, Sample)>) {
     let every = Duration::from_secs(u64::from(collector.every_s().max(1)));
     let mut due = begin;
+    let mut told = Told::default();
     while let Some(target) = shared.wait(due) {
         let clock_us = clock_us();
         let started = Instant::now();
-        let sample = sample(collector.as_mut(), &target, started);
+        let (mut sample, missing) = sample(collector.as_mut(), &target, started);
+        sample.late_us = u64::try_from(started.saturating_duration_since(due).as_micros()).ok();
+        sample.missing = told.news(missing);
         // What was read for a target that is no longer meant would be taken for the new one.
         let current = shared.state().target == target;
         if current && sink.send((clock_us, sample)).is_err() {
@@ -148,18 +154,37 @@ fn next_due(begin: Instant, every: Duration, now: Instant) -> Instant {
 }
 
 /// Reads once; a panic becomes the error of the sample.
-fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> Sample {
+fn sample(collector: &mut dyn Collector, target: &Target, started: Instant) -> (Sample, Vec<Missing>) {
     let read = catch_unwind(AssertUnwindSafe(|| collector.read(target)));
     let reading =
         read.unwrap_or_else(|_| Reading::failed("the collector failed: this is a fault of webdyno"));
     // Not a number would become null in the log, which no reader takes for a value.
     let finite = reading.values.into_iter().filter(|(_, value)| value.is_finite());
     let values: BTreeMap<String, Number> = finite.map(|(name, value)| (name, Number(value))).collect();
-    Sample {
+    let sample = Sample {
         source: collector.name().to_owned(),
         duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
         values,
         error: reading.error,
+        ..Sample::default()
+    };
+    (sample, reading.missing)
+}
+
+/// What a collector said last that it lacks: said again only when it changed, and now and then for those who listen since.
+#[derive(Debug, Default)]
+struct Told {
+    missing: Option<Vec<Missing>>,
+    readings_count: u64,
+}
+
+impl Told {
+    /// What to say of these; `None` when it is as it was said last.
+    fn news(&mut self, missing: Vec<Missing>) -> Option<Vec<Missing>> {
+        let again = self.readings_count.is_multiple_of(SAID_AGAIN_COUNT);
+        self.readings_count += 1;
+        let changed = self.missing.as_ref() != Some(&missing);
+        (again || changed).then(|| self.missing.insert(missing).clone())
     }
 }
 
@@ -244,6 +269,16 @@ mod tests {
         assert_eq!(port(samples.recv_timeout(PATIENCE).unwrap().1), 81.0);
         drop(observer);
         assert!(samples.recv_timeout(PATIENCE).is_err(), "its threads have ended");
+    }
+
+    #[test]
+    fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
+        let lack = || vec![Missing { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
+        let mut told = Told::default();
+        let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| told.news(now)).into();
+        assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);
+        let rest: Vec<_> = (5..=SAID_AGAIN_COUNT).map(|_| told.news(vec![])).collect();
+        assert!(rest.iter().take(rest.len() - 1).all(Option::is_none) && rest.last() == Some(&Some(vec![])));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::interval::{Interval, LoadEnd};
 use crate::objective::Objective;
 use crate::sample::{CollectorInfo, Missing, Sample};
 use crate::service::ServiceSnapshot;
+use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub enum EventBody {
     },
     /// An agent reported for duty.
     Server {
+        /// Its role among several hosts; `None` for the one under load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
         /// The machine of the server.
         environment: Environment,
         /// What its collectors read.
@@ -68,6 +72,14 @@ pub enum EventBody {
     Service {
         /// As it is now.
         snapshot: ServiceSnapshot,
+    },
+    /// What stands behind the service was looked at (again).
+    Topology {
+        /// The role of the host among several hosts; `None` for the one under load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+        /// As it is now.
+        topology: Box<Topology>,
     },
     /// A load begins.
     LoadStart {
@@ -115,6 +127,9 @@ pub enum EventBody {
     },
     /// A reading of the server's machine.
     Sample {
+        /// The role of the host among several hosts; `None` for the one under load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
         /// The reading.
         sample: Sample,
     },
@@ -183,6 +198,13 @@ pub enum EventBody {
         /// The signals.
         missing: Vec<Missing>,
     },
+    /// While a host was watched, something went wrong.
+    Incident {
+        /// The metric that showed it.
+        metric: String,
+        /// What went wrong, in words, with the figure.
+        what: String,
+    },
     /// Something a reader of the session should know.
     Note {
         /// One line.
@@ -215,10 +237,11 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 18] = [
+    pub const KINDS: [&str; 20] = [
         "session_start",
         "server",
         "service",
+        "topology",
         "load_start",
         "interval",
         "load_end",
@@ -232,6 +255,7 @@ impl EventBody {
         "tune_end",
         "brake",
         "unwatched",
+        "incident",
         "note",
         "session_end",
     ];

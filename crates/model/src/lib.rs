@@ -22,6 +22,7 @@ pub mod run;
 pub mod sample;
 pub mod service;
 pub mod stage;
+pub mod topology;
 pub mod transport;
 pub mod tune;
 pub mod visit;

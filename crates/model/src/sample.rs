@@ -5,17 +5,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One reading of one collector. Values that could not be read are missing, never zero.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Name of the collector, such as `cpu`.
     pub source: String,
     /// How long reading took.
     pub duration_us: u64,
+    /// How long after its turn reading began; `None` in recordings of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_us: Option<u64>,
     /// Values by metric name, such as `cpu.idle_s`.
     pub values: BTreeMap<String, Number>,
     /// Why there are no values, or why some are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Signals that this collector could give and does not, each with why and what helps; `None` when they are those of
+    /// its sample before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Vec<Missing>>,
 }
 
 /// What a collector reads, written to the log once.
@@ -30,7 +37,8 @@ pub struct CollectorInfo {
 /// One value that a collector reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// `collector.what_unit`.
+    /// `collector.what_unit`, or `collector.*.what_unit` for what there are several of: in readings the name of the disk,
+    /// interface, pool.. stands for the star, in the command it stands for the word INSTANCE. It may hold dots.
     pub name: String,
     /// `s`, `us`, `bytes`, `count`, ...
     pub unit: String,
@@ -40,6 +48,20 @@ pub struct Metric {
     pub source: String,
     /// A shell command that shows the same figure by hand.
     pub reproduce: String,
+}
+
+impl Metric {
+    /// Whether this describes the values of that name.
+    pub fn describes(&self, name: &str) -> bool {
+        self.name == name || self.instance(name).is_some()
+    }
+
+    /// What stands for the star in the name of a value; `None` when this is not one of several, or does not describe it.
+    pub fn instance<'a>(&self, name: &'a str) -> Option<&'a str> {
+        let (before, after) = self.name.split_once('*')?;
+        let instance = name.strip_prefix(before)?.strip_suffix(after)?;
+        (!instance.is_empty()).then_some(instance)
+    }
 }
 
 /// How readings of a metric combine over time.
@@ -61,4 +83,30 @@ pub struct Missing {
     pub why: String,
     /// What the operator can do to have it.
     pub how_to_enable: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_metric_describes_the_values_of_all_instances() {
+        for (metric, value, instance, describes) in [
+            ("disk.*.read_bytes", "disk.sda.read_bytes", Some("sda"), true),
+            ("nic.*.received_bytes", "nic.eth0.100.received_bytes", Some("eth0.100"), true),
+            ("disk.*.read_bytes", "disk..read_bytes", None, false),
+            ("disk.*.read_bytes", "disk.read_bytes", None, false),
+            ("cpu.idle_s", "cpu.idle_s", None, true),
+            ("cpu.idle_s", "cpu.busy_s", None, false),
+        ] {
+            let metric = Metric {
+                name: metric.into(),
+                unit: String::new(),
+                kind: MetricKind::Gauge,
+                source: String::new(),
+                reproduce: String::new(),
+            };
+            assert_eq!((metric.instance(value), metric.describes(value)), (instance, describes), "{value}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A discovered service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ServiceSnapshot {
     /// `apache`, or `unknown` with the name of the executable in `executable`.
     pub service: String,
@@ -15,7 +15,9 @@ pub struct ServiceSnapshot {
     pub executable: Option<String>,
     /// Version as the program tells it.
     pub version: Option<String>,
-    /// The port under load.
+    /// The port under load, or the first one that a backend listens on; 0, written as null, when it has none (it listens
+    /// on a unix socket, or it was not told).
+    #[serde(with = "port_or_null", default)]
     pub port: u16,
     /// `prefork`, `worker`, `event` for Apache.
     pub mode: Option<String>,
@@ -32,10 +34,93 @@ pub struct ServiceSnapshot {
     /// What waits for the next reload and would take effect with any change of ours: file and why, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
+    /// What it does for the site: `web`, `php`, `db`; `None` when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Where it listens: `127.0.0.1:3306`, `unix:/run/php/php8.2-fpm.sock`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listens: Vec<String>,
+    /// Modules that are loaded, by the names that the program gives them: `mpm_event_module`, `php_module`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// Where the program tells about itself, beside `status_url`: the pools of PHP-FPM, the socket of a database.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Endpoint>,
+    /// The logs that it writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<LogFile>,
+    /// Values of settings that hold in a part of the site only: in a virtual host, a directory, a pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scoped: Vec<ScopedSetting>,
     /// How it was started and how it is told to reload. Stays on the server and in its journal: the event log gets
     /// [`ServiceSnapshot::for_log`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
+}
+
+/// A place where a program tells about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// What it is of: the name of a pool, `server`.
+    pub name: String,
+    /// Where to connect: `127.0.0.1:9000`, `unix:/run/mysqld/mysqld.sock`.
+    pub address: String,
+    /// The path to ask for, where there is one: `/status`.
+    pub path: Option<String>,
+}
+
+/// A log file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LogFile {
+    /// Absolute.
+    pub path: String,
+    /// What is written there.
+    pub kind: LogKind,
+    /// The part of the site that it is of; `None` for the whole server.
+    pub scope: Option<String>,
+    /// How its lines are built, where that is told: the format of an access log.
+    pub format: Option<String>,
+}
+
+/// What is written to a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogKind {
+    /// What went wrong.
+    #[default]
+    Error,
+    /// Each request.
+    Access,
+    /// Requests or statements that took long.
+    Slow,
+}
+
+/// The value of a setting in a part of the site.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScopedSetting {
+    /// `AllowOverride`.
+    pub setting: String,
+    /// As it is written in the file.
+    pub value: String,
+    /// The part, from the outside: `VirtualHost *:80 example.org`, `Directory /var/www`.
+    pub scope: Vec<String>,
+    /// The file.
+    pub file: Option<String>,
+    /// Its line, from 1.
+    pub line: Option<u32>,
+}
+
+/// A port that is not known is null in JSON.
+mod port_or_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(port: &u16, serializer: S) -> Result<S::Ok, S::Error> {
+        Some(*port).filter(|port| *port != 0).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+        Ok(Option::<u16>::deserialize(deserializer)?.unwrap_or(0))
+    }
 }
 
 /// How a service was started, and by what it is controlled: all that is needed to reload it, or to start it again.

@@ -206,7 +206,7 @@ impl Recording {
                 (self.client, self.goal, self.objectives) = (client, goal, objectives);
                 (self.operator, self.directory) = (operator, directory);
             }
-            EventBody::Server { environment, collectors } => {
+            EventBody::Server { host: None, environment, collectors } => {
                 (self.server, self.collectors) = (Some(environment), collectors);
             }
             EventBody::Service { snapshot } => self.services.push((t_us, snapshot)),
@@ -226,7 +226,9 @@ impl Recording {
                 self.of_load(load, |record| record.tables = Some(tables));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
-            EventBody::Sample { sample } => self.samples.push((t_us, sample)),
+            EventBody::Sample { host: None, sample } => self.samples.push((t_us, sample)),
+            EventBody::Server { host: Some(_), .. } | EventBody::Sample { host: Some(_), .. } => {}
+            EventBody::Topology { .. } | EventBody::Incident { .. } => {}
             EventBody::Planned { n, finding, changes, diff } => {
                 let (finding, applied, put_back) = (*finding, None, None);
                 self.attempts.push(Attempt { n, finding, changes, diff, applied, put_back });
@@ -238,17 +240,21 @@ impl Recording {
                 self.journal = journal.or(self.journal.take());
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
-            EventBody::RoundEnd { round, load_before, load_after } => {
-                self.rounds.push(RoundRecord { round: *round, load_before, load_after });
-            }
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
+            }
+            EventBody::RoundEnd { round, load_before, load_after } => {
+                self.round_end(*round, load_before, load_after)
             }
             EventBody::Brake { load, brake } => self.of_load(load, |record| record.brake = Some(brake)),
             EventBody::Unwatched { load, missing } => self.of_load(load, |record| record.unwatched = missing),
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
+    }
+
+    fn round_end(&mut self, round: Round, load_before: u32, load_after: Option<u32>) {
+        self.rounds.push(RoundRecord { round, load_before, load_after });
     }
 
     /// One revert may put several changes back at once.

@@ -45,6 +45,7 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
         warnings: vec![],
         pending: vec![],
         control: None,
+        ..ServiceSnapshot::default()
     }
 }
 
@@ -62,7 +63,7 @@ pub fn brake(metric: &str) -> Brake {
 /// A reading of one collector.
 pub fn sample(t_s: f64, source: &str, values: &[(&str, f64)]) -> TimedSample {
     let values = values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
-    TimedSample { t_s, sample: Sample { source: source.into(), duration_us: 1, values, error: None } }
+    TimedSample { t_s, sample: Sample { source: source.into(), duration_us: 1, values, ..Sample::default() } }
 }
 
 /// The facts of these readings, in a window of ten seconds.

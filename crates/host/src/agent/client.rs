@@ -23,6 +23,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::error::io_error;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
 
 /// How long the agent's process may take to end after good bye.
@@ -112,6 +113,15 @@ impl AgentClient {
     /// Starts the agent of a server: for a local one `own_executable agent`. Errors: it cannot be started, does not
     /// answer, or is another version.
     pub fn spawn(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        Self::start(server, own_executable, false)
+    }
+
+    /// The same for an agent that writes nothing at all.
+    pub fn spawn_reading(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        Self::start(server, own_executable, true)
+    }
+
+    fn start(server: &ServerAddress, own_executable: &Path, reads_only: bool) -> Result<Self> {
         let mut command = match server {
             ServerAddress::Local => {
                 let mut command = Command::new(own_executable);
@@ -147,16 +157,17 @@ impl AgentClient {
             said_bye: Mutex::new(false),
             _heartbeat: heartbeat,
         };
-        client.greet(server)?;
+        client.greet(server, reads_only)?;
         client.shared.heard().last = Some(Instant::now());
         let heart = Arc::clone(&client.shared);
         std::thread::spawn(move || heart.beat(&stop));
         Ok(client)
     }
 
-    fn greet(&mut self, server: &ServerAddress) -> Result<()> {
+    fn greet(&mut self, server: &ServerAddress, reads_only: bool) -> Result<()> {
         for _ in 0..CLOCK_READINGS_COUNT {
-            let question = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool() };
+            let question =
+                ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool(), reads_only };
             let asked_us = clock_us();
             let answer = self.ask(question, limits::HELLO_ANSWER).map_err(|error| {
                 match (server, error.hint.is_some()) {
@@ -203,11 +214,24 @@ impl AgentClient {
         }
     }
 
+    /// The service that listens on a port with its backends, or all known services of the machine.
+    pub fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        match self.ask(ToAgent::Topology { port, access: access.clone() }, limits::DISCOVER_ANSWER)? {
+            FromAgent::Topology { topology } => Ok(*topology),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Samples from now on, with the time of their reading on our CLOCK_MONOTONIC in microseconds.
-    pub fn observe(&self, port: u16, client_pid: Option<u32>) -> Result<Receiver<(u64, Sample)>> {
+    pub fn observe(
+        &self,
+        port: Option<u16>,
+        client_pid: Option<u32>,
+        access: Access,
+    ) -> Result<Receiver<(u64, Sample)>> {
         let (sender, samples) = channel();
         self.shared.heard().samples = Some(sender);
-        let done = self.done(ToAgent::Observe { port, client_pid }, limits::READ_ANSWER);
+        let done = self.done(ToAgent::Observe { port, client_pid, access }, limits::READ_ANSWER);
         if done.is_err() {
             self.shared.heard().samples = None;
         }
@@ -472,6 +496,7 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Hello { .. } => "hello",
         FromAgent::Done => "done",
         FromAgent::Discovered { .. } => "discovered",
+        FromAgent::Topology { .. } => "topology",
         FromAgent::Owned { .. } => "owned",
         FromAgent::Watched { .. } => "watched",
         FromAgent::Unrest { .. } => "unrest",

@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(id: u64) -> Framed<ToAgent> {
-        Framed { id, body: ToAgent::Hello { protocol: 1, build: "ü".into(), tool: None } }
+        Framed { id, body: ToAgent::Hello { protocol: 1, build: "ü".into(), tool: None, reads_only: false } }
     }
 
     /// Gives one byte at a time, as a slow pipe may.

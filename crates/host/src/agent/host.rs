@@ -15,6 +15,7 @@ use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Topology};
 
 /// The machine that the agent runs on.
 pub trait Host: Programs {
@@ -26,6 +27,13 @@ pub trait Host: Programs {
 
     /// The service that listens on a port; one that is not known has `unknown` for its name.
     fn discover(&self, port: u16) -> Result<ServiceSnapshot>;
+
+    /// The service that listens on a port with its backends, or all known services of the machine. Reads only.
+    fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        let _ = access;
+        let front = port.map(|port| self.discover(port)).transpose()?;
+        Ok(Topology { front, ..Topology::default() })
+    }
 
     /// Reads it from now on until the watch is dropped. Samples come with CLOCK_MONOTONIC in microseconds.
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>>;

@@ -12,9 +12,10 @@ use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Topology};
 
 /// The version of this protocol. Tool and agent of different versions refuse to work together.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest message in bytes: bounds on everything.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -53,6 +54,10 @@ pub enum ToAgent {
         /// The tool itself, for the journal; an agent on the same machine can see then whether it still lives.
         #[serde(default)]
         tool: Option<Tool>,
+        /// Whether nothing at all is to be written at the agent's end: what earlier sessions left stays, and what would
+        /// change anything is refused.
+        #[serde(default)]
+        reads_only: bool,
     },
     /// Any message within 15 s keeps the agent from reverting; this one does nothing else.
     Heartbeat,
@@ -61,12 +66,23 @@ pub enum ToAgent {
         /// The port under load.
         port: u16,
     },
+    /// Which services are there, and who talks to whom? Looks at everything again.
+    Topology {
+        /// The port of the service in front; all known services of the machine without it.
+        port: Option<u16>,
+        /// What the operator gave.
+        #[serde(default)]
+        access: Access,
+    },
     /// Send samples from now on, until told otherwise.
     Observe {
-        /// The port under load.
-        port: u16,
+        /// The port under load; the machine and all known services without it.
+        port: Option<u16>,
         /// The load generator, when it runs on the same machine.
         client_pid: Option<u32>,
+        /// What the operator gave.
+        #[serde(default)]
+        access: Access,
     },
     /// Send no more samples.
     StopObserving,
@@ -148,6 +164,11 @@ pub enum FromAgent {
     Discovered {
         /// As it is.
         snapshot: Box<ServiceSnapshot>,
+    },
+    /// The services.
+    Topology {
+        /// As they are.
+        topology: Box<Topology>,
     },
     /// A reading, unasked.
     Sample {

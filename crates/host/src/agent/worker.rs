@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
 
 /// What the worker gets to do.
@@ -40,6 +41,8 @@ pub struct Worker {
     /// What waits is not to be done any more.
     abandoned: Abandoned,
     greeted: bool,
+    /// Whether nothing is to be written.
+    reads_only: bool,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
     watch: Option<Watching>,
@@ -48,8 +51,7 @@ pub struct Worker {
 struct Watching {
     watch: Box<dyn Watch>,
     brake: Box<dyn LoadBrake>,
-    port: u16,
-    client_pid: Option<u32>,
+    target: Target,
 }
 
 impl Worker {
@@ -66,6 +68,7 @@ impl Worker {
             changer,
             abandoned,
             greeted: false,
+            reads_only: false,
             has_put_back: false,
             snapshot: None,
             watch: None,
@@ -123,15 +126,24 @@ impl Worker {
     }
 
     fn answer(&mut self, question: ToAgent) -> Result<FromAgent> {
-        if let ToAgent::Hello { protocol, build, tool } = question {
+        if let ToAgent::Hello { protocol, build, tool, reads_only } = question {
+            self.reads_only = reads_only;
             return self.hello(protocol, &build, tool);
         }
         if !self.greeted {
             return Err(UserError::cannot_run("the agent was asked something before hello"));
         }
+        if self.reads_only && writes(&question) {
+            return Err(UserError::cannot_run(
+                "this session only observes: it changes nothing on the server",
+            ));
+        }
         match question {
             ToAgent::Discover { port } => self.discover(port),
-            ToAgent::Observe { port, client_pid } => self.observe(port, client_pid),
+            ToAgent::Topology { port, access } => {
+                Ok(FromAgent::Topology { topology: Box::new(self.topology(port, &access)?) })
+            }
+            ToAgent::Observe { port, client_pid, access } => self.observe(port, client_pid, access),
             ToAgent::StopObserving => {
                 self.watch = None;
                 Ok(FromAgent::Done)
@@ -207,7 +219,7 @@ impl Worker {
     /// Before a server is looked at for the first time: what an earlier session left of itself would be taken for the
     /// original. A tool on this machine has done that already.
     fn put_back_earlier(&mut self) {
-        if std::mem::replace(&mut self.has_put_back, true) {
+        if self.reads_only || std::mem::replace(&mut self.has_put_back, true) {
             return;
         }
         let done = guarded(|| self.changer.undo_interrupted());
@@ -268,17 +280,32 @@ impl Worker {
         Ok(FromAgent::Prepared { plan: Box::new(plan) })
     }
 
-    fn observe(&mut self, port: u16, client_pid: Option<u32>) -> Result<FromAgent> {
+    fn topology(&mut self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        let mut topology = self.host.topology(port, access)?;
+        if let Some(front) = &mut topology.front {
+            self.changer.forget_ours(front);
+        }
+        Ok(topology)
+    }
+
+    fn observe(&mut self, port: Option<u16>, client_pid: Option<u32>, access: Access) -> Result<FromAgent> {
         self.watch = None;
-        let known = self.snapshot.as_ref().filter(|snapshot| snapshot.port == port).cloned();
+        let known = self.snapshot.as_ref().filter(|snapshot| Some(snapshot.port) == port).cloned();
         // The machine can be read without a known service.
-        let snapshot = known.or_else(|| self.host.discover(port).ok());
+        let seen = self.topology(port, &access).unwrap_or_default();
+        let snapshot = known.or(seen.front);
         let (sink, samples) = channel();
-        let what = target(port, client_pid, snapshot.as_ref());
+        let what = Target {
+            port,
+            client_pid,
+            backends: seen.backends.into(),
+            access,
+            ..target(snapshot.as_ref(), Target::default())
+        };
         let voice = self.voice.clone();
         let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
         let brake = self.host.watch_loads(&what, snapshot.as_ref(), pull)?;
-        let watch = self.host.observe(what, sink)?;
+        let watch = self.host.observe(what.clone(), sink)?;
         let voice = self.voice.clone();
         // Ends with the observer, which holds the other end.
         std::thread::spawn(move || {
@@ -286,7 +313,7 @@ impl Worker {
                 voice.say(FromAgent::Sample { clock_us, sample });
             }
         });
-        self.watch = Some(Watching { watch, brake, port, client_pid });
+        self.watch = Some(Watching { watch, brake, target: what });
         Ok(FromAgent::Done)
     }
 
@@ -296,12 +323,12 @@ impl Worker {
 
     /// The service may have another main process now.
     fn now_is(&mut self, snapshot: ServiceSnapshot) {
-        if let Some(Watching { watch, brake, port, client_pid }) = &self.watch
-            && *port == snapshot.port
+        if let Some(Watching { watch, brake, target: watched }) = &mut self.watch
+            && watched.port == Some(snapshot.port)
         {
-            let target = target(*port, *client_pid, Some(&snapshot));
-            brake.set_target(&target);
-            watch.set_target(target);
+            *watched = target(Some(&snapshot), watched.clone());
+            brake.set_target(watched);
+            watch.set_target(watched.clone());
         }
         self.snapshot = Some(snapshot);
     }
@@ -318,6 +345,11 @@ impl Worker {
     }
 }
 
+/// Whether a question would have something written.
+fn writes(question: &ToAgent) -> bool {
+    matches!(question, ToAgent::Apply { .. } | ToAgent::Launch { .. } | ToAgent::Keep)
+}
+
 fn told(done: Reverted) -> FromAgent {
     FromAgent::Reverted { actions: done.lines, left: done.left, outage_us: done.outage_us }
 }
@@ -329,12 +361,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn target(port: u16, client_pid: Option<u32>, snapshot: Option<&ServiceSnapshot>) -> Target {
+/// What is to be read of a service as it is now, the rest as before.
+fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
     Target {
-        port: Some(port),
         // Of a service that may not be looked into, no process is known.
         service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
         status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
-        client_pid,
+        service: snapshot.cloned().map(Arc::new),
+        ..before
     }
 }

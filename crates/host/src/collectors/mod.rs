@@ -14,10 +14,13 @@ pub mod worker_memory;
 pub(crate) mod control_group;
 mod rising;
 
-use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+use std::sync::Arc;
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Access;
 
 /// What collectors may look at: the port under load and the processes behind it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Target {
     /// The port under load.
     pub port: Option<u16>,
@@ -27,6 +30,20 @@ pub struct Target {
     pub status_url: Option<String>,
     /// The load generator, when it runs on this machine.
     pub client_pid: Option<u32>,
+    /// The service as it was read when observing began or it was changed; `None` when it is not known.
+    pub service: Option<Arc<ServiceSnapshot>>,
+    /// The services behind it, each with its processes, endpoints and logs.
+    pub backends: Arc<[ServiceSnapshot]>,
+    /// What the operator gave.
+    pub access: Access,
+}
+
+impl Target {
+    /// The service and its backends that are this program.
+    pub fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ServiceSnapshot> {
+        let all = self.service.as_deref().into_iter().chain(self.backends.iter());
+        all.filter(move |snapshot| snapshot.service == name)
+    }
 }
 
 /// What a collector gives back: values by metric name, and what went wrong with the others.
@@ -36,12 +53,14 @@ pub struct Reading {
     pub values: Vec<(String, f64)>,
     /// Why there are no values, or why some are missing.
     pub error: Option<String>,
+    /// Signals that cannot be had now, each with why and what helps. The observer tells only what changed.
+    pub missing: Vec<Missing>,
 }
 
 impl Reading {
     /// A reading without values, and why.
     pub fn failed(why: impl Into<String>) -> Self {
-        Self { values: vec![], error: Some(why.into()) }
+        Self { error: Some(why.into()), ..Self::default() }
     }
 
     /// Adds a value.
@@ -54,6 +73,11 @@ impl Reading {
         if let Some(value) = value {
             self.push(name, value);
         }
+    }
+
+    /// Adds a signal that cannot be had.
+    pub fn lacks(&mut self, signal: impl Into<String>, why: impl Into<String>, how: impl Into<String>) {
+        self.missing.push(Missing { signal: signal.into(), why: why.into(), how_to_enable: how.into() });
     }
 
     /// Adds a reason why values are missing to those that are there.
@@ -176,14 +200,14 @@ mod tests {
         let target = Target {
             port: Some(listener.local_addr().unwrap().port()),
             service_pid: Some(std::process::id()),
-            status_url: None,
             client_pid: Some(std::process::id()),
+            ..Target::default()
         };
         for mut collector in all() {
             let described = collector.metrics();
             let reading = collector.read(&target);
             for (name, value) in &reading.values {
-                let metric = described.iter().find(|metric| metric.name == *name);
+                let metric = described.iter().find(|metric| metric.describes(name));
                 assert!(metric.is_some(), "{name} is not in the metrics of {}", collector.name());
                 assert!(value.is_finite() && *value >= 0.0, "{name} is {value}");
             }
@@ -219,7 +243,7 @@ mod tests {
             let optional = metric.reproduce.contains("nstat")
                 || metric.reproduce.contains("nf_conntrack")
                 || metric.name.starts_with("pressure.");
-            if needs_a_service(&metric.reproduce) || optional {
+            if needs_a_service(&metric.reproduce) || metric.name.contains('*') || optional {
                 continue;
             }
             let output = std::process::Command::new("sh").args(["-c", &metric.reproduce]).output().unwrap();

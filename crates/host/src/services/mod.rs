@@ -32,15 +32,44 @@ pub trait Service: Sync {
         None
     }
 
+    /// Reads a service that others talk to: of a pool or a database there is no port that is under load. Reads only.
+    /// `None` when it cannot be told without a port.
+    fn backend(&self, pid: u32) -> Option<Result<ServiceSnapshot>> {
+        let _ = pid;
+        None
+    }
+
+    /// The backends that its configuration names, as addresses: `127.0.0.1:9000`, `unix:/run/php/php8.2-fpm.sock`. Reads
+    /// only.
+    fn configured_backends(&self, snapshot: &ServiceSnapshot) -> Vec<String> {
+        let _ = snapshot;
+        vec![]
+    }
+
     /// Renders wishes to file contents and a diff. Settings that are right already are left out. Writes nothing.
-    fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan>;
+    fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {
+        let _ = (snapshot, wishes);
+        Err(self.only_read())
+    }
 
     /// Lets the program test the configuration as it is on disk now.
-    fn validate(&self, control: &Control) -> Result<()>;
+    fn validate(&self, control: &Control) -> Result<()> {
+        let _ = control;
+        Err(self.only_read())
+    }
 
     /// Makes the configuration on disk take effect, waits until the service answers on `port` again, and gives the
     /// control of what runs now (a restart changes the pid) with the outage seen from outside.
-    fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation>;
+    fn activate(&self, control: &Control, class: ApplyClass, port: u16) -> Result<Activation> {
+        let _ = (control, class, port);
+        Err(self.only_read())
+    }
+
+    /// The error of a service that is read and never changed.
+    fn only_read(&self) -> UserError {
+        UserError::cannot_run(format!("webdyno reads {} and does not change it", self.name()))
+            .hint("change it by hand; what webdyno observes says which setting limits")
+    }
 
     /// Starts the service again after its main process ended, as it was started before, and waits until it answers on
     /// `port`. An error when it still runs.
@@ -127,7 +156,10 @@ pub trait Service: Sync {
     }
 
     /// The values that the running program shows.
-    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue>;
+    fn running_values(&self, snapshot: &ServiceSnapshot) -> BTreeMap<String, SettingValue> {
+        let _ = snapshot;
+        BTreeMap::new()
+    }
 }
 
 /// What making a change take effect did.
@@ -242,16 +274,9 @@ pub fn snapshot_unknown(pid: u32, port: u16, executable: Option<String>) -> Serv
         service: UNKNOWN.into(),
         pid,
         executable,
-        version: None,
         port,
-        mode: None,
-        config_file: None,
-        status_url: None,
-        settings: BTreeMap::new(),
-        missing: Vec::new(),
         warnings: vec![warning],
-        pending: vec![],
-        control: None,
+        ..ServiceSnapshot::default()
     }
 }
 

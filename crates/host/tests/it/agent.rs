@@ -51,7 +51,7 @@ impl Session {
     /// After hello and discover, with the plan for so many workers.
     fn greeted(server: &FakeServer, silence_max: Duration) -> (Self, RenderedPlan) {
         let mut session = Self::start(server, silence_max);
-        let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None };
+        let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
         assert!(matches!(session.ask(hello), FromAgent::Hello { .. }));
         assert!(matches!(session.ask(ToAgent::Discover { port: PORT }), FromAgent::Discovered { .. }));
         let FromAgent::Prepared { plan } = session.ask(ToAgent::Prepare { wishes: vec![wish(20)] }) else {
@@ -283,7 +283,8 @@ fn another_version_is_refused_with_both_names() {
     let server = FakeServer::set_up(folder.path());
     for (protocol, build) in [(PROTOCOL + 1, BUILD), (PROTOCOL, "0.0.1")] {
         let mut session = Session::start(&server, LONG);
-        let answer = session.ask(ToAgent::Hello { protocol, build: build.into(), tool: None });
+        let answer =
+            session.ask(ToAgent::Hello { protocol, build: build.into(), tool: None, reads_only: false });
         let FromAgent::Failed { error } = answer else { panic!("{answer:?}") };
         let told = format!(
             "the tool is webdyno {build} with protocol {protocol}, and the agent is {BUILD} with protocol {PROTOCOL}"
@@ -342,7 +343,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
         offset_us.unsigned_abs() <= error_us,
         "the same clock is {offset_us} us off, by {error_us} us at most"
     );
-    let samples = client.observe(PORT, None).unwrap();
+    let samples = client.observe(Some(PORT), None, Default::default()).unwrap();
     let (clock_us, sample) = samples.recv_timeout(Duration::from_secs(5)).unwrap();
     assert_eq!(sample.source, "fake on Some(8000)");
     assert!(clock_us.abs_diff(webdyno_host::agent::clock_us()) < 60_000_000);

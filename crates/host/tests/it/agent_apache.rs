@@ -30,7 +30,7 @@ fn options(state: &Path) -> Options {
 /// After hello and discover.
 fn greeted(server: &Server, state: &Path) -> Session {
     let mut session = Session::with(options(state));
-    let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None };
+    let hello = ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false };
     let answer = session.ask(hello);
     assert!(matches!(&answer, FromAgent::Hello { collectors, .. } if !collectors.is_empty()), "{answer:?}");
     let answer = session.ask(ToAgent::Discover { port: server.port });

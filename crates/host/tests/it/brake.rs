@@ -385,10 +385,10 @@ fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
         detach: false,
     };
     let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None });
+    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
     let answer = session.ask(ToAgent::LoadBegins { site: site(PORT) });
     assert!(matches!(&answer, FromAgent::Failed { error } if error.message == "nothing is observed yet"));
-    session.send(ToAgent::Observe { port: PORT, client_pid: None });
+    session.send(ToAgent::Observe { port: Some(PORT), client_pid: None, access: Default::default() });
     let heard: Vec<_> = (0..2).map(|_| session.hear().unwrap().body).collect();
     assert!(heard.contains(&FromAgent::Done), "{heard:?}");
     let begins = || ToAgent::LoadBegins { site: site(PORT) };
@@ -419,7 +419,7 @@ fn a_loopback_address_is_the_servers_only_in_its_own_network() {
         detach: false,
     };
     let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None });
+    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
     let addresses: Vec<std::net::IpAddr> =
         ["127.0.0.1", "192.0.2.1"].map(|text| text.parse().unwrap()).into();
     let here = webdyno_host::machine::net_space();

@@ -285,6 +285,7 @@ impl Service for FakeServer {
             warnings: vec![],
             pending: vec![],
             control: Some(self.control()),
+            ..ServiceSnapshot::default()
         })
     }
 
@@ -405,8 +406,12 @@ impl Host for FakeServer {
 
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
         let values = BTreeMap::new();
-        let sample =
-            Sample { source: format!("fake on {:?}", target.port), duration_us: 1, values, error: None };
+        let sample = Sample {
+            source: format!("fake on {:?}", target.port),
+            duration_us: 1,
+            values,
+            ..Sample::default()
+        };
         sink.send((webdyno_host::agent::clock_us(), sample)).unwrap();
         Ok(Box::new(NoWatch))
     }

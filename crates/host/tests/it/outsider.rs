@@ -77,7 +77,7 @@ fn outsider(port: u16, pid: u32) {
         detach: false,
     };
     let mut session = Session::with(options);
-    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None });
+    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
     let answer = session.ask(ToAgent::Discover { port });
     let FromAgent::Discovered { snapshot } = answer else { panic!("{answer:?}") };
     assert_eq!((snapshot.pid, snapshot.port, &snapshot.control), (pid, port, &None), "{snapshot:?}");
@@ -136,7 +136,7 @@ fn is_unknown(snapshot: &ServiceSnapshot) {
 
 /// A sample of each of these collectors, which read beside each other.
 fn observed(session: &mut Session, port: u16, wanted: &[&str]) -> BTreeMap<String, Sample> {
-    session.send(ToAgent::Observe { port, client_pid: None });
+    session.send(ToAgent::Observe { port: Some(port), client_pid: None, access: Default::default() });
     let mut samples = BTreeMap::new();
     while !wanted.iter().all(|source| samples.contains_key(*source)) {
         match session.hear() {

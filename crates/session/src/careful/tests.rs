@@ -73,7 +73,7 @@ impl Script {
             source: source.into(),
             duration_us: 10,
             values: values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect(),
-            error: None,
+            ..Sample::default()
         };
         let workers = self.workers as f64;
         [
@@ -116,6 +116,7 @@ impl Script {
             warnings: vec![],
             pending: vec![],
             control: None,
+            ..ServiceSnapshot::default()
         }
     }
 
@@ -149,7 +150,10 @@ impl Script {
                 ..Interval::default()
             };
             for sample in self.samples(rate, second as f64 + 0.5) {
-                self.at(begins_us + second as u64 * 1_000_000 + 500_000, EventBody::Sample { sample });
+                self.at(
+                    begins_us + second as u64 * 1_000_000 + 500_000,
+                    EventBody::Sample { host: None, sample },
+                );
             }
             self.at(begins_us, EventBody::Interval { load, interval: Box::new(interval.clone()) });
             intervals.push(interval);

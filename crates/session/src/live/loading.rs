@@ -202,7 +202,7 @@ impl Session {
         let new = server.map(Server::new_samples).transpose()?;
         for (clock_us, sample) in new.into_iter().flatten() {
             let t_us = clock_us.saturating_sub(self.began_us);
-            self.append_at(t_us, EventBody::Sample { sample })?;
+            self.append_at(t_us, EventBody::Sample { host: None, sample })?;
         }
         Ok(())
     }

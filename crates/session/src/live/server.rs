@@ -12,6 +12,7 @@ use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Access;
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -46,7 +47,7 @@ impl Server {
 
     /// Begins to observe the discovered service.
     pub fn observe(&mut self, port: u16) -> Result<()> {
-        self.samples = Some(self.agent.observe(port, self.client_pid)?);
+        self.samples = Some(self.agent.observe(Some(port), self.client_pid, Access::default())?);
         Ok(())
     }
 
@@ -89,7 +90,7 @@ impl Server {
     pub fn introduction(&self) -> Vec<EventBody> {
         let hello = self.agent.hello();
         let environment = hello.environment.clone();
-        let first = EventBody::Server { environment, collectors: hello.collectors.clone() };
+        let first = EventBody::Server { host: None, environment, collectors: hello.collectors.clone() };
         let service =
             self.snapshot.as_ref().map(|snapshot| EventBody::Service { snapshot: snapshot.for_log() });
         std::iter::once(first).chain(service).chain(self.notes()).collect()

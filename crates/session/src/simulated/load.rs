@@ -170,5 +170,5 @@ impl Model {
 fn sample(source: &str, values: &[(&str, f64)]) -> Sample {
     let values: BTreeMap<_, _> =
         values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
-    Sample { source: source.into(), duration_us: 10, values, error: None }
+    Sample { source: source.into(), duration_us: 10, values, ..Sample::default() }
 }

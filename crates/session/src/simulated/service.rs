@@ -98,6 +98,7 @@ impl State {
             warnings: vec![],
             pending: vec![],
             control: self.control(),
+            ..ServiceSnapshot::default()
         })
     }
 

@@ -196,7 +196,7 @@ impl Stand for SimulatedStand {
             let interval = Box::new(model.interval(settings, second, &mut self.random));
             let t_us = begins_us + u64::from(second) * 1_000_000 + 500_000;
             for sample in model.samples(settings, f64::from(second) + 0.5) {
-                self.add(t_us, EventBody::Sample { sample });
+                self.add(t_us, EventBody::Sample { host: None, sample });
             }
             self.add(t_us + 500_000, EventBody::Interval { load, interval });
         }

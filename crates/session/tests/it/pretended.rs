@@ -6,7 +6,6 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -96,7 +95,7 @@ impl Host for Machine {
     }
 
     fn observe(&self, _: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
-        let sample = Sample { source: "x".into(), duration_us: 1, values: BTreeMap::new(), error: None };
+        let sample = Sample { source: "x".into(), duration_us: 1, ..Sample::default() };
         // Whoever listens has just begun to.
         let _ = sink.send((clock_us(), sample));
         Ok(Box::new(NoWatch))

@@ -69,6 +69,7 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         warnings,
         pending: reading.pending,
         control: None,
+        ..ServiceSnapshot::default()
     })
 }
 

@@ -61,6 +61,7 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         warnings,
         pending: reading.pending,
         control: Some(apache.control),
+        ..ServiceSnapshot::default()
     })
 }
 

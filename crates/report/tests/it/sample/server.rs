@@ -174,5 +174,6 @@ pub fn service() -> ServiceSnapshot {
         warnings: vec!["the error log is not readable: AH00161 cannot be seen".into()],
         pending: vec![],
         control: None,
+        ..ServiceSnapshot::default()
     }
 }

@@ -1,0 +1,22 @@
+//! Looks at another network namespace: the calling thread enters it for the length of a closure.
+//!
+//! Facts: setns(2) moves only the thread that calls it, and needs CAP_SYS_ADMIN; network_namespaces(7). Files below
+//! `/proc/PID/net` show the namespace of that process without entering it; netlink and `/proc/sys/net` show the one of the
+//! reader.
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+/// Runs `look` in the network namespace of a process. An error when that cannot be entered, or when the own one cannot be
+/// entered again: then this thread must end.
+pub fn within<T>(pid: u32, look: impl FnOnce() -> T) -> io::Result<T> {
+    let own = File::open("/proc/thread-self/ns/net")?;
+    let theirs = File::open(format!("/proc/{pid}/ns/net"))?;
+    let enter = |space: &File| move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network));
+    enter(&theirs)?;
+    let seen = look();
+    enter(&own)?;
+    Ok(seen)
+}
