@@ -155,6 +155,10 @@ pub struct TuneEnd {
 }
 
 impl LoadRecord {
+    fn ended(&mut self, end: Option<(LoadEnd, f64)>, warmup_why: Option<String>, measured_to_s: Option<f64>) {
+        (self.end, self.warmup_why, self.measured_to_s) = (end, warmup_why, measured_to_s);
+    }
+
     /// One of which nothing but its begin is known yet.
     fn begun(load: u32, purpose: Purpose, begins_us: u64, workload: Workload) -> Self {
         Self {
@@ -217,17 +221,15 @@ impl Recording {
                 self.of_load(load, |record| record.intervals.push(*interval));
             }
             EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
-                self.of_load(load, |record| {
-                    (record.end, record.warmup_why) = (Some((end, measured_from_s)), warmup_why);
-                    record.measured_to_s = measured_to_s;
-                })
+                let end = Some((end, measured_from_s));
+                self.of_load(load, |record| record.ended(end, warmup_why, measured_to_s));
             }
             EventBody::ClientTables { load, tables } => {
                 self.of_load(load, |record| record.tables = Some(tables));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
             EventBody::Sample { host: None, sample } => self.samples.push((t_us, sample)),
-            EventBody::Server { host: Some(_), .. } | EventBody::Sample { host: Some(_), .. } => {}
+            EventBody::Server { .. } | EventBody::Sample { .. } => {}
             EventBody::Topology { .. } | EventBody::Incident { .. } => {}
             EventBody::Planned { n, finding, changes, diff } => {
                 let (finding, applied, put_back) = (*finding, None, None);
@@ -240,21 +242,17 @@ impl Recording {
                 self.journal = journal.or(self.journal.take());
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
+            EventBody::RoundEnd { round, load_before, load_after } => {
+                self.rounds.push(RoundRecord { round: *round, load_before, load_after });
+            }
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });
-            }
-            EventBody::RoundEnd { round, load_before, load_after } => {
-                self.round_end(*round, load_before, load_after)
             }
             EventBody::Brake { load, brake } => self.of_load(load, |record| record.brake = Some(brake)),
             EventBody::Unwatched { load, missing } => self.of_load(load, |record| record.unwatched = missing),
             EventBody::Note { text } => self.notes.push(text),
             EventBody::SessionEnd { exit_code, error } => self.end = Some((exit_code, error)),
         }
-    }
-
-    fn round_end(&mut self, round: Round, load_before: u32, load_after: Option<u32>) {
-        self.rounds.push(RoundRecord { round, load_before, load_after });
     }
 
     /// One revert may put several changes back at once.
