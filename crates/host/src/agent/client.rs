@@ -11,7 +11,7 @@ use crate::{limits, machine};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -81,6 +81,26 @@ pub struct RevertedChange {
     pub outage_us: Option<u64>,
 }
 
+/// How an agent is to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Where.
+    pub address: ServerAddress,
+    /// This program, which is also the agent.
+    pub own_executable: PathBuf,
+    /// Whether it gets root's rights there, by sudo(8).
+    pub sudo: bool,
+    /// Whether it writes nothing at all: what earlier sessions left stays, and what would change anything is refused.
+    pub reads_only: bool,
+}
+
+impl Start {
+    /// With the rights that it has by itself, for a session that may change the server.
+    pub fn at(address: ServerAddress, own_executable: &Path) -> Self {
+        Self { address, own_executable: own_executable.to_owned(), sudo: false, reads_only: false }
+    }
+}
+
 /// An agent that is at work for us. Can be asked from several threads; dropping it says good bye.
 pub struct AgentClient {
     shared: Arc<Shared>,
@@ -113,19 +133,28 @@ impl AgentClient {
     /// Starts the agent of a server: for a local one `own_executable agent`. Errors: it cannot be started, does not
     /// answer, or is another version.
     pub fn spawn(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
-        Self::start(server, own_executable, false)
+        Self::start(&Start::at(server.clone(), own_executable))
     }
 
     /// The same for an agent that writes nothing at all.
     pub fn spawn_reading(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
-        Self::start(server, own_executable, true)
+        Self::start(&Start { reads_only: true, ..Start::at(server.clone(), own_executable) })
     }
 
-    fn start(server: &ServerAddress, own_executable: &Path, reads_only: bool) -> Result<Self> {
+    /// Starts an agent.
+    pub fn start(start: &Start) -> Result<Self> {
+        let (server, own_executable, reads_only) = (&start.address, &start.own_executable, start.reads_only);
         let mut command = match server {
             ServerAddress::Local => {
                 let mut command = Command::new(own_executable);
                 command.arg("agent");
+                command
+            }
+            ServerAddress::Ssh(host) => {
+                let mut command = Command::new("ssh");
+                command.args(host.port.map(|port| format!("-p{port}")));
+                command.args(host.user.as_ref().map(|user| format!("-l{user}")));
+                command.args(["-T", "--", &host.host, "webdyno", "agent"]);
                 command
             }
             ServerAddress::Exec(text) => {

@@ -10,8 +10,8 @@ pub mod server;
 pub mod voice;
 pub mod worker;
 
-pub use address::ServerAddress;
-pub use client::{AgentClient, RevertedChange};
+pub use address::{Role, ServerAddress, ServerList};
+pub use client::{AgentClient, RevertedChange, Start};
 pub use server::{Options, serve};
 
 /// Which build this is. Tool and agent of different builds refuse to work together.

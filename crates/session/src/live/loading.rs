@@ -1,7 +1,7 @@
 //! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
 
 use super::tables::TableWatch;
-use super::{Server, Session};
+use super::{Servers, Session};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -81,10 +81,11 @@ impl Session {
         workload: &Workload,
         purpose: Purpose,
         length: Length,
-        server: Option<&Server>,
+        servers: Option<&Servers>,
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
+        let server = servers.map(Servers::front);
         let unwatched = server.map_or(Ok(vec![]), |server| server.load_begins(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
@@ -110,14 +111,14 @@ impl Session {
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
             let watches = Watches { tables: &mut tables, hopeless };
-            let followed = self.follow((load, length), &control, &receiver, server, watches);
+            let followed = self.follow((load, length), &control, &receiver, servers, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
             followed
         });
         let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
-        let late = server.map_or(Ok(None), Server::load_ends);
+        let late = server.map_or(Ok(None), |server| server.load_ends());
         let end = end?;
         if let Some(brake) =
             late?.filter(|brake| end.reason != EndReason::Braked && stands(brake, &self.whole_seconds(load)))
@@ -148,19 +149,19 @@ impl Session {
         (load, length): (u32, Length),
         control: &Control,
         receiver: &Receiver<Message>,
-        server: Option<&Server>,
+        servers: Option<&Servers>,
         mut watches: Watches<'_>,
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            if let Some(brake) = server.and_then(|server| server.agent().brake())
+            if let Some(brake) = servers.and_then(|servers| servers.front().agent().brake())
                 && control.stopped() != Some(EndReason::Braked)
                 && stands(&brake, &self.whole_seconds(load))
             {
                 control.stop(EndReason::Braked);
                 self.append(EventBody::Brake { load, brake })?;
             }
-            self.take_samples(server)?;
+            self.take_samples(servers)?;
             if self.is_interrupted() {
                 control.stop(EndReason::Interrupted);
             }
@@ -198,24 +199,30 @@ impl Session {
     }
 
     /// Writes the samples that came in meanwhile.
-    pub(super) fn take_samples(&mut self, server: Option<&Server>) -> Result<()> {
-        let new = server.map(Server::new_samples).transpose()?;
-        for (clock_us, sample) in new.into_iter().flatten() {
-            let t_us = clock_us.saturating_sub(self.began_us);
-            self.append_at(t_us, EventBody::Sample { host: None, sample })?;
-        }
-        Ok(())
+    pub(super) fn take_samples(&mut self, servers: Option<&Servers>) -> Result<()> {
+        let new = servers.map(Servers::new_samples).transpose()?;
+        self.append_heard(new.unwrap_or_default())
     }
 
-    /// Waits while samples go into the log; an error when interrupted.
-    pub fn watch_for(&mut self, seconds: f64, server: &Server) -> Result<()> {
+    /// Writes what was heard of servers, at the times of our CLOCK_MONOTONIC.
+    pub fn append_heard(&mut self, heard: Vec<(u64, EventBody)>) -> Result<()> {
+        let began_us = self.began_us;
+        heard
+            .into_iter()
+            .try_for_each(|(clock_us, body)| self.append_at(clock_us.saturating_sub(began_us), body))
+    }
+
+    /// Waits while samples go into the log; an error when interrupted. A session that only reads goes on after a lost
+    /// connection.
+    pub fn watch_for(&mut self, seconds: f64, servers: &mut Servers) -> Result<()> {
         let until_us = self.elapsed_us() + (seconds * 1e6) as u64;
         while self.elapsed_us() < until_us {
             if self.is_interrupted() {
                 return Err(UserError::interrupted());
             }
             thread::sleep(POLL);
-            self.take_samples(Some(server))?;
+            let heard = servers.hear()?;
+            self.append_heard(heard)?;
         }
         Ok(())
     }

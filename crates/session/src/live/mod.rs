@@ -3,11 +3,13 @@
 mod loading;
 mod lower;
 mod server;
+mod servers;
 mod stand;
 mod tables;
 
 pub use loading::Length;
 pub use server::Server;
+pub use servers::Servers;
 pub use stand::{Confirm, LiveStand};
 
 use crate::log::writer::{EventLog, Watcher};

@@ -1,10 +1,11 @@
 //! The server's end of a session: the agent, the service it found, and the samples it sends.
 
+use super::servers::Lost;
 use crate::stand::InForce;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress};
+use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress, Start};
 use webdyno_host::machine::sender_to;
 use webdyno_load::{Prepared, USER_AGENT};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
@@ -18,21 +19,54 @@ use webdyno_model::{Result, UserError};
 
 /// An agent at work. Dropping it without [`AgentClient::keep`] reverts every change.
 pub struct Server {
-    agent: AgentClient,
-    snapshot: Option<ServiceSnapshot>,
-    samples: Option<Receiver<(u64, Sample)>>,
-    client_pid: Option<u32>,
+    /// Its role among several hosts; `None` for the one under load.
+    role: Option<String>,
+    /// How it was started, to start it again.
+    pub(super) start: Start,
+    pub(super) agent: AgentClient,
+    pub(super) snapshot: Option<ServiceSnapshot>,
+    pub(super) samples: Option<Receiver<(u64, Sample)>>,
+    /// What is observed: the port, and what the operator gave.
+    pub(super) observed: Option<(Option<u16>, Access)>,
+    pub(super) client_pid: Option<u32>,
     /// Whether the load comes from the server's own machine; unknown until its addresses were looked at.
     same_network: bool,
+    /// Set while the connection is lost and tried again.
+    pub(super) lost: Option<Lost>,
 }
 
 impl Server {
     /// Starts the agent. `own_executable` is this program.
     pub fn connect(address: &ServerAddress, own_executable: &Path) -> Result<Self> {
-        let agent = AgentClient::spawn(address, own_executable)?;
+        Self::start(Start::at(address.clone(), own_executable), None)
+    }
+
+    /// Starts the agent of a host with this role; `None` for the one under load.
+    pub fn start(start: Start, role: Option<String>) -> Result<Self> {
+        let agent = AgentClient::start(&start)?;
         // Elsewhere the generator's process id names somebody else.
-        let client_pid = (*address == ServerAddress::Local).then(std::process::id);
-        Ok(Self { agent, snapshot: None, samples: None, client_pid, same_network: false })
+        let client_pid = (start.address == ServerAddress::Local).then(std::process::id);
+        Ok(Self {
+            role,
+            start,
+            agent,
+            snapshot: None,
+            samples: None,
+            observed: None,
+            client_pid,
+            same_network: false,
+            lost: None,
+        })
+    }
+
+    /// Its role among several hosts; `None` for the one under load.
+    pub fn role(&self) -> Option<&str> {
+        self.role.as_deref()
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &ServerAddress {
+        &self.start.address
     }
 
     /// The agent.
@@ -47,7 +81,13 @@ impl Server {
 
     /// Begins to observe the discovered service.
     pub fn observe(&mut self, port: u16) -> Result<()> {
-        self.samples = Some(self.agent.observe(Some(port), self.client_pid, Access::default())?);
+        self.observe_with(Some(port), Access::default())
+    }
+
+    /// Begins to observe the service of a port, or without one the machine and all known services.
+    pub fn observe_with(&mut self, port: Option<u16>, access: Access) -> Result<()> {
+        self.samples = Some(self.agent.observe(port, self.client_pid, access.clone())?);
+        self.observed = Some((port, access));
         Ok(())
     }
 
@@ -89,11 +129,15 @@ impl Server {
     /// What the log says of this server first: machine, catalogue, service.
     pub fn introduction(&self) -> Vec<EventBody> {
         let hello = self.agent.hello();
-        let environment = hello.environment.clone();
-        let first = EventBody::Server { host: None, environment, collectors: hello.collectors.clone() };
-        let service =
-            self.snapshot.as_ref().map(|snapshot| EventBody::Service { snapshot: snapshot.for_log() });
-        std::iter::once(first).chain(service).chain(self.notes()).collect()
+        let (host, environment) = (self.role.clone(), hello.environment.clone());
+        let first = EventBody::Server { host, environment, collectors: hello.collectors.clone() };
+        std::iter::once(first).chain(self.service()).chain(self.notes()).collect()
+    }
+
+    /// The service under load as the log tells it. Services of other hosts stand in their topologies.
+    pub(super) fn service(&self) -> Option<EventBody> {
+        let snapshot = self.snapshot.as_ref().filter(|_| self.role.is_none())?;
+        Some(EventBody::Service { snapshot: snapshot.for_log() })
     }
 
     /// What the agent wanted to be known since this was asked last.

@@ -1,6 +1,6 @@
 //! The live stand: the load engine in front, the agent at the server, the log between them.
 
-use super::{Length, Server, Session, lower};
+use super::{Length, Servers, Session, lower};
 use crate::careful;
 use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
@@ -24,8 +24,8 @@ pub type Confirm = Box<dyn FnMut(&RenderedPlan) -> Result<bool>>;
 pub struct LiveStand<'a> {
     /// Log and clock.
     pub session: &'a mut Session,
-    /// The agent.
-    pub server: &'a mut Server,
+    /// The agents.
+    pub servers: &'a mut Servers,
     /// The engine's side of the workload.
     pub prepared: Prepared,
     /// What is sent.
@@ -45,7 +45,8 @@ pub struct LiveStand<'a> {
 impl LiveStand<'_> {
     fn read_service(&mut self) -> Result<()> {
         self.warn()?;
-        let Some(snapshot) = self.server.snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
+        let Some(snapshot) =
+            self.servers.front().snapshot().map(webdyno_model::service::ServiceSnapshot::for_log)
         else {
             return Ok(());
         };
@@ -54,13 +55,13 @@ impl LiveStand<'_> {
 
     /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.
     fn warn(&mut self) -> Result<()> {
-        self.server.notes().try_for_each(|note| self.session.append(note))
+        self.servers.front().notes().try_for_each(|note| self.session.append(note))
     }
 
     /// Loads once, as it is set now.
     fn load_once(&mut self, purpose: Purpose, length: Length) -> Result<Measured> {
         self.look_for_others(false)?;
-        let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.server))?;
+        let load = self.session.load(&self.prepared, &self.workload, purpose, length, Some(self.servers))?;
         self.look_for_others(false)?;
         let recording = self.session.recording();
         let record =
@@ -82,8 +83,8 @@ impl LiveStand<'_> {
     fn unrest(&mut self) -> Result<Option<String>> {
         let until_us = self.session.elapsed_us() + lower::QUIET_WAIT_US;
         loop {
-            self.session.watch_for(lower::LOOK_EVERY_S, self.server)?;
-            let unrest = self.server.agent().unrest()?;
+            self.session.watch_for(lower::LOOK_EVERY_S, self.servers)?;
+            let unrest = self.servers.front().agent().unrest()?;
             if unrest.is_none() || self.session.elapsed_us() >= until_us {
                 return Ok(unrest);
             }
@@ -152,7 +153,7 @@ impl Stand for LiveStand<'_> {
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<RenderedPlan> {
         self.stop_if_interrupted()?;
-        self.server.agent().prepare(wishes)
+        self.servers.front().agent().prepare(wishes)
     }
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<InForce>> {
@@ -167,7 +168,7 @@ impl Stand for LiveStand<'_> {
         if options.probes.is_empty() {
             options.probes = probes(&self.workload);
         }
-        let in_force = self.server.apply(plan, &options);
+        let in_force = self.servers.front_mut().apply(plan, &options);
         // What could not be proved matters whether the change is in force or not.
         let noted = self.warn();
         let (in_force, journal) = in_force?;
@@ -175,20 +176,20 @@ impl Stand for LiveStand<'_> {
         let told = noted.and_then(|()| self.session.append(EventBody::Applied { mark, outage_us, journal }));
         if let Err(error) = told.and_then(|()| self.read_service()) {
             // An error says that nothing of it stayed.
-            return Err(self.server.revert(mark, options.live_traffic).err().unwrap_or(error));
+            return Err(self.servers.front_mut().revert(mark, options.live_traffic).err().unwrap_or(error));
         }
         Ok(Some(in_force))
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
-        let reverted = self.server.revert(mark, self.options.live_traffic)?;
+        let reverted = self.servers.front_mut().revert(mark, self.options.live_traffic)?;
         self.session.reverted(mark, reverted)?;
         self.read_service()
     }
 
     fn keep(&mut self) -> Result<()> {
         self.stop_if_interrupted()?;
-        self.server.agent().keep()
+        self.servers.front().agent().keep()
     }
 
     fn export(&mut self, plan: &RenderedPlan, round: &Round) {

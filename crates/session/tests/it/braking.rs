@@ -12,7 +12,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::interval::EndReason;
 use webdyno_model::workload::{RequestSpec, Workload};
-use webdyno_session::live::{About, Length, LiveStand, Server, Session, monotonic_us};
+use webdyno_session::live::{About, Length, LiveStand, Server, Servers, Session, monotonic_us};
 use webdyno_session::log::reader;
 use webdyno_session::recording::Recording;
 use webdyno_session::stand::{Measured, Stand};
@@ -48,10 +48,10 @@ fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveStand<'_>) -
     server.require_own(&prepared, "test").unwrap();
     server.discover(port).unwrap();
     server.observe(port).unwrap();
-    let (server, session_of_stand) = (&mut server, &mut session);
+    let (servers, session_of_stand) = (&mut Servers::of(server), &mut session);
     let mut stand = LiveStand {
         session: session_of_stand,
-        server,
+        servers,
         prepared,
         workload,
         length: LENGTH,

@@ -5,6 +5,7 @@ pub mod body;
 pub mod export;
 pub mod list;
 pub mod load;
+pub mod server;
 pub mod stages;
 pub mod transport;
 pub mod tree;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use load::LoadArgs;
 pub use load::connections_allowed;
+pub use server::ServerArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
 use webdyno_load::workload_file::Draft;
@@ -135,14 +137,6 @@ impl RunArgs {
         self.stages.change(&mut draft.settings);
         Ok(draft)
     }
-}
-
-/// Which server, beside the URL.
-#[derive(Debug, Args)]
-pub struct ServerArgs {
-    /// The server's host: `local`, or exec:COMMAND (any command that runs `webdyno agent` there)
-    #[arg(long, value_name = "S", default_value = "local")]
-    pub server: String,
 }
 
 /// `webdyno diagnose`.

@@ -1,17 +1,18 @@
 //! `webdyno diagnose`: load and observe a server, watch the traffic that is there, or look at a recording.
 
-use crate::cli::DiagnoseArgs;
 use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
+use crate::cli::{DiagnoseArgs, ServerArgs};
 use crate::{exports, finish, interrupt, objectives, place, progress, target, terminal};
 use std::path::Path;
 use webdyno_analysis::diagnosis;
-use webdyno_host::agent::ServerAddress;
+use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_load::Prepared;
 use webdyno_load::workload_file::Draft;
 use webdyno_model::event::{EventBody, Purpose};
+use webdyno_model::topology::Access;
 use webdyno_model::workload::{Stop, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Length, Server, Session};
+use webdyno_session::live::{Length, Servers, Session};
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -48,9 +49,9 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let draft = arguments.load.draft()?;
-    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server.server)?;
+    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     let interrupted = interrupt::flag()?;
-    let server = load.connect()?;
+    let mut servers = load.connect()?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: false };
     let mut session = Session::begin(
         &place::run_directory(&arguments.output, "diagnose"),
@@ -58,12 +59,12 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
-    let result = introduce(&mut session, &server, BEFORE_S).and_then(|()| {
+    let result = introduce(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         session
-            .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&server))
+            .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers))
             .map(|_| ())
     });
-    drop(server);
+    drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
 }
 
@@ -77,11 +78,11 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
                 .hint("give --port N or --url URL; `ss -ltnp` lists the listeners of this host"));
         }
     };
-    let address = ServerAddress::parse(&arguments.server.server)?;
+    let list = arguments.server.list()?;
+    let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let interrupted = interrupt::flag()?;
-    let mut server = Server::connect(&address, &super::own_executable()?)?;
-    server.discover(port)?;
-    server.observe(port)?;
+    let mut servers = Servers::connect(&list, &how)?;
+    observe(&mut servers, port)?;
     let seconds = window_us as f64 / 1e6;
     let pace = progress::Pace { measure_s: seconds, settles: false, changes: false };
     let mut session = Session::begin(
@@ -90,10 +91,10 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
         interrupted,
         progress::watcher(&arguments.output, pace),
     )?;
-    let result = introduce(&mut session, &server, BEFORE_S)
-        .and_then(|()| session.watch_for(seconds, &server))
+    let result = introduce(&mut session, &mut servers, BEFORE_S)
+        .and_then(|()| session.watch_for(seconds, &mut servers))
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
-    drop(server);
+    drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
 }
 
@@ -107,11 +108,18 @@ fn refuse_results_of_a_load(arguments: &DiagnoseArgs) -> Result<()> {
 }
 
 /// Writes who is observed into the log, and gathers the readings before the load.
-pub fn introduce(session: &mut Session, server: &Server, before_s: f64) -> Result<()> {
-    for event in server.introduction() {
+pub fn introduce(session: &mut Session, servers: &mut Servers, before_s: f64) -> Result<()> {
+    for event in servers.introduction() {
         session.append(event)?;
     }
-    session.watch_for(before_s, server)
+    session.watch_for(before_s, servers)
+}
+
+/// Finds the service behind the port, and begins to observe it and the hosts behind it.
+fn observe(servers: &mut Servers, port: u16) -> Result<()> {
+    servers.front_mut().discover(port)?;
+    servers.front_mut().observe(port)?;
+    servers.observe_others(&Access::default())
 }
 
 /// The port that the load goes to. An error when it is not one port, or not one of the host that is observed.
@@ -131,14 +139,17 @@ pub struct MeasuredLoad {
     pub prepared: Prepared,
     /// How long.
     pub length: Length,
-    address: ServerAddress,
+    list: ServerList,
+    how: Start,
     port: u16,
 }
 
 impl MeasuredLoad {
     /// Checks everything that can be checked before anything is started: flags, URLs, and one probing request.
-    pub fn prepare(arguments: &LoadArgs, draft: &Draft, server: &str) -> Result<Self> {
-        let address = ServerAddress::parse(server)?;
+    pub fn prepare(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
+        let list = server.list()?;
+        let how = server.start(list.web()?)?;
+        let address = &how.address;
         let measure_us = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
         let mut workload =
             arguments.workload_until(draft, Stop { duration_us: None, requests: arguments.requests })?;
@@ -167,13 +178,13 @@ impl MeasuredLoad {
         }
         let mut prepared = webdyno_load::prepare(&workload)?;
         objectives::check_before(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
-        let port = observed_port(&prepared, &address)?;
+        let port = observed_port(&prepared, address)?;
         webdyno_load::probe(&mut prepared)?;
         // The probe may have been led on to other servers.
-        observed_port(&prepared, &address)
+        observed_port(&prepared, address)
             .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))?;
         objectives::check(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
-        Ok(Self { workload, prepared, length, address, port })
+        Ok(Self { workload, prepared, length, list, how, port })
     }
 
     /// Seconds that are measured.
@@ -186,11 +197,10 @@ impl MeasuredLoad {
 
     /// Starts the agent, makes sure that what is loaded is its machine, finds the service behind the port and observes
     /// it.
-    pub fn connect(&self) -> Result<Server> {
-        let mut server = Server::connect(&self.address, &super::own_executable()?)?;
-        server.require_own(&self.prepared, &self.address.to_string())?;
-        server.discover(self.port)?;
-        server.observe(self.port)?;
-        Ok(server)
+    pub fn connect(&self) -> Result<Servers> {
+        let mut servers = Servers::connect(&self.list, &self.how)?;
+        servers.front_mut().require_own(&self.prepared, &self.how.address.to_string())?;
+        observe(&mut servers, self.port)?;
+        Ok(servers)
     }
 }

@@ -29,6 +29,6 @@ fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> About {
 }
 
 /// The program itself, to run as the agent.
-fn own_executable() -> webdyno_model::Result<std::path::PathBuf> {
+pub fn own_executable() -> webdyno_model::Result<std::path::PathBuf> {
     std::env::current_exe().map_err(|error| webdyno_model::error::io_error("find", "this program", &error))
 }

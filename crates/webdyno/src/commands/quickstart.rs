@@ -12,7 +12,7 @@ use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{Length, LiveStand, Server, Session};
+use webdyno_session::live::{Length, LiveStand, Server, Servers, Session};
 use webdyno_session::rounds::{self, Options};
 use webdyno_session::stand::{InForce, Measured, Stand};
 
@@ -42,17 +42,19 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
 
 fn with_private_apache(session: &mut Session, directory: &Path, arguments: &QuickstartArgs) -> Result<()> {
     let mut apache = PrivateApache::create(directory)?;
-    let result = Server::connect(&ServerAddress::Local, &super::own_executable()?).and_then(|mut server| {
-        let result = launch(session, &mut server, &mut apache).and_then(|()| {
+    let result = Server::connect(&ServerAddress::Local, &super::own_executable()?).and_then(|server| {
+        let mut servers = Servers::of(server);
+        let result = launch(session, servers.front_mut(), &mut apache).and_then(|()| {
             if !arguments.output.quiet {
                 terminal::tell(&format!(
                     "A private Apache listens on 127.0.0.1:{} with the values of a fresh installation; {USERS} virtual users come to it.",
                     apache.port
                 ));
             }
-            tune(session, &mut server, &apache, arguments)
+            tune(session, &mut servers, &apache, arguments)
         });
-        let disposed = server.agent().dispose().and_then(|_| server.agent().bye());
+        let agent = servers.front().agent();
+        let disposed = agent.dispose().and_then(|_| agent.bye());
         result.and(disposed.map(|_| ()))
     });
     let removed = apache.remove();
@@ -92,18 +94,18 @@ fn port_was_taken(error: &UserError, port: u16) -> bool {
 
 fn tune(
     session: &mut Session,
-    server: &mut Server,
+    servers: &mut Servers,
     apache: &PrivateApache,
     arguments: &QuickstartArgs,
 ) -> Result<()> {
-    introduce(session, server, BEFORE_S)?;
+    introduce(session, servers, BEFORE_S)?;
     let workload = workload(apache);
     let prepared = webdyno_load::prepare(&workload)?;
-    server.require_own(&prepared, &ServerAddress::Local.to_string())?;
+    servers.front_mut().require_own(&prepared, &ServerAddress::Local.to_string())?;
     let length = length_at(session.elapsed_us());
     let stand = LiveStand {
         session,
-        server,
+        servers,
         prepared,
         workload,
         length,

@@ -10,8 +10,9 @@ use webdyno_model::{Result, UserError};
 
 /// Restores everything that any session changed on this machine.
 pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
-    let address = ServerAddress::parse(&arguments.server.server)?;
-    if address != ServerAddress::Local {
+    let list = arguments.server.list()?;
+    let address = list.web()?;
+    if *address != ServerAddress::Local {
         return Err(UserError::usage(format!("`{address}`: a rollback runs on the server's own host"))
             .hint("run `webdyno rollback` there"));
     }

@@ -27,10 +27,10 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     refuse_what_cannot_be_proved(arguments, &draft)?;
     let directory = place::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
-    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server.server)?;
+    let load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     let interrupted = interrupt::flag()?;
-    let mut server = load.connect()?;
-    let waits = waits_for_a_reload(&server, arguments)?;
+    let mut servers = load.connect()?;
+    let waits = waits_for_a_reload(servers.front(), arguments)?;
     let pace = progress::Pace { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = super::about("tune", Some(arguments.goal), &draft.objectives);
     let watcher = progress::watcher(&arguments.output, pace);
@@ -42,14 +42,14 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
         budget_us: arguments.budget,
     };
     let before_s = if arguments.apply { BEFORE_CHANGES_S } else { BEFORE_S };
-    let result = introduce(&mut session, &server, before_s).and_then(|()| {
+    let result = introduce(&mut session, &mut servers, before_s).and_then(|()| {
         waits.map(|text| session.append(EventBody::Note { text })).transpose()?;
         let MeasuredLoad { prepared, workload, length, .. } = load;
         let allowed = ApplyOptions { yes_reload: arguments.yes_reload, ..ApplyOptions::default() };
         let confirm = confirmation(arguments, interrupted);
         let mut stand = LiveStand {
             session: &mut session,
-            server: &mut server,
+            servers: &mut servers,
             prepared,
             workload,
             length,
@@ -65,7 +65,7 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     });
     // Good bye before the report: what is not kept is put back by now at the latest. What could not be put back is
     // the error that counts most.
-    let result = server.agent().bye().and_then(|done| put_back(&mut session, done)).and(result);
+    let result = servers.front().agent().bye().and_then(|done| put_back(&mut session, done)).and(result);
     finish::finish(session, result, &arguments.output, false)
 }
 

@@ -1,0 +1,210 @@
+//! The hosts of a session: the one in front, which is loaded and changed, and those behind it by their roles. What is
+//! heard of them becomes events.
+//!
+//! In a session that only reads, a connection that was lost is made again, beside everything else: nothing waits for it.
+
+use super::{Server, monotonic_us};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+use webdyno_host::agent::{AgentClient, Role, ServerList, Start};
+use webdyno_model::event::EventBody;
+use webdyno_model::sample::Sample;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Access;
+use webdyno_model::{Result, UserError};
+
+/// The pauses before each try to connect again: a server that boots is back by then.
+const PAUSES_S: [u64; 10] = [1, 2, 4, 8, 15, 30, 30, 30, 30, 30];
+
+/// The agents of a session.
+pub struct Servers {
+    front: Server,
+    others: Vec<Server>,
+}
+
+impl Servers {
+    /// One host.
+    pub fn of(front: Server) -> Self {
+        Self { front, others: vec![] }
+    }
+
+    /// Starts the agents of all hosts, the one in front first: the web server, or without one the first that is given.
+    /// `how` says everything but where.
+    pub fn connect(list: &ServerList, how: &Start) -> Result<Self> {
+        let mut started = list.iter().enumerate().map(|(n, (role, address))| {
+            let start = Start { address: address.clone(), ..how.clone() };
+            let role = (n > 0).then(|| Role::name(role).to_owned());
+            Server::start(start, role)
+        });
+        let front = started.next().ok_or_else(|| UserError::usage("no server was given"))??;
+        Ok(Self { front, others: started.collect::<Result<_>>()? })
+    }
+
+    /// The host that is loaded and changed, or observed first of all.
+    pub fn front(&self) -> &Server {
+        &self.front
+    }
+
+    /// The same, to do something with it.
+    pub fn front_mut(&mut self) -> &mut Server {
+        &mut self.front
+    }
+
+    /// All hosts, the one in front first.
+    pub fn all(&self) -> impl Iterator<Item = &Server> {
+        std::iter::once(&self.front).chain(&self.others)
+    }
+
+    /// Begins to observe the hosts behind the one in front: their machines and all known services.
+    pub fn observe_others(&mut self, access: &Access) -> Result<()> {
+        self.others.iter_mut().try_for_each(|server| server.observe_with(None, access.clone()))
+    }
+
+    /// What the log says of all hosts first.
+    pub fn introduction(&self) -> Vec<EventBody> {
+        self.all().flat_map(Server::introduction).collect()
+    }
+
+    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds. An error when an
+    /// agent is gone: a server that nobody watches any more must not be called healthy.
+    pub fn new_samples(&self) -> Result<Vec<(u64, EventBody)>> {
+        let mut heard = vec![];
+        for server in self.all() {
+            heard.extend(events(server, server.new_samples()?));
+        }
+        Ok(heard)
+    }
+
+    /// The same, with what the agents wanted to be known. Where the session only reads, a lost connection is made again
+    /// meanwhile; an error when that was tried in vain.
+    pub fn hear(&mut self) -> Result<Vec<(u64, EventBody)>> {
+        let mut heard = vec![];
+        for server in std::iter::once(&mut self.front).chain(&mut self.others) {
+            heard.extend(server.hear()?);
+        }
+        Ok(heard)
+    }
+}
+
+fn events(server: &Server, samples: Vec<(u64, Sample)>) -> impl Iterator<Item = (u64, EventBody)> {
+    let host = server.role().map(str::to_owned);
+    samples
+        .into_iter()
+        .map(move |(clock_us, sample)| (clock_us, EventBody::Sample { host: host.clone(), sample }))
+}
+
+/// A connection that is lost.
+pub(super) struct Lost {
+    since: Instant,
+    why: UserError,
+    tries: usize,
+    next_try: Instant,
+    trying: Option<Receiver<Result<Again>>>,
+}
+
+/// A connection that was made again.
+struct Again {
+    agent: AgentClient,
+    snapshot: Option<ServiceSnapshot>,
+    samples: Receiver<(u64, Sample)>,
+}
+
+impl Server {
+    /// Samples, notes, and the way back to a lost agent.
+    fn hear(&mut self) -> Result<Vec<(u64, EventBody)>> {
+        if self.lost.is_some() {
+            return Ok(self.try_again()?.into_iter().map(now).collect());
+        }
+        match self.new_samples() {
+            Ok(samples) => {
+                let notes = self.notes().map(now).collect::<Vec<_>>();
+                Ok(events(self, samples).chain(notes).collect())
+            }
+            Err(error) if self.start.reads_only && self.observed.is_some() => {
+                let text = format!("the connection to {} was lost; it is tried again", self.address());
+                let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
+                self.lost =
+                    Some(Lost { since: Instant::now(), why: error, tries: 0, next_try, trying: None });
+                Ok(vec![now(EventBody::Note { text })])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the next step back to a lost agent.
+    fn try_again(&mut self) -> Result<Vec<EventBody>> {
+        let trying = match &self.lost {
+            None => return Ok(vec![]),
+            Some(Lost { trying: Some(trying), .. }) => trying.try_recv(),
+            Some(Lost { next_try, .. }) if Instant::now() < *next_try => return Ok(vec![]),
+            Some(_) => {
+                let trying = Some(self.connect_aside());
+                self.lost = self.lost.take().map(|lost| Lost { trying, ..lost });
+                return Ok(vec![]);
+            }
+        };
+        match trying {
+            Err(TryRecvError::Empty) => Ok(vec![]),
+            Ok(Ok(again)) => Ok(self.is_back(again)),
+            Ok(Err(error)) => self.failed(error).map(|()| vec![]),
+            Err(TryRecvError::Disconnected) => {
+                self.failed(UserError::cannot_run("the thread that connects ended")).map(|()| vec![])
+            }
+        }
+    }
+
+    fn failed(&mut self, error: UserError) -> Result<()> {
+        let Some(lost) = &mut self.lost else { return Ok(()) };
+        (lost.trying, lost.why) = (None, error);
+        lost.tries += 1;
+        match PAUSES_S.get(lost.tries) {
+            Some(pause_s) => {
+                lost.next_try = Instant::now() + Duration::from_secs(*pause_s);
+                Ok(())
+            }
+            None => {
+                let mut why = lost.why.clone();
+                why.message = format!(
+                    "the connection to {} was lost and could not be made again in {} tries: {}",
+                    self.start.address, lost.tries, why.message
+                );
+                Err(why)
+            }
+        }
+    }
+
+    fn is_back(&mut self, again: Again) -> Vec<EventBody> {
+        let gap_s = self.lost.take().map_or(0.0, |lost| lost.since.elapsed().as_secs_f64());
+        self.agent = again.agent;
+        self.samples = Some(again.samples);
+        let text =
+            format!("connected to {} again: there are no samples of the {gap_s:.0} s before", self.address());
+        let changed = again.snapshot.is_some() && again.snapshot != self.snapshot;
+        self.snapshot = again.snapshot.or(self.snapshot.take());
+        let service = self.service().filter(|_| changed);
+        std::iter::once(EventBody::Note { text }).chain(service).collect()
+    }
+
+    /// Connects on a thread of its own.
+    fn connect_aside(&self) -> Receiver<Result<Again>> {
+        let (sender, receiver) = channel();
+        let (start, client_pid) = (self.start.clone(), self.client_pid);
+        let (observed, discovered) = (self.observed.clone(), self.snapshot.as_ref().map(|seen| seen.port));
+        std::thread::spawn(move || {
+            let connect = || {
+                let agent = AgentClient::start(&start)?;
+                let snapshot = discovered.map(|port| agent.discover(port)).transpose()?;
+                let (port, access) = observed.unwrap_or_default();
+                let samples = agent.observe(port, client_pid, access)?;
+                Ok(Again { agent, snapshot, samples })
+            };
+            // Who asked may have ended meanwhile.
+            let _ = sender.send(connect());
+        });
+        receiver
+    }
+}
+
+fn now(body: EventBody) -> (u64, EventBody) {
+    (monotonic_us(), body)
+}
