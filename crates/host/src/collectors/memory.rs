@@ -5,7 +5,7 @@
 //! memory.oom_control). A group is limited by each group above it as well: the smallest limit binds, and usage is
 //! read where that limit is. `/proc/vmstat` counts pages.
 
-use super::control_group::{self, Group};
+use super::control_group::{Controller, Finder, Group, by_hand};
 use super::{Collector, Metric, Reading, Target, counter, gauge, told, value_of};
 use crate::procfs;
 use std::path::Path;
@@ -14,20 +14,41 @@ const MEMINFO: &str = "/proc/meminfo";
 const VMSTAT: &str = "/proc/vmstat";
 
 /// Metrics that are single lines of `/proc/meminfo`.
-const LEVELS: [(&str, &str); 5] = [
+const LEVELS: [(&str, &str); 12] = [
     ("memory.total_bytes", "MemTotal"),
     ("memory.available_bytes", "MemAvailable"),
     ("memory.free_bytes", "MemFree"),
     ("memory.swap_total_bytes", "SwapTotal"),
     ("memory.swap_free_bytes", "SwapFree"),
+    ("memory.cached_bytes", "Cached"),
+    ("memory.dirty_bytes", "Dirty"),
+    ("memory.writeback_bytes", "Writeback"),
+    ("memory.anonymous_bytes", "AnonPages"),
+    ("memory.shared_bytes", "Shmem"),
+    ("memory.kernel_bytes", "SUnreclaim"),
+    ("memory.page_tables_bytes", "PageTables"),
 ];
 
-/// Metrics of `/proc/vmstat`, with the lines that are summed. The refault counter was split in Linux 5.9.
-const TOTALS: [(&str, &[&str]); 5] = [
+/// Metrics of `/proc/vmstat`, with the lines that are summed. The refault counter was split in Linux 5.9, and stalls in
+/// allocating are counted for each zone since 4.10.
+const TOTALS: [(&str, &[&str]); 8] = [
     ("memory.swapped_in_pages", &["pswpin"]),
     ("memory.swapped_out_pages", &["pswpout"]),
     ("memory.major_faults_count", &["pgmajfault"]),
     ("memory.refaults_count", &["workingset_refault", "workingset_refault_anon", "workingset_refault_file"]),
+    ("memory.file_refaults_count", &["workingset_refault", "workingset_refault_file"]),
+    ("memory.faults_count", &["pgfault"]),
+    (
+        "memory.allocation_stalls_count",
+        &[
+            "allocstall",
+            "allocstall_dma",
+            "allocstall_dma32",
+            "allocstall_normal",
+            "allocstall_movable",
+            "allocstall_device",
+        ],
+    ),
     ("memory.oom_kills_count", &["oom_kill"]),
 ];
 
@@ -101,17 +122,26 @@ fn group_memory(group: &Group, files: &Files, machine_bytes: u64) -> GroupMemory
     }
 }
 
+/// Usage of the group of the service without the files that can be dropped, where its own limit is the tightest.
+const USED_BY_HAND: &str = "g=$(sed -n 's/^[1-9][0-9]*:[^:]*memory[^:]*://p' /proc/PID/cgroup); \
+    if [ \"$g\" ]; then d=/sys/fs/cgroup/memory$g u=usage_in_bytes t=total_; \
+    else d=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/PID/cgroup) u=current t=; fi; \
+    awk -v t=$t 'FNR==NR {u=$1; next} $1==t\"active_file\" || $1==t\"inactive_file\" {u-=$2} \
+    END {printf \"%.0f\\n\", u}' $d/memory.$u $d/memory.stat";
+
 /// The collector.
-#[derive(Debug)]
-pub struct Memory;
+#[derive(Debug, Default)]
+pub struct Memory {
+    finder: Finder,
+}
 
 impl Memory {
-    fn group(pid: u32, machine_bytes: u64) -> std::io::Result<GroupMemory> {
-        let groups = control_group::of(pid)?;
+    fn group(&mut self, pid: u32, machine_bytes: u64) -> std::io::Result<GroupMemory> {
+        let groups = self.finder.of(pid)?;
         // A hierarchy of version 1 that has the memory controller takes it from the unified one.
-        Ok(match (groups.memory_v1, groups.unified) {
-            (Some(group), _) => group_memory(&group, &VERSION_1, machine_bytes),
-            (None, Some(group)) => group_memory(&group, &UNIFIED, machine_bytes),
+        Ok(match (&groups.memory_v1, &groups.unified) {
+            (Some(group), _) => group_memory(group, &VERSION_1, machine_bytes),
+            (None, Some(group)) => group_memory(group, &UNIFIED, machine_bytes),
             (None, None) => GroupMemory::default(),
         })
     }
@@ -160,28 +190,21 @@ impl Collector for Memory {
             counter(*name, VMSTAT, format!("awk '$1~/^({lines})$/ {{s+=$2}} END {{print s}}' {VMSTAT}"))
         }));
         // PID is the service's main process; systemd-cgls shows the same group as a tree.
-        let file = |v1: &str, v2: &str| {
-            format!(
-                "g=$(sed -n 's/^[1-9][0-9]*:[^:]*memory[^:]*://p' /proc/PID/cgroup); \
-                 cat /sys/fs/cgroup/memory$g/{v1} 2>/dev/null || \
-                 cat /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/PID/cgroup)/{v2}"
-            )
-        };
+        let files = |v1: &str, v2: &str| by_hand(Controller::Memory, v1, v2);
+        let smallest = format!(
+            "(awk '/^MemTotal:/ {{printf \"%.0f\\n\", $2*1024}}' {MEMINFO}; {}) | grep -v max | sort -g | head -n 1",
+            files("memory.limit_in_bytes", "memory.max")
+        );
         metrics.extend([
-            gauge(
-                "memory.limit_bytes",
-                "/proc/meminfo and the service's control group",
-                file("memory.limit_in_bytes", "memory.max"),
-            ),
-            gauge(
-                "memory.used_in_limit_bytes",
-                "the service's control group",
-                file("memory.usage_in_bytes", "memory.current"),
-            ),
+            gauge("memory.limit_bytes", "/proc/meminfo and the service's control group", smallest),
+            gauge("memory.used_in_limit_bytes", "the service's control group", USED_BY_HAND),
             counter(
                 "memory.group_oom_kills_count",
                 "the service's control group",
-                file("memory.oom_control", "memory.events"),
+                format!(
+                    "({}) | awk '$1==\"oom_kill\" {{print $2; exit}}'",
+                    files("memory.oom_control", "memory.events")
+                ),
             ),
         ]);
         metrics
@@ -194,7 +217,7 @@ impl Collector for Memory {
         let Some(total) = reading.value("memory.total_bytes").map(|total| total as u64) else {
             return reading;
         };
-        match target.service_pid.map_or(Ok(GroupMemory::default()), |pid| Self::group(pid, total)) {
+        match target.service_pid.map_or(Ok(GroupMemory::default()), |pid| self.group(pid, total)) {
             Ok(group) => group_values(group, total, &mut reading),
             // Without its group the limit is not known: the machine's would be a guess.
             Err(error) => reading.problem(told("read", "the control group of the service", &error)),
@@ -317,7 +340,7 @@ HugePages_Total:       0
     #[test]
     fn an_unknown_group_gives_no_limit() {
         let target = Target { service_pid: Some(u32::MAX), ..Target::default() };
-        let reading = Memory.read(&target);
+        let reading = Memory::default().read(&target);
         assert_eq!(reading.value("memory.limit_bytes"), None);
         assert!(reading.value("memory.total_bytes").is_some());
         assert!(reading.error.unwrap().contains("control group"));

@@ -120,11 +120,11 @@ pub trait Collector: Send {
 /// the accept queue), last the request for the status page, which makes the service work.
 pub fn all() -> Vec<Box<dyn Collector>> {
     vec![
-        Box::new(cpu::Cpu::new()),
+        Box::new(cpu::Cpu::default()),
         Box::new(sockets::Sockets::default()),
         Box::new(process::Process::default()),
-        Box::new(pressure::Pressure),
-        Box::new(memory::Memory),
+        Box::new(pressure::Pressure::default()),
+        Box::new(memory::Memory::default()),
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
         Box::new(apache_status::ApacheStatus::default()),
@@ -222,7 +222,7 @@ mod tests {
     fn descriptions_are_complete_and_named_after_their_unit() {
         let mut seen = BTreeSet::new();
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
-            let units = ["s", "us", "ms", "bytes", "count", "pages"];
+            let units = ["s", "us", "ms", "bytes", "count", "pages", "fraction"];
             assert!(units.contains(&metric.unit.as_str()), "{metric:?}");
             assert!(metric.name.ends_with(&metric.unit), "{metric:?}");
             assert!(!metric.source.is_empty() && !metric.reproduce.is_empty(), "{metric:?}");
