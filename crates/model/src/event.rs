@@ -71,7 +71,7 @@ pub enum EventBody {
     /// The service behind the port was read (again).
     Service {
         /// As it is now.
-        snapshot: ServiceSnapshot,
+        snapshot: Box<ServiceSnapshot>,
     },
     /// What stands behind the service was looked at (again).
     Topology {

@@ -52,10 +52,30 @@ pub struct ServiceSnapshot {
     /// Values of settings that hold in a part of the site only: in a virtual host, a directory, a pool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<ScopedSetting>,
+    /// The statements that took a database longest since it began to count them, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<Statement>,
     /// How it was started and how it is told to reload. Stays on the server and in its journal: the event log gets
     /// [`ServiceSnapshot::for_log`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
+}
+
+/// What a database did for all statements of one form.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Statement {
+    /// Names the form: the instance in the metrics of statements.
+    pub digest: String,
+    /// The form, a question mark in place of each value.
+    pub text: String,
+    /// How often it was executed.
+    pub executions_count: u64,
+    /// How long that took in all.
+    pub time_us: u64,
+    /// Rows that were looked at in all.
+    pub rows_examined_count: u64,
+    /// How often no index was used.
+    pub without_index_count: u64,
 }
 
 /// A place where a program tells about itself.

@@ -213,7 +213,7 @@ impl Recording {
             EventBody::Server { host: None, environment, collectors } => {
                 (self.server, self.collectors) = (Some(environment), collectors);
             }
-            EventBody::Service { snapshot } => self.services.push((t_us, snapshot)),
+            EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload } => {
                 self.loads.push(LoadRecord::begun(load, purpose, t_us, workload));
             }

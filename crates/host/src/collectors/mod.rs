@@ -5,6 +5,7 @@
 pub mod apache_status;
 pub mod clients;
 pub mod cpu;
+pub mod mariadb;
 pub mod memory;
 pub mod pressure;
 pub mod process;
@@ -12,6 +13,7 @@ pub mod sockets;
 pub mod worker_memory;
 
 pub(crate) mod control_group;
+mod moved;
 mod rising;
 
 use std::sync::Arc;
@@ -127,6 +129,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(memory::Memory::default()),
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
+        Box::new(mariadb::Mariadb::default()),
         Box::new(apache_status::ApacheStatus::default()),
     ]
 }
@@ -178,7 +181,7 @@ mod tests {
     use webdyno_model::sample::MetricKind;
 
     /// Files that are no collectors but serve several of them.
-    const HELPERS: [&str; 3] = ["mod", "control_group", "rising"];
+    const HELPERS: [&str; 4] = ["mod", "control_group", "moved", "rising"];
 
     #[test]
     fn every_file_is_in_the_list() {
@@ -213,8 +216,9 @@ mod tests {
             }
             let names: BTreeSet<_> = reading.values.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), reading.values.len(), "{} gives a metric twice", collector.name());
-            let without_page = collector.name() == "apache_status";
-            assert!(without_page || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
+            // They are not there.
+            let without_service = ["apache_status", "mariadb"].contains(&collector.name());
+            assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
         }
     }
 
@@ -228,7 +232,13 @@ mod tests {
             assert!(!metric.source.is_empty() && !metric.reproduce.is_empty(), "{metric:?}");
             assert!(!metric.reproduce.contains('\n'), "{metric:?}");
             let time = matches!(metric.unit.as_str(), "s" | "us" | "ms");
-            let level = ["apache.uptime_s", "apache.status_wait_us"].contains(&metric.name.as_str());
+            let level = [
+                "apache.uptime_s",
+                "apache.status_wait_us",
+                "mariadb.uptime_s",
+                "mariadb.slow_query_limit_s",
+            ]
+            .contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");
             assert!(seen.insert(metric.name.clone()), "{} is described twice", metric.name);
         }
@@ -241,6 +251,7 @@ mod tests {
             |command: &str| ["PID", "PORT", "URL", "CLIENT"].iter().any(|w| command.contains(w));
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
             let optional = metric.reproduce.contains("nstat")
+                || metric.name.starts_with("mariadb.")
                 || metric.reproduce.contains("nf_conntrack")
                 || metric.name.starts_with("pressure.");
             if needs_a_service(&metric.reproduce) || metric.name.contains('*') || optional {

@@ -3,6 +3,7 @@
 //! To add one: a file here that implements [`Service`], and a line in [`all`]. A test fails when the line is missing.
 
 pub mod apache;
+pub mod mariadb;
 
 use crate::brake::others::AccessLogs;
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use webdyno_model::change::{ApplyClass, FileEdit, RenderedPlan, Wish};
 use webdyno_model::service::{Control, Inherited, ServiceSnapshot, SettingValue};
+use webdyno_model::topology::Access;
 use webdyno_model::{Result, UserError};
 
 /// A program that webdyno knows how to read and to change. Only [`crate::change`] may call `activate` and `start`.
@@ -37,6 +39,11 @@ pub trait Service: Sync {
     fn backend(&self, pid: u32) -> Option<Result<ServiceSnapshot>> {
         let _ = pid;
         None
+    }
+
+    /// Adds what the program itself tells to those who may ask it. Reads only; what cannot be had is told in the snapshot.
+    fn with_access(&self, snapshot: &mut ServiceSnapshot, access: &Access) {
+        let _ = (snapshot, access);
     }
 
     /// The backends that its configuration names, as addresses: `127.0.0.1:9000`, `unix:/run/php/php8.2-fpm.sock`. Reads
@@ -249,7 +256,7 @@ pub const UNKNOWN: &str = "unknown";
 
 /// All services that webdyno knows.
 pub fn all() -> &'static [&'static dyn Service] {
-    &[&apache::Apache]
+    &[&apache::Apache, &mariadb::Mariadb]
 }
 
 /// A service by its name in snapshots.

@@ -15,6 +15,7 @@ mod full_disk;
 mod generations;
 mod hardened;
 mod live_traffic;
+mod mariadb;
 mod mounts;
 mod moved;
 mod outsider;

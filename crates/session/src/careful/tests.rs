@@ -126,7 +126,7 @@ impl Script {
         self.loads += 1;
         let (load, begins_us) = (self.loads as u32, self.elapsed_us());
         self.orders.push(format!("load at {}", self.workers));
-        self.at(begins_us, EventBody::Service { snapshot: self.snapshot() });
+        self.at(begins_us, EventBody::Service { snapshot: Box::new(self.snapshot()) });
         self.at(begins_us, EventBody::LoadStart { load, purpose, workload: workload() });
         let mut intervals: Vec<Interval> = vec![];
         let stopped = |intervals: &[Interval]| stop_loss.is_some_and(|loss| loss.check(intervals).is_some());

@@ -137,7 +137,7 @@ impl Server {
     /// The service under load as the log tells it. Services of other hosts stand in their topologies.
     pub(super) fn service(&self) -> Option<EventBody> {
         let snapshot = self.snapshot.as_ref().filter(|_| self.role.is_none())?;
-        Some(EventBody::Service { snapshot: snapshot.for_log() })
+        Some(EventBody::Service { snapshot: Box::new(snapshot.for_log()) })
     }
 
     /// What the agent wanted to be known since this was asked last.

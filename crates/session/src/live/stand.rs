@@ -50,7 +50,7 @@ impl LiveStand<'_> {
         else {
             return Ok(());
         };
-        self.session.append(EventBody::Service { snapshot })
+        self.session.append(EventBody::Service { snapshot: Box::new(snapshot) })
     }
 
     /// Tells what the agent wanted to be known, such as changes of others that took effect with ours.

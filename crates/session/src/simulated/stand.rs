@@ -190,7 +190,7 @@ impl Stand for SimulatedStand {
         let running = self.tool.machine().state().server.running();
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, model) = (self.loads, self.elapsed_us(), self.model.clone());
-        self.add(begins_us, EventBody::Service { snapshot: snapshot.for_log() });
+        self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
         self.add(begins_us, EventBody::LoadStart { load, purpose, workload: model.workload() });
         for second in 0..model.length_s {
             let interval = Box::new(model.interval(settings, second, &mut self.random));

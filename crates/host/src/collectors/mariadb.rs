@@ -1,0 +1,215 @@
+//! What a database does for the service: connections, threads, caches, locks, scans, and the process itself.
+//!
+//! Facts: <https://mariadb.com/kb/en/server-status-variables/>,
+//! <https://dev.mysql.com/doc/refman/8.0/en/server-status-variables.html>, proc_pid_stat(5), proc_pid_statm(5).
+//!
+//! One connection is kept, so that a database which has none left can still be asked; it counts among those in use. Who
+//! is not let in asks again after a minute only: each refusal is an error in the database's log, and after
+//! `max_connect_errors` of them it locks the host out. Its own few questions a second are counted with all others, each as
+//! a scan, too. Counters that stand still are left out between full readings, see
+//! [`super::moved`].
+
+use super::moved::Moved;
+use super::rising::Rising;
+use super::{Collector, Metric, Reading, Target, counter, gauge};
+use crate::procfs;
+use crate::services::mariadb::access::{self, Refusal};
+use crate::services::mariadb::{self, NAME};
+use mysql::Conn;
+use mysql::prelude::Queryable;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use webdyno_model::sample::MetricKind;
+use webdyno_model::service::ServiceSnapshot;
+
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use tables::{STATUS, VARIABLES};
+
+/// How long one waits who was not let in.
+const DENIED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Variables are read in each so manieth reading: they hardly ever change.
+const VARIABLES_EVERY: u64 = 5;
+
+/// Statements are read in each so manieth reading.
+const STATEMENTS_EVERY: u64 = 10;
+
+/// Forms of statements that are told.
+const STATEMENTS_MAX: usize = 10;
+
+/// The collector.
+#[derive(Default)]
+pub struct Mariadb {
+    conn: Option<Conn>,
+    /// The process that it goes to.
+    pid: Option<u32>,
+    denied: Option<(Instant, Refusal)>,
+    refused_count: u64,
+    readings_count: u64,
+    moved: Moved,
+    cpu: Rising,
+}
+
+impl Mariadb {
+    /// The connection, a new one if need be.
+    fn conn(&mut self, target: &Target, service: &ServiceSnapshot) -> Result<&mut Conn, Refusal> {
+        if self.pid != Some(service.pid) {
+            (self.conn, self.denied, self.pid) = (None, None, Some(service.pid));
+        }
+        if let Some((_, refusal)) = self.denied.as_ref().filter(|(at, _)| at.elapsed() < DENIED_PAUSE) {
+            return Err(refusal.clone());
+        }
+        if self.conn.is_none() {
+            let connected = access::connect(service, &target.access);
+            if let Err(refusal @ Refusal::Denied(_)) = &connected {
+                self.denied = Some((Instant::now(), refusal.clone()));
+            }
+            self.conn = Some(connected?);
+        }
+        self.conn.as_mut().ok_or_else(|| Refusal::Failed("no connection".into()))
+    }
+
+    /// Asks for what the server tells.
+    fn ask(
+        &mut self,
+        target: &Target,
+        service: &ServiceSnapshot,
+        reading: &mut Reading,
+    ) -> Result<(), Refusal> {
+        let number = self.readings_count;
+        let conn = self.conn(target, service)?;
+        let status = rows(conn, "SHOW GLOBAL STATUS")?;
+        for row in STATUS {
+            reading.push_some(format!("{NAME}.{}", row.metric), row.of(&status));
+        }
+        if number.is_multiple_of(VARIABLES_EVERY) {
+            let variables =
+                rows(conn, &format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({})", tables::quoted()))?;
+            for row in VARIABLES {
+                reading.push_some(format!("{NAME}.{}", row.metric), row.of(&variables));
+            }
+        }
+        if number.is_multiple_of(STATEMENTS_EVERY) {
+            statements(conn, reading)?;
+        }
+        Ok(())
+    }
+
+    /// What is seen of the process without asking it.
+    fn process(&mut self, pid: u32, reading: &mut Reading) {
+        let Ok(stat) = procfs::stat(pid) else {
+            return reading.problem(format!("the database, process {pid}, is gone"));
+        };
+        reading.push(format!("{NAME}.threads_count"), stat.threads_count as f64);
+        let cpu_s = stat.cpu_ticks as f64 / procfs::clock_ticks_per_s() as f64;
+        reading
+            .push(format!("{NAME}.cpu_s"), self.cpu.update(u64::from(pid) << 32 ^ stat.start_ticks, cpu_s));
+        let statm = procfs::read_text(format!("/proc/{pid}/statm")).unwrap_or_default();
+        let resident = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        let bytes = resident.map(|pages| pages as f64 * rustix::param::page_size() as f64);
+        reading.push_some(format!("{NAME}.resident_bytes"), bytes);
+    }
+}
+
+/// Rows of a name and a value; of an answer that is broken off the connection is not used again.
+fn rows(conn: &mut Conn, query: &str) -> Result<HashMap<String, String>, Refusal> {
+    let rows: Vec<(String, String)> = conn.query(query).map_err(|error| access::refusal(&error))?;
+    Ok(rows.into_iter().collect())
+}
+
+/// What the forms of statements took that took longest.
+fn statements(conn: &mut Conn, reading: &mut Reading) -> Result<(), Refusal> {
+    type Row = (String, u64, u64, u64, u64, u64);
+    let query = format!(
+        "SELECT DIGEST, COUNT_STAR, SUM_TIMER_WAIT DIV 1000000, SUM_LOCK_TIME DIV 1000000, SUM_ROWS_EXAMINED, \
+         SUM_NO_INDEX_USED FROM performance_schema.events_statements_summary_by_digest WHERE DIGEST IS NOT NULL \
+         ORDER BY SUM_TIMER_WAIT DESC LIMIT {STATEMENTS_MAX}"
+    );
+    let is_on = rows(conn, "SHOW GLOBAL VARIABLES LIKE 'performance_schema'")?;
+    let lacks = |reading: &mut Reading, why: &str| reading.missing.push(mariadb::without_statements(why));
+    if is_on.get("performance_schema").map(String::as_str) != Some("ON") {
+        lacks(reading, "performance_schema is off");
+        return Ok(());
+    }
+    let found: Vec<Row> = match conn.query(query).map_err(|error| access::refusal(&error)) {
+        Ok(found) => found,
+        Err(Refusal::Denied(why)) => {
+            lacks(reading, &why);
+            return Ok(());
+        }
+        Err(other) => return Err(other),
+    };
+    for (digest, executions, time_us, lock_us, rows, without_index) in found {
+        let values = [executions, time_us, lock_us, rows, without_index];
+        for (name, value) in tables::STATEMENTS.iter().zip(values) {
+            reading.push(format!("{NAME}.{digest}.{}", name.0), value as f64);
+        }
+    }
+    Ok(())
+}
+
+impl Collector for Mariadb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let process = [
+            gauge(
+                "mariadb.threads_count",
+                "/proc/PID/stat of the database",
+                "ps -o nlwp= -p $(pgrep -o -x 'mariadbd|mysqld')",
+            ),
+            counter(
+                "mariadb.cpu_s",
+                "/proc/PID/stat of the database",
+                format!(
+                    "sed 's/.*) //' /proc/$(pgrep -o -x 'mariadbd|mysqld')/stat | awk '{{print ($12+$13)/{}}}'",
+                    procfs::clock_ticks_per_s()
+                ),
+            ),
+            gauge(
+                "mariadb.resident_bytes",
+                "/proc/PID/statm of the database",
+                "ps -o rss= -p $(pgrep -o -x 'mariadbd|mysqld') | awk '{print $1*1024}'",
+            ),
+            counter(
+                "mariadb.refused_count",
+                "connections of webdyno itself that the database refused as too many",
+                "mariadb -e 'SELECT 1' 2>&1 | grep -c 1040",
+            ),
+        ];
+        process.into_iter().chain(tables::metrics()).collect()
+    }
+
+    fn read(&mut self, target: &Target) -> Reading {
+        let mut reading = Reading::default();
+        let mut services = target.services(NAME);
+        // Where there is no database nothing is missing.
+        let Some(service) = services.next() else { return reading };
+        let others_count = services.count();
+        if others_count > 0 {
+            let why =
+                format!("{} databases are there, and only process {} is read", others_count + 1, service.pid);
+            reading.lacks("mariadb_others", why, "observe one of the others by --port");
+        }
+        self.process(service.pid, &mut reading);
+        if let Err(refusal) = self.ask(target, service, &mut reading) {
+            self.conn = None;
+            self.refused_count += u64::from(refusal == Refusal::TooMany);
+            let missing = mariadb::lacking(&refusal);
+            match refusal {
+                Refusal::Denied(_) => reading.missing.push(missing),
+                _ => reading.problem(missing.why),
+            }
+        }
+        reading.push("mariadb.refused_count", self.refused_count as f64);
+        let is_counter = |name: &str| tables::kind_of(name) == Some(MetricKind::Counter);
+        self.moved.leave_out(&mut reading, is_counter);
+        self.readings_count += 1;
+        reading
+    }
+}

@@ -1,0 +1,52 @@
+//! Tests of what needs no database; those with one are in `tests/it/mariadb.rs`.
+
+use super::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+#[test]
+fn without_a_database_nothing_is_read_and_nothing_is_missing() {
+    let reading = Mariadb::default().read(&Target::default());
+    assert_eq!(reading, Reading::default());
+}
+
+#[test]
+fn a_database_that_is_dead_is_told_and_its_process_too() {
+    let service = ServiceSnapshot {
+        service: NAME.into(),
+        pid: u32::MAX,
+        endpoints: vec![webdyno_model::service::Endpoint {
+            name: "server".into(),
+            address: "unix:/none/db.sock".into(),
+            path: None,
+        }],
+        ..ServiceSnapshot::default()
+    };
+    let target = Target { backends: Arc::from([service]), ..Target::default() };
+    let reading = Mariadb::default().read(&target);
+    let told = reading.error.unwrap();
+    assert!(told.contains("is gone") && told.contains("does not answer"), "{told}");
+    assert_eq!(reading.values, [("mariadb.refused_count".to_owned(), 0.0)]);
+}
+
+#[test]
+fn every_row_has_a_name_of_its_own_and_a_kind() {
+    let names: Vec<_> = STATUS.iter().chain(VARIABLES).map(|row| row.metric).collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    assert_eq!(tables::kind_of("mariadb.questions_count"), Some(MetricKind::Counter));
+    assert_eq!(tables::kind_of("mariadb.threads_running_count"), Some(MetricKind::Gauge));
+    assert_eq!(tables::kind_of("mariadb.abc.time_us"), Some(MetricKind::Counter));
+    assert_eq!(tables::kind_of("mariadb.other"), None);
+}
+
+#[test]
+fn what_is_no_number_is_not_known() {
+    let values = [("Questions", "5"), ("Uptime", "x"), ("Threads_running", "-1")];
+    let values = values.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let of = |variable: &str| {
+        let named = |metric: &str| STATUS.iter().find(|row| row.metric == metric);
+        named(variable).unwrap().of(&values)
+    };
+    assert_eq!(of("questions_count"), Some(5.0));
+    assert_eq!((of("uptime_s"), of("threads_running_count"), of("selects_count")), (None, None, None));
+}

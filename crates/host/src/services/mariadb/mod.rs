@@ -1,0 +1,332 @@
+//! MariaDB and MySQL: how they are recognised and read. They are never changed.
+//!
+//! Facts: <https://mariadb.com/kb/en/server-system-variables/>, mysqld(8). What the server is told comes from its command
+//! line and its option files; what is in force comes from the server itself, where webdyno may ask it ([`access`]).
+//! Where it listens is told by its sockets.
+
+pub mod access;
+pub mod options;
+pub mod settings;
+
+use super::Service;
+use crate::procfs;
+use mysql::prelude::Queryable;
+use options::Options;
+use settings::SETTINGS;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use webdyno_model::Result;
+use webdyno_model::sample::Missing;
+use webdyno_model::service::{
+    Endpoint, LogFile, LogKind, ServiceSnapshot, SettingInForce, SettingValue, Statement,
+};
+use webdyno_model::topology::Access;
+
+/// The name in snapshots.
+pub const NAME: &str = "mariadb";
+
+const EXECUTABLES: [&str; 4] = ["mariadbd", "mysqld", "mysqld-debug", "mariadbd-debug"];
+
+/// Statements that are told.
+const STATEMENTS_MAX: usize = 10;
+
+/// Where servers look for option files, in order (`mariadbd --help --verbose`).
+const DEFAULT_FILES: [&str; 2] = ["/etc/my.cnf", "/etc/mysql/my.cnf"];
+
+/// The service.
+#[derive(Debug)]
+pub struct Mariadb;
+
+impl Service for Mariadb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn recognises(&self, executable: &str, _: &[String]) -> bool {
+        let path = executable.trim_end_matches(" (deleted)");
+        path.rsplit('/').next().is_some_and(|name| EXECUTABLES.contains(&name))
+    }
+
+    fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
+        Ok(ServiceSnapshot { port, ..read(pid)? })
+    }
+
+    fn backend(&self, pid: u32) -> Option<Result<ServiceSnapshot>> {
+        Some(read(pid))
+    }
+
+    fn with_access(&self, snapshot: &mut ServiceSnapshot, access: &Access) {
+        ask(snapshot, access);
+    }
+}
+
+/// Where a path of a process is seen from here: a container has a root of its own.
+pub fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
+    let space = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let (theirs, ours) = (space(pid), space(std::process::id()));
+    if theirs.is_none() || theirs == ours {
+        return path.to_owned();
+    }
+    PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// What can be read without asking the server.
+fn read(pid: u32) -> Result<ServiceSnapshot> {
+    let process = procfs::process(pid)?;
+    let arguments = arguments(&process.argv);
+    let root = seen_from_here(pid, Path::new("/"));
+    let (files, main_file) = option_files(&arguments);
+    let options = Options::read(&files, &groups(), &root);
+    let listens = listens(pid);
+    let port = listens.iter().find_map(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
+    Ok(ServiceSnapshot {
+        service: NAME.into(),
+        pid,
+        executable: process.exe,
+        port,
+        config_file: main_file.or_else(|| Some(options.files.first()?.to_string_lossy().into_owned())),
+        settings: settings(&arguments, &options),
+        warnings: options.warnings.clone(),
+        role: Some("db".into()),
+        endpoints: endpoint(&listens).into_iter().collect(),
+        logs: logs(&arguments, &options),
+        listens,
+        ..ServiceSnapshot::default()
+    })
+}
+
+/// The unix socket where there is one: by that accounts come in without a password.
+fn endpoint(listens: &[String]) -> Option<Endpoint> {
+    let best = listens.iter().find(|address| address.starts_with("unix:")).or(listens.first())?;
+    // An address of all interfaces is reached by the loopback one.
+    let address = best.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
+    Some(Endpoint { name: "server".into(), address, path: None })
+}
+
+/// The options of a command line, names with `_`.
+fn arguments(argv: &[String]) -> BTreeMap<String, Option<String>> {
+    let long = argv.iter().skip(1).filter_map(|word| word.strip_prefix("--"));
+    let split = long.map(|word| match word.split_once('=') {
+        Some((name, value)) => (options::normal(name), Some(value.to_owned())),
+        None => (options::normal(word), None),
+    });
+    split.collect()
+}
+
+/// The option files that a server reads, and the one that it was told.
+fn option_files(arguments: &BTreeMap<String, Option<String>>) -> (Vec<PathBuf>, Option<String>) {
+    let named = |name: &str| arguments.get(name).cloned().flatten();
+    if arguments.contains_key("no_defaults") {
+        return (vec![], None);
+    }
+    if let Some(file) = named("defaults_file") {
+        return (vec![PathBuf::from(&file)], Some(file));
+    }
+    let extra = named("defaults_extra_file");
+    (DEFAULT_FILES.into_iter().map(PathBuf::from).chain(extra.map(PathBuf::from)).collect(), None)
+}
+
+/// The groups that a server reads; of those with a version in their name none, as no other version would start with them.
+fn groups() -> Vec<String> {
+    ["mysqld", "server", "mariadb", "mariadbd", "galera", "client-server"].map(str::to_owned).into()
+}
+
+/// Settings as files and command line give them.
+fn settings(
+    arguments: &BTreeMap<String, Option<String>>,
+    options: &Options,
+) -> BTreeMap<String, SettingInForce> {
+    let value = |text: Option<&String>| match text {
+        Some(text) => {
+            options::number(text).map_or_else(|| SettingValue::Text(text.clone()), SettingValue::Integer)
+        }
+        // Alone it switches something on.
+        None => SettingValue::Text("ON".into()),
+    };
+    let given = |name: &str| -> Option<SettingInForce> {
+        if let Some(told) = arguments.get(name) {
+            return Some(SettingInForce {
+                configured: Some(value(told.as_ref())),
+                ..SettingInForce::default()
+            });
+        }
+        let given = options.value(name)?;
+        Some(SettingInForce {
+            configured: Some(value(given.value.as_ref())),
+            file: Some(given.file.to_string_lossy().into_owned()),
+            line: Some(given.line),
+            ..SettingInForce::default()
+        })
+    };
+    SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), given(name)?))).collect()
+}
+
+fn logs(arguments: &BTreeMap<String, Option<String>>, options: &Options) -> Vec<LogFile> {
+    let path = |name: &str| {
+        let told = arguments.get(name).cloned().flatten();
+        told.or_else(|| options.value(name)?.value.clone()).filter(|path| path.starts_with('/'))
+    };
+    let log = |name: &str, kind| path(name).map(|path| LogFile { path, kind, ..LogFile::default() });
+    [log("log_error", LogKind::Error), log("slow_query_log_file", LogKind::Slow)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Where a process listens, unix sockets first.
+fn listens(pid: u32) -> Vec<String> {
+    let inodes = procfs::socket_inodes(pid).unwrap_or_default();
+    let unix = procfs::read_text(format!("/proc/{pid}/net/unix")).unwrap_or_default();
+    let mut found: Vec<String> = unix_listeners(&unix, &inodes);
+    for file in ["tcp", "tcp6"] {
+        let sockets =
+            crate::collectors::sockets::listening(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
+        let own = sockets.into_iter().filter(|socket| inodes.contains(&socket.inode));
+        found.extend(own.map(|socket| std::net::SocketAddr::new(socket.address, socket.port).to_string()));
+    }
+    found
+}
+
+/// The paths of listening stream sockets in `/proc/net/unix` (flag 0x10000, type 1) among these inodes.
+fn unix_listeners(text: &str, inodes: &[u64]) -> Vec<String> {
+    let path = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, _, _, "00010000", "0001", _, inode, path] = fields[..] else { return None };
+        inodes.contains(&inode.parse().ok()?).then(|| format!("unix:{path}"))
+    };
+    text.lines().filter_map(path).collect()
+}
+
+/// Asks the server for what is in force. What cannot be had is told.
+fn ask(snapshot: &mut ServiceSnapshot, access: &Access) {
+    let mut conn = match access::connect(snapshot, access) {
+        Ok(conn) => conn,
+        Err(refusal) => return snapshot.missing.push(lacking(&refusal)),
+    };
+    let names: Vec<String> = SETTINGS.iter().map(|name| format!("'{name}'")).collect();
+    let query = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({})", names.join(","));
+    match conn.query::<(String, String), _>(query) {
+        Ok(rows) => {
+            for (name, value) in rows.into_iter().filter(|(name, _)| SETTINGS.contains(&name.as_str())) {
+                snapshot.settings.entry(name).or_default().running = Some(SettingValue::parse(&value));
+            }
+        }
+        Err(error) => return snapshot.missing.push(lacking(&access::refusal(&error))),
+    }
+    snapshot.version =
+        snapshot.settings.remove("version").and_then(|setting| Some(setting.running?.to_string()));
+    match statements(&mut conn, snapshot) {
+        Ok(statements) => snapshot.statements = statements,
+        Err(missing) => snapshot.missing.push(missing),
+    }
+}
+
+/// The forms of statements that took longest, or why they are not known.
+fn statements(
+    conn: &mut mysql::Conn,
+    snapshot: &ServiceSnapshot,
+) -> std::result::Result<Vec<Statement>, Missing> {
+    let running = snapshot.settings.get("performance_schema").and_then(|setting| setting.running.as_ref());
+    if running.is_none_or(|value| value.to_string() != "ON") {
+        return Err(without_statements("performance_schema is off"));
+    }
+    let query = format!(
+        "SELECT DIGEST, DIGEST_TEXT, COUNT_STAR, SUM_TIMER_WAIT DIV 1000000, SUM_ROWS_EXAMINED, SUM_NO_INDEX_USED \
+         FROM performance_schema.events_statements_summary_by_digest WHERE DIGEST IS NOT NULL \
+         ORDER BY SUM_TIMER_WAIT DESC LIMIT {STATEMENTS_MAX}"
+    );
+    let statement = |(digest, text, executions_count, time_us, rows_examined_count, without_index_count)| {
+        let text: Option<String> = text;
+        let text = text.unwrap_or_default().chars().take(1000).collect();
+        Statement { digest, text, executions_count, time_us, rows_examined_count, without_index_count }
+    };
+    conn.query_map(query, statement).map_err(|error| match access::refusal(&error) {
+        access::Refusal::Denied(why) | access::Refusal::Failed(why) => without_statements(&why),
+        access::Refusal::TooMany => without_statements("too many connections"),
+    })
+}
+
+/// Statements are not known, and what helps.
+pub fn without_statements(why: &str) -> Missing {
+    Missing {
+        signal: "mariadb_statements".into(),
+        why: why.into(),
+        how_to_enable: "`performance_schema = ON` under [mysqld] and a restart; SELECT on performance_schema for the account".into(),
+    }
+}
+
+/// What is missing without a connection.
+pub fn lacking(refusal: &access::Refusal) -> Missing {
+    let (why, how) = match refusal {
+        access::Refusal::TooMany => {
+            ("the database refuses: too many connections".into(), "raise max_connections, or wait")
+        }
+        access::Refusal::Denied(why) => {
+            (format!("the database does not let webdyno in: {why}"), access::HOW_TO_GET_IN)
+        }
+        access::Refusal::Failed(why) => (
+            format!("the database does not answer: {why}"),
+            "see whether it is overloaded, and its error log",
+        ),
+    };
+    Missing { signal: NAME.into(), why, how_to_enable: how.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_server_is_recognised() {
+        for (executable, expected) in [
+            ("/usr/sbin/mariadbd", true),
+            ("/usr/sbin/mysqld (deleted)", true),
+            ("/usr/bin/mariadb", false),
+            ("/usr/bin/mysqld_safe", false),
+        ] {
+            assert_eq!(Mariadb.recognises(executable, &[]), expected, "{executable}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_wins_over_files() {
+        let argv =
+            ["mariadbd", "--defaults-file=/x.cnf", "--max-connections=5", "--skip-name-resolve", "-u", "x"];
+        let told = arguments(&argv.map(str::to_owned));
+        assert_eq!(option_files(&told), (vec!["/x.cnf".into()], Some("/x.cnf".into())));
+        let mut options = Options::default();
+        for (name, value) in [("max_connections", "7"), ("sort_buffer_size", "2M"), ("password", "s")] {
+            let given = options::Given { value: Some(value.into()), file: "/x.cnf".into(), line: 3 };
+            options.given.insert(name.into(), given);
+        }
+        let found = settings(&told, &options);
+        assert_eq!(found["max_connections"].configured, Some(SettingValue::Integer(5)));
+        assert_eq!(found["max_connections"].line, None);
+        assert_eq!(found["sort_buffer_size"].configured, Some(SettingValue::Integer(2 << 20)));
+        assert_eq!(found["sort_buffer_size"].line, Some(3));
+        assert_eq!(found["skip_name_resolve"].configured, Some(SettingValue::Text("ON".into())));
+        assert!(!found.contains_key("password"), "only settings that are known to be harmless");
+        assert_eq!(option_files(&arguments(&["m".into(), "--no-defaults".into()])), (vec![], None));
+    }
+
+    #[test]
+    fn listening_unix_sockets_are_found_by_inode() {
+        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0: 00000002 00000000 00010000 0001 01 77 /run/mysqld/mysqld.sock\n\
+            0: 00000002 00000000 00000000 0001 03 78 /run/mysqld/mysqld.sock\n\
+            0: 00000002 00000000 00010000 0001 01 79 /run/other.sock\n0: broken\n";
+        assert_eq!(unix_listeners(text, &[77, 78]), ["unix:/run/mysqld/mysqld.sock"]);
+    }
+
+    #[test]
+    fn the_socket_is_asked_before_the_port() {
+        let address = |listens: &[&str]| {
+            endpoint(&listens.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+                .map(|found| found.address)
+        };
+        assert_eq!(address(&["0.0.0.0:3306"]).as_deref(), Some("127.0.0.1:3306"));
+        assert_eq!(address(&["[::]:3306"]).as_deref(), Some("[::1]:3306"));
+        assert_eq!(address(&["127.0.0.1:3306", "unix:/s"]).as_deref(), Some("unix:/s"));
+        assert_eq!(address(&[]), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! The variables of a database that say what limits it. None of them can hold a secret.
+//!
+//! Facts: <https://mariadb.com/kb/en/server-system-variables/> and
+//! <https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html>.
+
+/// Names as `SHOW GLOBAL VARIABLES` gives them; a server that lacks one does not show it.
+pub const SETTINGS: &[&str] = &[
+    "back_log",
+    "binlog_cache_size",
+    "connect_timeout",
+    "extra_max_connections",
+    "innodb_buffer_pool_size",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "innodb_io_capacity",
+    "innodb_log_file_size",
+    "innodb_thread_concurrency",
+    "interactive_timeout",
+    "join_buffer_size",
+    "key_buffer_size",
+    "log_bin",
+    "long_query_time",
+    "max_allowed_packet",
+    "max_connect_errors",
+    "max_connections",
+    "max_heap_table_size",
+    "max_statement_time",
+    "max_user_connections",
+    "open_files_limit",
+    "performance_schema",
+    "query_cache_size",
+    "query_cache_type",
+    "read_buffer_size",
+    "read_rnd_buffer_size",
+    "skip_name_resolve",
+    "slow_query_log",
+    "sort_buffer_size",
+    "sync_binlog",
+    "table_open_cache",
+    "thread_cache_size",
+    "thread_handling",
+    "thread_stack",
+    "tmp_table_size",
+    "version",
+    "wait_timeout",
+];

@@ -1,0 +1,208 @@
+//! A real MariaDB of our own: read from its files, asked, exhausted, locked out, stopped in the middle.
+//!
+//! Facts: mariadb-install-db(1), mariadbd(8).
+
+use crate::ports::free_port;
+use mysql::prelude::Queryable;
+use mysql::{Conn, OptsBuilder};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use webdyno_host::collectors::mariadb::Mariadb as Collected;
+use webdyno_host::collectors::{Collector, Reading, Target};
+use webdyno_host::services::Service;
+use webdyno_host::services::mariadb::Mariadb;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::topology::Access;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running database in a folder.
+struct Database {
+    folder: tempfile::TempDir,
+    process: Child,
+    port: u16,
+}
+
+impl Database {
+    fn start(options: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let user = if rustix::process::geteuid().is_root() { "root" } else { "nobody" };
+        let install = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=socket"])
+            .args([format!("--auth-root-socket-user={user}"), format!("--user={user}")])
+            .arg(format!("--datadir={}", data.display()))
+            .output()
+            .unwrap();
+        assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stdout));
+        let (path, port) = (|name: &str| folder.path().join(name).display().to_string(), free_port());
+        let file = format!(
+            "[client]\npassword=planted-secret\n[mysqld]\ndatadir={}\nsocket={}\npid-file={}\nlog-error={}\nport={port}\n\
+             bind-address=127.0.0.1\ninnodb-buffer-pool-size=16M\ninnodb-log-file-size=8M\nuser={user}\n{options}",
+            data.display(),
+            path("db.sock"),
+            path("pid"),
+            path("error.log")
+        );
+        std::fs::write(folder.path().join("my.cnf"), file).unwrap();
+        let process = Self::spawn(folder.path());
+        let mut database = Self { folder, process, port };
+        database.wait();
+        database
+    }
+
+    fn spawn(folder: &Path) -> Child {
+        let mut command = Command::new("/usr/sbin/mariadbd");
+        command.arg(format!("--defaults-file={}", folder.join("my.cnf").display()));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn wait(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.connect().is_none() {
+            assert!(self.process.try_wait().unwrap().is_none(), "{}", self.log());
+            assert!(Instant::now() < deadline, "{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("error.log")).unwrap_or_default()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("db.sock")
+    }
+
+    fn connect(&self) -> Option<Conn> {
+        let options =
+            OptsBuilder::new().socket(self.socket().to_str()).user(Some("root")).prefer_socket(false);
+        Conn::new(options).ok()
+    }
+
+    fn snapshot(&self) -> ServiceSnapshot {
+        Mariadb.backend(self.process.id()).unwrap().unwrap()
+    }
+
+    fn target(&self, access: Access) -> Target {
+        Target { backends: Arc::from([self.snapshot()]), access, ..Target::default() }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // The folder goes with it: nothing has to be saved.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn value(reading: &Reading, name: &str) -> f64 {
+    reading.value(&format!("mariadb.{name}")).unwrap_or_else(|| panic!("no {name} in {reading:?}"))
+}
+
+/// One database for all of it: it takes seconds to set up.
+#[test]
+fn a_database_is_read_asked_exhausted_and_lost() {
+    let mut database =
+        Database::start("max-connections=10\nextra-max-connections=0\nperformance-schema=ON\n");
+    let mut snapshot = database.snapshot();
+    let socket = format!("unix:{}", database.socket().display());
+    assert_eq!(snapshot.listens, [socket.clone(), format!("127.0.0.1:{}", database.port)]);
+    assert_eq!(
+        (snapshot.endpoints[0].address.as_str(), snapshot.role.as_deref()),
+        (socket.as_str(), Some("db"))
+    );
+    let limit = &snapshot.settings["max_connections"];
+    assert_eq!((&limit.configured, limit.line), (&Some(SettingValue::Integer(10)), Some(13)));
+    assert_eq!(limit.file.as_deref(), database.folder.path().join("my.cnf").to_str());
+    assert!(snapshot.logs[0].path.ends_with("error.log"));
+
+    let mut conn = database.connect().unwrap();
+    conn.query_drop("CREATE DATABASE shop; ").unwrap();
+    conn.query_drop("CREATE TABLE shop.users (id INT PRIMARY KEY, mail VARCHAR(80))").unwrap();
+    for _ in 0..20 {
+        conn.query_drop("SELECT * FROM shop.users WHERE mail = 'planted-secret'").unwrap();
+    }
+    Mariadb.with_access(&mut snapshot, &Access::default());
+    assert_eq!(
+        snapshot.settings["max_connections"].running,
+        Some(SettingValue::Integer(10)),
+        "{:?}",
+        snapshot.missing
+    );
+    assert!(snapshot.version.as_ref().unwrap().contains("MariaDB") && snapshot.missing.is_empty());
+    let scans = snapshot.statements.iter().find(|statement| statement.text.contains("`mail` = ?")).unwrap();
+    assert_eq!(scans.executions_count, 20);
+    assert!(!format!("{snapshot:?}").contains("planted-secret"));
+
+    let mut collector = Collected::default();
+    let target = database.target(Access::default());
+    let first = collector.read(&target);
+    assert_eq!(first.error, None);
+    assert_eq!(value(&first, "connections_limit_count"), 10.0);
+    assert!(value(&first, "threads_connected_count") >= 2.0 && value(&first, "resident_bytes") > 1e6);
+    assert!(value(&first, &format!("{}.executions_count", scans.digest)) >= 20.0);
+    let scans_before = value(&first, "select_scans_count");
+    for _ in 0..5 {
+        conn.query_drop("SELECT count(*) FROM shop.users WHERE mail = 'x'").unwrap();
+    }
+    let second = collector.read(&target);
+    // What the collector asks counts too.
+    let scans_seen = value(&second, "select_scans_count") - scans_before;
+    assert!((5.0..=12.0).contains(&scans_seen), "{scans_seen}");
+    assert_eq!(second.value("mariadb.deadlocks_count"), None, "what never moved is not told again");
+
+    exhausted(&database, &mut collector, &target);
+    locked_out(&database);
+    database.process.kill().unwrap();
+    database.process.wait().unwrap();
+    let dead = collector.read(&target);
+    assert!(
+        dead.error.as_ref().unwrap().contains("is gone")
+            && dead.value("mariadb.threads_running_count").is_none()
+    );
+}
+
+/// The collector that is connected goes on; another one is told that there are too many.
+fn exhausted(database: &Database, collector: &mut Collected, target: &Target) {
+    let taken: Vec<Conn> = (0..12).map_while(|_| database.connect()).collect();
+    let connected = collector.read(target);
+    assert_eq!(connected.error, None);
+    assert_eq!(
+        value(&connected, "connections_used_max_count"),
+        11.0,
+        "max_connections and one for administrators"
+    );
+    assert!(value(&connected, "connections_refused_count") >= 1.0);
+    let late = Collected::default().read(target);
+    assert!(late.error.as_ref().unwrap().contains("too many connections"), "{late:?}");
+    assert_eq!(value(&late, "refused_count"), 1.0);
+    assert!(late.value("mariadb.threads_connected_count").is_none(), "unknown is not zero");
+    drop(taken);
+}
+
+/// An account that is not let in is missing with what helps, and is tried once.
+fn locked_out(database: &Database) {
+    let file = database.folder.path().join("wrong.cnf");
+    std::fs::write(&file, "[client]\nuser=nobody-here\npassword=planted-secret\n").unwrap();
+    let target = database.target(Access { db_option_file: Some(file.display().to_string()) });
+    let mut collector = Collected::default();
+    for _ in 0..3 {
+        let reading = collector.read(&target);
+        let missing = &reading.missing[0];
+        assert!(missing.why.contains("Access denied") && missing.how_to_enable.contains("--db-option-file"));
+        assert!(!format!("{reading:?}").contains("planted-secret") && reading.error.is_none());
+    }
+    let refusals = database.log().matches("nobody-here").count();
+    assert!(refusals <= 1, "{refusals} refusals in the log");
+    // An account of our own sees what it is granted.
+    let mut conn = database.connect().unwrap();
+    conn.query_drop("CREATE USER watch@localhost IDENTIFIED BY 'planted-secret'").unwrap();
+    std::fs::write(&file, "[client]\nuser=watch\npassword=planted-secret\n").unwrap();
+    let reading = Collected::default().read(&target);
+    assert!(value(&reading, "threads_connected_count") >= 1.0);
+    assert!(reading.missing.iter().any(|missing| missing.signal == "mariadb_statements"), "{reading:?}");
+}
