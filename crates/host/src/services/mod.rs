@@ -4,6 +4,7 @@
 
 pub mod apache;
 pub mod mariadb;
+pub mod php_fpm;
 
 use crate::brake::others::AccessLogs;
 use std::collections::BTreeMap;
@@ -255,8 +256,13 @@ impl Shadow {
 pub const UNKNOWN: &str = "unknown";
 
 /// All services that webdyno knows.
+#[rustfmt::skip] // a list, one a line
 pub fn all() -> &'static [&'static dyn Service] {
-    &[&apache::Apache, &mariadb::Mariadb]
+    &[
+        &apache::Apache,
+        &mariadb::Mariadb,
+        &php_fpm::PhpFpm,
+    ]
 }
 
 /// A service by its name in snapshots.

@@ -18,7 +18,7 @@ mod pending;
 mod place;
 mod prepare;
 mod probe;
-mod program;
+pub(crate) mod program;
 mod settings;
 mod shadow;
 mod snapshot;

@@ -1,0 +1,157 @@
+//! PHP-FPM: how it is recognised and read. It is not changed yet.
+//!
+//! Facts: the manual's chapter on FPM (<https://www.php.net/manual/en/install.fpm.php>), and sapi/fpm/fpm/fpm_env.c of PHP
+//! 8.2: on Linux the main process calls itself `php-fpm: master process (FILE)` and a child `php-fpm: pool NAME`. That
+//! title stands where its arguments and environment were: what `-c`, `-d` and `-p` said is lost.
+
+mod config;
+mod php;
+pub mod pools;
+
+use super::Service;
+use crate::procfs;
+use crate::reach::Root;
+use webdyno_model::sample::Missing;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::{Result, UserError};
+
+/// The name in snapshots.
+pub const NAME: &str = "php_fpm";
+
+/// The service.
+#[derive(Debug)]
+pub struct PhpFpm;
+
+impl Service for PhpFpm {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// `php-fpm`, `php-fpm8.2`, `php-fpm82`, `php8.2-fpm`, `php82-php-fpm`.
+    fn recognises(&self, executable: &str, arguments: &[String]) -> bool {
+        let path = executable.trim_end_matches(" (deleted)");
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '-');
+        let by_name = name.strip_prefix("php").is_some_and(|rest| {
+            let parts: Vec<&str> = rest.split("fpm").collect();
+            matches!(parts.as_slice(), [before, after] if before.ends_with('-')
+                && is_number(&before.replace("-php", "")) && is_number(after))
+        });
+        by_name || (path.is_empty() && arguments.first().is_some_and(|title| title.starts_with(MASTER)))
+    }
+
+    fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
+        Ok(ServiceSnapshot { port, ..snapshot(pid)? })
+    }
+
+    fn backend(&self, pid: u32) -> Option<Result<ServiceSnapshot>> {
+        Some(snapshot(pid))
+    }
+}
+
+/// How the main process calls itself.
+const MASTER: &str = "php-fpm: master process (";
+
+/// How a child calls itself, before the name of its pool.
+const CHILD: &str = "php-fpm: pool ";
+
+/// The pool that a process belongs to; `None` when it is no child of FPM.
+pub fn pool_of(pid: u32) -> Option<String> {
+    let arguments = procfs::arguments(pid).ok()?;
+    Some(arguments.first()?.strip_prefix(CHILD)?.trim_end().to_owned())
+}
+
+/// The main configuration file in the title of the main process.
+fn main_file(title: &str) -> Option<&str> {
+    title.strip_prefix(MASTER)?.trim_end().strip_suffix(')')
+}
+
+/// Reads the FPM whose main process is `pid`.
+fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
+    let title = procfs::arguments(pid)?.into_iter().next().unwrap_or_default();
+    let Some(main_file) = main_file(&title) else {
+        return Err(UserError::cannot_run(format!(
+            "process {pid} does not say which configuration it read: its title is `{}`",
+            title.chars().take(80).collect::<String>()
+        ))
+        .hint("the main process of php-fpm calls itself `php-fpm: master process (FILE)`"));
+    };
+    let root = Root::of(pid);
+    let executable = procfs::executable(pid).ok();
+    let prefix = php::prefix(executable.as_ref().map(|(path, _)| path.as_str()));
+    let config = config::read(&root, main_file, &prefix);
+    let php = php::ask(&root, executable.as_ref());
+    let endpoints = pools::endpoints(&config, &prefix);
+    let listens: Vec<String> = endpoints.iter().map(|endpoint| endpoint.address.clone()).collect();
+    let mut settings = pools::global(&config);
+    settings.extend(php.settings);
+    let mut missing = php.missing;
+    missing.extend(without_status(&config));
+    Ok(ServiceSnapshot {
+        service: NAME.into(),
+        pid,
+        executable: executable.map(|(path, _)| path),
+        version: php.version,
+        port: listens.iter().find_map(|address| port_of(address)).unwrap_or(0),
+        config_file: Some(main_file.to_owned()),
+        settings,
+        scoped: pools::scoped(&config),
+        logs: pools::logs(&config, &prefix),
+        missing,
+        warnings: config.problems,
+        role: Some("php".into()),
+        listens,
+        modules: php.modules,
+        endpoints,
+        ..ServiceSnapshot::default()
+    })
+}
+
+fn port_of(address: &str) -> Option<u16> {
+    if address.starts_with("unix:") { None } else { address.rsplit_once(':')?.1.parse().ok() }
+}
+
+/// The pools that do not tell about themselves.
+fn without_status(config: &config::Config) -> Option<Missing> {
+    let silent = config.pools.iter().filter(|pool| pool.value("pm.status_path").is_none());
+    let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_TOLD_MAX).collect();
+    (!names.is_empty()).then(|| Missing {
+        signal: "php_fpm".into(),
+        why: format!("pm.status_path is not set for the pool {}", names.join(", ")),
+        how_to_enable: HOW_TO_ENABLE.into(),
+    })
+}
+
+/// So many pools are named.
+const POOLS_TOLD_MAX: usize = 8;
+
+/// How a pool is made to tell about itself.
+pub const HOW_TO_ENABLE: &str = "set `pm.status_path = /fpm-status` in the pool and reload php-fpm; with \
+    `pm.status_listen = 127.0.0.1:9001` it answers also when all children are busy (PHP 8.0)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_recognised_under_the_names_of_distributions() {
+        for (executable, expected) in [
+            ("/usr/sbin/php-fpm", true),
+            ("/usr/sbin/php-fpm8.2", true),
+            ("/usr/sbin/php-fpm8.2 (deleted)", true),
+            ("/usr/sbin/php-fpm82", true),
+            ("/usr/sbin/php8.2-fpm", true),
+            ("/opt/remi/php82/root/usr/sbin/php-fpm", true),
+            ("/usr/bin/php82-php-fpm", true),
+            ("/usr/bin/php8.2", false),
+            ("/usr/bin/php-fpm-exporter", false),
+            ("/usr/bin/phpfpm", false),
+            ("", false),
+        ] {
+            assert_eq!(PhpFpm.recognises(executable, &[]), expected, "{executable}");
+        }
+        let title = vec!["php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)".to_owned()];
+        assert!(PhpFpm.recognises("", &title));
+        assert_eq!(main_file(&title[0]), Some("/etc/php/8.2/fpm/php-fpm.conf"));
+    }
+}
