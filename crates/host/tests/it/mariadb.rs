@@ -2,6 +2,9 @@
 //!
 //! Facts: mariadb-install-db(1), mariadbd(8).
 
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use crate::ports::free_port;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};

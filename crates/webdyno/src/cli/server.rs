@@ -3,6 +3,7 @@
 use clap::Args;
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_model::Result;
+use webdyno_model::topology::Access;
 
 /// Which servers, beside the URL.
 #[derive(Debug, Args)]
@@ -14,12 +15,21 @@ pub struct ServerArgs {
     /// Run the agent with root's rights there (sudo -n)
     #[arg(long)]
     pub sudo: bool,
+    /// Ask the database with user and password of this option file on its host, of the form of ~/.my.cnf; without it with
+    /// those of the agent's user
+    #[arg(long, value_name = "FILE")]
+    pub db_option_file: Option<String>,
 }
 
 impl ServerArgs {
     /// The servers by their roles.
     pub fn list(&self) -> Result<ServerList> {
         ServerList::parse(&self.servers)
+    }
+
+    /// What is given for what cannot be read without.
+    pub fn access(&self) -> Access {
+        Access { db_option_file: self.db_option_file.clone() }
     }
 
     /// How the agent of one of them is started.

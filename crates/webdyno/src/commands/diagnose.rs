@@ -82,7 +82,7 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let interrupted = interrupt::flag()?;
     let mut servers = Servers::connect(&list, &how)?;
-    observe(&mut servers, port)?;
+    observe(&mut servers, port, &arguments.server.access())?;
     let seconds = window_us as f64 / 1e6;
     let pace = progress::Pace { measure_s: seconds, settles: false, changes: false };
     let mut session = Session::begin(
@@ -116,10 +116,10 @@ pub fn introduce(session: &mut Session, servers: &mut Servers, before_s: f64) ->
 }
 
 /// Finds the service behind the port, and begins to observe it and the hosts behind it.
-fn observe(servers: &mut Servers, port: u16) -> Result<()> {
+fn observe(servers: &mut Servers, port: u16, access: &Access) -> Result<()> {
     servers.front_mut().discover(port)?;
-    servers.front_mut().observe(port)?;
-    servers.observe_others(&Access::default())
+    servers.front_mut().observe_with(Some(port), access.clone())?;
+    servers.observe_others(access)
 }
 
 /// The port that the load goes to. An error when it is not one port, or not one of the host that is observed.
@@ -141,6 +141,7 @@ pub struct MeasuredLoad {
     pub length: Length,
     list: ServerList,
     how: Start,
+    access: Access,
     port: u16,
 }
 
@@ -184,7 +185,8 @@ impl MeasuredLoad {
         observed_port(&prepared, address)
             .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))?;
         objectives::check(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
-        Ok(Self { workload, prepared, length, list, how, port })
+        let access = server.access();
+        Ok(Self { workload, prepared, length, list, how, access, port })
     }
 
     /// Seconds that are measured.
@@ -200,7 +202,7 @@ impl MeasuredLoad {
     pub fn connect(&self) -> Result<Servers> {
         let mut servers = Servers::connect(&self.list, &self.how)?;
         servers.front_mut().require_own(&self.prepared, &self.how.address.to_string())?;
-        observe(&mut servers, self.port)?;
+        observe(&mut servers, self.port, &self.access)?;
         Ok(servers)
     }
 }

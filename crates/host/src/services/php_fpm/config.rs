@@ -187,7 +187,10 @@ impl Reader<'_> {
         let found = match self.root.glob(&absolute(self.prefix, pattern)) {
             Ok(found) => found,
             Err(error) => {
-                return self.config.problems.push(format!("{file}:{line}: cannot look up {pattern}: {error}"));
+                return self
+                    .config
+                    .problems
+                    .push(format!("{file}:{line}: cannot look up {pattern}: {error}"));
             }
         };
         for path in found {
