@@ -9,6 +9,7 @@ pub mod change;
 pub mod collectors;
 pub mod discover;
 pub mod fastcgi;
+pub mod kmsg;
 pub mod limits;
 pub mod machine;
 pub mod managed;

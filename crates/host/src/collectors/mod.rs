@@ -5,6 +5,7 @@
 pub mod apache_status;
 pub mod clients;
 pub mod cpu;
+pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
 pub mod pressure;
@@ -127,6 +128,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(process::Process::default()),
         Box::new(pressure::Pressure::default()),
         Box::new(memory::Memory::default()),
+        Box::new(kernel_log::KernelMessages::default()),
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
         Box::new(mariadb::Mariadb::default()),
