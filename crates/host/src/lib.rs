@@ -11,6 +11,7 @@ pub mod discover;
 pub mod fastcgi;
 pub mod kmsg;
 pub mod limits;
+pub mod logs;
 pub mod machine;
 pub mod managed;
 pub mod netns;

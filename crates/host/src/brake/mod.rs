@@ -10,11 +10,9 @@
 
 pub mod decide;
 pub mod kernel_log;
-pub mod line;
 pub mod others;
 pub mod probe;
 pub mod reading;
-pub mod tail;
 pub mod watch;
 
 pub use watch::LoadWatch;

@@ -4,8 +4,8 @@
 //! the load comes from this machine; who shares that address cannot be told from us then. Where neither tells, the
 //! errors in that log are not counted while a load is on, and the signal is called missing.
 
-use super::line::{Field, Line, LineFormat};
-use super::tail::Tail;
+use crate::logs::line::{Field, Line, LineFormat};
+use crate::logs::tail::Tail;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -183,7 +183,7 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::line::Part;
+    use crate::logs::line::Part;
     use super::*;
     use std::io::Write;
 

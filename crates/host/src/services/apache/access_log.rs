@@ -7,7 +7,7 @@
 //! enough, as each holds all requests; a request that is counted twice would be two.
 
 use super::config::{Evaluation, Placed, Section};
-use crate::brake::line::{Field, LineFormat, Part};
+use crate::logs::line::{Field, LineFormat, Part, Unit};
 use crate::brake::others::{AccessLog, AccessLogs};
 
 /// What `TransferLog` writes by default, and `CLF` stands for.
@@ -139,7 +139,7 @@ fn default_format(evaluation: &Evaluation, host: Option<usize>) -> String {
 }
 
 /// A format string as parts; `None` when it does not tell the status, or is not one.
-fn line_format(format: &str) -> Option<LineFormat> {
+pub fn line_format(format: &str) -> Option<LineFormat> {
     let final_status = format.contains("%>s");
     let mut parts: Vec<Part> = vec![];
     let mut rest = format;
@@ -204,7 +204,14 @@ fn field(letter: char, argument: &str, is_status: bool) -> Field {
         'i' if argument.eq_ignore_ascii_case("User-Agent") => Field::UserAgent,
         'r' | 'U' => Field::Request,
         't' if argument.is_empty() => Field::Time,
-        's' | 'A' | 'l' | 'D' | 'b' | 'B' | 'k' | 'p' | 'P' | 'T' | 'I' | 'O' | 'S' | 'v' | 'V' | 'H'
+        'b' | 'B' | 'O' => Field::Bytes,
+        'D' => Field::Took(Unit::Us),
+        'T' => match argument {
+            "us" => Field::Took(Unit::Us),
+            "ms" => Field::Took(Unit::Ms),
+            _ => Field::Took(Unit::S),
+        },
+        's' | 'A' | 'l' | 'k' | 'p' | 'P' | 'I' | 'S' | 'v' | 'V' | 'H'
         | 'm' | 'X' | 'L' => Field::Word,
         _ => Field::Other,
     }

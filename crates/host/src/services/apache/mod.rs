@@ -6,7 +6,7 @@
 
 pub mod config;
 
-mod access_log;
+pub(crate) mod access_log;
 mod activate;
 mod control;
 mod diff;

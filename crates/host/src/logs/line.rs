@@ -20,11 +20,43 @@ pub enum Field {
     Request,
     /// A time in brackets.
     Time,
+    /// How many bytes were sent, or `-` for none; no blanks.
+    Bytes,
+    /// How long the request took, in this unit; no blanks.
+    Took(Unit),
     /// Something without blanks.
     Word,
     /// Anything.
     Other,
 }
+
+/// In which unit a log tells times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Seconds, maybe with a fraction.
+    S,
+}
+
+impl Unit {
+    /// A number of this unit in microseconds.
+    fn us(self, text: &[u8]) -> Option<u64> {
+        let factor = match self {
+            Self::Us => 1.0,
+            Self::Ms => 1e3,
+            Self::S => 1e6,
+        };
+        let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+        let us = number * factor;
+        (number.is_finite() && (0.0..TOOK_US_MAX).contains(&us)).then(|| us.round() as u64)
+    }
+}
+
+/// A request that took a year is none.
+const TOOK_US_MAX: f64 = 3.2e13;
 
 /// A part of a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +84,10 @@ pub struct Line<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The request line, or the path alone.
     pub request: Option<&'a [u8]>,
+    /// How many bytes were sent; of several such fields the largest, which is the one with the headers.
+    pub bytes: Option<u64>,
+    /// How long the request took; of several such fields the last, as whoever has two puts the finer one behind.
+    pub took_us: Option<u64>,
 }
 
 impl LineFormat {
@@ -98,7 +134,7 @@ impl<'a> Matcher<'_, 'a> {
             return length.is_some_and(|length| self.ends_after(field, part, at, length));
         }
         let blank = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
-        let longest = if matches!(field, Field::Client | Field::Word) { blank } else { rest.len() };
+        let longest = if matches!(field, Field::Client | Field::Word | Field::Bytes | Field::Took(_)) { blank } else { rest.len() };
         let mut length = 0;
         while let Some(skip) = self.next_end(part, rest, length) {
             length = skip;
@@ -158,10 +194,18 @@ impl<'a> Matcher<'_, 'a> {
             Field::Client => self.found.client = Some(value),
             Field::UserAgent => self.found.user_agent = Some(value),
             Field::Request => self.found.request = Some(value),
+            Field::Bytes => self.found.bytes = self.found.bytes.max(bytes(value)),
+            // Parts are filled in from the last to the first.
+            Field::Took(unit) => self.found.took_us = self.found.took_us.or_else(|| unit.us(value)),
             Field::Time | Field::Word | Field::Other => {}
         }
         true
     }
+}
+
+/// A number of bytes; `-` stands for none.
+fn bytes(value: &[u8]) -> Option<u64> {
+    if value == b"-" { Some(0) } else { std::str::from_utf8(value).ok()?.parse().ok() }
 }
 
 /// Up to the quote that is not escaped.
@@ -187,6 +231,9 @@ mod tests {
             'r' => Field::Request,
             't' => Field::Time,
             'w' => Field::Word,
+            'b' => Field::Bytes,
+            'D' => Field::Took(Unit::Us),
+            'T' => Field::Took(Unit::S),
             _ => Field::Other,
         };
         let mut parts = vec![];
@@ -229,6 +276,22 @@ mod tests {
     }
 
     #[test]
+    fn bytes_and_times_are_told() {
+        for (text, line, expected) in [
+            ("%h %s %b %D", "::1 200 17 1500", (Some(17), Some(1500))),
+            ("%s %b %T", "200 - 0.25", (Some(0), Some(250_000))),
+            ("%s %b %b %T %D", "200 17 230 2 1999999", (Some(230), Some(1_999_999))),
+            ("%s %b %D", "200 x -5", (None, None)),
+            ("%s %b %T", "200 99999999999999999999 1e300", (None, None)),
+            ("%s %h", "200 ::1", (None, None)),
+        ] {
+            let format = format(text);
+            let line = format.read(line.as_bytes()).unwrap();
+            assert_eq!((line.bytes, line.took_us), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_not_of_the_format_is_refused() {
         for line in ["", "x", r#"::1 - - [t] "GET / HTTP/1.1" 50 - "-" "-""#, r#"::1 - - [t "GET"#] {
             check(COMBINED, line, None);
@@ -260,7 +323,7 @@ mod tests {
 
         /// Any bytes are a line or none, never a panic.
         #[test]
-        fn any_line_is_survived(line in prop::collection::vec(any::<u8>(), 0..80), text in "[%srhatwo \"|-]{0,20}") {
+        fn any_line_is_survived(line in prop::collection::vec(any::<u8>(), 0..80), text in "[%srhatwobDT \"|-]{0,20}") {
             let text = format!("{}%s", text.replace('%', ""));
             format(&text).read(&line);
             format(COMBINED).read(&line);

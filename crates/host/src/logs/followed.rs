@@ -1,0 +1,228 @@
+//! The logs of one kind that services write, followed together: which they are changes with the services, and each may be
+//! there later, be rotated, removed, or not be a file at all.
+//!
+//! A log that is there when it is met is read from its end on; one that comes later is new, and read from its beginning.
+//! Of more than can be followed those are taken that were written to last. The path of a log is one in the mount
+//! namespace of the service: in another one than ours it is reached through `/proc/PID/root` (proc_pid_root(5)).
+
+use super::tail::{Looked, Part, Tail};
+use crate::collectors::Reading;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use webdyno_model::error::io_error;
+use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
+
+/// Most logs that are followed.
+pub const LOGS_COUNT_MAX: usize = 64;
+
+/// Most logs of which it is told one by one why they are not followed.
+const TOLD_COUNT_MAX: usize = 8;
+
+/// What a log may be read of that did not grow before, where there is not enough for all.
+const SHARE_BYTES_MIN: u64 = 16 << 10;
+
+/// A log of a service, and where we reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// As the service names it.
+    pub log: LogFile,
+    /// The main process of the service.
+    pub pid: u32,
+    /// As we open it.
+    pub path: PathBuf,
+}
+
+/// One log that is followed, with what its reader needs for its lines.
+#[derive(Debug)]
+pub struct One<T> {
+    /// Where it is.
+    pub place: Place,
+    /// What its reader knows of it.
+    pub with: T,
+    tail: State,
+    /// What the last look found added: its share of the next one follows from that.
+    grown_bytes: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Box<Tail>),
+    /// It is not there yet, or may not be read; whether it was missing when it was looked for last.
+    Closed { why: String, is_absent: bool },
+}
+
+/// All logs of one kind.
+#[derive(Debug)]
+pub struct Followed<T> {
+    kind: LogKind,
+    known: Vec<(LogFile, u32)>,
+    ones: Vec<One<T>>,
+    left_out_count: usize,
+}
+
+impl<T> Followed<T> {
+    /// None yet.
+    pub fn of(kind: LogKind) -> Self {
+        Self { kind, known: vec![], ones: vec![], left_out_count: 0 }
+    }
+
+    /// How many are followed now.
+    pub fn open_count(&self) -> usize {
+        self.ones.iter().filter(|one| matches!(one.tail, State::Open(_))).count()
+    }
+
+    /// Takes up the logs of these services, and lets go of others. `choose` says which of them are wanted, `with` makes
+    /// what goes with one.
+    pub fn meet<'a>(
+        &mut self,
+        services: impl Iterator<Item = &'a ServiceSnapshot>,
+        choose: impl Fn(&[LogFile]) -> Vec<LogFile>,
+        mut with: impl FnMut(&Place) -> T,
+    ) {
+        let kind = self.kind;
+        let all: Vec<(LogFile, u32)> = services
+            .flat_map(|service| {
+                let own: Vec<LogFile> = service.logs.iter().filter(|log| log.kind == kind).cloned().collect();
+                choose(&own).into_iter().map(|log| (log, service.pid))
+            })
+            .collect();
+        if all == self.known {
+            return;
+        }
+        let mut places: Vec<Place> = vec![];
+        for (log, pid) in &all {
+            let path = place(*pid, &log.path);
+            if !places.iter().any(|place| place.path == path) {
+                places.push(Place { log: log.clone(), pid: *pid, path });
+            }
+        }
+        self.left_out_count = places.len().saturating_sub(LOGS_COUNT_MAX);
+        if self.left_out_count > 0 {
+            places.sort_by_key(|place| std::cmp::Reverse(written_at(&place.path)));
+            places.truncate(LOGS_COUNT_MAX);
+        }
+        let mut before = std::mem::take(&mut self.ones);
+        for place in places {
+            let same = before.iter().position(|one| one.place.path == place.path);
+            let tail = match same.map(|index| before.swap_remove(index).tail) {
+                Some(tail) => tail,
+                None => State::of(Tail::of(&place.path), &place.path),
+            };
+            let with = with(&place);
+            self.ones.push(One { place, with, tail, grown_bytes: 0 });
+        }
+        self.known = all;
+    }
+
+    /// Looks at all logs, reading so many bytes at most: more of those that grew more. `see` gets what goes with a log, and
+    /// each of its lines, then what the look found.
+    pub fn look(&mut self, bytes_max: u64, part: Part, mut see: impl FnMut(&mut T, Event<'_>)) {
+        let wants = |one: &One<T>| SHARE_BYTES_MIN + one.grown_bytes.saturating_mul(2).min(bytes_max);
+        let wanted: u64 = self.ones.iter().map(wants).sum();
+        for one in &mut self.ones {
+            one.tail.open_again(&one.place.path);
+            let wants = wants(one);
+            let State::Open(tail) = &mut one.tail else { continue };
+            let share = u128::from(bytes_max) * u128::from(wants) / u128::from(wanted.max(1));
+            let with = &mut one.with;
+            let line = |line: &[u8]| see(with, Event::Line(line));
+            let looked = tail.look_within(u64::try_from(share).unwrap_or(bytes_max), part, line);
+            one.grown_bytes = looked.grown_bytes;
+            see(&mut one.with, Event::Looked(looked));
+        }
+    }
+
+    /// Says in a reading which logs are not followed, and why. `none` is told when there are none at all.
+    pub fn tell(&self, signal: &str, none: &str, reading: &mut Reading) {
+        if self.ones.is_empty() {
+            reading.lacks(signal, none, HOW_TO_NAME);
+            return;
+        }
+        let closed = self.ones.iter().filter_map(|one| match &one.tail {
+            State::Open(_) => None,
+            State::Closed { why, .. } => Some(why),
+        });
+        for why in closed.clone().take(TOLD_COUNT_MAX) {
+            reading.lacks(signal, why.as_str(), how_to_read(why));
+        }
+        let more = closed.count().saturating_sub(TOLD_COUNT_MAX);
+        if more > 0 {
+            reading.lacks(signal, format!("{more} more logs cannot be read"), HOW_TO_NAME);
+        }
+        if self.left_out_count > 0 {
+            let why = format!(
+                "{} logs are left out: the {LOGS_COUNT_MAX} that were written to last are followed",
+                self.left_out_count
+            );
+            reading.lacks(signal, why, "let virtual hosts share a log, with %v in its format");
+        }
+    }
+}
+
+const HOW_TO_NAME: &str = "let the service write its log to a file that webdyno may read";
+
+fn how_to_read(why: &str) -> &'static str {
+    match why {
+        _ if why.contains("ermission denied") => "run webdyno with sudo, or as a member of the group adm",
+        _ => HOW_TO_NAME,
+    }
+}
+
+/// What a look gives.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A line, without its end.
+    Line(&'a [u8]),
+    /// All lines of a log were given.
+    Looked(Looked),
+}
+
+impl State {
+    fn of(opened: io::Result<Tail>, path: &Path) -> Self {
+        match opened {
+            Ok(tail) => Self::Open(Box::new(tail)),
+            Err(error) => Self::Closed {
+                why: why_not(path, &error),
+                is_absent: error.kind() == io::ErrorKind::NotFound,
+            },
+        }
+    }
+
+    /// Tries again what could not be opened.
+    fn open_again(&mut self, path: &Path) {
+        let Self::Closed { is_absent, .. } = self else { return };
+        *self = match is_absent {
+            true => Self::of(Tail::from_begin(path), path),
+            false => Self::of(Tail::of(path), path),
+        };
+    }
+}
+
+fn why_not(path: &Path, error: &io::Error) -> String {
+    let shown = path.display();
+    let named = shown.to_string();
+    // Of what is no path the command line of a program may be in the configuration, with arguments that are nobody's business.
+    if named.contains("|") {
+        return "a log is written to a program (piped log), which keeps the lines for itself".into();
+    }
+    if !named.starts_with('/') {
+        return "a log is not written to a file (syslog, the journal, or another provider)".into();
+    }
+    io_error("follow", shown, error).message
+}
+
+fn written_at(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Where we reach a file of a process.
+pub fn place(pid: u32, path: &str) -> PathBuf {
+    let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let theirs = space(&pid.to_string());
+    let is_elsewhere = theirs.is_some() && theirs != space("self");
+    match is_elsewhere && path.starts_with('/') {
+        true => PathBuf::from(format!("/proc/{pid}/root{path}")),
+        false => PathBuf::from(path),
+    }
+}
