@@ -14,7 +14,7 @@ use webdyno_model::run::RunReport;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::Goal;
 
-pub(crate) mod by_hand;
+pub mod by_hand;
 mod client;
 mod scoreboard;
 #[cfg(test)]
@@ -231,7 +231,11 @@ impl Builder<'_> {
             from_s: significant(from_s, 6),
             to_s: significant(to_s, 6),
             source: known.map_or(String::new(), |metric| metric.source.clone()),
-            reproduce: by_hand::filled_in(known.map_or("", |metric| &metric.reproduce), self.service),
+            reproduce: by_hand::filled_in(
+                known.map_or("", |metric| &metric.reproduce),
+                self.service,
+                known.and_then(|known| known.instance(metric)),
+            ),
         });
     }
 
@@ -240,7 +244,7 @@ impl Builder<'_> {
     fn brake(&mut self, brake: &Brake) {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
-        let reproduce = by_hand::filled_in(&metric.reproduce, self.service);
+        let reproduce = by_hand::filled_in(&metric.reproduce, self.service, metric.instance(&brake.metric));
         for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
             self.add(Fact {
                 name: name.into(),

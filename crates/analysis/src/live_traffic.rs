@@ -206,7 +206,7 @@ impl Look<'_> {
             from_s: significant(window.0, 6),
             to_s: significant(window.1, 6),
             source,
-            reproduce: by_hand::filled_in(from.1, self.measurement.service.as_ref()),
+            reproduce: by_hand::filled_in(from.1, self.measurement.service.as_ref(), None),
         }
     }
 }

@@ -7,6 +7,7 @@ use webdyno_model::interval::{Interval, LoadEnd};
 use webdyno_model::objective::Objective;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
 use webdyno_model::workload::Workload;
 
@@ -44,12 +45,16 @@ pub struct Measurement {
     pub brake: Option<Brake>,
     /// What could not be watched of the harm that the load may do.
     pub unwatched: Vec<Missing>,
+    /// What the collectors lacked as they said it last.
+    pub lacking: Vec<Missing>,
     /// Readings of the server, in order of time.
     pub samples: Vec<TimedSample>,
     /// What the readings mean.
     pub collectors: Vec<CollectorInfo>,
     /// The service behind the port.
     pub service: Option<ServiceSnapshot>,
+    /// What stands behind it, as it was looked at last; `None` when it was not.
+    pub topology: Option<Topology>,
     /// The machine of the server.
     pub server: Option<Environment>,
     /// The machine of the generator.

@@ -1,4 +1,5 @@
-//! Signals that were not there: what the service could not give, and collectors that never spoke or fell silent.
+//! Signals that were not there: what services and collectors could not give, and collectors that never spoke or fell
+//! silent.
 
 use crate::measurement::{Measurement, TimedSample};
 use crate::rules::say;
@@ -13,18 +14,51 @@ const LATE_CADENCES: f64 = 3.0;
 /// if that is more than a reading can take: two seconds, and the way of its result.
 const LATE_S_MIN: f64 = 3.0;
 
-/// All signals that were missing.
-pub(crate) fn missing(measurement: &Measurement) -> Vec<Missing> {
+/// All signals that were missing, each once: what is known of the service comes first.
+pub fn missing(measurement: &Measurement) -> Vec<Missing> {
     let mut all = measurement.service.as_ref().map_or_else(Vec::new, |service| service.missing.clone());
     all.extend(measurement.unwatched.iter().cloned());
+    let seen = measurement.topology.iter();
+    let beside = seen.flat_map(|seen| {
+        seen.missing.iter().chain(seen.backends.iter().flat_map(|service| &service.missing))
+    });
+    for lack in beside.chain(&measurement.lacking) {
+        if !all.iter().any(|known| known.signal == lack.signal) {
+            all.push(lack.clone());
+        }
+    }
     for collector in &measurement.collectors {
-        let named =
-            all.iter().any(|missing| collector.name.contains("status") && missing.signal.contains("status"));
+        let named = all.iter().any(|missing| is_of(&missing.signal, &collector.name));
         if let Some((why, how)) = silence(measurement, &collector.name).filter(|_| !named) {
             all.push(Missing { signal: collector.name.clone(), why, how_to_enable: how.into() });
         }
     }
     all
+}
+
+/// Whether a signal that is lacking is all that a collector reads. The status page goes by the name of the module that
+/// makes it.
+fn is_of(signal: &str, collector: &str) -> bool {
+    signal == collector || (collector == "apache_status" && signal == "mod_status")
+}
+
+/// Why a metric of a collector has no value, as the most telling of these signals says; `None` when none is about it.
+pub fn lack_of<'a>(missing: &'a [Missing], collector: &str, metric: &str) -> Option<&'a Missing> {
+    let is_about = |signal: &str| {
+        is_of(signal, collector)
+            || metric == signal
+            || metric.strip_prefix(signal).is_some_and(|rest| rest.starts_with(['.', '_']))
+            || beside_the_star(metric, signal)
+    };
+    // The whole name says more than its beginning.
+    missing.iter().filter(|missing| is_about(&missing.signal)).max_by_key(|missing| missing.signal.len())
+}
+
+/// Whether a signal names one of several: `php_fpm.www.status` of `php_fpm.*.active_count`.
+fn beside_the_star(metric: &str, signal: &str) -> bool {
+    metric
+        .split_once('*')
+        .is_some_and(|(before, _)| signal.strip_prefix(before).is_some_and(|rest| !rest.is_empty()))
 }
 
 /// Whether every collector fell silent before the end: then it was the agent that died, or the way to it. The quickest
@@ -121,6 +155,38 @@ mod tests {
             let all = missing(&measurement(to_s, &[("cpu", times)]));
             assert_eq!(all.len(), usize::from(word.is_some()), "{to_s} {times:?}: {all:?}");
             assert!(word.is_none_or(|word| all[0].why.contains(word)), "{all:?}");
+        }
+    }
+
+    fn lack(signal: &str) -> Missing {
+        Missing { signal: signal.into(), why: format!("why {signal}"), how_to_enable: "how".into() }
+    }
+
+    #[test]
+    fn what_collectors_lack_is_told_once() {
+        let mut measurement = measurement(10.0, &[("apache_status", &[]), ("php_fpm", &[])]);
+        measurement.service = Some(crate::facts::testing::apache(&[]));
+        measurement.service.as_mut().unwrap().missing = vec![lack("mod_status")];
+        measurement.lacking = vec![lack("mod_status"), lack("php_fpm"), lack("php_fpm.www")];
+        let signals: Vec<_> = missing(&measurement).into_iter().map(|missing| missing.signal).collect();
+        assert_eq!(signals, ["mod_status", "php_fpm", "php_fpm.www"]);
+    }
+
+    #[test]
+    fn a_metric_without_a_value_has_the_reason_that_says_most() {
+        let all = ["mod_status", "php_fpm", "php_fpm.www", "pressure.group", "nic.eth0.speed"].map(lack);
+        for (collector, metric, signal) in [
+            ("apache_status", "apache.workers_busy_count", Some("mod_status")),
+            ("php_fpm", "php_fpm.www.active_count", Some("php_fpm.www")),
+            ("php_fpm", "php_fpm.api.active_count", Some("php_fpm")),
+            ("php_fpm", "php_fpm.*.active_count", Some("php_fpm.www")),
+            ("pressure", "pressure.group_memory_full_us", Some("pressure.group")),
+            ("pressure", "pressure.grouped_count", None),
+            ("nic", "nic.*.speed_bits_per_s", Some("nic.eth0.speed")),
+            ("cpu", "cpu.idle_s", None),
+        ] {
+            let found = lack_of(&all, collector, metric).map(|missing| missing.signal.as_str());
+            assert_eq!(found, signal, "{metric}");
         }
     }
 

@@ -45,6 +45,12 @@ impl<'a> SeriesSet<'a> {
         self.metrics.get(name).or_else(described).copied()
     }
 
+    /// What there are readings of, of a metric of several (`disk.*.read_bytes`): the names in place of the star, each with
+    /// that of its values.
+    pub fn instances<'b>(&'b self, template: &'b Metric) -> impl Iterator<Item = (&'a str, &'a str)> + 'b {
+        self.points.keys().filter_map(|name| template.instance(name).map(|instance| (instance, *name)))
+    }
+
     /// All readings of a metric, in order of time.
     pub fn all(&self, name: &str) -> &[(f64, f64)] {
         self.points.get(name).map_or(&[], Vec::as_slice)
@@ -172,6 +178,28 @@ mod tests {
         assert_eq!(series.latest("x.total"), Some(3.0));
         assert_eq!(series.mean("absent"), None);
         assert_eq!((series.extent("x.total"), series.latest_at("x.total")), (Some((2.0, 5.0)), Some(5.0)));
+    }
+
+    #[test]
+    fn what_there_are_several_of_is_listed() {
+        use webdyno_model::sample::MetricKind::Counter;
+        let value = |name: &str| (name.to_owned(), Number(1.0));
+        let values = ["nic.eth0.1.sent_bytes", "nic.eth0.sent_bytes", "nic.sent_bytes", "nic.lo.lost_count"];
+        let sample = Sample { values: values.map(value).into(), ..Sample::default() };
+        let measurement =
+            Measurement { samples: vec![TimedSample { t_s: 1.0, sample }], ..Measurement::default() };
+        let (series, text) = (SeriesSet::of(&measurement), String::new);
+        let metric = |name: &str| Metric {
+            name: name.into(),
+            unit: text(),
+            kind: Counter,
+            source: text(),
+            reproduce: text(),
+        };
+        let template = metric("nic.*.sent_bytes");
+        let all: Vec<_> = series.instances(&template).collect();
+        assert_eq!(all, [("eth0.1", "nic.eth0.1.sent_bytes"), ("eth0", "nic.eth0.sent_bytes")]);
+        assert_eq!(series.instances(&metric("nic.sent_bytes")).count(), 0);
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Drop for Observer {
 
 /// The life of one collector's thread.
 fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink: &Sender<(u64, Sample)>) {
-    let every = Duration::from_secs(u64::from(collector.every_s().max(1)));
+    let seldom = Duration::from_secs(u64::from(collector.every_s().max(1)));
     let mut due = begin;
     let mut told = Told::default();
     while let Some(target) = shared.wait(due) {
@@ -143,6 +143,7 @@ fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink:
         if current && sink.send((clock_us, sample)).is_err() {
             return;
         }
+        let every = if target.in_full { Duration::from_secs(1) } else { seldom };
         due = next_due(begin, every, Instant::now());
     }
 }

@@ -41,7 +41,7 @@ pub struct Event {
 pub enum EventBody {
     /// The first event of every log.
     SessionStart {
-        /// `run`, `diagnose`, `tune`, `quickstart`.
+        /// `run`, `diagnose`, `tune`, `quickstart`, `observe`.
         command: String,
         /// Wall clock, RFC 3339.
         started_at: String,
@@ -198,8 +198,17 @@ pub enum EventBody {
         /// The signals.
         missing: Vec<Missing>,
     },
+    /// What the wall clock shows now, where it is not the one at the start plus the time since: at the start of a later
+    /// part of the log, and when somebody has set it.
+    Clock {
+        /// RFC 3339.
+        wall: String,
+    },
     /// While a host was watched, something went wrong.
     Incident {
+        /// The role of the host among several hosts; `None` for the one under load.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
         /// The metric that showed it.
         metric: String,
         /// What went wrong, in words, with the figure.
@@ -237,7 +246,7 @@ pub enum Purpose {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 20] = [
+    pub const KINDS: [&str; 21] = [
         "session_start",
         "server",
         "service",
@@ -255,6 +264,7 @@ impl EventBody {
         "tune_end",
         "brake",
         "unwatched",
+        "clock",
         "incident",
         "note",
         "session_end",

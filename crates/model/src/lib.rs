@@ -16,6 +16,7 @@ pub mod interval;
 pub mod live_traffic;
 pub mod number;
 pub mod objective;
+pub mod observation;
 pub mod page;
 pub mod repeats;
 pub mod run;

@@ -5,6 +5,7 @@ mod careful;
 pub mod export;
 pub mod live;
 pub mod log;
+pub mod observation;
 pub mod recording;
 pub mod rounds;
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! A recording: the events of one session, put in order so that each load can be analysed with the samples around it.
 
+mod observed;
+
 use crate::log::reader;
+pub use observed::{HostRecord, INCIDENT_AFTER_US, INCIDENT_BEFORE_US, IncidentRecord, lacking};
+use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_analysis::live_traffic;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
@@ -15,6 +19,7 @@ use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::objective::Objective;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
 use webdyno_model::workload::Workload;
 
@@ -28,7 +33,7 @@ const READING_US_MAX: u64 = 2_000_000;
 /// The events of one session, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recording {
-    /// `run`, `diagnose`, `tune`, `quickstart`.
+    /// `run`, `diagnose`, `tune`, `quickstart`, `observe`.
     pub command: String,
     /// Wall clock, RFC 3339.
     pub started_at: String,
@@ -54,6 +59,14 @@ pub struct Recording {
     pub watches: Vec<(u64, u64)>,
     /// Every sample, with the time of its reading.
     pub samples: Vec<(u64, Sample)>,
+    /// What stands behind the service, each time it was looked at, with the time.
+    pub topologies: Vec<(u64, Topology)>,
+    /// The other hosts by their roles: kept apart, as rules are about the one under load.
+    pub hosts: BTreeMap<String, HostRecord>,
+    /// What went wrong while hosts were watched.
+    pub incidents: Vec<IncidentRecord>,
+    /// What the wall clock showed, where it was written down, with the time.
+    pub clocks: Vec<(u64, String)>,
     /// Every plan, also of rounds that did not come to their end.
     pub attempts: Vec<Attempt>,
     /// Every round that came to its end.
@@ -190,6 +203,7 @@ impl Recording {
             recording.add(event);
         }
         recording.samples.sort_by_key(|(t_us, _)| *t_us);
+        recording.hosts.values_mut().for_each(|host| host.samples.sort_by_key(|(t_us, _)| *t_us));
         recording
     }
 
@@ -210,9 +224,6 @@ impl Recording {
                 (self.client, self.goal, self.objectives) = (client, goal, objectives);
                 (self.operator, self.directory) = (operator, directory);
             }
-            EventBody::Server { host: None, environment, collectors } => {
-                (self.server, self.collectors) = (Some(environment), collectors);
-            }
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::LoadStart { load, purpose, workload } => {
                 self.loads.push(LoadRecord::begun(load, purpose, t_us, workload));
@@ -228,9 +239,11 @@ impl Recording {
                 self.of_load(load, |record| record.tables = Some(tables));
             }
             EventBody::Watch { length_us } => self.watches.push((t_us.saturating_sub(length_us), t_us)),
-            EventBody::Sample { host: None, sample } => self.samples.push((t_us, sample)),
-            EventBody::Server { .. } | EventBody::Sample { .. } => {}
-            EventBody::Topology { .. } | EventBody::Incident { .. } => {}
+            body @ (EventBody::Server { .. }
+            | EventBody::Sample { .. }
+            | EventBody::Topology { .. }
+            | EventBody::Clock { .. }
+            | EventBody::Incident { .. }) => self.seen(t_us, body),
             EventBody::Planned { n, finding, changes, diff } => {
                 let (finding, applied, put_back) = (*finding, None, None);
                 self.attempts.push(Attempt { n, finding, changes, diff, applied, put_back });
@@ -332,6 +345,10 @@ impl Recording {
         self.last_load()
             .map(|record| self.measurement(record))
             .or_else(|| self.watches.last().map(|window| self.watched(*window)))
+            .or_else(|| {
+                let window = self.observed_window().filter(|_| self.command == "observe");
+                window.map(|window| self.watched(window))
+            })
     }
 
     fn window(&self, (begins_us, quiet_from_s): (u64, Option<f64>), from_s: f64, to_s: f64) -> Measurement {
@@ -340,6 +357,8 @@ impl Recording {
         let around = around.filter(|(t_s, _)| (-before_s..=to_s + 0.5).contains(t_s));
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
+        let seen = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
+        let topology = seen.or(self.topologies.first());
         Measurement {
             workload: None,
             intervals: vec![],
@@ -353,7 +372,9 @@ impl Recording {
             unwatched: vec![],
             quiet_from_s: None,
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
+            lacking: self.lacking(ends_us),
             collectors: self.collectors.clone(),
+            topology: topology.map(|(_, topology)| topology.clone()),
             service: service.map(|(_, snapshot)| snapshot.clone()),
             server: self.server.clone(),
             client: self.client.clone(),

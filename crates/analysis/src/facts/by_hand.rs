@@ -7,15 +7,17 @@ use webdyno_model::transport::{AddressFamily, Transport};
 use webdyno_model::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
-/// A command of the catalogue with the service's own values in the places of the words PID, PORT and URL, and the
-/// load generator's process in that of CLIENT. What is not known stays: the reader has to fill it in.
-pub(crate) fn filled_in(command: &str, service: Option<&ServiceSnapshot>) -> String {
+/// A command of the catalogue with the service's own values in the places of the words PID, PORT and URL, the load
+/// generator's process in that of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not
+/// known stays, and a name that a shell would read as something else: the reader has to fill it in.
+pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Option<&str>) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let value = |word: &str| -> Option<String> {
         match word {
-            "PID" => Some(service?.pid.to_string()),
-            "PORT" => Some(service?.port.to_string()),
+            "PID" => Some(service?.pid.to_string()).filter(|pid| pid != "0"),
+            "PORT" => Some(service?.port.to_string()).filter(|port| port != "0"),
             "URL" => service?.status_url.clone(),
+            "INSTANCE" => instance.filter(|name| name.chars().all(is_plain)).map(ToOwned::to_owned),
             "CLIENT" => Some("$(pgrep -x webdyno | head -n 1)".into()),
             _ => None,
         }
@@ -30,6 +32,11 @@ pub(crate) fn filled_in(command: &str, service: Option<&ServiceSnapshot>) -> Str
         rest = &rest[next..];
     }
     filled
+}
+
+/// Whether a letter is the same within quotes of a shell and without.
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || "_-.:/@+,=%".contains(letter)
 }
 
 /// The command that repeats the load.
@@ -204,8 +211,15 @@ mod tests {
             ("cat /proc/CLIENT/stat", "cat /proc/$(pgrep -x webdyno | head -n 1)/stat"),
             ("", ""),
         ] {
-            assert_eq!(filled_in(command, Some(&service)), expected);
+            assert_eq!(filled_in(command, Some(&service), None), expected);
         }
-        assert_eq!(filled_in("ps PID", None), "ps PID");
+        assert_eq!(filled_in("ps PID", None, None), "ps PID");
+        let command = "cat /sys/class/net/INSTANCE/speed # INSTANCES";
+        for (instance, shown) in [("eth0.100", "eth0.100"), ("a b", "INSTANCE"), ("$(x)", "INSTANCE")] {
+            let expected = command.replacen("INSTANCE", shown, 1);
+            assert_eq!(filled_in(command, None, Some(instance)), expected);
+        }
+        (service.pid, service.port) = (0, 0);
+        assert_eq!(filled_in("ps PID PORT", Some(&service), None), "ps PID PORT");
     }
 }

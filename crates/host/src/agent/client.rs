@@ -258,9 +258,18 @@ impl AgentClient {
         client_pid: Option<u32>,
         access: Access,
     ) -> Result<Receiver<(u64, Sample)>> {
+        self.samples(ToAgent::Observe { port, client_pid, access, in_full: false })
+    }
+
+    /// The same for one look that lasts a few seconds: everything is read each second, however dear.
+    pub fn look(&self, port: Option<u16>, access: Access) -> Result<Receiver<(u64, Sample)>> {
+        self.samples(ToAgent::Observe { port, client_pid: None, access, in_full: true })
+    }
+
+    fn samples(&self, question: ToAgent) -> Result<Receiver<(u64, Sample)>> {
         let (sender, samples) = channel();
         self.shared.heard().samples = Some(sender);
-        let done = self.done(ToAgent::Observe { port, client_pid, access }, limits::READ_ANSWER);
+        let done = self.done(question, limits::READ_ANSWER);
         if done.is_err() {
             self.shared.heard().samples = None;
         }

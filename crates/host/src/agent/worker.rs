@@ -143,7 +143,9 @@ impl Worker {
             ToAgent::Topology { port, access } => {
                 Ok(FromAgent::Topology { topology: Box::new(self.topology(port, &access)?) })
             }
-            ToAgent::Observe { port, client_pid, access } => self.observe(port, client_pid, access),
+            ToAgent::Observe { port, client_pid, access, in_full } => {
+                self.observe(port, Target { client_pid, access, in_full, ..Target::default() })
+            }
             ToAgent::StopObserving => {
                 self.watch = None;
                 Ok(FromAgent::Done)
@@ -288,20 +290,14 @@ impl Worker {
         Ok(topology)
     }
 
-    fn observe(&mut self, port: Option<u16>, client_pid: Option<u32>, access: Access) -> Result<FromAgent> {
+    fn observe(&mut self, port: Option<u16>, asked: Target) -> Result<FromAgent> {
         self.watch = None;
         let known = self.snapshot.as_ref().filter(|snapshot| Some(snapshot.port) == port).cloned();
         // The machine can be read without a known service.
-        let seen = self.topology(port, &access).unwrap_or_default();
+        let seen = self.topology(port, &asked.access).unwrap_or_default();
         let snapshot = known.or(seen.front);
         let (sink, samples) = channel();
-        let what = Target {
-            port,
-            client_pid,
-            backends: seen.backends.into(),
-            access,
-            ..target(snapshot.as_ref(), Target::default())
-        };
+        let what = Target { port, backends: seen.backends.into(), ..target(snapshot.as_ref(), asked) };
         let voice = self.voice.clone();
         let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
         let brake = self.host.watch_loads(&what, snapshot.as_ref(), pull)?;

@@ -39,6 +39,8 @@ pub struct Target {
     pub backends: Arc<[ServiceSnapshot]>,
     /// What the operator gave.
     pub access: Access,
+    /// Whether everything is read each second, however dear, and nothing in turn: for one look that lasts a few seconds.
+    pub in_full: bool,
 }
 
 impl Target {

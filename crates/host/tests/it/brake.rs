@@ -388,7 +388,12 @@ fn the_agent_tells_of_harm_before_it_answers_that_the_load_has_ended() {
     session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
     let answer = session.ask(ToAgent::LoadBegins { site: site(PORT) });
     assert!(matches!(&answer, FromAgent::Failed { error } if error.message == "nothing is observed yet"));
-    session.send(ToAgent::Observe { port: Some(PORT), client_pid: None, access: Default::default() });
+    session.send(ToAgent::Observe {
+        port: Some(PORT),
+        client_pid: None,
+        access: Default::default(),
+        in_full: false,
+    });
     let heard: Vec<_> = (0..2).map(|_| session.hear().unwrap().body).collect();
     assert!(heard.contains(&FromAgent::Done), "{heard:?}");
     let begins = || ToAgent::LoadBegins { site: site(PORT) };

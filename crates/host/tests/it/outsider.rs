@@ -136,7 +136,12 @@ fn is_unknown(snapshot: &ServiceSnapshot) {
 
 /// A sample of each of these collectors, which read beside each other.
 fn observed(session: &mut Session, port: u16, wanted: &[&str]) -> BTreeMap<String, Sample> {
-    session.send(ToAgent::Observe { port: Some(port), client_pid: None, access: Default::default() });
+    session.send(ToAgent::Observe {
+        port: Some(port),
+        client_pid: None,
+        access: Default::default(),
+        in_full: false,
+    });
     let mut samples = BTreeMap::new();
     while !wanted.iter().all(|source| samples.contains_key(*source)) {
         match session.hear() {

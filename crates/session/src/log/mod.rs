@@ -1,6 +1,8 @@
-//! The event log: append-only JSON lines in the run directory. Writer and reader.
+//! The event log: append-only JSON lines in the run directory. Writer and reader, and the ring that keeps the last while.
 
+mod merge;
 pub mod reader;
+pub mod ring;
 pub mod writer;
 
 /// Name of the log in a run directory.

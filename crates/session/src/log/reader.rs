@@ -1,6 +1,6 @@
 //! Reads an event log. Tolerates a torn last line (the session was killed) and skips kinds that it does not know.
 
-use super::FILE_NAME;
+use super::{FILE_NAME, merge, ring};
 use serde::Deserialize;
 use std::path::Path;
 use webdyno_model::error::io_error;
@@ -14,17 +14,39 @@ struct Head {
     kind: String,
 }
 
-/// All events of the run directory `directory`, in order.
+/// All events of the run directory `directory`, in order. Of a ring, all that it has now.
 pub fn read(directory: &Path) -> Result<Vec<Event>> {
     let path = directory.join(FILE_NAME);
+    if let Some(segments) = ring::segments(directory).filter(|_| !path.exists()) {
+        let events = merge::merged(&segments)?.events;
+        return match events.is_empty() {
+            true => Err(damaged(directory, 1, EMPTY)),
+            false => Ok(events),
+        };
+    }
     let text = std::fs::read(&path).map_err(|error| {
         io_error("read", path.display(), &error)
             .hint("give the directory of a run, as `webdyno run` and `webdyno tune` print it at their end")
     })?;
-    parse(&text).map_err(|(line, why)| {
-        UserError::usage(format!("{}, line {line}: {why}", path.display()))
-            .hint("the recording is damaged or was made by a newer version of webdyno")
-    })
+    parse(&text).map_err(|(line, why)| damaged(&path, line, &why))
+}
+
+const EMPTY: &str = "there is no event in it";
+
+/// What is wrong with a file of a recording.
+pub(super) fn damaged(path: &Path, line: usize, why: &str) -> UserError {
+    UserError::usage(format!("{}, line {line}: {why}", path.display()))
+        .hint("the recording is damaged or was made by a newer version of webdyno")
+}
+
+/// The times of the whole lines of a log, in their order; lines that have none are left out.
+pub fn times_us(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    #[derive(Deserialize)]
+    struct Timed {
+        t_us: u64,
+    }
+    let lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    lines.filter_map(|line| serde_json::from_slice::<Timed>(line).ok()).map(|timed| timed.t_us)
 }
 
 /// Parses the text of a log. The error names the line, from 1.
@@ -39,7 +61,7 @@ pub fn parse(text: &[u8]) -> std::result::Result<Vec<Event>, (usize, String)> {
         }
     }
     if events.is_empty() {
-        return Err((1, "there is no event in it".into()));
+        return Err((1, EMPTY.into()));
     }
     Ok(events)
 }

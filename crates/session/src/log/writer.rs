@@ -1,6 +1,7 @@
 //! Writes the event log: one writer, flushed each second, so that a crash loses at most the last second.
 
 use super::FILE_NAME;
+use super::ring::Ring;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,18 @@ pub type Watcher = Box<dyn FnMut(&Event) + Send>;
 /// The writer of one session's log.
 pub struct EventLog {
     directory: PathBuf,
-    file: BufWriter<File>,
+    storage: Storage,
     seq: u64,
     flushed_at_us: u64,
     watchers: Vec<Watcher>,
+}
+
+/// Where the events go.
+enum Storage {
+    /// Into one file that has them all.
+    Whole(BufWriter<File>),
+    /// Into segments of which the oldest go.
+    Ring(Box<Ring>),
 }
 
 impl EventLog {
@@ -36,8 +45,21 @@ impl EventLog {
                 io_error("create", path.display(), &error)
             }
         })?;
-        let directory = directory.to_owned();
-        Ok(Self { directory, file: BufWriter::new(file), seq: 0, flushed_at_us: 0, watchers: vec![] })
+        Ok(Self::of(directory, Storage::Whole(BufWriter::new(file))))
+    }
+
+    /// Creates the run directory with a log that keeps only the last while of it, or goes on with the one that is there.
+    /// An error when it cannot be written, holds another recording, or somebody else writes it.
+    pub fn ring(directory: &Path, length_us: u64) -> Result<Self> {
+        if directory.join(FILE_NAME).exists() {
+            return Err(UserError::usage(format!("{} holds a recording already", directory.display()))
+                .hint("choose another place with --out DIR; recordings are never overwritten"));
+        }
+        Ok(Self::of(directory, Storage::Ring(Box::new(Ring::open(directory, length_us)?))))
+    }
+
+    fn of(directory: &Path, storage: Storage) -> Self {
+        Self { directory: directory.to_owned(), storage, seq: 0, flushed_at_us: 0, watchers: vec![] }
     }
 
     /// The run directory.
@@ -54,9 +76,14 @@ impl EventLog {
     pub fn append(&mut self, t_us: u64, body: EventBody) -> Result<()> {
         // What is decided and done must be on disk before the next thing happens; readings may wait for their second.
         let decides = !matches!(body, EventBody::Interval { .. } | EventBody::Sample { .. });
-        let event = Event { v: VERSION, seq: self.seq, t_us, body };
-        let written = serde_json::to_writer(&mut self.file, &event).map_err(std::io::Error::from);
-        written.and_then(|()| self.file.write_all(b"\n")).map_err(|error| self.failed(&error))?;
+        let mut event = Event { v: VERSION, seq: self.seq, t_us, body };
+        match &mut self.storage {
+            Storage::Ring(ring) => ring.append(&mut event)?,
+            Storage::Whole(file) => {
+                let written = serde_json::to_writer(&mut *file, &event).map_err(std::io::Error::from);
+                written.and_then(|()| file.write_all(b"\n")).map_err(|error| self.failed(&error))?;
+            }
+        }
         self.seq += 1;
         if decides || t_us.saturating_sub(self.flushed_at_us) >= FLUSH_EVERY_US {
             self.flush()?;
@@ -68,7 +95,10 @@ impl EventLog {
 
     /// Hands everything to the kernel.
     pub fn flush(&mut self) -> Result<()> {
-        self.file.flush().map_err(|error| self.failed(&error))
+        match &mut self.storage {
+            Storage::Ring(ring) => ring.flush(),
+            Storage::Whole(file) => file.flush().map_err(|error| self.failed(&error)),
+        }
     }
 
     fn failed(&self, error: &std::io::Error) -> UserError {
@@ -79,7 +109,7 @@ impl EventLog {
 impl Drop for EventLog {
     fn drop(&mut self) {
         // The last chance: an error has no one left to hear it, and readers tolerate a torn end.
-        let _ = self.file.flush();
+        let _ = self.flush();
     }
 }
 
@@ -121,8 +151,7 @@ mod tests {
         }
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let directory = PathBuf::from("/nowhere");
-        let mut log =
-            EventLog { directory, file: BufWriter::new(file), seq: 0, flushed_at_us: 0, watchers: vec![] };
+        let mut log = EventLog::of(&directory, Storage::Whole(BufWriter::new(file)));
         let error = log.append(2_000_000, note("x")).unwrap_err();
         assert_eq!(error.to_string(), "cannot write /nowhere/events.jsonl: no space left on the disk");
     }

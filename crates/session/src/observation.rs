@@ -1,0 +1,211 @@
+//! What a recording of an observation amounts to: each metric of the catalogue with its value and the command that shows
+//! it by hand, or with the reason why there is none. A pure function of the recording.
+
+use crate::recording::{Recording, lacking};
+use std::collections::BTreeSet;
+use webdyno_analysis::facts::by_hand;
+use webdyno_analysis::measurement::{Measurement, TimedSample};
+use webdyno_analysis::missing;
+use webdyno_analysis::series::SeriesSet;
+use webdyno_analysis::stats;
+use webdyno_model::environment::Environment;
+use webdyno_model::number::{Number, significant};
+use webdyno_model::observation::{
+    CollectorState, Observation, ObservedFact, ObservedHost, SCHEMA, SeenIncident,
+};
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
+
+/// The observation that a recording is of; `None` when nothing was read.
+pub fn observation(recording: &Recording) -> Option<Observation> {
+    let (first_us, last_us) = recording.extent_us()?;
+    let all = (first_us, last_us);
+    let seen = recording.topologies.last().map(|(_, topology)| topology.clone());
+    let front = recording.services.last().map(|(_, snapshot)| snapshot.clone());
+    let observed = Seen {
+        role: None,
+        environment: recording.server.clone().unwrap_or_default(),
+        collectors: &recording.collectors,
+        topology: seen.unwrap_or_else(|| Topology { front, ..Topology::default() }),
+        samples: &recording.samples,
+    };
+    let others = recording.hosts.iter().map(|(role, host)| Seen {
+        role: Some(role.clone()),
+        environment: host.environment.clone(),
+        collectors: &host.collectors,
+        topology: host.topology.clone().unwrap_or_default(),
+        samples: &host.samples,
+    });
+    let wall = |t_us: u64| recording.wall(t_us).map_or_else(String::new, |wall| wall.to_string());
+    let incidents = recording.incidents.iter().map(|incident| SeenIncident {
+        at: wall(incident.t_us),
+        t_s: incident.t_us / 1_000_000,
+        role: incident.host.clone(),
+        metric: incident.metric.clone(),
+        what: incident.what.clone(),
+    });
+    Some(Observation {
+        schema: SCHEMA.into(),
+        taken_at: wall(last_us),
+        window_s: significant((last_us - first_us) as f64 / 1e6, 6),
+        observed: observed.told(all),
+        others: others.map(|other| other.told(all)).collect(),
+        incidents: incidents.collect(),
+    })
+}
+
+/// What is known of one host.
+struct Seen<'a> {
+    role: Option<String>,
+    environment: Environment,
+    collectors: &'a [CollectorInfo],
+    topology: Topology,
+    samples: &'a [(u64, Sample)],
+}
+
+impl Seen<'_> {
+    fn told(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
+        let timed = self.samples.iter().map(|(t_us, sample)| TimedSample {
+            t_s: (*t_us as f64 - first_us as f64) / 1e6,
+            sample: sample.clone(),
+        });
+        let measurement = Measurement {
+            samples: timed.collect(),
+            collectors: self.collectors.to_vec(),
+            service: self.topology.front.clone(),
+            topology: Some(self.topology.clone()),
+            lacking: lacking(self.samples.iter().map(|(_, sample)| sample)),
+            measured_to_s: (last_us - first_us) as f64 / 1e6,
+            ..Measurement::default()
+        };
+        let missing = missing::missing(&measurement);
+        let states: Vec<CollectorState> =
+            self.collectors.iter().map(|info| state(info, self.samples)).collect();
+        let series = SeriesSet::of(&measurement);
+        let teller = Teller { series: &series, missing: &missing, topology: &self.topology };
+        let facts = self.collectors.iter().zip(&states).flat_map(|(info, state)| teller.facts(info, state));
+        ObservedHost {
+            role: self.role,
+            host: self.environment,
+            facts: facts.collect(),
+            collectors: states,
+            missing,
+            services: self.topology.for_log(),
+        }
+    }
+}
+
+/// How the readings of one collector went.
+fn state(info: &CollectorInfo, samples: &[(u64, Sample)]) -> CollectorState {
+    let own: Vec<&Sample> =
+        samples.iter().map(|(_, sample)| sample).filter(|sample| sample.source == info.name).collect();
+    let last = own.last();
+    CollectorState {
+        name: info.name.clone(),
+        duration_us: last.map(|sample| sample.duration_us),
+        duration_us_max: own.iter().map(|sample| sample.duration_us).max(),
+        late_us: last.and_then(|sample| sample.late_us),
+        late_us_max: own.iter().filter_map(|sample| sample.late_us).max(),
+        readings: own.len() as u64,
+        failed: own.iter().filter(|sample| sample.error.is_some()).count() as u64,
+        success: last.is_some_and(|sample| sample.error.is_none()),
+        error: match last {
+            None => Some("no reading of it came".into()),
+            Some(_) => own.iter().rev().find_map(|sample| sample.error.clone()),
+        },
+    }
+}
+
+/// What facts are told from.
+struct Teller<'a> {
+    series: &'a SeriesSet<'a>,
+    missing: &'a [Missing],
+    topology: &'a Topology,
+}
+
+impl Teller<'_> {
+    /// Every metric of a collector: of several things of a kind one for each; a metric that nothing was read of stands for
+    /// itself.
+    fn facts(&self, info: &CollectorInfo, state: &CollectorState) -> Vec<ObservedFact> {
+        let mut taken = BTreeSet::new();
+        let mut facts = vec![];
+        for metric in &info.metrics {
+            let instances: Vec<(Option<&str>, &str)> = match metric.name.contains('*') {
+                false => vec![(None, metric.name.as_str())],
+                true => self.series.instances(metric).map(|(name, value)| (Some(name), value)).collect(),
+            };
+            // `a.*.x_count` and `a.*.b.x_count` may both fit: the catalogue's order decides.
+            let own: Vec<_> =
+                instances.into_iter().filter(|(_, name)| taken.insert((*name).to_owned())).collect();
+            if own.is_empty() {
+                facts.push(self.fact(info, metric, (None, &metric.name), state));
+            }
+            facts.extend(own.into_iter().map(|found| self.fact(info, metric, found, state)));
+        }
+        facts
+    }
+
+    fn fact(
+        &self,
+        info: &CollectorInfo,
+        metric: &Metric,
+        (instance, name): (Option<&str>, &str),
+        state: &CollectorState,
+    ) -> ObservedFact {
+        let levels = || self.series.all(name).iter().map(|(_, value)| *value);
+        let value = levels().next_back();
+        let gauge = metric.kind == MetricKind::Gauge;
+        let level = |value: Option<f64>| value.filter(|_| gauge).map(|value| Number(significant(value, 6)));
+        let rate = self.series.rate(name).filter(|_| !gauge);
+        let lack = value.is_none().then(|| self.reason(info, metric, state));
+        ObservedFact {
+            name: name.to_owned(),
+            value: value.map(Number),
+            unit: metric.unit.clone(),
+            kind: metric.kind,
+            rate_per_s: rate.map(|rate| Number(significant(rate, 6))),
+            mean: level(stats::mean(&levels().collect::<Vec<_>>())),
+            min: level(levels().reduce(f64::min)),
+            max: level(levels().reduce(f64::max)),
+            source: metric.source.clone(),
+            reproduce: by_hand::filled_in(&metric.reproduce, self.service(info), instance),
+            why: lack.as_ref().map(|lack| lack.why.clone()),
+            how_to_enable: lack.map(|lack| lack.how_to_enable),
+        }
+    }
+
+    /// The service that a collector's commands are about: its own, else the one in front.
+    fn service(&self, info: &CollectorInfo) -> Option<&ServiceSnapshot> {
+        let own = self.topology.services().find(|service| service.service == info.name);
+        own.or(self.topology.front.as_ref())
+    }
+
+    /// Why a metric has no value, and what helps.
+    fn reason(&self, info: &CollectorInfo, metric: &Metric, state: &CollectorState) -> Missing {
+        if let Some(lack) = missing::lack_of(self.missing, &info.name, &metric.name) {
+            return lack.clone();
+        }
+        let (why, how) = match (&state.error, metric.name.contains('*')) {
+            (Some(error), _) => (error.clone(), "see the message; some signals need root"),
+            (None, true) => {
+                ("there is none of it on this host".to_owned(), "nothing: it is told as soon as there is one")
+            }
+            (None, false) if self.topology.front.is_none() && needs_a_service(metric) => (
+                "it is of the service on a port, and none was named".to_owned(),
+                "observe with --port N or --url URL",
+            ),
+            (None, false) => {
+                let why = format!("{} does not tell it on this host", metric.source);
+                (why, "its command by hand shows what this host tells instead")
+            }
+        };
+        Missing { signal: metric.name.clone(), why, how_to_enable: how.into() }
+    }
+}
+
+/// Whether the command by hand asks for a process, port or page.
+fn needs_a_service(metric: &Metric) -> bool {
+    let words = metric.reproduce.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.into_iter().any(|word| matches!(word, "PID" | "PORT" | "URL" | "CLIENT"))
+}

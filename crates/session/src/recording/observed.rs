@@ -1,0 +1,198 @@
+//! What a recording says of the hosts: each host apart, what the wall clock showed, and windows of time in which nothing
+//! of ours was sent.
+
+use super::Recording;
+use jiff::Timestamp;
+use webdyno_model::environment::Environment;
+use webdyno_model::event::EventBody;
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::topology::Topology;
+
+/// The window around an incident that is diagnosed: so long before it was seen,
+pub const INCIDENT_BEFORE_US: u64 = 10_000_000;
+/// and so long after it.
+pub const INCIDENT_AFTER_US: u64 = 30_000_000;
+
+/// What was recorded of a host that is not the one under load.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HostRecord {
+    /// The machine.
+    pub environment: Environment,
+    /// What its samples mean.
+    pub collectors: Vec<CollectorInfo>,
+    /// Its services, as they were looked at last.
+    pub topology: Option<Topology>,
+    /// Every sample, with the time of its reading.
+    pub samples: Vec<(u64, Sample)>,
+}
+
+/// That something went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IncidentRecord {
+    /// When it was seen, microseconds since the session began.
+    pub t_us: u64,
+    /// The role of the host; `None` for the one under load.
+    pub host: Option<String>,
+    /// The metric that showed it.
+    pub metric: String,
+    /// What went wrong, in words.
+    pub what: String,
+}
+
+impl Recording {
+    /// Adds what is said of a host; other events are none of its business.
+    pub(super) fn seen(&mut self, t_us: u64, body: EventBody) {
+        match body {
+            EventBody::Server { host: None, environment, collectors } => {
+                (self.server, self.collectors) = (Some(environment), collectors);
+            }
+            EventBody::Server { host: Some(role), environment, collectors } => {
+                let host = self.host(role);
+                (host.environment, host.collectors) = (environment, collectors);
+            }
+            EventBody::Sample { host: None, sample } => self.samples.push((t_us, sample)),
+            EventBody::Sample { host: Some(role), sample } => self.host(role).samples.push((t_us, sample)),
+            EventBody::Topology { host, topology } => self.looked_at(t_us, host, *topology),
+            EventBody::Clock { wall } => self.clocks.push((t_us, wall)),
+            EventBody::Incident { host, metric, what } => {
+                self.incidents.push(IncidentRecord { t_us, host, metric, what });
+            }
+            _ => {}
+        }
+    }
+
+    /// The record of another host.
+    fn host(&mut self, role: String) -> &mut HostRecord {
+        self.hosts.entry(role).or_default()
+    }
+
+    /// Another look at what stands behind the port.
+    fn looked_at(&mut self, t_us: u64, host: Option<String>, topology: Topology) {
+        let Some(role) = host else {
+            let front = topology.front.clone();
+            self.services.extend(front.map(|front| (t_us, front)));
+            self.topologies.push((t_us, topology));
+            return;
+        };
+        self.host(role).topology = Some(topology);
+    }
+
+    /// What the wall clock showed at a time of the session; `None` when the recording does not say when it began.
+    pub fn wall(&self, t_us: u64) -> Option<Timestamp> {
+        let began = self.started_at.parse::<Timestamp>().ok().map(|began| (0, began));
+        let set = self.clocks.iter().rev().find(|(at_us, _)| *at_us <= t_us);
+        let set = set.and_then(|(at_us, wall)| Some((*at_us, wall.parse().ok()?)));
+        let (from_us, wall) = set.or(began)?;
+        let since_us = i64::try_from(t_us - from_us).ok()?;
+        Timestamp::from_microsecond(wall.as_microsecond().checked_add(since_us)?).ok()
+    }
+
+    /// First and last time at which something was read.
+    pub fn extent_us(&self) -> Option<(u64, u64)> {
+        let first = self.samples.iter().map(|(t_us, _)| *t_us).min()?;
+        let last = self.samples.iter().map(|(t_us, _)| *t_us).max()?;
+        Some((first, last))
+    }
+
+    /// What of the session lies between two times of the wall clock. Where the clock was set back, the later of the times
+    /// that it showed twice.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> Option<(u64, u64)> {
+        let within = |t_us: &u64| self.wall(*t_us).is_some_and(|wall| from <= wall && wall < to);
+        let last = self.samples.iter().map(|(t_us, _)| *t_us).filter(within).max()?;
+        let length_us = u64::try_from(to.as_microsecond() - from.as_microsecond()).ok()?;
+        let first = self.samples.iter().map(|(t_us, _)| *t_us).filter(within);
+        let first = first.filter(|t_us| last - t_us <= length_us).min()?;
+        Some((first, last))
+    }
+
+    /// The window that an observation is diagnosed by: around its last incident, else all of it.
+    pub(super) fn observed_window(&self) -> Option<(u64, u64)> {
+        let (first, last) = self.extent_us()?;
+        let around = |incident: &IncidentRecord| {
+            let from = incident.t_us.saturating_sub(INCIDENT_BEFORE_US).max(first);
+            (from, (incident.t_us + INCIDENT_AFTER_US).min(last).max(from))
+        };
+        Some(self.incidents.last().map_or((first, last), around))
+    }
+
+    /// What the collectors of the host under load lacked at a time, as they said it last.
+    pub(super) fn lacking(&self, until_us: u64) -> Vec<Missing> {
+        lacking(self.samples.iter().filter(|(t_us, _)| *t_us <= until_us).map(|(_, sample)| sample))
+    }
+}
+
+/// What the collectors of these samples lacked as they said it last, in the order in which they were read.
+pub fn lacking<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Missing> {
+    let mut said: Vec<(&str, &[Missing])> = vec![];
+    for sample in samples {
+        let Some(missing) = &sample.missing else { continue };
+        match said.iter_mut().find(|(source, _)| *source == sample.source) {
+            Some(known) => known.1 = missing,
+            None => said.push((&sample.source, missing)),
+        }
+    }
+    said.into_iter().flat_map(|(_, missing)| missing.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::event::Event;
+
+    const BEGAN: &str = "2026-11-21T03:00:00Z";
+
+    fn sample(t_us: u64, source: &str, missing: Option<&[&str]>) -> Event {
+        let lack = |signal: &&str| Missing {
+            signal: (*signal).to_owned(),
+            why: "why".into(),
+            how_to_enable: "how".into(),
+        };
+        let missing = missing.map(|signals| signals.iter().map(lack).collect());
+        let sample = Sample { source: source.into(), missing, ..Sample::default() };
+        Event { v: 1, seq: 0, t_us, body: EventBody::Sample { host: None, sample } }
+    }
+
+    fn clock(t_us: u64, wall: &str) -> Event {
+        Event { v: 1, seq: 0, t_us, body: EventBody::Clock { wall: wall.into() } }
+    }
+
+    fn recording(events: Vec<Event>) -> Recording {
+        Recording { started_at: BEGAN.into(), ..Recording::of(events) }
+    }
+
+    #[test]
+    fn a_time_of_the_clock_is_found_also_when_somebody_set_it() {
+        let seconds = |count: u64| (0..count).map(|second| sample(second * 1_000_000, "cpu", None));
+        let whole = recording(seconds(600).collect());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let window = whole.between(at("2026-11-21T03:05:00Z"), at("2026-11-21T03:06:00Z"));
+        assert_eq!(window, Some((300_000_000, 359_000_000)));
+        assert_eq!(whole.between(at("2026-11-21T04:05:00Z"), at("2026-11-21T04:06:00Z")), None);
+        // After 100 s somebody sets the clock back by 50 s: what it shows twice means the later time.
+        let set = recording(seconds(600).chain([clock(100_000_000, "2026-11-21T03:00:50Z")]).collect());
+        let window = set.between(at("2026-11-21T03:00:50Z"), at("2026-11-21T03:01:10Z"));
+        assert_eq!(window, Some((100_000_000, 119_000_000)));
+        assert_eq!(set.wall(40_000_000).unwrap(), at("2026-11-21T03:00:40Z"));
+        // One that has no beginning is no reason to fail.
+        assert_eq!(Recording::default().wall(1), None);
+    }
+
+    #[test]
+    fn what_is_lacking_is_what_was_said_last() {
+        let events = vec![
+            sample(0, "a", Some(&["x", "y"])),
+            sample(1, "b", Some(&["z"])),
+            sample(2, "a", None),
+            sample(3, "a", Some(&["y"])),
+            sample(9, "b", Some(&[])),
+        ];
+        let signals = |until_us| -> Vec<String> {
+            let missing = recording(events.clone()).lacking(until_us);
+            missing.into_iter().map(|missing| missing.signal).collect()
+        };
+        assert_eq!(
+            (signals(2), signals(5), signals(9)),
+            (vec!["x".into(), "y".into(), "z".into()], vec!["y".into(), "z".into()], vec!["y".into()],)
+        );
+    }
+}
