@@ -47,8 +47,6 @@ pub enum Controller {
     Cpu,
     /// Used processor time.
     Cpuacct,
-    /// The processors that may be used.
-    Cpuset,
     /// Memory and swap.
     Memory,
     /// Processes and threads.
@@ -61,7 +59,6 @@ impl Controller {
         match self {
             Self::Cpu => "cpu",
             Self::Cpuacct => "cpuacct",
-            Self::Cpuset => "cpuset",
             Self::Memory => "memory",
             Self::Pids => "pids",
         }
@@ -76,18 +73,17 @@ pub struct Groups {
     /// In the hierarchy of the memory controller (version 1).
     pub memory_v1: Option<Group>,
     /// In the hierarchies of the other controllers (version 1).
-    others_v1: [Option<Group>; 4],
+    others_v1: [Option<Group>; 3],
 }
 
 impl Groups {
     /// The group in the hierarchy of a controller of version 1. A hierarchy of version 1 that has a controller takes it
     /// from the unified one.
     pub fn v1(&self, controller: Controller) -> Option<&Group> {
-        let [cpu, cpuacct, cpuset, pids] = &self.others_v1;
+        let [cpu, cpuacct, pids] = &self.others_v1;
         match controller {
             Controller::Cpu => cpu.as_ref(),
             Controller::Cpuacct => cpuacct.as_ref(),
-            Controller::Cpuset => cpuset.as_ref(),
             Controller::Memory => self.memory_v1.as_ref(),
             Controller::Pids => pids.as_ref(),
         }
@@ -133,7 +129,7 @@ pub fn locate(membership: &str, mountinfo: &str) -> Groups {
         let path = membership.lines().find_map(|line| membership_path(line, wanted))?;
         mounts.iter().filter(|mount| mount.is_of(wanted)).find_map(|mount| mount.place(path))
     };
-    let others = [Controller::Cpu, Controller::Cpuacct, Controller::Cpuset, Controller::Pids];
+    let others = [Controller::Cpu, Controller::Cpuacct, Controller::Pids];
     Groups {
         unified: find(Hierarchy::Unified),
         memory_v1: find(Hierarchy::Of(Controller::Memory)),
@@ -264,7 +260,6 @@ mod tests {
         for (controller, expected) in [
             (Controller::Cpu, Some("/sys/fs/cgroup/cpu,cpuacct/web")),
             (Controller::Cpuacct, Some("/sys/fs/cgroup/cpu,cpuacct/web")),
-            (Controller::Cpuset, Some("/sys/fs/cgroup/cpuset")),
             // Not mounted here.
             (Controller::Pids, None),
             (Controller::Memory, None),

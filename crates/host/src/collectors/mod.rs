@@ -3,6 +3,7 @@
 //! A collector that cannot read a value leaves it out and says why; it never reports zero for unknown.
 
 pub mod apache_status;
+pub mod cgroup;
 pub mod clients;
 pub mod cpu;
 pub mod kernel_log;
@@ -129,6 +130,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(sockets::Sockets::default()),
         Box::new(process::Process::default()),
         Box::new(pressure::Pressure::default()),
+        Box::new(cgroup::Cgroup::default()),
         Box::new(memory::Memory::default()),
         Box::new(kernel_log::KernelMessages::default()),
         Box::new(worker_memory::WorkerMemory::default()),
