@@ -8,7 +8,13 @@
 
 use super::config::{Evaluation, Placed, Section};
 use crate::logs::line::{Field, LineFormat, Part, Unit};
+use super::config::syntax::words;
+use super::config::{Evaluation, Placed};
+use super::in_force::walk::named;
+use super::in_force::{Host, Site};
+use crate::brake::line::{Field, LineFormat, Part};
 use crate::brake::others::{AccessLog, AccessLogs};
+use std::collections::BTreeSet;
 
 /// What `TransferLog` writes by default, and `CLF` stands for.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
@@ -18,12 +24,12 @@ const LOGS: [&str; 3] = ["CustomLog", "GlobalLog", "TransferLog"];
 
 /// The access logs of all hosts, those of `port` first.
 pub fn access_logs(evaluation: &Evaluation, port: u16) -> AccessLogs {
-    let mut hosts = hosts(evaluation);
-    hosts.sort_by_key(|host| !serves(host.as_ref(), port));
+    let site = Site::of(evaluation);
     let mut logs = AccessLogs::default();
-    for host in hosts {
-        match log_of(evaluation, host.as_ref()) {
-            Ok(Some(log)) if !logs.files.iter().any(|known| known.path == log.path) => logs.files.push(log),
+    let mut known = BTreeSet::new();
+    for id in ids(&site, port) {
+        match log_of(&site, id) {
+            Ok(Some(log)) if known.insert(log.path.clone()) => logs.files.push(log),
             Ok(_) => {}
             Err(why) if !logs.unread.contains(&why) => logs.unread.push(why),
             Err(_) => {}
@@ -39,48 +45,31 @@ pub fn access_logs(evaluation: &Evaluation, port: u16) -> AccessLogs {
     logs
 }
 
-/// All virtual hosts, and `None` for the server itself.
-fn hosts(evaluation: &Evaluation) -> Vec<Option<Section>> {
-    let mut hosts: Vec<Option<Section>> = vec![None];
-    for host in evaluation.directives.iter().filter_map(host_of) {
-        if !hosts.iter().flatten().any(|known| known.id == host.id) {
-            hosts.push(Some(host.clone()));
-        }
+/// The sections of all virtual hosts and of the server itself (0), those that answer on a port first.
+pub fn ids(site: &Site<'_>, port: u16) -> Vec<usize> {
+    let hosts = || site.hosts.list.iter();
+    let on_port = hosts().filter(|host| host.is_on(port));
+    let others = hosts().filter(|host| !host.is_on(port));
+    let id = |host: &Host<'_>| host.opened.section.id;
+    on_port.map(id).chain([0]).chain(others.map(id)).collect()
+}
+
+/// The directives of a host that name logs of requests: its own, else those of the server.
+pub fn named_logs<'a>(site: &Site<'a>, id: usize) -> Vec<&'a Placed> {
+    let own: Vec<&Placed> = named(site.inside(id), &LOGS).collect();
+    match own.is_empty() {
+        true => named(site.inside(0), &LOGS).collect(),
+        false if id == 0 => own,
+        false => own.into_iter().chain(named(site.inside(0), &["GlobalLog"])).collect(),
     }
-    hosts
-}
-
-/// The virtual host that a directive stands in.
-fn host_of(placed: &Placed) -> Option<&Section> {
-    placed.scope.iter().find(|section| section.name.eq_ignore_ascii_case("VirtualHost"))
-}
-
-/// Whether a host answers on a port, as far as its addresses tell.
-fn serves(host: Option<&Section>, port: u16) -> bool {
-    let Some(host) = host else { return false };
-    let on_port = |address: &String| match address.rsplit_once(':') {
-        // `[::1]` without a port ends in a bracket.
-        Some((_, told)) if !told.ends_with(']') => told == "*" || told.parse() == Ok(port),
-        _ => true,
-    };
-    host.words.iter().any(on_port)
 }
 
 /// The log of a host that tells most, or why none can be read; `None` when it writes none.
-fn log_of(evaluation: &Evaluation, host: Option<&Section>) -> Result<Option<AccessLog>, String> {
-    let id = host.map(|host| host.id);
-    let in_host = |placed: &&Placed| host_of(placed).map(|host| host.id) == id;
-    let of_server = |placed: &&Placed| host_of(placed).is_none();
-    let own: Vec<&Placed> = evaluation.all(&LOGS).filter(in_host).collect();
-    let global: Vec<&Placed> = evaluation.all(&["GlobalLog"]).filter(of_server).collect();
-    let named = match own.is_empty() {
-        true => evaluation.all(&LOGS).filter(of_server).collect(),
-        false => [own, global].concat(),
-    };
+fn log_of(site: &Site<'_>, id: usize) -> Result<Option<AccessLog>, String> {
     let mut read: Vec<(AccessLog, bool)> = vec![];
     let mut why = None;
-    for placed in named {
-        match log(evaluation, id, placed) {
+    for placed in named_logs(site, id) {
+        match log(site, id, placed) {
             Ok(log) => read.push((log, placed.words().len() > 2)),
             Err(unread) => why = why.or(Some(unread)),
         }
@@ -96,46 +85,64 @@ fn log_of(evaluation: &Evaluation, host: Option<&Section>) -> Result<Option<Acce
     }
 }
 
-/// One directive's log; an error says why it cannot be read.
-fn log(evaluation: &Evaluation, host: Option<usize>, placed: &Placed) -> Result<AccessLog, String> {
-    let words = placed.words();
-    let name = words.first().cloned().unwrap_or_default();
-    if name.starts_with('|') {
-        return Err(format!("{name}: it is written to a program"));
+/// Why a log is not a file that can be read; `None` when it is one. Of a program only its name is told: its arguments may
+/// hold secrets.
+pub fn not_a_file(name: &str) -> Option<String> {
+    if let Some(command) = name.strip_prefix('|') {
+        let command = command.trim_start_matches(['|', '$']).trim_start();
+        let program = words(command).into_iter().next().unwrap_or_default();
+        return Some(format!("|{program}: it is written to a program"));
     }
     // Later versions write to what a provider makes of it; a path has no colon so early.
-    if name.split('/').next().is_some_and(|first| first.contains(':')) || name == "syslog" {
-        return Err(format!("{name}: it is not written to a file"));
+    let is_provider = name.split('/').next().is_some_and(|first| first.contains(':')) || name == "syslog";
+    is_provider.then(|| format!("{name}: it is not written to a file"))
+}
+
+/// One directive's log; an error says why it cannot be read.
+fn log(site: &Site<'_>, id: usize, placed: &Placed) -> Result<AccessLog, String> {
+    let name = placed.words().first().cloned().unwrap_or_default();
+    if let Some(why) = not_a_file(&name) {
+        return Err(why);
     }
-    let format = match words.get(1).filter(|_| !placed.name.eq_ignore_ascii_case("TransferLog")) {
-        Some(format) => named_format(evaluation, host, format).unwrap_or_else(|| format.clone()),
-        None => default_format(evaluation, host),
-    };
-    let path = evaluation.path(&name);
+    let path = site.evaluation.path(&name);
+    let format = format_of(site, id, placed);
     let format =
         line_format(&format).ok_or_else(|| format!("{}: it does not tell the status", path.display()))?;
     Ok(AccessLog { path, format })
 }
 
+/// How the lines of a log are built, names of formats resolved.
+pub fn format_of(site: &Site<'_>, id: usize, placed: &Placed) -> String {
+    let words = placed.words();
+    match words.get(1).filter(|_| !placed.name.eq_ignore_ascii_case("TransferLog")) {
+        Some(format) => named_format(site, id, format).unwrap_or_else(|| format.clone()),
+        None => default_format(site, id),
+    }
+}
+
+/// The formats of a host and then of the server.
+fn formats<'a>(site: &Site<'a>, id: usize) -> impl Iterator<Item = Vec<&'a Placed>> {
+    let layers = if id == 0 { vec![0] } else { vec![id, 0] };
+    let formats = |id: usize| named(site.inside(id), &["LogFormat"]).collect();
+    layers.into_iter().map(formats).collect::<Vec<_>>().into_iter()
+}
+
 /// The format of a name: the host's own, else the server's; of several the last one.
-fn named_format(evaluation: &Evaluation, host: Option<usize>, name: &str) -> Option<String> {
-    let defined = |host: Option<usize>| {
-        let in_host = move |placed: &&Placed| host_of(placed).map(|host| host.id) == host;
-        let formats = evaluation.all(&["LogFormat"]).filter(in_host);
-        formats.map(Placed::words).rfind(|words| words.get(1).is_some_and(|defined| defined == name))
+fn named_format(site: &Site<'_>, id: usize, name: &str) -> Option<String> {
+    let defined = |formats: Vec<&Placed>| {
+        let words = formats.into_iter().map(Placed::words);
+        words.into_iter().rfind(|words| words.get(1).is_some_and(|defined| defined == name))
     };
-    let found = defined(host).or_else(|| defined(None)).and_then(|words| words.into_iter().next());
+    let found = formats(site, id).find_map(defined).and_then(|words| words.into_iter().next());
     found.or_else(|| (name == "CLF").then(|| COMMON.to_owned()))
 }
 
 /// What `TransferLog` uses: the last `LogFormat` without a name, which may itself be a name.
-fn default_format(evaluation: &Evaluation, host: Option<usize>) -> String {
-    let unnamed = |host: Option<usize>| {
-        let in_host = move |placed: &&Placed| host_of(placed).map(|host| host.id) == host;
-        evaluation.all(&["LogFormat"]).filter(in_host).map(Placed::words).rfind(|words| words.len() == 1)
-    };
-    let found = unnamed(host).or_else(|| unnamed(None)).and_then(|words| words.into_iter().next());
-    found.map_or(COMMON.to_owned(), |format| named_format(evaluation, host, &format).unwrap_or(format))
+fn default_format(site: &Site<'_>, id: usize) -> String {
+    let unnamed =
+        |formats: Vec<&Placed>| formats.into_iter().map(Placed::words).rfind(|words| words.len() == 1);
+    let found = formats(site, id).find_map(unnamed).and_then(|words| words.into_iter().next());
+    found.map_or(COMMON.to_owned(), |format| named_format(site, id, &format).unwrap_or(format))
 }
 
 /// A format string as parts; `None` when it does not tell the status, or is not one.

@@ -92,11 +92,7 @@ fn of_several_the_one_that_tells_most_is_read() {
 #[test]
 fn what_cannot_be_read_is_told() {
     check("", &[], &["Apache's configuration names no access log (CustomLog, TransferLog)"]);
-    check(
-        "CustomLog \"||/bin/rotatelogs x\" CLF\n",
-        &[],
-        &["||/bin/rotatelogs x: it is written to a program"],
-    );
+    check("CustomLog \"||/bin/rotatelogs x\" CLF\n", &[], &["|/bin/rotatelogs: it is written to a program"]);
     check("CustomLog syslog:user CLF\n", &[], &["syslog:user: it is not written to a file"]);
     check("CustomLog a \"%h %r\"\n", &[], &["/srv/a: it does not tell the status"]);
     check(

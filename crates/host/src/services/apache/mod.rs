@@ -5,6 +5,7 @@
 //! `activate` makes them take effect.
 
 pub mod config;
+pub mod in_force;
 
 pub(crate) mod access_log;
 mod activate;
@@ -66,6 +67,10 @@ impl Service for Apache {
 
     fn listens_on(&self, pid: u32, port: u16) -> Option<bool> {
         outside::listens_on(pid, port)
+    }
+
+    fn configured_backends(&self, snapshot: &ServiceSnapshot) -> Vec<String> {
+        in_force::scoped::configured_backends(snapshot)
     }
 
     fn prepare(&self, snapshot: &ServiceSnapshot, wishes: &[Wish]) -> Result<RenderedPlan> {

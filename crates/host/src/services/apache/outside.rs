@@ -10,7 +10,7 @@ use super::config::{self, Evaluation, Input, condition::parse_version};
 use super::control::{Options, pid_file};
 use super::program::{self, Compiled, Invocation};
 use super::settings::Mpm;
-use super::snapshot::{Reading, mpm_of, read};
+use super::snapshot::{Parts, Reading, mpm_of, read};
 use super::status::listens;
 use crate::discover::NEEDS_RIGHTS;
 use crate::process::ProcessName;
@@ -55,7 +55,8 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     };
     warnings.append(&mut reading.warnings);
     reading.missing.extend(outside.missing(mpm));
-    Ok(ServiceSnapshot {
+    let parts = outside.is_readable().then(|| Parts::of(&outside.evaluation, &outside.compiled, port));
+    let mut snapshot = ServiceSnapshot {
         service: super::NAME.into(),
         pid,
         executable: Some(outside.program),
@@ -70,7 +71,11 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         pending: reading.pending,
         control: None,
         ..ServiceSnapshot::default()
-    })
+    };
+    if let Some(parts) = parts {
+        parts.put_into(&mut snapshot);
+    }
+    Ok(snapshot)
 }
 
 /// Whether its configuration says that it listens on a port; `None` when we may not read that.

@@ -1,7 +1,10 @@
 //! Reads a running Apache into a [`ServiceSnapshot`]: settings with where they come from, and what is odd.
 
-use super::config::Evaluation;
+use super::config::{Evaluation, Placed};
 use super::control::Apache;
+use super::in_force::Site;
+use super::in_force::logs::{Logs, logs};
+use super::in_force::scoped::{Scoped, scoped};
 use super::limits::Limits;
 use super::pending::pending;
 use super::place::overrides;
@@ -19,6 +22,9 @@ use webdyno_model::{Result, UserError};
 
 /// How many pending changes are told.
 const PENDING_MAX: usize = 20;
+
+/// Most addresses that are told.
+const LISTENS_MAX: usize = 32;
 
 /// Most warnings of a snapshot.
 const WARNINGS_MAX: usize = 40;
@@ -44,10 +50,10 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
     let mpm = mpm(&apache)?;
     let pid_file = apache.control.pid_file.as_ref().map(Path::new);
     let mut reading = read(&apache.evaluation, mpm, ProcessName::from(&apache.control), port, pid_file);
+    let parts = Parts::of(&apache.evaluation, &apache.compiled, port);
     let mut warnings = apache.evaluation.warnings;
     warnings.append(&mut reading.warnings);
-    warnings.truncate(WARNINGS_MAX);
-    Ok(ServiceSnapshot {
+    let mut snapshot = ServiceSnapshot {
         service: super::NAME.into(),
         pid: apache.control.pid,
         executable: Some(apache.control.executable.clone()),
@@ -62,7 +68,59 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         pending: reading.pending,
         control: Some(apache.control),
         ..ServiceSnapshot::default()
-    })
+    };
+    parts.put_into(&mut snapshot);
+    snapshot.warnings.truncate(WARNINGS_MAX);
+    Ok(snapshot)
+}
+
+/// What the files say of the parts of the site.
+#[derive(Debug)]
+pub struct Parts {
+    scoped: Scoped,
+    logs: Logs,
+    modules: Vec<String>,
+    listens: Vec<String>,
+}
+
+impl Parts {
+    /// Reads them out of a configuration.
+    pub fn of(evaluation: &Evaluation, compiled: &Compiled, port: u16) -> Self {
+        let site = Site::of(evaluation);
+        Self {
+            scoped: scoped(&site, port),
+            logs: logs(&site, port, compiled.error_log.as_deref()),
+            modules: evaluation.modules.iter().map(|module| module.symbol.clone()).collect(),
+            listens: listens(evaluation),
+        }
+    }
+
+    /// Puts them into a snapshot.
+    pub fn put_into(self, snapshot: &mut ServiceSnapshot) {
+        snapshot.role = Some("web".into());
+        snapshot.modules = self.modules;
+        snapshot.listens = self.listens;
+        snapshot.scoped = self.scoped.settings;
+        snapshot.logs = self.logs.files;
+        snapshot.missing.extend(self.logs.missing);
+        let mut notes = self.scoped.notes;
+        notes.sort();
+        notes.dedup();
+        let left_out = self.logs.left_out_count;
+        if left_out > 0 {
+            notes.push(format!("{left_out} more logs are left out"));
+        }
+        snapshot.warnings.extend(notes);
+    }
+}
+
+/// Where it is to listen, as `Listen` says; `*:80` for a port on all addresses.
+fn listens(evaluation: &Evaluation) -> Vec<String> {
+    let address = |placed: &Placed| {
+        let word = placed.words().into_iter().next()?;
+        Some(if word.parse::<u16>().is_ok() { format!("*:{word}") } else { word })
+    };
+    evaluation.all(&["Listen"]).filter_map(address).take(LISTENS_MAX).collect()
 }
 
 /// Reads what the files give and what runs.

@@ -66,6 +66,33 @@ pub struct Section {
     pub id: usize,
 }
 
+/// Where a section begins.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The section.
+    pub section: Section,
+    /// The number of the section around it; `None` at server scope.
+    pub parent: Option<usize>,
+    /// Its file; `None` on the command line.
+    pub file: Option<Arc<Path>>,
+    /// The line of its `<Name`, as Apache counts it.
+    pub line: u32,
+    /// How many directives came before it.
+    pub order: usize,
+}
+
+impl Opened {
+    /// Whether it is one of these sections, in any case.
+    pub fn is(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.section.name.eq_ignore_ascii_case(name))
+    }
+
+    /// `/etc/apache2/apache2.conf:12`.
+    pub fn place(&self) -> String {
+        place(self.file.as_ref(), self.line)
+    }
+}
+
 /// A directive at its place.
 #[derive(Debug, Clone)]
 pub struct Placed {
@@ -148,6 +175,8 @@ pub struct Counted {
 pub struct Evaluation {
     /// Every directive outside of skipped sections, in order.
     pub directives: Vec<Placed>,
+    /// Every section that makes a scope, in order: the one with the number `id` is at `id - 1`.
+    pub sections: Vec<Opened>,
     /// Modules, compiled in and loaded, in order.
     pub modules: Vec<Module>,
     /// Includes, in order.
@@ -198,7 +227,6 @@ pub fn evaluate(input: Input) -> Evaluation {
         scope: Vec::new(),
         scope_shared: Arc::from([]),
         stack: Vec::new(),
-        sections: 0,
         overlay: input.overlay,
         keeps_sources: input.keeps_sources,
         source: None,
@@ -218,7 +246,7 @@ pub fn evaluate(input: Input) -> Evaluation {
 }
 
 /// Joins a path to a base and removes `.` and `..` as `apr_filepath_merge` does, without looking at the disk.
-fn absolute(base: &Path, path: &str) -> PathBuf {
+pub fn absolute(base: &Path, path: &str) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in base.join(path).components() {
         match part {
@@ -240,7 +268,6 @@ struct Walker {
     scope_shared: Arc<[Section]>,
     /// Files that are being read: one in it must not be read again.
     stack: Vec<PathBuf>,
-    sections: usize,
     overlay: BTreeMap<PathBuf, String>,
     keeps_sources: bool,
     /// The source that is being read, where sources are kept.
@@ -343,7 +370,7 @@ impl Walker {
                     if !closed {
                         self.warn(format!("<{name} has no closing > ({})", place(file, line.number_last)));
                     }
-                    match self.opens(&name, &arguments, &place(file, line.number_last)) {
+                    match self.opens(&name, &arguments, file, line.number_last) {
                         Some(scoped) => frames.push(Frame { name, line: line.number_last, scoped }),
                         None => at = past(lines, at),
                     }
@@ -377,7 +404,8 @@ impl Walker {
 
     /// Opens a section: `Some(true)` when it makes a scope, `Some(false)` when it is a condition that holds, `None`
     /// when its content does not count.
-    fn opens(&mut self, name: &str, arguments: &str, place: &str) -> Option<bool> {
+    fn opens(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) -> Option<bool> {
+        let place = place(file, line);
         let (negated, word) = condition::negatable(arguments);
         let holds = match name.to_ascii_lowercase().as_str() {
             "ifdefine" => self.variables.is_defined(&word),
@@ -401,14 +429,25 @@ impl Walker {
                 return None;
             }
             _ => {
-                self.sections += 1;
-                let section = Section { name: name.to_owned(), words: words(arguments), id: self.sections };
-                self.scope.push(section);
-                self.scope_shared = Arc::from(self.scope.as_slice());
+                self.enter(name, arguments, file, line);
                 return Some(true);
             }
         };
         (holds != negated).then_some(false)
+    }
+
+    fn enter(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) {
+        let id = self.out.sections.len() + 1;
+        let section = Section { name: name.to_owned(), words: words(arguments), id };
+        self.out.sections.push(Opened {
+            section: section.clone(),
+            parent: self.scope.last().map(|outer| outer.id),
+            file: file.cloned(),
+            line,
+            order: self.out.directives.len(),
+        });
+        self.scope.push(section);
+        self.scope_shared = Arc::from(self.scope.as_slice());
     }
 
     fn directive(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) {

@@ -63,6 +63,11 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
+    matches_any(pattern, name)
+}
+
+/// The same where a leading dot need not be written.
+pub fn matches_any(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     // Where the last star was tried: instead of recursing, go back there and let it take one more character.
@@ -84,6 +89,19 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         }
     }
     pattern[p..].iter().all(|&character| character == '*')
+}
+
+/// A pattern without wildcards as the text that it matches.
+pub fn unescaped(pattern: &str) -> String {
+    let mut plain = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => plain.extend(characters.next()),
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 /// How many pattern characters match this one character; `None` when they do not.

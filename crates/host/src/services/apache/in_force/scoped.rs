@@ -1,0 +1,305 @@
+//! What a snapshot says of the parts of a site: the values in force at the root of each virtual host, the backends, and
+//! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
+
+use super::known::{self, Merge};
+use super::site::{Kind, kind};
+use super::{Host, InForce, Site, at_root, backends, certificate, harmless};
+use crate::services::apache::config::{Placed, Section};
+use crate::services::apache::settings;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+
+/// Most values that a snapshot holds.
+pub const SCOPED_MAX: usize = 600;
+
+/// Most virtual hosts of which the values at the root are told.
+pub const HOSTS_MAX: usize = 32;
+
+/// Most backends.
+const BACKENDS_MAX: usize = 128;
+
+/// Most certificates that are looked into.
+const CERTIFICATES_MAX: usize = 16;
+
+/// Longest certificate file that is read.
+const CERTIFICATE_BYTES_MAX: u64 = 256 << 10;
+
+/// Longest name of a part that is shown.
+const SCOPE_CHARACTERS_MAX: usize = 160;
+
+/// What is told of the root of a host, whether it is set or not.
+const AT_ROOT: [&str; 7] = [
+    "AllowOverride",
+    "Options",
+    "DirectoryIndex",
+    "HostnameLookups",
+    "EnableSendfile",
+    "EnableMMAP",
+    "LogLevel",
+];
+
+/// Directives that name backends.
+const PASSING: [&str; 8] = [
+    "ProxyPass",
+    "ProxyPassMatch",
+    "BalancerMember",
+    "SetHandler",
+    "AddHandler",
+    "RewriteRule",
+    "FastCgiExternalServer",
+    "ProxyRemote",
+];
+
+/// The values, and what was left out or could not be told, in words.
+#[derive(Debug, Clone, Default)]
+pub struct Scoped {
+    /// At the roots first, then backends, then the server's own, then those of its parts.
+    pub settings: Vec<ScopedSetting>,
+    /// What was left out or could not be told.
+    pub notes: Vec<String>,
+}
+
+/// What a snapshot says of the parts of a site.
+pub fn scoped(site: &Site<'_>, port: u16) -> Scoped {
+    let mut scoped = Scoped::default();
+    let mut scopes = Scopes::of(site);
+    let hosts: Vec<&Host<'_>> = site.hosts.list.iter().filter(|host| host.is_on(port)).collect();
+    for host in hosts.iter().take(HOSTS_MAX) {
+        scoped.root(&at_root(site, Some(host), port));
+    }
+    // Requests that no host is for are the server's own.
+    if site.hosts.chain(None, port).is_none() {
+        scoped.root(&at_root(site, None, port));
+    }
+    let left_out_count = hosts.len().saturating_sub(HOSTS_MAX);
+    if left_out_count > 0 {
+        scoped.notes.push(format!(
+            "values at the root are told of {HOSTS_MAX} of the {} virtual hosts of port {port}",
+            hosts.len()
+        ));
+    }
+    scoped.notes.extend(site.hosts.untold.iter().cloned());
+    let chosen = chosen(site, port);
+    let total_count = chosen.len();
+    for placed in chosen {
+        if scoped.settings.len() >= SCOPED_MAX {
+            break;
+        }
+        scoped.written(placed, &mut scopes);
+    }
+    scoped.certificates(site, &mut scopes, port);
+    if scoped.settings.len() >= SCOPED_MAX {
+        scoped.notes.push(format!(
+            "{SCOPED_MAX} of {} values that hold in parts of the site are told",
+            total_count + (scoped.settings.len() - scoped.written_count())
+        ));
+    }
+    scoped
+}
+
+impl Scoped {
+    /// How many of the values are as they are written.
+    fn written_count(&self) -> usize {
+        let root =
+            |scoped: &&ScopedSetting| scoped.scope.iter().any(|part| part.starts_with("DocumentRoot "));
+        self.settings.len() - self.settings.iter().filter(root).count()
+    }
+
+    /// The values at the root of a host, and the directories in which `.htaccess` is looked up.
+    fn root(&mut self, at: &InForce<'_, '_>) {
+        let Some(file) = at.file.as_deref() else { return self.notes.extend(at.walk.untold.iter().cloned()) };
+        let host: Vec<String> = at.host.iter().map(|host| cut(&host.scope())).collect();
+        let scope: Vec<String> = [host.as_slice(), &[cut(&format!("DocumentRoot {file}"))]].concat();
+        for name in AT_ROOT {
+            // What the program does not know, it does not do.
+            let module = known::find(name).map_or("core_module", |known| known.module);
+            if module != "core_module" && !at.site.evaluation.has_module(module) {
+                continue;
+            }
+            let Some(value) = at.value(name) else { continue };
+            self.settings.push(ScopedSetting {
+                setting: name.to_owned(),
+                value: cut(&value.text),
+                scope: scope.clone(),
+                file: value.placed.and_then(file_of),
+                line: value.placed.and_then(line_of),
+            });
+            self.notes.extend(at.untold(name));
+        }
+        self.notes.extend(at.walk.untold.iter().cloned());
+        self.lookups(at, &host);
+    }
+
+    /// The directories in which `.htaccess` is looked up; the file where there is one.
+    fn lookups(&mut self, at: &InForce<'_, '_>, host: &[String]) {
+        let name = at.value("AccessFileName").map_or(".htaccess".to_owned(), |value| value.text);
+        for directory in at.htaccess_directories() {
+            let files = name.split(' ').map(|name| Path::new(&directory).join(name));
+            let found = files.into_iter().find(|file| file.symlink_metadata().is_ok());
+            self.settings.push(ScopedSetting {
+                setting: "AccessFileName".into(),
+                value: cut(&name),
+                scope: [host, &[cut(&format!("Directory {directory}"))]].concat(),
+                file: found.map(|file| file.to_string_lossy().into_owned()),
+                line: None,
+            });
+        }
+    }
+
+    /// A directive as it is written, as far as it may be shown.
+    fn written(&mut self, placed: &Placed, scopes: &mut Scopes) {
+        let Some((setting, value)) =
+            known::find(&placed.name).and_then(|known| harmless::shown(known, placed))
+        else {
+            return;
+        };
+        self.settings.push(ScopedSetting {
+            setting,
+            value,
+            scope: scopes.of_placed(placed),
+            file: file_of(placed),
+            line: line_of(placed),
+        });
+    }
+
+    /// The kinds of keys of certificates.
+    fn certificates(&mut self, site: &Site<'_>, scopes: &mut Scopes, port: u16) {
+        let all = site.evaluation.all(&["SSLCertificateFile"]);
+        let on_port = |placed: &&Placed| !is_elsewhere(site, placed, port);
+        for placed in all.filter(on_port).take(CERTIFICATES_MAX) {
+            let Some(path) = placed.words().into_iter().next().map(|word| site.evaluation.path(&word)) else {
+                continue;
+            };
+            match read(&path) {
+                Ok(pem) => {
+                    let Some(kind) = certificate::key_kind(&pem) else { continue };
+                    self.settings.push(ScopedSetting {
+                        setting: "SSLCertificateFile key".into(),
+                        value: kind,
+                        scope: scopes.of_placed(placed),
+                        file: file_of(placed),
+                        line: line_of(placed),
+                    });
+                }
+                Err(error) => {
+                    self.notes.push(format!("cannot read {} ({}): {error}", path.display(), placed.place()));
+                }
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > CERTIFICATE_BYTES_MAX {
+        return Err(std::io::Error::other("not a regular file of a certificate's size"));
+    }
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}
+
+/// The directives to show, the most telling first: those that pass to a backend that none before does, the server's own,
+/// those of hosts of the port, the others.
+fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
+    let mut winning: HashMap<(usize, &'static str), usize> = HashMap::new();
+    let mut all: Vec<(&Placed, bool)> = vec![];
+    for placed in &site.evaluation.directives {
+        let Some(known) = known::find(&placed.name) else { continue };
+        if placed.is_global() && settings::find(&placed.name).is_some() {
+            continue;
+        }
+        let id = placed.scope.last().map_or(0, |section| section.id);
+        let is_single = known.merge == Merge::Last || known.merge == Merge::Override;
+        if is_single && let Some(name) = known.names.first() {
+            if let Some(before) = winning.insert((id, name), all.len()) {
+                all[before].1 = false;
+            }
+        }
+        all.push((placed, true));
+    }
+    let mut addresses = BTreeSet::new();
+    let rank = |placed: &Placed, addresses: &mut BTreeSet<String>| {
+        let passes = PASSING.iter().any(|name| placed.name.eq_ignore_ascii_case(name));
+        let url = passes.then(|| placed.words().iter().find_map(|word| backends::url(word))).flatten();
+        let is_new = url
+            .and_then(|url| backends::address(&url))
+            .is_some_and(|address| addresses.len() < BACKENDS_MAX && addresses.insert(address));
+        match (is_new, placed.is_global(), is_elsewhere(site, placed, port)) {
+            (true, ..) => 0,
+            (_, true, _) => 1,
+            (_, _, false) => 2,
+            _ => 3,
+        }
+    };
+    let all = all.into_iter().filter(|(_, counts)| *counts);
+    let mut ranked: Vec<(u8, &Placed)> =
+        all.map(|(placed, _)| (rank(placed, &mut addresses), placed)).collect();
+    ranked.sort_by_key(|(rank, placed)| (*rank, placed.order));
+    ranked.into_iter().map(|(_, placed)| placed).collect()
+}
+
+/// Whether a directive is in a virtual host that is not for a port.
+fn is_elsewhere(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
+    let outer = placed.scope.first().filter(|section| kind(&section.name) == Kind::Host);
+    let Some(outer) = outer else { return false };
+    let hosts = &site.hosts.list;
+    let at = hosts.binary_search_by_key(&outer.id, |host| host.opened.section.id);
+    at.ok().and_then(|at| hosts.get(at)).is_none_or(|host| !host.is_on(port))
+}
+
+fn file_of(placed: &Placed) -> Option<String> {
+    placed.file.as_ref().map(|file| file.to_string_lossy().into_owned())
+}
+
+fn line_of(placed: &Placed) -> Option<u32> {
+    placed.file.as_ref().map(|_| placed.line)
+}
+
+fn cut(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    plain.take(SCOPE_CHARACTERS_MAX).collect()
+}
+
+/// How parts of the site are named.
+struct Scopes {
+    hosts: HashMap<usize, String>,
+}
+
+impl Scopes {
+    fn of(site: &Site<'_>) -> Self {
+        let hosts = site.hosts.list.iter().map(|host| (host.opened.section.id, cut(&host.scope())));
+        Self { hosts: hosts.collect() }
+    }
+
+    fn of_placed(&mut self, placed: &Placed) -> Vec<String> {
+        let sections = placed.scope.iter().filter(|section| kind(&section.name) != Kind::Access);
+        sections.map(|section| self.section(section)).collect()
+    }
+
+    fn section(&self, section: &Section) -> String {
+        match kind(&section.name) {
+            Kind::Host => self.hosts.get(&section.id).cloned().unwrap_or_else(|| section.name.clone()),
+            Kind::Proxy => {
+                let url = section.words.iter().find_map(|word| backends::url(word));
+                cut(&format!("{} {}", section.name, url.as_deref().unwrap_or("*")))
+            }
+            Kind::Directory | Kind::Files | Kind::Location => {
+                cut(&format!("{} {}", section.name, section.words.join(" ")))
+            }
+            // Conditions may compare with what nobody should know.
+            _ => section.name.clone(),
+        }
+    }
+}
+
+/// The addresses that requests are passed to, as a snapshot names them.
+pub fn configured_backends(snapshot: &ServiceSnapshot) -> Vec<String> {
+    let passing = snapshot.scoped.iter().filter(|scoped| PASSING.contains(&scoped.setting.as_str()));
+    let mut found: Vec<String> = vec![];
+    for scoped in passing {
+        let url = scoped.value.split_whitespace().find_map(backends::url);
+        let address = url.and_then(|url| backends::address(&url));
+        found.extend(address.filter(|address| !found.contains(address)));
+    }
+    found
+}

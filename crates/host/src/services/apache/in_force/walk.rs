@@ -1,0 +1,209 @@
+//! Which sections count for a request, in the order in which a later one wins.
+//!
+//! server/request.c of httpd: `ap_directory_walk`, `ap_file_walk`, `ap_location_walk`, `ap_if_walk`, and `proxy_walk` of
+//! mod_proxy.c; `ap_core_reorder_directories` in server/core.c. What the server itself and the virtual host say is the
+//! base; then `<Directory>` from the root down, those of the server before those of the host; then `<DirectoryMatch>`;
+//! then `<Files>`; then `<Location>`, in the order of the configuration. What is passed to a backend has `<Proxy>` in
+//! the place of directories and files. <https://httpd.apache.org/docs/2.4/sections.html#merging>
+
+use super::pattern;
+use super::site::{Kind, Site};
+use crate::services::apache::config::evaluate::Opened;
+use crate::services::apache::config::{Placed, include};
+use std::path::Path;
+
+/// The sections that count, and what could not be told.
+#[derive(Debug, Clone, Default)]
+pub struct Walk<'a> {
+    /// In order; the server itself (0) and the virtual host are not among them.
+    pub sections: Vec<&'a Opened>,
+    /// Those of them that are `<Directory>` without a regular expression, each with the number of slashes in its path: in
+    /// these alone AllowOverride counts.
+    pub directories: Vec<(&'a Opened, usize)>,
+    /// Sections whose condition is not evaluated.
+    pub undecided: Vec<&'a Opened>,
+    /// What could not be told, in words.
+    pub untold: Vec<String>,
+}
+
+/// What a request asks for, as the walks see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The path of the URL.
+    pub path: &'a str,
+    /// The file; one that ends with a slash is a directory. `None` when it is not one of the server's files.
+    pub file: Option<&'a str>,
+    /// The URL at the backend, where it is passed to one.
+    pub passed_to: Option<&'a str>,
+}
+
+/// The text that a section is matched by, and whether it is a regular expression.
+pub fn matched_by(opened: &Opened) -> Option<(&str, bool)> {
+    let words = &opened.section.words;
+    let first = words.first()?;
+    let by_name = opened.section.name.len() > 5
+        && opened.section.name[opened.section.name.len() - 5..].eq_ignore_ascii_case("Match");
+    match first.as_str() {
+        "~" => Some((words.get(1)?, true)),
+        _ => Some((first, by_name)),
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Walks the sections of the server and of a virtual host.
+    pub fn of(site: &Site<'a>, host: Option<usize>, asked: Asked<'_>) -> Self {
+        let mut walk = Self::default();
+        let bases: Vec<usize> = [0].into_iter().chain(host).collect();
+        match (asked.passed_to, asked.file) {
+            (Some(url), _) => walk.proxies(site, &bases, url),
+            (None, Some(file)) => {
+                walk.directories(site, &bases, file);
+                walk.files(site, &bases, file);
+            }
+            (None, None) => {}
+        }
+        walk.locations(site, &bases, asked.path);
+        let counted: Vec<usize> =
+            bases.into_iter().chain(walk.sections.iter().map(|opened| opened.section.id)).collect();
+        for id in counted {
+            walk.conditions(site, id);
+        }
+        walk
+    }
+
+    fn directories(&mut self, site: &Site<'a>, bases: &[usize], file: &str) {
+        let ancestors = ancestors(file);
+        let mut plain: Vec<(usize, &Opened)> = vec![];
+        let mut expressions: Vec<&Opened> = vec![];
+        for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Directory)) {
+            match matched_by(opened) {
+                Some((text, true)) if self.decides(opened, text, file) => expressions.push(opened),
+                Some((text, false)) => {
+                    plain.extend(depth(text, &ancestors).map(|depth| (depth, opened)));
+                }
+                _ => {}
+            }
+        }
+        plain.sort_by_key(|(depth, _)| *depth);
+        self.directories = plain.iter().map(|(depth, opened)| (*opened, *depth)).collect();
+        self.sections.extend(plain.into_iter().map(|(_, opened)| opened).chain(expressions));
+    }
+
+    fn files(&mut self, site: &Site<'a>, bases: &[usize], file: &str) {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let around: Vec<usize> =
+            bases.iter().copied().chain(self.sections.iter().map(|opened| opened.section.id)).collect();
+        for opened in around.into_iter().flat_map(|id| site.children(id, Kind::Files)) {
+            let counts = match matched_by(opened) {
+                Some((text, true)) => self.decides(opened, text, name),
+                Some((text, false)) if include::is_pattern(text) => include::matches_any(text, name),
+                Some((text, false)) => text == name,
+                None => false,
+            };
+            if counts {
+                self.sections.push(opened);
+            }
+        }
+    }
+
+    fn locations(&mut self, site: &Site<'a>, bases: &[usize], path: &str) {
+        for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Location)) {
+            let counts = match matched_by(opened) {
+                Some((text, true)) => self.decides(opened, text, path),
+                Some((text, false)) if include::is_pattern(text) => pattern::is_path_match(text, path),
+                Some((text, false)) => is_below(text, path),
+                None => false,
+            };
+            if counts {
+                self.sections.push(opened);
+            }
+        }
+    }
+
+    fn proxies(&mut self, site: &Site<'a>, bases: &[usize], url: &str) {
+        for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Proxy)) {
+            let counts = match matched_by(opened) {
+                Some((text, true)) => self.decides(opened, text, url),
+                Some((text, false)) if include::is_pattern(text) => pattern::is_match(text, url),
+                Some((text, false)) => url.starts_with(text),
+                None => false,
+            };
+            if counts {
+                self.sections.push(opened);
+            }
+        }
+    }
+
+    /// Notes the conditions in a section that counts, and those in them.
+    fn conditions(&mut self, site: &Site<'a>, id: usize) {
+        for opened in site.children(id, Kind::If) {
+            self.undecided.push(opened);
+            for kind in [Kind::If, Kind::Files] {
+                self.undecided.extend(site.children(opened.section.id, kind));
+            }
+        }
+    }
+
+    /// Whether an expression matches; one that cannot be evaluated is told and does not count.
+    fn decides(&mut self, opened: &'a Opened, expression: &str, text: &str) -> bool {
+        match pattern::expression(expression) {
+            Ok(expression) => expression.is_match(text),
+            Err(why) => {
+                self.untold.push(format!("{why} ({})", opened.place()));
+                self.undecided.push(opened);
+                false
+            }
+        }
+    }
+}
+
+/// The directories above a file from the root, each with a slash at its end.
+pub fn ancestors(file: &str) -> Vec<&str> {
+    file.match_indices('/').map(|(at, _)| &file[..=at]).collect()
+}
+
+/// How many slashes the path of a `<Directory>` has, if it is one of the ancestors; the root has none.
+fn depth(text: &str, ancestors: &[&str]) -> Option<usize> {
+    let path = directory(text)?;
+    if path == "/" {
+        return Some(0);
+    }
+    let depth = path.matches('/').count();
+    let ancestor = ancestors.get(depth.checked_sub(1)?)?;
+    let counts = match include::is_pattern(&path) {
+        true => pattern::is_path_match(&path, ancestor),
+        false => path == *ancestor,
+    };
+    counts.then_some(depth)
+}
+
+/// The path of a `<Directory>` as httpd keeps it: cleaned and with a slash at its end.
+pub fn directory(text: &str) -> Option<String> {
+    if !text.starts_with('/') {
+        return None;
+    }
+    let clean = crate::services::apache::config::evaluate::absolute(Path::new("/"), text);
+    let clean = clean.to_string_lossy();
+    Some(if clean.ends_with('/') { clean.into_owned() } else { format!("{clean}/") })
+}
+
+/// Whether a path is at or below the path of a `<Location>`.
+fn is_below(location: &str, path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(location) else { return false };
+    location.is_empty() || location.ends_with('/') || rest.is_empty() || rest.starts_with('/')
+}
+
+/// Whether a URL is below the path of an `Alias` or `ProxyPass`, and what is left of it (`alias_matches`).
+pub fn alias_rest<'b>(alias: &str, path: &'b str) -> Option<&'b str> {
+    let rest = path.strip_prefix(alias)?;
+    (alias.ends_with('/') || rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// The directives of a name in one section, in order.
+pub fn named<'a, 's>(
+    inside: &'s [&'a Placed],
+    names: &'s [&'s str],
+) -> impl DoubleEndedIterator<Item = &'a Placed> + 's {
+    let is_named = |placed: &&&Placed| names.iter().any(|name| placed.name.eq_ignore_ascii_case(name));
+    inside.iter().filter(is_named).copied()
+}
