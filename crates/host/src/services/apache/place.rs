@@ -4,8 +4,8 @@
 //! the directive is the least intrusive; where there is none the winning line is edited; else the main file gets a
 //! line at its end. A value inside `<VirtualHost>` beats the one of the server, so it is edited in place.
 
-use super::config::evaluate::Included;
 use super::config::include::{is_pattern, matches};
+use super::config::model::Included;
 use super::config::{Evaluation, Placed};
 use super::settings::{Mpm, Setting};
 use std::path::{Path, PathBuf};
@@ -78,6 +78,14 @@ fn serves(address: &str, port: u16) -> bool {
 }
 
 fn line(placed: &Placed) -> Result<Place> {
+    if placed.via.is_some() {
+        return Err(UserError::cannot_run(format!(
+            "{} is set in a macro, whose lines hold for all that use it: {}",
+            placed.name,
+            placed.place()
+        ))
+        .hint("change the macro by hand"));
+    }
     match &placed.file {
         Some(file) => Ok(Place::Line { file: file.to_path_buf(), line: placed.line }),
         None => Err(UserError::cannot_run(format!(

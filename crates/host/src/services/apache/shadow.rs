@@ -14,8 +14,8 @@ pub mod directives;
 pub mod mirror;
 pub mod render;
 
-use super::config::evaluate::Source;
 use super::config::include::is_pattern;
+use super::config::model::Source;
 use super::control::{Apache, Options, pid_file_name};
 use super::status::near;
 use crate::procfs;

@@ -4,6 +4,7 @@
 //! `start_cond_section` in httpd's server/core.c and `start_ifversion` in modules/metadata/mod_version.c.
 
 use super::syntax::words;
+use crate::services::apache::in_force::{known, pattern, site};
 
 /// The program's version, as `<IfVersion>` compares it.
 pub type Version = [u32; 3];
@@ -37,10 +38,16 @@ pub fn version_holds(arguments: &str, version: Option<Version>) -> Result<bool, 
         Some(rest) => (true, rest),
         None => (false, operator),
     };
-    if operator == "~" || wanted.starts_with('/') {
-        return Err(format!(
-            "<IfVersion {arguments}> uses a regular expression, which webdyno does not evaluate"
-        ));
+    let expression = match wanted.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
+        Some(inner) if matches!(operator, "=" | "==" | "") => Some(inner),
+        _ if operator == "~" => Some(wanted),
+        _ => None,
+    };
+    if let Some(expression) = expression {
+        let [major, minor, patch] = version;
+        let expression =
+            pattern::expression(expression).map_err(|why| format!("<IfVersion {arguments}>: {why}"))?;
+        return Ok(expression.is_match(&format!("{major}.{minor}.{patch}")) != negated);
     }
     let wanted = parse_version(wanted).ok_or_else(|| format!("cannot read <IfVersion {arguments}>"))?;
     let holds = match operator {
@@ -52,6 +59,18 @@ pub fn version_holds(arguments: &str, version: Option<Version>) -> Result<bool, 
         _ => return Err(format!("cannot read <IfVersion {arguments}>")),
     };
     Ok(holds != negated)
+}
+
+/// Whether `<IfDirective name>` or `<IfSection name>` holds; `None` for one of a module that is not known here.
+pub fn exists(name: &str, is_section: bool, has_module: &dyn Fn(&str) -> bool) -> Option<bool> {
+    if !is_section {
+        return known::find(name).map(|known| known.module == "core_module" || has_module(known.module));
+    }
+    match site::kind(name) {
+        site::Kind::Other => None,
+        site::Kind::Proxy => Some(has_module("proxy_module")),
+        _ => Some(true),
+    }
 }
 
 /// The first word of a condition without its `!`, and whether it is negated.
@@ -107,7 +126,12 @@ mod tests {
         ] {
             assert_eq!(version_holds(arguments, version), expected, "{arguments}");
         }
-        for arguments in ["~ ^2.4", "= /^2/", "", "? 2.4", "x"] {
+        for (arguments, expected) in
+            [("~ ^2.4", true), ("= /^2/", true), ("!~ ^2\\.2", true), ("/^2\\.2/", false)]
+        {
+            assert_eq!(version_holds(arguments, version), Ok(expected), "{arguments}");
+        }
+        for arguments in ["~ (?!2)", "", "? 2.4", "x"] {
             assert!(version_holds(arguments, version).is_err(), "{arguments}");
         }
         assert!(version_holds("2.4", None).is_err());

@@ -7,217 +7,30 @@
 
 use super::condition::{self, Version};
 use super::include::{self, DEPTH_MAX, FILES_MAX, real, would_match};
+use super::macros::{self, Macro};
+use super::model::{
+    Counted, Evaluation, Included, Input, Module, Opened, Placed, Section, Source, absolute, place,
+};
 use super::syntax::{Document, Line, Statement, statement, words};
 use super::variables::Variables;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most directives that are kept.
-const DIRECTIVES_MAX: usize = 200_000;
+/// Most directives that are kept: 10,000 virtual hosts of a hundred lines.
+const DIRECTIVES_MAX: usize = 1_000_000;
+
+/// Most lines that macros may give: each may use others many times.
+const EXPANDED_LINES_MAX: usize = 500_000;
+
+/// How deep macros may use each other.
+const MACRO_DEPTH_MAX: usize = 32;
+
+/// Most bytes of all files together.
+const BYTES_MAX: usize = 256 << 20;
 
 /// Most warnings that are kept.
-const WARNINGS_MAX: usize = 50;
-
-/// What evaluation starts from: the command line, the environment and the compiled defaults.
-#[derive(Debug, Clone, Default)]
-pub struct Input {
-    /// The main file, absolute.
-    pub main_file: PathBuf,
-    /// ServerRoot before any directive sets it.
-    pub server_root: PathBuf,
-    /// Names given as `-D`.
-    pub defines: Vec<String>,
-    /// The environment of the server.
-    pub environment: BTreeMap<String, String>,
-    /// Modules that are compiled in.
-    pub static_modules: Vec<Module>,
-    /// For `<IfVersion>`.
-    pub version: Option<Version>,
-    /// Directives given as `-C`, which come before the file.
-    pub before: Vec<String>,
-    /// Directives given as `-c`, which come after it.
-    pub after: Vec<String>,
-    /// Contents that files would have, by path without links: what a plan would make of the configuration.
-    pub overlay: BTreeMap<PathBuf, String>,
-    /// Whether what was read is kept in [`Evaluation::sources`].
-    pub keeps_sources: bool,
-}
-
-/// A module by its two names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Module {
-    /// `status_module`.
-    pub symbol: String,
-    /// `mod_status.c`.
-    pub source: String,
-    /// The file it was loaded from; `None` when it is compiled in.
-    pub file: Option<PathBuf>,
-}
-
-/// A section that is not a condition: what is in it does not hold for the whole server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
-    /// `VirtualHost`, as it is written.
-    pub name: String,
-    /// Its arguments.
-    pub words: Vec<String>,
-    /// Numbers sections of the whole configuration, so that two with the same arguments are told apart.
-    pub id: usize,
-}
-
-/// Where a section begins.
-#[derive(Debug, Clone)]
-pub struct Opened {
-    /// The section.
-    pub section: Section,
-    /// The number of the section around it; `None` at server scope.
-    pub parent: Option<usize>,
-    /// Its file; `None` on the command line.
-    pub file: Option<Arc<Path>>,
-    /// The line of its `<Name`, as Apache counts it.
-    pub line: u32,
-    /// How many directives came before it.
-    pub order: usize,
-}
-
-impl Opened {
-    /// Whether it is one of these sections, in any case.
-    pub fn is(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.section.name.eq_ignore_ascii_case(name))
-    }
-
-    /// `/etc/apache2/apache2.conf:12`.
-    pub fn place(&self) -> String {
-        place(self.file.as_ref(), self.line)
-    }
-}
-
-/// A directive at its place.
-#[derive(Debug, Clone)]
-pub struct Placed {
-    /// As it is written.
-    pub name: String,
-    /// With variables resolved.
-    pub arguments: String,
-    /// Where it is written; `None` on the command line.
-    pub file: Option<Arc<Path>>,
-    /// The line as Apache counts it, from 1: of a continued line the last.
-    pub line: u32,
-    /// Its place in the order of evaluation.
-    pub order: usize,
-    /// The sections around it from the outside; none at server scope.
-    pub scope: Arc<[Section]>,
-}
-
-impl Placed {
-    /// Its arguments as words.
-    pub fn words(&self) -> Vec<String> {
-        words(&self.arguments)
-    }
-
-    /// Whether it holds for the whole server.
-    pub fn is_global(&self) -> bool {
-        self.scope.is_empty()
-    }
-
-    /// `/etc/apache2/apache2.conf:12`.
-    pub fn place(&self) -> String {
-        match &self.file {
-            Some(file) => format!("{}:{}", file.display(), self.line),
-            None => "the command line".into(),
-        }
-    }
-}
-
-/// An `Include` or `IncludeOptional` that was read.
-#[derive(Debug, Clone)]
-pub struct Included {
-    /// Absolute.
-    pub pattern: PathBuf,
-    /// The file that includes.
-    pub file: Option<Arc<Path>>,
-    /// Whether it stands at server scope.
-    pub is_global: bool,
-    /// The order before its first file.
-    pub order: usize,
-    /// Its files with the order after each.
-    pub files: Vec<(PathBuf, usize)>,
-}
-
-/// A file as it was read, for who renders a changed copy of it. One that is included twice is there twice, as its
-/// variables may have other values each time.
-#[derive(Debug, Clone, Default)]
-pub struct Source {
-    /// The file; `None` for a directive of the command line.
-    pub path: Option<PathBuf>,
-    /// Its lines.
-    pub document: Document,
-    /// The index of the include that read it; `None` for the main file.
-    pub included: Option<usize>,
-    /// The lines that count, by the number of their last physical line. Those of skipped sections are not there.
-    pub lines: BTreeMap<u32, Counted>,
-}
-
-/// A line that counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// With variables resolved.
-    pub text: String,
-    /// How many directives came before it.
-    pub order: usize,
-    /// The index of the include that it is.
-    pub include: Option<usize>,
-}
-
-/// The configuration as it would be in force.
-#[derive(Debug, Clone, Default)]
-pub struct Evaluation {
-    /// Every directive outside of skipped sections, in order.
-    pub directives: Vec<Placed>,
-    /// Every section that makes a scope, in order: the one with the number `id` is at `id - 1`.
-    pub sections: Vec<Opened>,
-    /// Modules, compiled in and loaded, in order.
-    pub modules: Vec<Module>,
-    /// Includes, in order.
-    pub includes: Vec<Included>,
-    /// Files that were read, in order; one that is included twice is there twice.
-    pub files: Vec<PathBuf>,
-    /// Directories that includes were looked up in: their entries decide which files are read.
-    pub directories: BTreeSet<PathBuf>,
-    /// What was read, in order: first what the command line says before the files, last what it says after them. Empty
-    /// unless it was asked for.
-    pub sources: Vec<Source>,
-    /// ServerRoot in force.
-    pub server_root: PathBuf,
-    /// Variables that the files ask for.
-    pub variables: BTreeSet<String>,
-    /// What could not be read or understood.
-    pub warnings: Vec<String>,
-}
-
-impl Evaluation {
-    /// All directives of these names (in any case), in order, in every context.
-    pub fn all<'a>(&'a self, names: &'a [&'a str]) -> impl DoubleEndedIterator<Item = &'a Placed> {
-        let named = |placed: &&Placed| names.iter().any(|name| placed.name.eq_ignore_ascii_case(name));
-        self.directives.iter().filter(named)
-    }
-
-    /// The directive of these names that wins at server scope.
-    pub fn global<'a>(&'a self, names: &'a [&'a str]) -> Option<&'a Placed> {
-        self.all(names).rfind(|placed| placed.is_global())
-    }
-
-    /// Whether a module is there, by symbol or source name.
-    pub fn has_module(&self, name: &str) -> bool {
-        self.modules.iter().any(|module| module.symbol == name || module.source == name)
-    }
-
-    /// A path as directives give it: relative to ServerRoot.
-    pub fn path(&self, path: &str) -> PathBuf {
-        absolute(&self.server_root, path)
-    }
-}
+const WARNINGS_MAX: usize = 30;
 
 /// Evaluates a configuration from the disk.
 pub fn evaluate(input: Input) -> Evaluation {
@@ -231,6 +44,13 @@ pub fn evaluate(input: Input) -> Evaluation {
         keeps_sources: input.keeps_sources,
         source: None,
         include: None,
+        macros: HashMap::new(),
+        used: Vec::new(),
+        via: None,
+        expanded_lines: 0,
+        bytes: 0,
+        is_full: false,
+        warnings_left_out: 0,
         out: Evaluation {
             server_root: input.server_root,
             modules: input.static_modules,
@@ -238,26 +58,15 @@ pub fn evaluate(input: Input) -> Evaluation {
         },
     };
     walker.command_line(&input.before);
-    walker.file(&input.main_file);
+    walker.file(&input.main_file, None);
     walker.command_line(&input.after);
     let mut out = walker.out;
+    if walker.warnings_left_out > 0 {
+        out.warnings
+            .push(format!("{} more problems of the configuration are left out", walker.warnings_left_out));
+    }
     out.variables = walker.variables.into_referenced();
     out
-}
-
-/// Joins a path to a base and removes `.` and `..` as `apr_filepath_merge` does, without looking at the disk.
-pub fn absolute(base: &Path, path: &str) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for part in base.join(path).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                clean.pop();
-            }
-            other => clean.push(other),
-        }
-    }
-    clean
 }
 
 struct Walker {
@@ -274,20 +83,52 @@ struct Walker {
     source: Option<usize>,
     /// The include whose files are being read.
     include: Option<usize>,
+    macros: HashMap<String, Arc<Macro>>,
+    /// Macros that are being expanded: one in it must not be used again.
+    used: Vec<String>,
+    /// The macro whose lines are being read, in words.
+    via: Option<Arc<str>>,
+    expanded_lines: usize,
+    bytes: usize,
+    /// Whether a bound was reached that is told once.
+    is_full: bool,
+    warnings_left_out: usize,
     out: Evaluation,
 }
 
 /// A section that is open in the file being read.
 struct Frame {
     name: String,
-    line: u32,
+    place: String,
     scoped: bool,
 }
+
+/// Directives that take effect while they are read.
+const ACTING: [&str; 8] =
+    ["Include", "IncludeOptional", "Define", "UnDefine", "ServerRoot", "LoadModule", "UndefMacro", "PassEnv"];
 
 impl Walker {
     fn warn(&mut self, text: String) {
         if self.out.warnings.len() < WARNINGS_MAX {
             self.out.warnings.push(text);
+        } else {
+            self.warnings_left_out += 1;
+        }
+    }
+
+    /// Says once that a bound was reached.
+    fn full(&mut self, text: String) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            // It weighs more than any other problem.
+            self.out.warnings.insert(0, text);
+        }
+    }
+
+    /// Where a line is, with the macro that it is of.
+    fn place(&self, file: Option<&Arc<Path>>, line: u32) -> String {
+        match &self.via {
+            Some(via) => format!("{} ({via})", place(file, line)),
+            None => place(file, line),
         }
     }
 
@@ -320,20 +161,32 @@ impl Walker {
         }
     }
 
-    fn file(&mut self, path: &Path) {
+    /// Reads a file; `from` is where it is included.
+    fn file(&mut self, path: &Path, from: Option<&str>) {
+        let from = from.map(|from| format!(" (included at {from})")).unwrap_or_default();
         if self.stack.iter().any(|open| open == path) {
-            return self.warn(format!("{} includes itself", path.display()));
+            return self.warn(format!("{} includes itself{from}", path.display()));
         }
-        if self.stack.len() >= DEPTH_MAX || self.out.files.len() >= FILES_MAX {
-            return self.warn(format!("{} was not read: too many or too deep includes", path.display()));
+        if self.stack.len() >= DEPTH_MAX {
+            return self.warn(format!("{} was not read: too deep includes{from}", path.display()));
+        }
+        if self.out.files.len() >= FILES_MAX || self.bytes >= BYTES_MAX {
+            return self.full(format!(
+                "{} and what follows was not read: the configuration has more than {FILES_MAX} files or \
+                 {BYTES_MAX} bytes{from}",
+                path.display()
+            ));
         }
         let bytes = match self.read(path) {
             Ok(bytes) => bytes,
-            Err(error) => return self.warn(format!("cannot read {}: {error}", path.display())),
+            Err(error) => return self.warn(format!("cannot read {}: {error}{from}", path.display())),
         };
+        self.bytes += bytes.len();
         self.out.files.push(path.to_path_buf());
         self.stack.push(path.to_path_buf());
+        let via = self.via.take();
         self.document(Document::parse(&bytes), Some(path));
+        self.via = via;
         self.stack.pop();
     }
 
@@ -349,38 +202,125 @@ impl Walker {
 
     fn lines(&mut self, lines: &[Line], file: Option<&Arc<Path>>) {
         let mut frames: Vec<Frame> = Vec::new();
+        self.run(lines, file, &mut frames);
+        while let Some(frame) = frames.pop() {
+            // What follows was not read: its end may be there.
+            if !self.is_full {
+                self.warn(format!("<{}> was not closed ({})", frame.name, frame.place));
+            }
+            self.leave(frame.scoped);
+        }
+    }
+
+    /// Reads lines. A macro may open a section that what follows its use closes, so sections are the caller's.
+    fn run(&mut self, lines: &[Line], file: Option<&Arc<Path>>, frames: &mut Vec<Frame>) {
         let mut at = 0;
         while let Some(line) = lines.get(at) {
             at += 1;
-            if line.text.is_empty() || line.text.starts_with('#') {
+            if line.text.is_empty() || line.text.starts_with('#') || self.is_full {
                 continue;
             }
+            self.odd(line, file);
             let (text, unknown) = self.variables.resolve(&line.text);
             for name in unknown.iter().filter(|name| !name.contains(':')) {
-                self.warn(format!("variable ${{{name}}} is not defined ({})", place(file, line.number_last)));
+                let place = self.place(file, line.number_last);
+                self.warn(format!("variable ${{{name}}} is not defined ({place})"));
             }
             self.count(line.number_last, &text);
             match statement(&text) {
                 Statement::Blank | Statement::Comment => {}
+                Statement::Directive { name, arguments } if name.eq_ignore_ascii_case("Use") => {
+                    self.expand(&arguments, file, line.number_last, frames);
+                }
                 Statement::Directive { name, arguments } => {
                     self.directive(&name, &arguments, file, line.number_last)
                 }
-                Statement::Close { name } => self.close(&mut frames, &name, &place(file, line.number_last)),
+                Statement::Close { name } => {
+                    let place = self.place(file, line.number_last);
+                    self.close(frames, &name, &place);
+                }
                 Statement::Open { name, arguments, closed } => {
+                    let place = || self.place(file, line.number_last);
                     if !closed {
-                        self.warn(format!("<{name} has no closing > ({})", place(file, line.number_last)));
+                        self.warn(format!("<{name} has no closing > ({})", place()));
                     }
+                    if name.eq_ignore_ascii_case("Macro") && self.out.has_module("macro_module") {
+                        at += self.define(&arguments, &lines[at..], file, line.number_last);
+                        continue;
+                    }
+                    let place = self.place(file, line.number_last);
                     match self.opens(&name, &arguments, file, line.number_last) {
-                        Some(scoped) => frames.push(Frame { name, line: line.number_last, scoped }),
+                        Some(scoped) => frames.push(Frame { name, place, scoped }),
                         None => at = past(lines, at),
                     }
                 }
             }
         }
-        while let Some(frame) = frames.pop() {
-            self.warn(format!("<{}> was not closed ({})", frame.name, place(file, frame.line)));
-            self.leave(frame.scoped);
+    }
+
+    /// Says what Apache reads otherwise than it looks.
+    fn odd(&mut self, line: &Line, file: Option<&Arc<Path>>) {
+        if self.via.is_some() || !(line.is_cut || line.text.contains(['\u{fffd}', '\u{feff}'])) {
+            return;
         }
+        let place = self.place(file, line.number_last);
+        if line.is_cut {
+            self.warn(format!("what follows a NUL byte in a line does not count ({place})"));
+        }
+        if line.text.starts_with('\u{feff}') {
+            self.warn(format!(
+                "the file begins with a byte order mark, which Apache takes for a directive ({place})"
+            ));
+        } else if line.text.contains('\u{fffd}') {
+            self.warn(format!("the line is not valid UTF-8: its value is not told exactly ({place})"));
+        }
+    }
+
+    /// Takes in a macro, and tells how many lines it has with its end.
+    fn define(&mut self, arguments: &str, lines: &[Line], file: Option<&Arc<Path>>, line: u32) -> usize {
+        let length = macros::length(lines);
+        let own = &lines[..length.unwrap_or(lines.len())];
+        match (length, Macro::new(arguments, own, file)) {
+            (Some(_), Some(defined)) => {
+                self.macros.insert(defined.name.clone(), Arc::new(defined));
+            }
+            _ => {
+                let place = self.place(file, line);
+                self.warn(format!("<Macro {arguments}> has no name or no end ({place})"));
+            }
+        }
+        own.len() + 1
+    }
+
+    /// `Use name values`.
+    fn expand(&mut self, arguments: &str, file: Option<&Arc<Path>>, line: u32, frames: &mut Vec<Frame>) {
+        let place = self.place(file, line);
+        let mut words = words(arguments).into_iter();
+        let name = words.next().unwrap_or_default().to_ascii_lowercase();
+        let Some(defined) = self.macros.get(&name).cloned() else {
+            return self.warn(format!("macro {name} is not defined: what it holds is not seen ({place})"));
+        };
+        if self.used.contains(&name) || self.used.len() >= MACRO_DEPTH_MAX {
+            return self.warn(format!("macro {name} uses itself or too many others ({place})"));
+        }
+        let lines = match defined.expand(&words.collect::<Vec<_>>()) {
+            Ok(lines) => lines,
+            Err(why) => return self.warn(format!("{why} ({place})")),
+        };
+        self.expanded_lines += lines.len();
+        if self.expanded_lines > EXPANDED_LINES_MAX {
+            return self.full(format!(
+                "macros give more than {EXPANDED_LINES_MAX} lines: what follows was not read ({place})"
+            ));
+        }
+        // Its lines are not those of the file that is read.
+        let source = self.source.take();
+        let via = self.via.replace(Arc::from(format!("macro {name}, used at {place}")));
+        self.used.push(name);
+        self.run(&lines, defined.file.as_ref(), frames);
+        self.used.pop();
+        self.via = via;
+        self.source = source;
     }
 
     fn close(&mut self, frames: &mut Vec<Frame>, name: &str, place: &str) {
@@ -405,7 +345,7 @@ impl Walker {
     /// Opens a section: `Some(true)` when it makes a scope, `Some(false)` when it is a condition that holds, `None`
     /// when its content does not count.
     fn opens(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) -> Option<bool> {
-        let place = place(file, line);
+        let place = self.place(file, line);
         let (negated, word) = condition::negatable(arguments);
         let holds = match name.to_ascii_lowercase().as_str() {
             "ifdefine" => self.variables.is_defined(&word),
@@ -419,13 +359,25 @@ impl Walker {
                 }
             },
             "ifdirective" | "ifsection" => {
-                self.warn(format!("<{name} {arguments}> is not evaluated; taken as true ({place})"));
-                return Some(false);
+                let is_section = name.eq_ignore_ascii_case("IfSection");
+                match condition::exists(&word, is_section, &|module| self.out.has_module(module)) {
+                    Some(exists) => exists,
+                    None => {
+                        self.warn(format!(
+                            "<{name} {arguments}>: whether {word} is known to Apache is not known here; taken as true ({place})"
+                        ));
+                        return Some(false);
+                    }
+                }
             }
             "macro" => {
                 self.warn(format!(
-                    "macro {word} is not evaluated: settings inside it are not seen ({place})"
+                    "macro {word} is not evaluated, as mod_macro is not loaded before it ({place})"
                 ));
+                return None;
+            }
+            "perl" => {
+                self.warn(format!("<Perl> may set anything, and is not evaluated ({place})"));
                 return None;
             }
             _ => {
@@ -445,6 +397,7 @@ impl Walker {
             file: file.cloned(),
             line,
             order: self.out.directives.len(),
+            via: self.via.clone(),
         });
         self.scope.push(section);
         self.scope_shared = Arc::from(self.scope.as_slice());
@@ -452,7 +405,9 @@ impl Walker {
 
     fn directive(&mut self, name: &str, arguments: &str, file: Option<&Arc<Path>>, line: u32) {
         if self.out.directives.len() >= DIRECTIVES_MAX {
-            return self.warn(format!("more than {DIRECTIVES_MAX} directives: the rest was not read"));
+            let place = self.place(file, line);
+            return self
+                .full(format!("more than {DIRECTIVES_MAX} directives: what follows was not read ({place})"));
         }
         self.out.directives.push(Placed {
             name: name.to_owned(),
@@ -461,9 +416,16 @@ impl Walker {
             line,
             order: self.out.directives.len(),
             scope: self.scope_shared.clone(),
+            via: self.via.clone(),
         });
-        let words = words(arguments);
-        match (name.to_ascii_lowercase().as_str(), words.as_slice()) {
+        if ACTING.iter().any(|acting| acting.eq_ignore_ascii_case(name)) {
+            self.act(&name.to_ascii_lowercase(), &words(arguments), file, line);
+        }
+    }
+
+    /// What takes effect while it is read.
+    fn act(&mut self, name: &str, words: &[String], file: Option<&Arc<Path>>, line: u32) {
+        match (name, words) {
             ("include", [pattern]) => self.include(pattern, false, file, line),
             ("includeoptional", [pattern]) => self.include(pattern, true, file, line),
             ("define", [name]) => self.variables.define(name, None),
@@ -471,8 +433,14 @@ impl Walker {
             ("undefine", [name]) => self.variables.undefine(name),
             ("serverroot", [path]) => self.out.server_root = absolute(Path::new("/"), path),
             ("loadmodule", [symbol, path]) => self.load_module(symbol, path),
+            ("undefmacro", [name]) => {
+                self.macros.remove(&name.to_ascii_lowercase());
+            }
             ("passenv", names) => names.iter().for_each(|name| self.variables.reference(name)),
-            _ => {}
+            _ => {
+                let place = self.place(file, line);
+                self.warn(format!("{name} has {} arguments, which Apache refuses ({place})", words.len()));
+            }
         }
     }
 
@@ -508,22 +476,16 @@ impl Walker {
             let at = expansion.files.partition_point(|file| real(file) < *path);
             expansion.files.insert(at, path.clone());
         }
+        let from = self.place(file, line);
         for problem in expansion.problems {
-            self.warn(format!("{problem} (included at {})", place(file, line)));
+            self.warn(format!("{problem} (included at {from})"));
         }
         for path in expansion.files {
-            self.file(&path);
+            self.file(&path, Some(&from));
             let order = self.out.directives.len();
             self.out.includes[index].files.push((path, order));
         }
         self.include = outer;
-    }
-}
-
-fn place(file: Option<&Arc<Path>>, line: u32) -> String {
-    match file {
-        Some(file) => format!("{}:{line}", file.display()),
-        None => "the command line".into(),
     }
 }
 

@@ -10,13 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Most files that one configuration may consist of.
-pub const FILES_MAX: usize = 4096;
+pub const FILES_MAX: usize = 65_536;
 
 /// Longest configuration file that is read.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// How deep directories and includes may nest.
 pub const DEPTH_MAX: usize = 64;
+
+/// The beginning of what is told once.
+const TOO_MANY: &str = "too many files or directories";
 
 /// What a pattern stands for on the disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -168,8 +171,8 @@ fn walk(base: PathBuf, rest: &[Component<'_>], optional: bool, into: &mut Expans
 /// Takes a file, or all files below a directory.
 fn take(path: &Path, optional: bool, depth: usize, into: &mut Expansion) {
     if into.files.len() >= FILES_MAX || depth > DEPTH_MAX {
-        if into.problems.last().is_none_or(|last| !last.starts_with("too many files")) {
-            into.problems.push(format!("too many files or directories at {}", path.display()));
+        if into.problems.last().is_none_or(|last| !last.starts_with(TOO_MANY)) {
+            into.problems.push(format!("{TOO_MANY} at {}", path.display()));
         }
         return;
     }
@@ -187,7 +190,10 @@ fn take(path: &Path, optional: bool, depth: usize, into: &mut Expansion) {
 /// The entries of a directory, sorted by their bytes.
 fn entries(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)?.take(FILES_MAX) {
+    for entry in fs::read_dir(directory)? {
+        if found.len() >= FILES_MAX {
+            return Err(std::io::Error::other(format!("more than {FILES_MAX} entries")));
+        }
         found.push(entry?.path());
     }
     found.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));

@@ -3,10 +3,13 @@
 pub mod condition;
 pub mod evaluate;
 pub mod include;
+pub mod macros;
+pub mod model;
 pub mod syntax;
 pub mod variables;
 
-pub use evaluate::{Evaluation, Input, Module, Placed, Section, Source, evaluate};
+pub use evaluate::evaluate;
+pub use model::{Evaluation, Input, Module, Placed, Section, Source};
 pub use syntax::Document;
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub struct Line {
     pub number: u32,
     /// Number of its last physical line: the one that Apache's messages give.
     pub number_last: u32,
+    /// Whether a NUL byte ends what Apache reads of it before its line end.
+    pub is_cut: bool,
 }
 
 /// What a logical line is.
@@ -66,16 +68,20 @@ impl Document {
         for physical in bytes.split_inclusive(|&byte| byte == b'\n') {
             number_last = number_last.saturating_add(1);
             raw.extend_from_slice(physical);
-            joined.extend_from_slice(physical);
-            if let Some(kept) = continued(&joined) {
+            // C's strings end at a NUL byte, and with it the line, whatever its end looks like.
+            let end = physical.iter().position(|&byte| byte == 0);
+            joined.extend_from_slice(&physical[..end.unwrap_or(physical.len())]);
+            if end.is_none()
+                && let Some(kept) = continued(&joined)
+            {
                 joined.truncate(kept);
                 continue;
             }
-            lines.push(line(&mut raw, &mut joined, number, number_last));
+            lines.push(line(&mut raw, &mut joined, number, number_last, end.is_some()));
             number = number_last.saturating_add(1);
         }
         if !raw.is_empty() {
-            lines.push(line(&mut raw, &mut joined, number, number_last));
+            lines.push(line(&mut raw, &mut joined, number, number_last, false));
         }
         Self { lines }
     }
@@ -252,10 +258,10 @@ fn trimmed(text: &str) -> &str {
 }
 
 /// Takes what was gathered as one line.
-fn line(raw: &mut Vec<u8>, joined: &mut Vec<u8>, number: u32, number_last: u32) -> Line {
+fn line(raw: &mut Vec<u8>, joined: &mut Vec<u8>, number: u32, number_last: u32, is_cut: bool) -> Line {
     let text = trimmed(&String::from_utf8_lossy(joined)).to_owned();
     joined.clear();
-    Line { raw: std::mem::take(raw), text, number, number_last }
+    Line { raw: std::mem::take(raw), text, number, number_last, is_cut }
 }
 
 #[cfg(test)]

@@ -55,7 +55,16 @@ fn conditions_are_decided_where_they_stand() {
     one("<IfModule x_module>\nTimeout 1\n</IfModule>\nLoadModule x_module m/mod_x.so\n", &[], None, 0);
     one("LoadModule x_module m/mod_x.so\n<ifmodule mod_x.c>\nTimeout 1\n</ifmodule>\n", &[], Some("1"), 0);
     one("<IfDefine A>\n<IfModule core.c>\n</IfModule>\nTimeout 1\n</IfDefine>\nTimeout 2", &[], Some("2"), 0);
-    one("<IfVersion ~ ^2>\nTimeout 1\n</IfVersion>\n", &[], Some("1"), 1);
+    one("<IfVersion ~ ^2>\nTimeout 1\n</IfVersion>\n", &[], Some("1"), 0);
+    one("<IfVersion ~ (?!2)>\nTimeout 1\n</IfVersion>\n", &[], Some("1"), 1);
+    one("<IfDirective KeepAlive>\nTimeout 1\n</IfDirective>\n", &[], Some("1"), 0);
+    one("<IfDirective !SSLEngine>\nTimeout 1\n</IfDirective>\n", &[], Some("1"), 0);
+    one(
+        "<IfSection VirtualHost>\nTimeout 1\n</IfSection>\n<IfSection Proxy>\nTimeout 2\n</IfSection>\n",
+        &[],
+        Some("1"),
+        0,
+    );
     one("<IfDirective Foo>\nTimeout 1\n</IfDirective>\n", &[], Some("1"), 1);
 }
 
@@ -149,4 +158,88 @@ fn an_overlay_is_read_instead_of_the_disk() {
     assert_eq!(with(&[("d/b.conf", "Timeout 4\n")]), "4");
     assert_eq!(with(&[("d/Z.conf", "Timeout 4\n")]), "2");
     assert_eq!(with(&[("d/b.txt", "Timeout 4\n")]), "2");
+}
+
+const MACRO: &str = "LoadModule macro_module m/mod_macro.so\n";
+
+#[test]
+fn macros_are_put_where_they_are_used() {
+    let root = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{MACRO}<Macro Site $name @port>\n# not a line\n<VirtualHost *:80>\nServerName $name\nTimeout \\\n @port\n\
+         </VirtualHost>\n</Macro>\nUse site a 7\nUSE Site b 8\nUndefMacro Site\nUse Site c 9\n"
+    );
+    let evaluation = read(root.path(), &[("httpd.conf", &text)], &[]);
+    let told = |placed: &super::Placed| (placed.words().join(" "), placed.line);
+    let names: Vec<_> = evaluation.all(&["ServerName", "Timeout"]).map(told).collect();
+    let expected = [("a", 5), ("7", 7), ("b", 5), ("8", 7)].map(|(word, line)| (word.to_owned(), line));
+    assert_eq!(names, expected);
+    let place = evaluation.all(&["ServerName"]).next().unwrap().place();
+    let file = root.path().join("httpd.conf");
+    let file = file.display();
+    assert_eq!(place, format!("{file}:5 (macro site, used at {file}:10)"));
+    assert_eq!(evaluation.warnings.len(), 1, "{:?}", evaluation.warnings);
+    assert!(evaluation.warnings[0].ends_with(&format!("({file}:13)")), "{:?}", evaluation.warnings);
+    // A section that a macro opens may be closed behind its use.
+    one(
+        &format!(
+            "{MACRO}<Macro Open>\n<VirtualHost *>\n</Macro>\nUse Open\nTimeout 1\n</VirtualHost>\nTimeout 2\n"
+        ),
+        &[],
+        Some("2"),
+        0,
+    );
+    one(&format!("{MACRO}<Macro A $x>\nDefine T $x\n</Macro>\nUse A 5\nTimeout ${{T}}\n"), &[], Some("5"), 0);
+    one(&format!("{MACRO}<Macro A>\nUse A\nTimeout 1\n</Macro>\nUse A\n"), &[], Some("1"), 1);
+    one(&format!("{MACRO}<Macro A $x>\nTimeout $x\n</Macro>\nUse A\nTimeout 3\n"), &[], Some("3"), 1);
+    one(&format!("{MACRO}<Macro A>\nTimeout 1\n"), &[], None, 1);
+    one("Use A\nTimeout 3\n", &[], Some("3"), 1);
+}
+
+#[test]
+fn macros_that_multiply_end() {
+    let mut text = MACRO.to_owned() + "<Macro M0>\nKeepAlive On\n</Macro>\n";
+    for n in 1..30 {
+        let uses = format!("Use M{}\n", n - 1).repeat(10);
+        text += &format!("<Macro M{n}>\n{uses}</Macro>\n");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let evaluation = read(root.path(), &[("httpd.conf", &(text + "Use M29\n"))], &[]);
+    assert!(evaluation.directives.len() <= 1_000_000);
+    assert!(evaluation.warnings[0].starts_with("macros give more than"), "{:?}", evaluation.warnings);
+}
+
+#[test]
+fn odd_bytes_and_ends_are_told_with_their_line() {
+    for (text, timeout, line) in [
+        (&b"KeepAlive On\nTimeout 5\0 6 \\\nKeepAlive Off\n"[..], Some("5"), 2),
+        (b"\n\nTimeout \xff\n", Some("\u{fffd}"), 3),
+        (b"\xef\xbb\xbfKeepAlive On\nTimeout 5\n", Some("5"), 1),
+        (b"Timeout 5\n<VirtualHost *\n</VirtualHost>\n", Some("5"), 2),
+        (b"Timeout 5\r\n<VirtualHost *>\r\n", Some("5"), 2),
+        (b"Timeout 5\n</Directory>\n", Some("5"), 2),
+        (b"Timeout 5\nInclude a b\n", Some("5"), 2),
+        (b"Timeout 5\nInclude none/\n", Some("5"), 2),
+        (b"Timeout 5\nInclude httpd.conf\n", Some("5"), 2),
+        (b"Timeout 5\n<Perl>\nTimeout 9\n</Perl>\n", Some("5"), 2),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("httpd.conf");
+        fs::write(&file, text).unwrap();
+        let evaluation =
+            evaluate(Input { main_file: file.clone(), server_root: root.path().into(), ..Input::default() });
+        let value = evaluation.global(&["Timeout"]).map(|placed| placed.arguments.as_str());
+        assert_eq!(value, timeout, "{}", String::from_utf8_lossy(text));
+        let place = format!("{}:{line})", file.display());
+        assert_eq!(evaluation.warnings.len(), 1, "{:?}", evaluation.warnings);
+        assert!(evaluation.warnings[0].ends_with(&place), "{:?} {place}", evaluation.warnings);
+    }
+    one("Timeout 5 \\\n", &[], Some("5"), 0);
+    one("KeepAlive On\nTimeout \\", &[], Some("\\"), 0);
+    one(&format!("KeepAlive {}\nTimeout 5", "x".repeat(1 << 20)), &[], Some("5"), 0);
+    let many: String = (0..100).map(|n| format!("Include none{n}\n")).collect();
+    let root = tempfile::tempdir().unwrap();
+    let evaluation = read(root.path(), &[("httpd.conf", &many)], &[]);
+    assert_eq!(evaluation.warnings.len(), 31);
+    assert_eq!(evaluation.warnings[30], "70 more problems of the configuration are left out");
 }

@@ -6,7 +6,7 @@
 //! `Host` of the request is compared with ServerName and ServerAlias of each in order, and the first host is for the
 //! rest. <https://httpd.apache.org/docs/2.4/vhosts/details.html>
 
-use crate::services::apache::config::evaluate::Opened;
+use crate::services::apache::config::model::Opened;
 use crate::services::apache::config::{Evaluation, Placed};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

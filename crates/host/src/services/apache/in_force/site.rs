@@ -4,7 +4,7 @@
 //! their own; containers of conditions of access (`<Limit>`, `<RequireAll>`) belong to what they stand in.
 
 use super::hosts::Hosts;
-use crate::services::apache::config::evaluate::Opened;
+use crate::services::apache::config::model::Opened;
 use crate::services::apache::config::{Evaluation, Placed};
 
 /// What a section is for.

@@ -8,7 +8,7 @@
 
 use super::pattern;
 use super::site::{Kind, Site};
-use crate::services::apache::config::evaluate::Opened;
+use crate::services::apache::config::model::Opened;
 use crate::services::apache::config::{Placed, include};
 use std::path::Path;
 
@@ -182,7 +182,7 @@ pub fn directory(text: &str) -> Option<String> {
     if !text.starts_with('/') {
         return None;
     }
-    let clean = crate::services::apache::config::evaluate::absolute(Path::new("/"), text);
+    let clean = crate::services::apache::config::model::absolute(Path::new("/"), text);
     let clean = clean.to_string_lossy();
     Some(if clean.ends_with('/') { clean.into_owned() } else { format!("{clean}/") })
 }

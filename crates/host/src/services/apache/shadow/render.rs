@@ -7,7 +7,7 @@
 use super::addresses::Addresses;
 use super::directives::{Kind, kind};
 use super::mirror::Mirror;
-use crate::services::apache::config::evaluate::Counted;
+use crate::services::apache::config::model::Counted;
 use crate::services::apache::config::syntax::{Line, Statement, next_word, statement, words};
 use crate::services::apache::config::{Evaluation, Source};
 use std::collections::BTreeMap;
