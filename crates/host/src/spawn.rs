@@ -259,7 +259,7 @@ mod tests {
             }
         }
         starting.sort();
-        // The client starts the agent: the tool is no guardian.
-        assert_eq!(starting, ["client.rs", "spawn.rs"]);
+        // The tool starts the agent there, and is no guardian.
+        assert_eq!(starting, ["connect.rs", "spawn.rs"]);
     }
 }

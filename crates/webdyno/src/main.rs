@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use webdyno_model::Result;
 
 fn main() -> ExitCode {
+    webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
     let command = Cli::parse().command;
     let begins_a_session = command.needs_the_original();
     let ended = commands::rollback::put_back_first(&command).and_then(|()| run(command));

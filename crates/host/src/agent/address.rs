@@ -167,9 +167,9 @@ impl SshHost {
                 None => (rest, None),
             },
         };
-        let port = port.map(|port| match port.parse() {
-            Ok(1..) if !port.starts_with('+') => Ok(port.parse().unwrap_or_default()),
-            _ => Err(format!("`{port}` is no port")),
+        let port = port.map(|port| {
+            let number = port.parse::<u16>().ok().filter(|number| *number > 0 && !port.starts_with('+'));
+            number.ok_or_else(|| format!("`{port}` is no port"))
         });
         Ok(Self { user, host: named("host", host)?, port: port.transpose()? })
     }

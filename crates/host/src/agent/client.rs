@@ -3,16 +3,17 @@
 //! Every question has a time limit. When the agent is gone, every question says so at once.
 
 use crate::agent::address::ServerAddress;
+use crate::agent::complaints::{Complaints, explain};
+use crate::agent::connect::{Connection, connect};
 use crate::agent::framing::{read_message, write_message};
 use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
-use crate::agent::{BUILD, clock_us};
+use crate::agent::{clock_us, this_build};
 use crate::process::{self, ProcessName, wait_until};
 use crate::{limits, machine};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,6 @@ use std::time::{Duration, Instant};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
-use webdyno_model::error::io_error;
 use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
@@ -143,32 +143,7 @@ impl AgentClient {
 
     /// Starts an agent.
     pub fn start(start: &Start) -> Result<Self> {
-        let (server, own_executable, reads_only) = (&start.address, &start.own_executable, start.reads_only);
-        let mut command = match server {
-            ServerAddress::Local => {
-                let mut command = Command::new(own_executable);
-                command.arg("agent");
-                command
-            }
-            ServerAddress::Ssh(host) => {
-                let mut command = Command::new("ssh");
-                command.args(host.port.map(|port| format!("-p{port}")));
-                command.args(host.user.as_ref().map(|user| format!("-l{user}")));
-                command.args(["-T", "--", &host.host, "webdyno", "agent"]);
-                command
-            }
-            ServerAddress::Exec(text) => {
-                let mut command = Command::new("sh");
-                command.args(["-c", text]);
-                command
-            }
-        };
-        // A group of its own: Ctrl-C is for the tool, which then tells the agent what to do.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
-        let mut child = command.spawn().map_err(|error| io_error("start the agent", server, &error))?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(UserError::cannot_run("the agent has no stdin and stdout"));
-        };
+        let Connection { child, stdin, stdout, complaints } = connect(start)?;
         let shared = Arc::new(Shared { stdin: Mutex::new(Some(stdin)), heard: Mutex::default() });
         let ears = Arc::clone(&shared);
         std::thread::spawn(move || ears.listen(stdout));
@@ -186,30 +161,25 @@ impl AgentClient {
             said_bye: Mutex::new(false),
             _heartbeat: heartbeat,
         };
-        client.greet(server, reads_only)?;
+        client.greet(start, complaints.as_ref())?;
+        complaints.iter().for_each(Complaints::connected);
         client.shared.heard().last = Some(Instant::now());
         let heart = Arc::clone(&client.shared);
         std::thread::spawn(move || heart.beat(&stop));
         Ok(client)
     }
 
-    fn greet(&mut self, server: &ServerAddress, reads_only: bool) -> Result<()> {
+    fn greet(&mut self, start: &Start, complaints: Option<&Complaints>) -> Result<()> {
         for _ in 0..CLOCK_READINGS_COUNT {
-            let question =
-                ToAgent::Hello { protocol: PROTOCOL, build: BUILD.to_owned(), tool: this_tool(), reads_only };
+            let question = ToAgent::Hello {
+                protocol: PROTOCOL,
+                build: this_build().to_owned(),
+                tool: this_tool(),
+                reads_only: start.reads_only,
+            };
             let asked_us = clock_us();
-            let answer = self.ask(question, limits::HELLO_ANSWER).map_err(|error| {
-                match (server, error.hint.is_some()) {
-                    (ServerAddress::Exec(command), _)
-                        if self.has_ended() && error.message.contains("unexpectedly") =>
-                    {
-                        error.hint(format!(
-                            "it must run `webdyno agent` and connect its stdin and stdout: {command}"
-                        ))
-                    }
-                    _ => error,
-                }
-            })?;
+            let answer = self.ask(question, limits::HELLO_ANSWER);
+            let answer = answer.map_err(|error| self.why_no_agent(error, start, complaints))?;
             let FromAgent::Hello { environment, collectors, clock_us: theirs_us, .. } = answer else {
                 return Err(unexpected(&answer));
             };
@@ -228,6 +198,22 @@ impl AgentClient {
         }
         self.shared.heard().clock_offset_us = self.hello.clock_offset_us;
         Ok(())
+    }
+
+    /// Why it did not even say hello.
+    fn why_no_agent(&self, error: UserError, start: &Start, complaints: Option<&Complaints>) -> UserError {
+        if !error.message.contains("unexpectedly") || !self.has_ended() {
+            return error;
+        }
+        if let Some(complaints) = complaints {
+            wait_until(Duration::from_millis(500), || complaints.has_ended());
+        }
+        let lines = complaints.map(Complaints::lines).unwrap_or_default();
+        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
+        match &start.address {
+            ServerAddress::Local if lines.is_empty() => error,
+            address => explain(address, &lines, status.map(|status| status.to_string()), ""),
+        }
     }
 
     /// What the agent said of itself.

@@ -1,7 +1,11 @@
 //! The agent: webdyno at the server's end, framed messages on stdin and stdout; and the client that speaks to it.
 
 pub mod address;
+mod bootstrap;
 pub mod client;
+mod complaints;
+mod connect;
+mod foreground;
 pub mod framing;
 pub mod hardening;
 pub mod host;
@@ -14,11 +18,23 @@ pub use address::{Role, ServerAddress, ServerList};
 pub use client::{AgentClient, RevertedChange, Start};
 pub use server::{Options, serve};
 
+use std::sync::OnceLock;
+
+/// Which build this is, where the program does not say it: by its version.
+pub const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+static THIS_BUILD: OnceLock<&str> = OnceLock::new();
+
+/// Says which build this program is, once, before anything else.
+pub fn name_build(build: &'static str) {
+    // The first one counts.
+    let _ = THIS_BUILD.set(build);
+}
+
 /// Which build this is. Tool and agent of different builds refuse to work together.
-pub const BUILD: &str = match option_env!("WEBDYNO_BUILD") {
-    Some(build) => build,
-    None => env!("CARGO_PKG_VERSION"),
-};
+pub fn this_build() -> &'static str {
+    THIS_BUILD.get().copied().unwrap_or(BUILD)
+}
 
 /// This machine's CLOCK_MONOTONIC in microseconds.
 pub fn clock_us() -> u64 {

@@ -4,11 +4,11 @@
 //! The agent leads a session of its own (setsid(2)), so that a Ctrl-C or a closed terminal ends the tool, not the
 //! guardian. It never waits for the tool to read.
 
-use crate::agent::BUILD;
 use crate::agent::framing::read_message;
 use crate::agent::hardening::detach;
 use crate::agent::host::Host;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
+use crate::agent::this_build;
 use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
 use crate::change::StateDir;
@@ -50,7 +50,7 @@ impl Options {
             state: StateDir::of_environment()?,
             host: Arc::new(ThisMachine),
             silence_max: limits::SILENCE,
-            build: BUILD.to_owned(),
+            build: this_build().to_owned(),
             detach: true,
         })
     }

@@ -380,7 +380,7 @@ fn client(server: &FakeServer) -> AgentClient {
     let test = "agent::a_client_works_with_its_agent_and_says_when_it_is_gone";
     let (program, folder) = (std::env::current_exe().unwrap(), server.folder.display());
     let command = format!(
-        "{AGENT}={folder} exec {} --exact {test} --nocapture 3>&1 4<&0 >/dev/null",
+        "{AGENT}={folder} exec {} --exact {test} --nocapture 3>&1 4<&0 >/dev/null # agent",
         program.display()
     );
     let address = ServerAddress::parse(&format!("exec:{command}")).unwrap();
@@ -408,10 +408,10 @@ fn a_terminated_agent_reverts_first() {
 
 #[test]
 fn an_agent_that_does_not_start_is_told_with_its_command() {
-    let address = ServerAddress::parse("exec:exit 127").unwrap();
+    let address = ServerAddress::parse("exec:exit 127 # agent").unwrap();
     let error = AgentClient::spawn(&address, Path::new("/none")).err().unwrap();
-    assert_eq!(error.message, "the agent ended unexpectedly (exit status: 127)");
-    assert!(error.hint.clone().unwrap().contains("it must run `webdyno agent`"), "{error:?}");
+    assert_eq!(error.message, format!("{address}: no agent could be started there (exit status: 127)"));
+    assert!(error.hint.clone().unwrap().contains("a shell or `webdyno agent`"), "{error:?}");
     let error = AgentClient::spawn(&ServerAddress::Local, Path::new("/none")).err().unwrap();
     assert_eq!(error.message, "cannot start the agent local: no such file or directory");
 }

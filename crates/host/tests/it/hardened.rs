@@ -28,7 +28,7 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Ma
 /// How an operator's shell may be: all of it would be inherited. `@LOCK` is a lock file as of flock(1).
 const SHELL: &str = "echo 300 >/proc/self/oom_score_adj; umask 077; ulimit -Sn 700; ulimit -Sc 0; trap '' QUIT USR2; \
                      exec 9>@LOCK; cd @FOLDER; @AGENT=@STATE exec nice -n 5 @PROGRAM --exact @TEST --nocapture \
-                     3>&1 4<&0 >/dev/null";
+                     3>&1 4<&0 >/dev/null # agent";
 
 /// As a test: an Apache that was restarted and put back is as it was started before. With [`AGENT`]: the agent.
 #[test]

@@ -85,8 +85,7 @@ impl Session {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        let server = servers.map(Servers::front);
-        let unwatched = server.map_or(Ok(vec![]), |server| server.load_begins(prepared, workload))?;
+        let unwatched = servers.map_or(Ok(vec![]), |all| all.front().load_begins(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
@@ -118,7 +117,7 @@ impl Session {
         });
         let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
-        let late = server.map_or(Ok(None), |server| server.load_ends());
+        let late = servers.map_or(Ok(None), |all| all.front().load_ends());
         let end = end?;
         if let Some(brake) =
             late?.filter(|brake| end.reason != EndReason::Braked && stands(brake, &self.whole_seconds(load)))

@@ -165,7 +165,7 @@ pub fn be_the_agent_if_asked() {
 pub fn agent(folder: &Path, test: &str) -> ServerAddress {
     let (program, folder) = (std::env::current_exe().unwrap(), folder.display());
     let test = format!("--exact {test} --nocapture");
-    let command = format!("{AGENT}={folder} exec {} {test} 3>&1 4<&0 >/dev/null", program.display());
+    let command = format!("{AGENT}={folder} exec {} {test} 3>&1 4<&0 >/dev/null # agent", program.display());
     ServerAddress::parse(&format!("exec:{command}")).unwrap()
 }
 

@@ -24,9 +24,12 @@ use webdyno_model::objective::parse_duration_us;
 use webdyno_model::tune::Goal;
 use workload::WorkloadArgs;
 
+/// What `--version` says behind the name: tool and agent must be of one build.
+const LONG_VERSION: &str = env!("WEBDYNO_BUILD");
+
 /// A dynamometer for web servers: load it, see what limits it, change that safely, prove the gain.
 #[derive(Debug, Parser)]
-#[command(name = "webdyno", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "webdyno", version, long_version = LONG_VERSION, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "New here? `webdyno quickstart` shows the whole loop on a private Apache in about a minute.\n\
     Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted."

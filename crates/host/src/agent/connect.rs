@@ -1,0 +1,362 @@
+//! Making the connection to an agent: the command that carries it, our program sent over it where there is none, and a
+//! reason in plain words when it does not come about.
+//!
+//! ssh(1) is the system's, with the user's configuration. What is set beside it is what scp(1) and sftp(1) set: no
+//! forwarding, no terminal, no command of the configuration's own. Where nobody can be asked it asks nothing (BatchMode).
+
+use crate::agent::address::{ServerAddress, SshHost};
+use crate::agent::bootstrap::{self, ExecForm, Program, Said, Script, exec_form};
+use crate::agent::client::Start;
+use crate::agent::complaints::{Complaints, explain};
+use crate::agent::foreground::Foreground;
+use crate::agent::this_build;
+use crate::limits;
+use crate::process::wait_until;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{self, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// What is never the user's to decide in a session of ours.
+const SSH_OPTIONS: [&str; 11] = [
+    "-T",
+    "-x",
+    "-oClearAllForwardings=yes",
+    "-oForwardAgent=no",
+    "-oPermitLocalCommand=no",
+    "-oRemoteCommand=none",
+    "-oRequestTTY=no",
+    "-oStdinNull=no",
+    // A connection that is lost is noticed within 15 s.
+    "-oServerAliveInterval=5",
+    "-oServerAliveCountMax=3",
+    "-oConnectTimeout=20",
+];
+
+/// How much is sent at once.
+const CHUNK_BYTES: usize = 64 << 10;
+/// The most that may be said before the shell answers: greetings of the server.
+const NOISE_BYTES_MAX: usize = 64 << 10;
+/// How long the end of what ended is waited for.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// A connection to an agent that waits for its first message.
+pub struct Connection {
+    /// What carries it.
+    pub child: Child,
+    /// To the agent.
+    pub stdin: ChildStdin,
+    /// From the agent.
+    pub stdout: ChildStdout,
+    /// What was said beside it; nothing is kept of an agent that speaks to our own stderr.
+    pub complaints: Option<Complaints>,
+}
+
+/// What is run here, and whether it is a shell that gets the program first.
+struct Way {
+    command: Command,
+    sends: bool,
+}
+
+/// Connects. Errors: nothing there can be an agent, each with what helps.
+pub fn connect(start: &Start) -> Result<Connection> {
+    run_there(start, "agent")
+}
+
+/// Has our program run with these words: over the connection where it is elsewhere.
+pub fn run_there(start: &Start, words: &str) -> Result<Connection> {
+    let foreground = Foreground::ours();
+    let Way { command, sends } = way(start, words, foreground.is_some())?;
+    // Opened before anything is started: what cannot be read need not be waited for.
+    let program = sends.then(|| program(&start.own_executable)).transpose()?;
+    let mut connection = spawn(command, start, program.is_some())?;
+    let Some(program) = program else { return Ok(connection) };
+    let lent = foreground.map(|ours| ours.lend(&connection.child));
+    let asks = lent.is_some();
+    let sent = Sending::new(&mut connection, asks).send(program, start.sudo, words);
+    drop(lent);
+    match sent {
+        Ok(()) => {
+            connection.complaints.iter().for_each(Complaints::connected);
+            Ok(connection)
+        }
+        Err(stopped) => Err(why(&start.address, connection, stopped)),
+    }
+}
+
+fn way(start: &Start, words: &str, terminal: bool) -> Result<Way> {
+    let with = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    };
+    Ok(match &start.address {
+        ServerAddress::Local => {
+            let is_root = rustix::process::geteuid().is_root();
+            let mut command = match start.sudo && !is_root {
+                true => {
+                    let mut command = with("sudo", &["-n", "--"]);
+                    command.arg(&start.own_executable);
+                    command
+                }
+                false => Command::new(&start.own_executable),
+            };
+            command.args(words.split(' '));
+            Way { command, sends: false }
+        }
+        ServerAddress::Ssh(host) => Way { command: ssh(host, terminal), sends: true },
+        ServerAddress::Exec(text) => match exec_form(text) {
+            ExecForm::Shell(text) => Way { command: with("sh", &["-c", &text]), sends: true },
+            ExecForm::AsItIs(text) if start.sudo => {
+                return Err(UserError::usage(format!(
+                    "--sudo is for a shell, and this starts an agent: {text}"
+                ))
+                .hint("write sudo into the command itself"));
+            }
+            ExecForm::AsItIs(text) => Way { command: with("sh", &["-c", &text]), sends: false },
+        },
+    })
+}
+
+fn ssh(host: &SshHost, terminal: bool) -> Command {
+    let mut command = Command::new("ssh");
+    command.args(SSH_OPTIONS);
+    if !terminal {
+        command.arg("-oBatchMode=yes");
+    }
+    command.args(host.port.map(|port| format!("-p{port}")));
+    command.args(host.user.as_ref().map(|user| format!("-l{user}")));
+    command.args(["--", &host.host, "sh"]);
+    command
+}
+
+fn program(own: &Path) -> Result<Program> {
+    let tells = |path: &Path| {
+        let output = Command::new(path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let path = bootstrap::to_send(own, this_build(), tells);
+    // What an update replaced has no name any more: what runs is what is sent.
+    let is_ours = std::env::current_exe().is_ok_and(|current| current == path);
+    Program::open(if is_ours { Path::new("/proc/self/exe") } else { &path })
+}
+
+fn spawn(mut command: Command, start: &Start, sends: bool) -> Result<Connection> {
+    // An agent's own words are for the terminal; those of what carries it say why there is none.
+    let hears = sends || start.sudo;
+    let stderr = if hears { Stdio::piped() } else { Stdio::inherit() };
+    // A group of its own: Ctrl-C is for the tool, which then tells the agent what to do.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
+    let mut child = command.spawn().map_err(|error| not_started(&command, start, &error))?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(UserError::cannot_run("the agent has no stdin and stdout"));
+    };
+    let complaints = child.stderr.take().map(Complaints::of);
+    Ok(Connection { child, stdin, stdout, complaints })
+}
+
+fn not_started(command: &Command, start: &Start, error: &io::Error) -> UserError {
+    let program = command.get_program().to_string_lossy();
+    match (error.kind(), &*program) {
+        (io::ErrorKind::NotFound, "ssh") => UserError::cannot_run("there is no ssh on this machine")
+            .hint("`apt-get install openssh-client`, or `dnf install openssh-clients`"),
+        (io::ErrorKind::NotFound, "sudo") => UserError::cannot_run("there is no sudo on this machine")
+            .hint("run webdyno as root, and leave --sudo out"),
+        _ => io_error("start the agent", &start.address, error),
+    }
+}
+
+/// Why sending ended before its time.
+enum Stopped {
+    /// The stream ended, or broke.
+    Ended,
+    /// Nothing happened for so long.
+    Silent(Duration),
+    /// The shell there said why.
+    Failed(Vec<String>),
+    /// Here.
+    Here(UserError),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(_: io::Error) -> Self {
+        Self::Ended
+    }
+}
+
+/// The program on its way.
+struct Sending<'a> {
+    connection: &'a mut Connection,
+    noise: String,
+    watchdog: Watchdog,
+    /// Whether somebody may be asked for a password: then nobody is in a hurry.
+    asks: bool,
+}
+
+impl<'a> Sending<'a> {
+    fn new(connection: &'a mut Connection, asks: bool) -> Self {
+        let watchdog = Watchdog::over(&connection.child);
+        Self { connection, noise: String::new(), watchdog, asks }
+    }
+
+    fn send(
+        mut self,
+        program: Program,
+        sudo: bool,
+        words: &str,
+    ) -> std::result::Result<(), (Stopped, String)> {
+        let sent = self.say_all(program, sudo, words);
+        let silent = self.watchdog.end();
+        sent.map_err(|stopped| match (stopped, silent) {
+            // What was ended for its silence has ended, too.
+            (Stopped::Ended, Some(silence)) => (Stopped::Silent(silence), self.noise),
+            (stopped, _) => (stopped, self.noise),
+        })
+    }
+
+    fn say_all(&mut self, mut program: Program, sudo: bool, words: &str) -> std::result::Result<(), Stopped> {
+        let script =
+            Script::new().map_err(|error| Stopped::Here(io_error("read", "/dev/urandom", &error)))?;
+        if !self.asks {
+            self.watchdog.expect_within(limits::HELLO_ANSWER);
+        }
+        if sudo {
+            self.say(script.as_root().as_bytes());
+            self.hear(&script, &Said::Shell)?;
+        }
+        self.say(script.text(&program, words).as_bytes());
+        self.hear(&script, &Said::Ready)?;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            self.watchdog.expect_within(limits::HELLO_ANSWER);
+            match program.next(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => self.say(chunk.get(..count).unwrap_or_default()),
+                Err(error) => return Err(Stopped::Here(io_error("read", "this program", &error))),
+            }
+        }
+        self.hear(&script, &Said::Go)
+    }
+
+    /// What cannot be said any more has a reason, which is heard next.
+    fn say(&mut self, bytes: &[u8]) {
+        let _ = self.connection.stdin.write_all(bytes).and_then(|()| self.connection.stdin.flush());
+    }
+
+    /// Waits for one answer. Bytes are taken one by one: what follows it is the agent's.
+    fn hear(&mut self, script: &Script, expected: &Said) -> std::result::Result<(), Stopped> {
+        let mut line = vec![];
+        let mut byte = [0];
+        loop {
+            let more = self.connection.stdout.read(&mut byte)? > 0;
+            if more && byte != *b"\n" {
+                line.extend(byte);
+                if line.len() + self.noise.len() < NOISE_BYTES_MAX {
+                    continue;
+                }
+            }
+            let text = String::from_utf8_lossy(&line).into_owned();
+            match script.read(&text) {
+                Some(Said::Failed(words)) => return Err(Stopped::Failed(words)),
+                Some(said) if said == *expected => return Ok(()),
+                Some(_) | None => self.noise += &format!("{text}\n"),
+            }
+            line.clear();
+            if !more || self.noise.len() >= NOISE_BYTES_MAX {
+                return Err(Stopped::Ended);
+            }
+        }
+    }
+}
+
+/// Ends what carries the connection when nothing happens for too long.
+struct Watchdog {
+    state: Arc<Mutex<Watched>>,
+}
+
+#[derive(Default)]
+struct Watched {
+    until: Option<(Instant, Duration)>,
+    over: bool,
+    bit: Option<Duration>,
+}
+
+impl Watchdog {
+    fn over(child: &Child) -> Self {
+        let state = Arc::new(Mutex::new(Watched::default()));
+        let (watched, group) = (Arc::clone(&state), group(child));
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(Duration::from_millis(100));
+                let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                if watched.over {
+                    return;
+                }
+                if let Some((until, length)) = watched.until.filter(|(until, _)| Instant::now() > *until) {
+                    let _ = until;
+                    watched.bit = Some(length);
+                    group.map(|group| kill_process_group(group, Signal::KILL));
+                    return;
+                }
+            }
+        });
+        Self { state }
+    }
+
+    fn expect_within(&self, length: Duration) {
+        let mut watched = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.until = Some((Instant::now() + length, length));
+    }
+
+    /// Ends the watch. For how long nothing had happened, if it had to end something.
+    fn end(&self) -> Option<Duration> {
+        let mut watched = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.over = true;
+        watched.bit
+    }
+}
+
+/// The process group that a child leads.
+pub fn group(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Why there is no agent.
+fn why(server: &ServerAddress, connection: Connection, (stopped, noise): (Stopped, String)) -> UserError {
+    let Connection { mut child, stdin, stdout, complaints } = connection;
+    drop((stdin, stdout));
+    let ended = wait_until(END_WAIT, || !matches!(child.try_wait(), Ok(None)));
+    if !ended {
+        group(&child).map(|group| kill_process_group(group, Signal::KILL));
+    }
+    let status = child.wait().ok();
+    if let Some(complaints) = &complaints {
+        // A connection that ssh shares with others keeps the stream open.
+        wait_until(END_WAIT, || complaints.has_ended());
+    }
+    let lines = complaints.map(|complaints| complaints.lines()).unwrap_or_default();
+    match stopped {
+        Stopped::Here(error) => error,
+        Stopped::Failed(words) => bootstrap::failure(server, &words),
+        Stopped::Silent(silence) => UserError::cannot_run(format!(
+            "{server}: nothing was heard for {} s{}",
+            silence.as_secs(),
+            lines.last().map_or_else(String::new, |line| format!(" after: {line}"))
+        ))
+        .hint("the command of --server must connect stdin and stdout of a shell, and ask nothing"),
+        Stopped::Ended => {
+            let interrupted = status.is_some_and(|status| status.signal() == Some(Signal::INT.as_raw()));
+            match interrupted || status.is_some_and(|status| status.code() == Some(130)) {
+                true => UserError::interrupted(),
+                false => {
+                    explain(server, &lines, status.filter(|_| ended).map(|status| status.to_string()), &noise)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Names the build by a hash of all sources, so that tool and agent know whether they are the same: a version number
+//! stays while the code changes, and a hash of the program would cost every start some milliseconds.
+//!
+//! FNV-1a, 64 bits (draft-eastlake-fnv): it tells builds apart, and protects from nobody.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+fn main() -> io::Result<()> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![workspace.join("Cargo.toml"), workspace.join("Cargo.lock")];
+    for entry in fs::read_dir(workspace.join("crates"))? {
+        let folder = entry?.path();
+        // Tests are no part of the program.
+        let source = folder.join("src");
+        println!("cargo::rerun-if-changed={}", source.display());
+        files.push(folder.join("Cargo.toml"));
+        gather(&source, &mut files)?;
+    }
+    files.sort();
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    for path in files.iter().filter(|path| path.exists()) {
+        let name = path.strip_prefix(&workspace).unwrap_or(path);
+        let bytes = fs::read(path)?;
+        hash.add(name.as_os_str().as_encoded_bytes());
+        hash.add(&(bytes.len() as u64).to_le_bytes());
+        hash.add(&bytes);
+    }
+    for path in &files[..] {
+        if path.extension().is_some_and(|extension| extension == "toml" || extension == "lock") {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    println!("cargo::rustc-env=WEBDYNO_BUILD={}-{:016x}", env!("CARGO_PKG_VERSION"), hash.0);
+    Ok(())
+}
+
+/// All files below a folder.
+fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => gather(&path, files)?,
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+struct Hash(u64);
+
+impl Hash {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
