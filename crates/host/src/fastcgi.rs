@@ -4,7 +4,7 @@
 //! records of a header of eight bytes and a content, name-value pairs with lengths of one or four bytes. Written by hand:
 //! the clients on crates.io that are kept up need an async runtime, or block without a bound.
 
-use crate::reach::Stream;
+use crate::reach::{self, Stream};
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -154,6 +154,11 @@ impl Request {
             }
         }
     }
+}
+
+/// Waits until an answer, or a part of one, has come for any of these requests, at most that long.
+pub fn wait_for_any<'a>(requests: impl Iterator<Item = &'a Request>, timeout: Duration) -> io::Result<()> {
+    reach::wait_for_any(requests.map(|request| &request.stream), timeout).map(drop)
 }
 
 #[cfg(test)]

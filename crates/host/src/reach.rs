@@ -233,16 +233,22 @@ impl std::os::fd::AsFd for Stream {
 impl Stream {
     /// Waits until there is something to read; false when the time is up before.
     pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&timeout)) {
-            Ok(count) => Ok(count > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        wait_for_any([self].into_iter(), timeout)
+    }
+}
+
+/// Waits until there is something to read from any of these; false when the time is up before.
+pub fn wait_for_any<'a>(streams: impl Iterator<Item = &'a Stream>, timeout: Duration) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let mut waiting: Vec<_> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    match poll(&mut waiting, Some(&timeout)) {
+        Ok(count) => Ok(count > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
+pub mod php_fpm;
 pub mod pressure;
 pub mod process;
 pub mod sockets;
@@ -137,6 +138,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(clients::Clients::default()),
         Box::new(mariadb::Mariadb::default()),
         Box::new(apache_status::ApacheStatus::default()),
+        Box::new(php_fpm::PhpFpm::default()),
     ]
 }
 
@@ -223,7 +225,8 @@ mod tests {
             let names: BTreeSet<_> = reading.values.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), reading.values.len(), "{} gives a metric twice", collector.name());
             // They are not there.
-            let without_service = ["apache_status", "mariadb"].contains(&collector.name());
+            let of_program = ["apache_status", "mariadb", "php_fpm", "opcache", "nginx", "lighttpd"];
+            let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
         }
     }
@@ -243,6 +246,7 @@ mod tests {
                 "apache.status_wait_us",
                 "mariadb.uptime_s",
                 "mariadb.slow_query_limit_s",
+                "php_fpm.*.status_wait_us",
             ]
             .contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");

@@ -48,7 +48,8 @@ pub fn parse_smaps(text: &str) -> Option<Smaps> {
     })
 }
 
-fn read_smaps(pid: u32) -> io::Result<Option<Smaps>> {
+/// Reads the memory of a process; `None` when it has none of its own.
+pub(super) fn read_smaps(pid: u32) -> io::Result<Option<Smaps>> {
     let text = match procfs::read_text(format!("/proc/{pid}/smaps_rollup")) {
         Err(error) if error.kind() == ErrorKind::NotFound => procfs::read_text(format!("/proc/{pid}/smaps"))?,
         other => other?,
