@@ -111,11 +111,11 @@ impl Master {
     }
 
     /// Sends requests to the chosen pools that have a status page.
-    fn ask(&mut self, snapshot: &ServiceSnapshot, prefix: &str) {
+    fn ask(&mut self, snapshot: &ServiceSnapshot) {
         for pool in snapshot.endpoints.iter().filter(|pool| self.chosen.contains(&pool.name)) {
             let Some(path) = &pool.path else { continue };
             let own = pool_value(snapshot, &pool.name, "pm.status_listen");
-            let own = own.map(|listen| crate::services::php_fpm::pools::address(prefix, listen));
+            let own = own.map(|listen| crate::services::php_fpm::pools::address("/usr", listen));
             let address = own.as_ref().unwrap_or(&pool.address);
             self.pools.entry(pool.name.clone()).or_default().asker.begin(
                 snapshot.pid,
@@ -164,8 +164,8 @@ impl Named<'_> {
 }
 
 impl PhpFpm {
-    /// Adds the queues of the sockets; one look at each network namespace.
-    fn queues(pools: &[(&ServiceSnapshot, &Endpoint, String)], reading: &mut Reading) {
+    /// Adds the queues of the sockets without what we put there; one look at each network namespace.
+    fn queues(&self, pools: &[(&ServiceSnapshot, &Endpoint, String)], reading: &mut Reading) {
         let mut looked: BTreeMap<u32, Queues> = BTreeMap::new();
         for (service, pool, instance) in pools {
             let queues = looked.entry(service.pid).or_insert_with(|| {
@@ -180,7 +180,8 @@ impl PhpFpm {
             match (queues.get(&pool.address), error) {
                 (Some((count, limit)), _) => {
                     let mut named = Named { instance, reading };
-                    named.count("listen_queue_count", Some(count));
+                    let own = u64::from(self.waits_at(service, pool));
+                    named.count("listen_queue_count", Some(count.saturating_sub(own)));
                     named.count("listen_queue_max_count", limit);
                 }
                 (None, Some(error)) => reading.lacks(
@@ -236,7 +237,13 @@ impl PhpFpm {
         if let Err((why, how)) = master.log.look(service, &master.root) {
             reading.lacks("php_fpm.log", why, how);
         }
-        master.ask(service, "/usr");
+    }
+
+    /// Whether a request of ours waits in the queue that the pool itself accepts from.
+    fn waits_at(&self, service: &ServiceSnapshot, pool: &Endpoint) -> bool {
+        let state = self.masters.get(&service.pid).and_then(|master| master.pools.get(&pool.name));
+        let of_its_own = pool_value(service, &pool.name, "pm.status_listen").is_some();
+        !of_its_own && state.is_some_and(|state| state.asker.is_waiting())
     }
 }
 
@@ -274,7 +281,12 @@ impl Collector for PhpFpm {
             let why = format!("of {all_count} pools those {POOLS_MAX} with the most processes are read");
             reading.lacks("php_fpm.*", why, "`pm.status_path` of the other pools, by hand");
         }
-        Self::queues(&pools, &mut reading);
+        self.queues(&pools, &mut reading);
+        for service in &services {
+            if let Some(master) = self.masters.get_mut(&service.pid) {
+                master.ask(service);
+            }
+        }
         let deadline = Instant::now() + WAIT;
         let states = self.masters.values_mut().flat_map(|master| master.pools.values_mut());
         status::wait_for(states.map(|state| &mut state.asker), deadline);
@@ -309,7 +321,7 @@ fn metrics() -> Vec<Metric> {
     );
     let rollup = "/proc/PID/smaps_rollup of the pool's processes";
     let mut metrics = vec![
-        gauge(name("listen_queue_count"), "sock_diag(7)", queue(3)),
+        gauge(name("listen_queue_count"), "sock_diag(7), without the request for the status page", queue(3)),
         gauge(name("listen_queue_max_count"), "sock_diag(7)", queue(4)),
         gauge(
             name("processes_count"),

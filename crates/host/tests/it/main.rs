@@ -19,6 +19,7 @@ mod mariadb;
 mod mounts;
 mod moved;
 mod outsider;
+mod php_fpm;
 mod ports;
 mod prove;
 mod shadow;

@@ -95,6 +95,11 @@ impl Asker {
         }
     }
 
+    /// Whether a request of ours waits for its answer.
+    pub fn is_waiting(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// Takes in what came of the answer.
     fn receive(&mut self) {
         let Some(mut request) = self.pending.take() else { return };

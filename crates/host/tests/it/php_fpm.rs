@@ -1,0 +1,164 @@
+//! PHP-FPM on real, private instances: what its pools say of themselves, what is seen from outside when they cannot, and
+//! OPcache.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod server;
+
+use server::{Fpm, fpm_is_installed};
+use std::time::{Duration, Instant};
+use webdyno_host::collectors::php_fpm::PhpFpm;
+use webdyno_host::collectors::{Collector, Reading, Target};
+use webdyno_host::services::by_name;
+use webdyno_model::service::SettingValue;
+
+/// Reads until something is so; the last reading.
+fn read_until(collector: &mut dyn Collector, target: &Target, is_so: impl Fn(&Reading) -> bool) -> Reading {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let reading = collector.read(target);
+        if is_so(&reading) {
+            return reading;
+        }
+        assert!(Instant::now() < deadline, "{reading:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_configuration_of_a_running_fpm_is_read() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let fpm = Fpm::start(&[(
+        "www",
+        "pm = static\npm.max_children = 2\npm.status_path = /status\nenv[DB] = s3cret\n",
+    )]);
+    let service = by_name("php_fpm").unwrap();
+    let snapshot = service.backend(fpm.pid).unwrap().unwrap();
+    assert_eq!((snapshot.service.as_str(), snapshot.role.as_deref()), ("php_fpm", Some("php")));
+    assert!(
+        snapshot.version.as_deref().is_some_and(|version| version.starts_with('8')),
+        "{:?}",
+        snapshot.version
+    );
+    assert_eq!(snapshot.config_file, Some(fpm.path("fpm.conf")));
+    assert_eq!(snapshot.endpoints[0].address, format!("unix:{}", fpm.path("www.sock")));
+    assert_eq!(snapshot.endpoints[0].path.as_deref(), Some("/status"));
+    assert_eq!(snapshot.logs[0].path, fpm.path("error.log"));
+    let children = snapshot.scoped.iter().find(|scoped| scoped.setting == "pm.max_children").unwrap();
+    assert_eq!((children.value.as_str(), children.file.as_ref()), ("2", Some(&fpm.path("pools.conf"))));
+    let control = &snapshot.settings["process_control_timeout"];
+    assert_eq!(control.default, Some(SettingValue::Integer(0)));
+    assert!(!format!("{snapshot:?}").contains("s3cret"));
+    assert_eq!(snapshot.warnings, Vec::<String>::new());
+    let changed = service.prepare(&snapshot, &[]).unwrap_err();
+    assert!(changed.message.contains("does not change it"), "{changed}");
+}
+
+/// All children of a pool are held: the page cannot answer, and the view from outside tells the queue.
+fn check_busy(address: &str, is_tcp: bool) {
+    let pool = format!("listen = {address}\npm = static\npm.max_children = 2\npm.status_path = /status\n");
+    let fpm = Fpm::start(&[("www", &pool)]);
+    let target = fpm.target();
+    let mut collector = PhpFpm::default();
+    let quiet =
+        read_until(&mut collector, &target, |reading| reading.value("php_fpm.www.idle_count") == Some(1.0));
+    assert_eq!(quiet.value("php_fpm.www.listen_queue_count"), Some(0.0), "{quiet:?}");
+    assert!(quiet.value("php_fpm.www.listen_queue_max_count").unwrap() > 0.0);
+    assert_eq!(quiet.value("php_fpm.www.processes_count"), Some(2.0));
+    assert!(quiet.value("php_fpm.www.pss_mean_bytes").unwrap() > 100_000.0);
+    assert_eq!(
+        quiet.value("php_fpm.www.status_queue_count").is_some(),
+        is_tcp,
+        "of unix sockets it is not told"
+    );
+    assert_eq!(quiet.value("php_fpm.www.log_signal_exits_count"), Some(0.0));
+    assert_eq!((&quiet.error, quiet.missing.len()), (&None, 0), "{quiet:?}");
+
+    let held = fpm.hold("www", 5);
+    let busy = read_until(&mut collector, &target, |reading| {
+        reading.value("php_fpm.www.processes_busy_count") == Some(2.0) && reading.error.is_some()
+    });
+    // Five requests for two children. The one for the status waits too, and is not counted.
+    assert!(busy.value("php_fpm.www.listen_queue_count").unwrap() >= 3.0, "{busy:?}");
+    assert!(busy.error.as_ref().unwrap().contains("all its children may be busy"));
+    assert_eq!(busy.value("php_fpm.www.active_count"), None, "unknown is not zero");
+    let again = collector.read(&target);
+    assert_eq!(again.value("php_fpm.www.listen_queue_count"), Some(3.0), "requests pile up: {again:?}");
+
+    fpm.let_go();
+    drop(held);
+    let after =
+        read_until(&mut collector, &target, |reading| reading.value("php_fpm.www.active_count").is_some());
+    assert!(after.value("php_fpm.www.accepted_count").unwrap() >= 3.0, "{after:?}");
+    if is_tcp {
+        let peak = |reading: &Reading| reading.value("php_fpm.www.status_queue_peak_count");
+        let seen = read_until(&mut collector, &target, |reading| peak(reading) >= Some(3.0));
+        assert!(peak(&seen).unwrap() >= 3.0);
+    }
+}
+
+#[test]
+fn a_pool_whose_children_are_all_busy_is_seen_from_outside() {
+    if fpm_is_installed() {
+        check_busy("ROOT/www.sock", false);
+    }
+}
+
+#[test]
+fn a_pool_on_a_port_tells_its_queue_itself_too() {
+    if fpm_is_installed() {
+        check_busy(&format!("127.0.0.1:{}", crate::ports::free_port()), true);
+    }
+}
+
+#[test]
+fn a_pool_of_its_own_answers_for_a_busy_one() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let status = format!("127.0.0.1:{}", crate::ports::free_port());
+    let pool = format!(
+        "pm = dynamic\npm.max_children = 2\npm.start_servers = 1\npm.min_spare_servers = 1\npm.max_spare_servers = 1\n\
+         pm.status_path = /status\npm.status_listen = {status}\n"
+    );
+    let fpm = Fpm::start(&[("www", &pool), ("quiet", "pm = static\npm.max_children = 1\n")]);
+    let target = fpm.target();
+    let mut collector = PhpFpm::default();
+    let first = collector.read(&target);
+    let silent = first.missing.iter().find(|missing| missing.signal == "php_fpm.quiet").unwrap();
+    assert!(silent.how_to_enable.contains("pm.status_path"), "{first:?}");
+    assert_eq!(first.value("php_fpm.quiet.processes_busy_count"), Some(0.0));
+    let held = fpm.hold("www", 4);
+    let reached = read_until(&mut collector, &target, |reading| {
+        reading.value("php_fpm.www.max_children_reached_count") >= Some(1.0)
+            && reading.value("php_fpm.www.log_max_children_count") >= Some(1.0)
+    });
+    assert_eq!(reached.value("php_fpm.www.active_count"), Some(2.0), "{reached:?}");
+    assert_eq!(reached.value("php_fpm.www.listen_queue_count"), Some(2.0), "the status does not wait there");
+    fpm.let_go();
+    drop(held);
+}
+
+#[test]
+fn a_child_that_is_killed_is_in_the_log() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let fpm = Fpm::start(&[("www", "pm = static\npm.max_children = 1\nrequest_terminate_timeout = 1s\n")]);
+    let target = fpm.target();
+    let mut collector = PhpFpm::default();
+    collector.read(&target);
+    let held = fpm.hold("www", 1);
+    let ended = read_until(&mut collector, &target, |reading| {
+        reading.value("php_fpm.www.log_timeouts_count") == Some(1.0)
+            && reading.value("php_fpm.www.log_signal_exits_count") == Some(1.0)
+    });
+    assert_eq!(ended.value("php_fpm.www.log_max_children_count"), Some(0.0));
+    drop(held);
+    fpm.stop();
+    let gone = collector.read(&target);
+    assert!(gone.error.unwrap().contains("nobody listens"), "a process that vanished is no crash");
+}

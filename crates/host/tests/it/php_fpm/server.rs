@@ -1,0 +1,140 @@
+//! A private PHP-FPM in a directory of its own.
+
+use crate::skip::skip;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use webdyno_host::collectors::Target;
+use webdyno_host::fastcgi::Request;
+use webdyno_host::reach::{Root, connect};
+use webdyno_host::services::by_name;
+use webdyno_model::service::ServiceSnapshot;
+
+const EXECUTABLE: &str = "/usr/sbin/php-fpm8.2";
+
+/// Whether PHP-FPM is there, and can be run: it wants root to give its pools users. On CI it must be.
+pub fn fpm_is_installed() -> bool {
+    let installed = Path::new(EXECUTABLE).exists();
+    assert!(
+        installed || std::env::var_os("CI").is_none(),
+        "{EXECUTABLE} is missing: apt-get install php8.2-fpm"
+    );
+    if !installed {
+        skip(&format!("{EXECUTABLE} is missing; install php8.2-fpm"));
+    }
+    let root = rustix::process::geteuid().is_root();
+    if installed && !root {
+        skip("needs root");
+    }
+    installed && root
+}
+
+/// A private PHP-FPM. It ends with the test.
+pub struct Fpm {
+    /// Everything of it is in here.
+    pub root: tempfile::TempDir,
+    /// Its main process.
+    pub pid: u32,
+    child: std::sync::Mutex<Child>,
+}
+
+impl Fpm {
+    /// Pools with their settings; they listen on `NAME.sock` unless they say else. ROOT stands for the directory.
+    pub fn start(pools: &[(&str, &str)]) -> Self {
+        Self::start_with(pools, "", &[])
+    }
+
+    /// With a php.ini, and arguments.
+    pub fn start_with(pools: &[(&str, &str)], php_ini: &str, arguments: &[&str]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let at = |name: &str| root.path().join(name).to_string_lossy().into_owned();
+        let place = root.path().to_string_lossy().into_owned();
+        let mut text = String::new();
+        for (name, settings) in pools {
+            let settings = settings.replace("ROOT", &place);
+            let listen = if settings.starts_with("listen = ") {
+                String::new()
+            } else {
+                format!("listen = {place}/{name}.sock\n")
+            };
+            text += &format!(
+                "[{name}]\nuser = www-data\ngroup = www-data\ncatch_workers_output = yes\n{listen}{settings}\n"
+            );
+        }
+        fs::write(at("pools.conf"), text).unwrap();
+        fs::write(
+            at("fpm.conf"),
+            format!("[global]\nerror_log = {place}/error.log\ninclude = {place}/pools.conf\n"),
+        )
+        .unwrap();
+        fs::write(at("php.ini"), php_ini).unwrap();
+        // Holds a child until the file `held` is gone.
+        let hold = format!(
+            "<?php while (true) {{ clearstatcache(); if (!file_exists('{place}/held')) break; usleep(20000); }}\n"
+        );
+        fs::write(at("hold.php"), hold).unwrap();
+        let mut command = Command::new(EXECUTABLE);
+        command.args(["-F", "-y", &at("fpm.conf"), "-c", &at("php.ini")]).args(arguments);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let fpm = Self { pid: child.id(), child: child.into(), root };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !fs::read_to_string(fpm.path("error.log")).unwrap_or_default().contains("ready to handle") {
+            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(fpm.path("error.log")));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        fpm
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.root.path().join(name).to_string_lossy().into_owned()
+    }
+
+    pub fn snapshot(&self) -> ServiceSnapshot {
+        by_name("php_fpm").unwrap().backend(self.pid).unwrap().unwrap()
+    }
+
+    /// It is behind something.
+    pub fn target(&self) -> Target {
+        Target { backends: vec![self.snapshot()].into(), ..Target::default() }
+    }
+
+    /// Requests that are not answered until they are let go.
+    pub fn hold(&self, pool: &str, count: usize) -> Vec<Request> {
+        fs::write(self.path("held"), "").unwrap();
+        (0..count).map(|_| self.request(pool, "hold.php")).collect()
+    }
+
+    pub fn let_go(&self) {
+        fs::remove_file(self.path("held")).unwrap();
+    }
+
+    /// Asks a pool for a script.
+    pub fn request(&self, pool: &str, script: &str) -> Request {
+        let snapshot = self.snapshot();
+        let endpoint = snapshot.endpoints.iter().find(|endpoint| endpoint.name == pool).unwrap();
+        let stream = connect(self.pid, &Root::ours(), &endpoint.address, Duration::from_secs(5)).unwrap();
+        let file = self.path(script);
+        let parameters =
+            [("SCRIPT_FILENAME", file.as_str()), ("SCRIPT_NAME", "/x.php"), ("REQUEST_METHOD", "GET")];
+        Request::send(stream, &parameters).unwrap()
+    }
+
+    /// Ends it at once, with its children.
+    pub fn stop(&self) {
+        let mut child = self.child.lock().unwrap();
+        if matches!(child.try_wait(), Ok(None)) {
+            let id = rustix::process::Pid::from_raw(self.pid.try_into().unwrap()).unwrap();
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+            child.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Fpm {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
