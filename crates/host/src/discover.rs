@@ -2,7 +2,17 @@
 //!
 //! Listening socket (`/proc/net/tcp`, `/proc/net/tcp6`: Documentation/networking/proc_net_tcp.rst) -> its inode ->
 //! the processes that hold it (`/proc/PID/fd`, `proc_pid_fd(5)`) -> the main one, whose parent does not hold it.
-//! Only sockets of this network namespace are seen; no namespace is entered.
+//! A port that nobody listens on in our network namespace is looked for in the others of this machine, as containers have
+//! them: `/proc/PID/net` shows that of a process (network_namespaces(7)), and socket inodes are of the whole machine.
+//!
+//! The parts: `diag` reads sockets, `processes` who holds them, `links` (pure) tells who talks to whom, and `survey` follows
+//! that from a service to those behind it.
+
+pub mod diag;
+pub mod links;
+pub mod processes;
+mod spaces;
+pub mod survey;
 
 use crate::collectors::sockets::{ListenSocket, listening};
 use crate::procfs;
@@ -14,6 +24,9 @@ use webdyno_model::{Result, UserError};
 
 /// Generations of processes that are climbed at most.
 const GENERATIONS_MAX: usize = 16;
+
+/// Our network namespace.
+const OWN_NET: &str = "/proc/self/net";
 
 /// What helps who may not look into a process.
 pub const NEEDS_RIGHTS: &str = "run webdyno with sudo, or as the user that the service was started by";
@@ -55,13 +68,37 @@ pub enum Found {
     Hidden(Hidden),
 }
 
-/// Looks for who listens on a port of this machine. An error when nobody does.
+/// Looks for who listens on a port of this machine: in our network namespace, else in another one. An error when nobody
+/// does, and when it is served in several other ones.
 pub fn find(port: u16) -> Result<Found> {
-    let sockets = listening_on(port)?;
-    if sockets.is_empty() {
-        return Err(UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
-            .hint("`ss -ltnp` shows what listens; start the service, or name its port with --port"));
+    let sockets = listening_on(OWN_NET, port)?;
+    if !sockets.is_empty() {
+        return found(port, &sockets);
     }
+    let mut elsewhere = spaces::listening(port);
+    match elsewhere.len() {
+        0 => Err(nobody(port)),
+        1 => elsewhere.remove(0),
+        _ => Err(spaces::several(port, elsewhere)),
+    }
+}
+
+/// The same in our network namespace alone.
+fn find_here(port: u16) -> Result<Found> {
+    let sockets = listening_on(OWN_NET, port)?;
+    if sockets.is_empty() {
+        return Err(nobody(port));
+    }
+    found(port, &sockets)
+}
+
+fn nobody(port: u16) -> UserError {
+    UserError::cannot_run(format!("nothing listens on port {port} on this machine"))
+        .hint("`ss -ltnp` shows what listens; start the service, or name its port with --port")
+}
+
+/// Who holds these sockets of a port.
+fn found(port: u16, sockets: &[ListenSocket]) -> Result<Found> {
     let inodes = sockets.iter().map(|socket| socket.inode).collect();
     let parents = holders(&inodes);
     let Some(main_pid) = main_process(&parents).map(climb) else {
@@ -81,18 +118,19 @@ pub fn find(port: u16) -> Result<Found> {
     }))
 }
 
-/// Finds who listens on a port of this machine. An error when nobody does, and when we may not see who.
+/// Finds who listens on a port in our network namespace. An error when nobody does, and when we may not see who.
 pub fn listener(port: u16) -> Result<Listener> {
-    match find(port)? {
+    match find_here(port)? {
         Found::Seen(listener) => Ok(listener),
         Found::Hidden(hidden) => Err(hidden.error()),
     }
 }
 
-/// The ports that a process listens on, in this network namespace. None of a process that we may not look into.
+/// The ports that a process listens on, in its network namespace. None of a process that we may not look into.
 pub fn ports_of(pid: u32) -> Vec<u16> {
     let held = procfs::socket_inodes(pid).unwrap_or_default();
-    let sockets = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().flat_map(listening).flatten();
+    let files = ["tcp", "tcp6"].map(|name| format!("/proc/{pid}/net/{name}"));
+    let sockets = files.iter().flat_map(|file| listening(file)).flatten();
     sockets.filter(|socket| held.contains(&socket.inode)).map(|socket| socket.port).collect()
 }
 
@@ -105,19 +143,19 @@ impl Hidden {
     }
 }
 
-/// The listening sockets on a port in this network namespace, of both families.
-fn listening_on(port: u16) -> Result<Vec<ListenSocket>> {
+/// The listening sockets on a port in a network namespace, of both families.
+fn listening_on(net: &str, port: u16) -> Result<Vec<ListenSocket>> {
     let mut found = vec![];
     let mut first_error = None;
     let mut read_any = false;
-    for file in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        match listening(file) {
+    for file in ["tcp", "tcp6"].map(|name| format!("{net}/{name}")) {
+        match listening(&file) {
             Ok(sockets) => {
                 read_any = true;
                 found.extend(sockets.into_iter().filter(|socket| socket.port == port));
             }
             // A kernel without IPv6 has no tcp6.
-            Err(error) => first_error = first_error.or_else(|| Some(io_error("read", file, &error))),
+            Err(error) => first_error = first_error.or_else(|| Some(io_error("read", &file, &error))),
         }
     }
     match first_error {
@@ -126,9 +164,9 @@ fn listening_on(port: u16) -> Result<Vec<ListenSocket>> {
     }
 }
 
-/// Whether a process listens on a port of this machine. False as well when we may not look at its descriptors.
+/// Whether a process listens on a port, in its network namespace. False as well when we may not look at its descriptors.
 pub fn listens(pid: u32, port: u16) -> bool {
-    let sockets = listening_on(port).unwrap_or_default();
+    let sockets = listening_on(&format!("/proc/{pid}/net"), port).unwrap_or_default();
     holds(pid, &sockets.iter().map(|socket| socket.inode).collect())
 }
 

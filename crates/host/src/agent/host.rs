@@ -5,9 +5,11 @@ use crate::brake::others::AccessLogs;
 use crate::brake::watch::Pull;
 use crate::change::programs::{Programs, ThisMachine};
 use crate::collectors::{self, Target};
+use crate::discover::survey::{Effort, survey};
 use crate::discover::{self, Found};
 use crate::observer::Observer;
-use crate::{machine, outside, services};
+use crate::process::ProcessName;
+use crate::{elsewhere, machine, netns, outside, services};
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
@@ -33,6 +35,19 @@ pub trait Host: Programs {
         let _ = access;
         let front = port.map(|port| self.discover(port)).transpose()?;
         Ok(Topology { front, ..Topology::default() })
+    }
+
+    /// The same with less effort, or more. What is known of services of `before` need not be read again where their
+    /// processes are the same.
+    fn look_again(
+        &self,
+        port: Option<u16>,
+        access: &Access,
+        before: &Topology,
+        effort: Effort,
+    ) -> Result<Topology> {
+        let _ = (before, effort);
+        self.topology(port, access)
     }
 
     /// Reads it from now on until the watch is dropped. Samples come with CLOCK_MONOTONIC in microseconds.
@@ -86,10 +101,38 @@ impl Host for ThisMachine {
             Found::Hidden(hidden) => return Ok(outside::snapshot(&hidden)),
         };
         let program = listener.executable.unwrap_or(listener.name);
-        match services::recognise(&program, &listener.arguments) {
-            Some(service) => service.snapshot(listener.main_pid, port),
-            None => Ok(services::snapshot_unknown(listener.main_pid, port, Some(program))),
-        }
+        let pid = listener.main_pid;
+        let mut snapshot = match services::recognise(&program, &listener.arguments) {
+            Some(service) => netns::inside(pid, || service.snapshot(pid, port))?,
+            None => services::snapshot_unknown(pid, port, Some(program)),
+        };
+        elsewhere::note(&mut snapshot);
+        Ok(snapshot)
+    }
+
+    fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        self.look_again(port, access, &Topology::default(), Effort::FIRST)
+    }
+
+    fn look_again(
+        &self,
+        port: Option<u16>,
+        access: &Access,
+        before: &Topology,
+        effort: Effort,
+    ) -> Result<Topology> {
+        let is_still = |front: &&ServiceSnapshot| {
+            let started = front.control.as_ref().map(ProcessName::from);
+            Some(front.port) == port && started.is_some_and(ProcessName::is_alive)
+        };
+        let known =
+            before.front.as_ref().filter(is_still).filter(|front| discover::listens(front.pid, front.port));
+        let front = match (port, known) {
+            (_, Some(front)) => Some(front.clone()),
+            (Some(port), None) => Some(self.discover(port)?),
+            (None, None) => None,
+        };
+        Ok(survey(front, services::all(), (before, access), effort))
     }
 
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {

@@ -5,6 +5,7 @@ mod bootstrap;
 pub mod client;
 mod complaints;
 mod connect;
+mod following;
 mod foreground;
 pub mod framing;
 pub mod hardening;

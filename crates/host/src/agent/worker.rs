@@ -1,7 +1,8 @@
 //! The agent's work, one question at a time, on a thread of its own: a long apply delays no heartbeat.
 
 use crate::agent::clock_us;
-use crate::agent::host::{Host, LoadBrake, Watch};
+use crate::agent::following::{Following, target};
+use crate::agent::host::Host;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
@@ -11,17 +12,22 @@ use crate::change::history::ClosedBy;
 use crate::change::journal::Owner;
 use crate::change::programs::Programs;
 use crate::collectors::Target;
+use crate::discover::survey::Effort;
 use crate::process::{self, ProcessName};
-use crate::{machine, outside};
+use crate::{elsewhere, machine, outside};
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
+
+/// For so long a topology that was asked for is taken for what is observed.
+const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// What the worker gets to do.
 #[derive(Debug)]
@@ -45,13 +51,9 @@ pub struct Worker {
     reads_only: bool,
     has_put_back: bool,
     snapshot: Option<ServiceSnapshot>,
-    watch: Option<Watching>,
-}
-
-struct Watching {
-    watch: Box<dyn Watch>,
-    brake: Box<dyn LoadBrake>,
-    target: Target,
+    watch: Option<Following>,
+    /// The topology that was asked for last, with its port and when.
+    topology: Option<(Option<u16>, Instant, Topology)>,
 }
 
 impl Worker {
@@ -72,6 +74,7 @@ impl Worker {
             has_put_back: false,
             snapshot: None,
             watch: None,
+            topology: None,
         }
     }
 
@@ -152,13 +155,13 @@ impl Worker {
             }
             ToAgent::Owns { addresses, net_space } => Ok(self.owns(addresses, net_space)),
             ToAgent::LoadBegins { site } => {
-                Ok(FromAgent::Watched { missing: self.watching()?.brake.begin(&site) })
+                Ok(FromAgent::Watched { missing: self.watching()?.watched().brake.begin(&site) })
             }
             ToAgent::LoadEnds => {
-                self.watching()?.brake.end();
+                self.watching()?.watched().brake.end();
                 Ok(FromAgent::Done)
             }
-            ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.brake.unrest() }),
+            ToAgent::Unrest => Ok(FromAgent::Unrest { why: self.watching()?.watched().brake.unrest() }),
             ToAgent::Prepare { wishes } => self.prepare(&wishes),
             ToAgent::Apply { plan, options } => self.apply(&plan, &options),
             ToAgent::Revert { mark, live_traffic } => {
@@ -270,6 +273,9 @@ impl Worker {
         if snapshot.pid == outside::NO_PID {
             return Err(outside::refusal(snapshot));
         }
+        if let Some(error) = elsewhere::refusal(snapshot) {
+            return Err(error);
+        }
         let service = self.host.service(&snapshot.service).ok_or_else(|| {
             let name = snapshot.executable.as_deref().unwrap_or(&snapshot.service);
             UserError::cannot_run(format!(
@@ -287,17 +293,27 @@ impl Worker {
         if let Some(front) = &mut topology.front {
             self.changer.forget_ours(front);
         }
+        self.topology = Some((port, Instant::now(), topology.clone()));
         Ok(topology)
     }
 
     fn observe(&mut self, port: Option<u16>, asked: Target) -> Result<FromAgent> {
         self.watch = None;
         let known = self.snapshot.as_ref().filter(|snapshot| Some(snapshot.port) == port).cloned();
-        // The machine can be read without a known service.
-        let seen = self.topology(port, &asked.access).unwrap_or_default();
+        let looked =
+            self.topology.as_ref().filter(|(of, when, _)| *of == port && when.elapsed() < STALE_AFTER);
+        let looked = looked.map(|(_, _, topology)| topology.clone());
+        let looked_well = looked.is_some();
+        // The machine can be read without a known service. What takes longer is looked for while it is read already.
+        let mut seen = looked.unwrap_or_else(|| {
+            let before = Topology { front: known.clone(), ..Topology::default() };
+            self.host.look_again(port, &asked.access, &before, Effort::ONCE).unwrap_or_default()
+        });
         let snapshot = known.or(seen.front);
+        seen.front = snapshot.clone();
         let (sink, samples) = channel();
-        let what = Target { port, backends: seen.backends.into(), ..target(snapshot.as_ref(), asked) };
+        let backends = seen.backends.clone().into();
+        let what = Target { port, backends, ..target(snapshot.as_ref(), asked) };
         let voice = self.voice.clone();
         let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
         let brake = self.host.watch_loads(&what, snapshot.as_ref(), pull)?;
@@ -309,22 +325,19 @@ impl Worker {
                 voice.say(FromAgent::Sample { clock_us, sample });
             }
         });
-        self.watch = Some(Watching { watch, brake, target: what });
+        let (host, voice) = (Arc::clone(&self.host), self.voice.clone());
+        self.watch = Some(Following::start(host, voice, (watch, brake), (what, seen), looked_well));
         Ok(FromAgent::Done)
     }
 
-    fn watching(&self) -> Result<&Watching> {
+    fn watching(&self) -> Result<&Following> {
         self.watch.as_ref().ok_or_else(|| UserError::cannot_run("nothing is observed yet"))
     }
 
     /// The service may have another main process now.
     fn now_is(&mut self, snapshot: ServiceSnapshot) {
-        if let Some(Watching { watch, brake, target: watched }) = &mut self.watch
-            && watched.port == Some(snapshot.port)
-        {
-            *watched = target(Some(&snapshot), watched.clone());
-            brake.set_target(watched);
-            watch.set_target(watched.clone());
+        if let Some(watch) = &self.watch {
+            watch.watched().now_is(&snapshot);
         }
         self.snapshot = Some(snapshot);
     }
@@ -355,15 +368,4 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err(UserError::cannot_run("the agent failed at this").hint("its stderr says where; please report it"))
     })
-}
-
-/// What is to be read of a service as it is now, the rest as before.
-fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
-    Target {
-        // Of a service that may not be looked into, no process is known.
-        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
-        status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
-        service: snapshot.cloned().map(Arc::new),
-        ..before
-    }
 }

@@ -1,0 +1,200 @@
+//! Keeps what is observed in step with the machine: services come, go, and are started anew.
+//!
+//! A thread of its own looks again every half minute, and at once when the main process is another one. The collectors go
+//! on meanwhile, and read what they read before until something else was found.
+
+use crate::agent::host::{Host, LoadBrake, Watch};
+use crate::agent::protocol::FromAgent;
+use crate::agent::voice::Voice;
+use crate::collectors::Target;
+use crate::discover::survey::Effort;
+use crate::outside;
+use crate::process::ProcessName;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
+
+/// How often the main process is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often the machine is.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// After so many looks the services are read anew, also when their processes are the same: a reload keeps them.
+const READ_ANEW_EVERY: u32 = 10;
+
+/// What is observed. Dropping it ends that.
+pub struct Following {
+    shared: Arc<Mutex<Watched>>,
+}
+
+/// What is observed, as it is known.
+pub struct Watched {
+    /// The collectors.
+    pub watch: Box<dyn Watch>,
+    /// Whether a load does harm.
+    pub brake: Box<dyn LoadBrake>,
+    /// What these read.
+    target: Target,
+    topology: Topology,
+    /// The main process, where it is one of this machine.
+    main: Option<ProcessName>,
+    /// Rises with every target, so that what was looked at before is not taken for newer.
+    generation: u64,
+    voice: Voice,
+}
+
+impl Following {
+    /// Follows what is observed already. `looked_well` tells whether the topology is one of more than a glance.
+    pub fn start(
+        host: Arc<dyn Host>,
+        voice: Voice,
+        (watch, brake): (Box<dyn Watch>, Box<dyn LoadBrake>),
+        (target, topology): (Target, Topology),
+        looked_well: bool,
+    ) -> Self {
+        let main = target.service_pid.and_then(ProcessName::of);
+        let watched = Watched { watch, brake, target, topology, main, generation: 0, voice };
+        let shared = Arc::new(Mutex::new(watched));
+        let weak = Arc::downgrade(&shared);
+        std::thread::spawn(move || follow(host.as_ref(), &weak, looked_well));
+        Self { shared }
+    }
+
+    /// What is observed, for the length of a call.
+    pub fn watched(&self) -> MutexGuard<'_, Watched> {
+        lock(&self.shared)
+    }
+}
+
+/// Who panicked while he held it left it whole: targets are replaced at once.
+fn lock(shared: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watched {
+    /// The service was read anew.
+    pub fn now_is(&mut self, snapshot: &ServiceSnapshot) {
+        if self.target.port == Some(snapshot.port) {
+            self.topology.front = Some(snapshot.clone());
+            self.set(target(Some(snapshot), self.target.clone()));
+        }
+    }
+
+    fn set(&mut self, target: Target) {
+        self.generation += 1;
+        self.main = target.service_pid.and_then(ProcessName::of);
+        if target != self.target {
+            self.target = target;
+            self.brake.set_target(&self.target);
+            self.watch.set_target(self.target.clone());
+        }
+    }
+
+    /// Takes over what a look found; says so when it is another topology than before.
+    fn found(&mut self, topology: Topology) {
+        let next = Target { backends: topology.backends.clone().into(), ..self.target.clone() };
+        let next = match &topology.front {
+            Some(front) => target(Some(front), next),
+            None => next,
+        };
+        self.set(next);
+        if differs(&topology, &self.topology) {
+            self.voice.say(FromAgent::Topology { topology: Box::new(topology.clone()) });
+        }
+        self.topology = topology;
+    }
+}
+
+/// Whether two topologies are of other services or links; how many connections there were just now does not count.
+fn differs(a: &Topology, b: &Topology) -> bool {
+    let links = |topology: &Topology| -> Vec<_> {
+        topology.links.iter().map(|link| (link.from_pid, link.to_pid, link.by.clone())).collect()
+    };
+    (&a.front, &a.backends, &a.missing, links(a)) != (&b.front, &b.backends, &b.missing, links(b))
+}
+
+/// Looks again and again until nobody observes any more.
+fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
+    let mut effort = if looked_well { Effort::AGAIN } else { Effort::FIRST };
+    let mut due = Instant::now() + if looked_well { LOOK_EVERY } else { Duration::ZERO };
+    let mut pause = TICK;
+    let mut looks_count = 0;
+    loop {
+        let Some(held) = shared.upgrade() else { return };
+        let is_gone = lock(&held).main.is_some_and(|main| !main.is_alive());
+        drop(held);
+        if is_gone || Instant::now() >= due {
+            looks_count += 1;
+            let is_found = look(host, shared, effort, looks_count % READ_ANEW_EVERY == 0);
+            effort = Effort::AGAIN;
+            due = Instant::now() + LOOK_EVERY;
+            // One that stays away is not looked for at the same pace for ever.
+            pause = if is_found { TICK } else { LOOK_EVERY.min(pause * 2) };
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+/// Looks once; whether the service was found.
+fn look(host: &dyn Host, shared: &Weak<Mutex<Watched>>, effort: Effort, reads_anew: bool) -> bool {
+    let Some(held) = shared.upgrade() else { return false };
+    let (generation, target, mut before) = {
+        let watched = lock(&held);
+        (watched.generation, watched.target.clone(), watched.topology.clone())
+    };
+    drop(held);
+    if reads_anew {
+        before.backends.clear();
+    }
+    let look = || host.look_again(target.port, &target.access, &before, effort);
+    let Ok(Ok(mut found)) = catch_unwind(AssertUnwindSafe(look)) else { return false };
+    let Some(held) = shared.upgrade() else { return false };
+    let mut watched = lock(&held);
+    if watched.generation == generation {
+        if effort == Effort::AGAIN {
+            keep_quiet_links(&mut found, &watched.topology);
+        }
+        watched.found(found);
+    }
+    true
+}
+
+/// A short look misses what is quiet just now: links between services that are still there stay, and so do their servers.
+fn keep_quiet_links(found: &mut Topology, before: &Topology) {
+    let is_alive = |pid: u32| {
+        let former = before.services().find(|service| service.pid == pid);
+        let start = former.and_then(|service| service.control.as_ref()).map(|control| control.start_ticks);
+        ProcessName::of(pid).is_some_and(|now| start.is_none_or(|start| start == now.start_ticks))
+    };
+    let has = |topology: &Topology, pid: u32| topology.services().any(|service| service.pid == pid);
+    let same_link = |a: &webdyno_model::topology::Link, b: &webdyno_model::topology::Link| {
+        (a.from_pid, a.to_pid, &a.by) == (b.from_pid, b.to_pid, &b.by)
+    };
+    for link in &before.links {
+        let Some(to) = link.to_pid.filter(|pid| is_alive(*pid) && is_alive(link.from_pid)) else { continue };
+        if found.links.iter().any(|known| same_link(known, link)) {
+            continue;
+        }
+        if !has(found, to) {
+            found.backends.extend(before.backends.iter().find(|service| service.pid == to).cloned());
+        }
+        if has(found, link.from_pid) && has(found, to) {
+            found.links.push(link.clone());
+        }
+    }
+    found.links.sort_by(|a, b| (a.from_pid, &a.by, a.to_pid).cmp(&(b.from_pid, &b.by, b.to_pid)));
+}
+
+/// What is to be read of a service as it is now, the rest as before.
+pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
+    Target {
+        // Of a service that may not be looked into, no process is known.
+        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
+        status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
+        service: snapshot.cloned().map(Arc::new),
+        ..before
+    }
+}

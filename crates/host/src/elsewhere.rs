@@ -1,0 +1,82 @@
+//! A service whose files or network are not ours: in a container, or in a network namespace of this machine. It is read
+//! from here as far as that goes, and never changed: what would be written and asked would be another server's.
+//!
+//! Facts: mount_namespaces(7), network_namespaces(7), pid_namespaces(7) (process ids are ours everywhere: a container is
+//! seen from outside).
+
+use crate::discover::processes::space_of;
+use crate::outside::NO_PID;
+use crate::rooted;
+use webdyno_model::UserError;
+use webdyno_model::sample::Missing;
+use webdyno_model::service::ServiceSnapshot;
+
+/// What reaches everything of a container.
+const ENTER: &str =
+    "run the agent inside of the container, as with --server exec:'docker exec -i CONTAINER webdyno agent'";
+
+/// What reaches everything of a network namespace.
+const ENTER_NETWORK: &str =
+    "run the agent inside of the namespace, as with --server exec:'ip netns exec NAME webdyno agent'";
+
+/// Whether the network of a process is another one than ours; false when that cannot be seen.
+pub fn has_own_network(pid: u32) -> bool {
+    let spaces = space_of(pid).zip(space_of(std::process::id()));
+    spaces.is_some_and(|(theirs, ours)| theirs != ours)
+}
+
+/// Says in a snapshot what is not ours about the service.
+pub fn note(snapshot: &mut ServiceSnapshot) {
+    let pid = snapshot.pid;
+    if pid == NO_PID {
+        return;
+    }
+    if rooted::is_elsewhere(pid) {
+        // How it is started and what it reads are words of another place.
+        snapshot.control = None;
+        snapshot.missing.push(Missing {
+            signal: "service control".into(),
+            why: format!("process {pid} is in a container: its files are not those of this machine"),
+            how_to_enable: ENTER.into(),
+        });
+        snapshot.warnings.push(format!(
+            "process {pid} is in a container: it is observed from outside, and nothing of it is changed from there"
+        ));
+    } else if has_own_network(pid) {
+        snapshot.warnings.push(format!(
+            "process {pid} is in another network namespace of this machine: it is observed from outside, and nothing of it is changed from there"
+        ));
+    }
+}
+
+/// Why a service may not be changed from here; `None` when it may.
+pub fn refusal(snapshot: &ServiceSnapshot) -> Option<UserError> {
+    let (pid, name) = (snapshot.pid, &snapshot.service);
+    if pid == NO_PID {
+        return None;
+    }
+    if rooted::is_elsewhere(pid) {
+        let why = format!("cannot change the {name} with process {pid} from outside of its container");
+        return Some(UserError::cannot_run(why).hint(ENTER));
+    }
+    has_own_network(pid).then(|| {
+        UserError::cannot_run(format!(
+            "cannot change the {name} with process {pid} from outside of its network namespace"
+        ))
+        .hint(ENTER_NETWORK)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_here_is_changed_from_here() {
+        let mut snapshot = ServiceSnapshot { pid: std::process::id(), ..ServiceSnapshot::default() };
+        let before = snapshot.clone();
+        note(&mut snapshot);
+        assert_eq!((snapshot, refusal(&before)), (before.clone(), None));
+        assert_eq!(refusal(&ServiceSnapshot { pid: NO_PID, ..before }), None);
+    }
+}
