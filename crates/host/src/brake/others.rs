@@ -183,8 +183,8 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::logs::line::Part;
     use super::*;
+    use crate::logs::line::Part;
     use std::io::Write;
 
     /// A log in a folder of its own: client, status, and the agent where `with_agent`.

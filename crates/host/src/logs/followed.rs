@@ -49,7 +49,10 @@ pub struct One<T> {
 enum State {
     Open(Box<Tail>),
     /// It is not there yet, or may not be read; whether it was missing when it was looked for last.
-    Closed { why: String, is_absent: bool },
+    Closed {
+        why: String,
+        is_absent: bool,
+    },
 }
 
 /// All logs of one kind.

@@ -134,7 +134,11 @@ impl<'a> Matcher<'_, 'a> {
             return length.is_some_and(|length| self.ends_after(field, part, at, length));
         }
         let blank = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
-        let longest = if matches!(field, Field::Client | Field::Word | Field::Bytes | Field::Took(_)) { blank } else { rest.len() };
+        let longest = if matches!(field, Field::Client | Field::Word | Field::Bytes | Field::Took(_)) {
+            blank
+        } else {
+            rest.len()
+        };
         let mut length = 0;
         while let Some(skip) = self.next_end(part, rest, length) {
             length = skip;

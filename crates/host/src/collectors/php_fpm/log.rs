@@ -3,7 +3,7 @@
 //! Facts: the messages in sapi/fpm/fpm/fpm_process_ctl.c, fpm_children.c and fpm_request.c of PHP 7.0 to 8.4. All of them are
 //! warnings: a higher `log_level` hides them.
 
-use crate::brake::tail::Tail;
+use crate::logs::tail::Tail;
 use crate::reach::Root;
 use std::collections::BTreeMap;
 use std::path::Path;

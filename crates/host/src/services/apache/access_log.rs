@@ -6,14 +6,12 @@
 //! virtual hosts count, not those of one port only: they share the workers that a load takes. Of each host one log is
 //! enough, as each holds all requests; a request that is counted twice would be two.
 
-use super::config::{Evaluation, Placed, Section};
-use crate::logs::line::{Field, LineFormat, Part, Unit};
 use super::config::syntax::words;
 use super::config::{Evaluation, Placed};
 use super::in_force::walk::named;
 use super::in_force::{Host, Site};
-use crate::brake::line::{Field, LineFormat, Part};
 use crate::brake::others::{AccessLog, AccessLogs};
+use crate::logs::line::{Field, LineFormat, Part, Unit};
 use std::collections::BTreeSet;
 
 /// What `TransferLog` writes by default, and `CLF` stands for.
@@ -218,8 +216,7 @@ fn field(letter: char, argument: &str, is_status: bool) -> Field {
             "ms" => Field::Took(Unit::Ms),
             _ => Field::Took(Unit::S),
         },
-        's' | 'A' | 'l' | 'k' | 'p' | 'P' | 'I' | 'S' | 'v' | 'V' | 'H'
-        | 'm' | 'X' | 'L' => Field::Word,
+        's' | 'A' | 'l' | 'k' | 'p' | 'P' | 'I' | 'S' | 'v' | 'V' | 'H' | 'm' | 'X' | 'L' => Field::Word,
         _ => Field::Other,
     }
 }
