@@ -6,6 +6,8 @@ pub mod apache_status;
 pub mod cgroup;
 pub mod clients;
 pub mod cpu;
+pub mod disk;
+pub mod files;
 pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
@@ -132,6 +134,8 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(process::Process::default()),
         Box::new(pressure::Pressure::default()),
         Box::new(cgroup::Cgroup::default()),
+        Box::new(disk::Disks::default()),
+        Box::new(files::Files),
         Box::new(memory::Memory::default()),
         Box::new(kernel_log::KernelMessages::default()),
         Box::new(worker_memory::WorkerMemory::default()),
