@@ -8,6 +8,7 @@ pub mod clients;
 pub mod cpu;
 pub mod disk;
 pub mod files;
+pub mod foreign;
 pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
@@ -138,6 +139,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(files::Files),
         Box::new(memory::Memory::default()),
         Box::new(kernel_log::KernelMessages::default()),
+        Box::new(foreign::Foreign::default()),
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
         Box::new(mariadb::Mariadb::default()),
