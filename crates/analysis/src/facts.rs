@@ -325,6 +325,7 @@ mod tests {
             kind: MetricKind::Counter,
             source: "the group".into(),
             reproduce: "cat /proc/PID/cgroup".into(),
+            on_change: false,
         };
         let measurement = Measurement {
             brake: Some(brake(&metric.name)),

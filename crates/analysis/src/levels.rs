@@ -111,6 +111,7 @@ fn readings(series: &SeriesSet<'_>, metric: &str) -> Vec<(f64, f64)> {
         kind: MetricKind::Gauge,
         source: String::new(),
         reproduce: String::new(),
+        on_change: false,
     };
     let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (_, name) in series.instances(&template) {

@@ -26,5 +26,6 @@ pub mod series;
 pub mod stats;
 pub mod stop_loss;
 pub mod summary;
+mod unchanged;
 pub mod verdict;
 pub mod warmup;

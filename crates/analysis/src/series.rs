@@ -1,6 +1,7 @@
 //! Readings over time: levels and differences of one metric within a window.
 
 use crate::measurement::{Measurement, TimedSample};
+use crate::unchanged;
 use std::collections::BTreeMap;
 use webdyno_model::sample::Metric;
 
@@ -23,11 +24,17 @@ impl<'a> SeriesSet<'a> {
                 points.entry(name).or_default().push((timed.t_s, value.0));
             }
         }
-        points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
         let metrics = measurement.collectors.iter().flat_map(|collector| &collector.metrics);
+        let metrics: BTreeMap<&str, &Metric> = metrics.map(|metric| (metric.name.as_str(), metric)).collect();
+        for (name, point) in unchanged::values(measurement, |name| {
+            most_specific(&metrics, name).is_some_and(|metric| metric.on_change)
+        }) {
+            points.entry(name).or_default().push(point);
+        }
+        points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
         Self {
             points,
-            metrics: metrics.map(|metric| (metric.name.as_str(), metric)).collect(),
+            metrics,
             samples: &measurement.samples,
             from_s: measurement.measured_from_s,
             to_s: measurement.measured_to_s,
@@ -41,14 +48,16 @@ impl<'a> SeriesSet<'a> {
 
     /// What a metric is, if the catalogue of the recording knows it.
     pub fn metric(&self, name: &str) -> Option<&'a Metric> {
-        let described = || self.metrics.values().find(|metric| metric.describes(name));
-        self.metrics.get(name).or_else(described).copied()
+        most_specific(&self.metrics, name)
     }
 
     /// What there are readings of, of a metric of several (`disk.*.read_bytes`): the names in place of the star, each with
     /// that of its values.
     pub fn instances<'b>(&'b self, template: &'b Metric) -> impl Iterator<Item = (&'a str, &'a str)> + 'b {
-        self.points.keys().filter_map(|name| template.instance(name).map(|instance| (instance, *name)))
+        // What a longer template describes is its instance alone.
+        let is_its_own = |name: &str| self.metric(name).is_none_or(|metric| metric.name == template.name);
+        let own = self.points.keys().filter(move |name| is_its_own(name));
+        own.filter_map(|name| template.instance(name).map(|instance| (instance, *name)))
     }
 
     /// All readings of a metric, in order of time.
@@ -132,6 +141,15 @@ impl<'a> SeriesSet<'a> {
     }
 }
 
+/// The metric that describes a value: the one of its name, else that of several with the longest name before the star.
+fn most_specific<'a>(metrics: &BTreeMap<&str, &'a Metric>, name: &str) -> Option<&'a Metric> {
+    let described = || {
+        let describing = metrics.values().filter(|metric| metric.describes(name));
+        describing.max_by_key(|metric| metric.name.find('*'))
+    };
+    metrics.get(name).or_else(described).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +184,34 @@ mod tests {
         assert_eq!(SeriesSet::of(&all).span("x.total"), Some(((1.5, 10.0), (4.5, 40.0))));
     }
 
+    // A counter that moved once shows that, however long it was left out before and after; one that never moved rose by
+    // nothing, which is known.
+    #[test]
+    fn what_was_left_out_was_unchanged() {
+        let metric = |name: &str| Metric {
+            name: name.into(),
+            unit: "count".into(),
+            kind: webdyno_model::sample::MetricKind::Counter,
+            source: "a file".into(),
+            reproduce: "cat".into(),
+            on_change: true,
+        };
+        let metrics = vec![metric("x.total"), metric("x.*.total"), metric("x.service.*.total")];
+        let still = ["x.eth0.total", "x.service.eth0.total"];
+        let mut all =
+            measurement(&[(0.0, 7.0), (1.0, f64::NAN), (2.0, f64::NAN), (3.0, 9.0), (4.0, f64::NAN)]);
+        for timed in &mut all.samples {
+            timed.sample.values.retain(|_, value| value.0.is_finite());
+        }
+        all.samples[0].sample.values.extend(still.map(|name| (name.to_owned(), Number(5.0))));
+        all.collectors = vec![webdyno_model::sample::CollectorInfo { name: "x".into(), metrics }];
+        let series = SeriesSet::of(&all);
+        assert_eq!(series.rise("x.total"), Some((2.0, 2.0)));
+        assert_eq!(series.levels("x.total"), [7.0, 9.0, 9.0]);
+        assert_eq!(still.map(|name| series.rise(name)), [Some((0.0, 2.0)); 2]);
+        assert_eq!(series.metric("x.service.eth0.total").unwrap().name, "x.service.*.total");
+    }
+
     #[test]
     fn levels_are_those_of_the_window() {
         let all = measurement(&[(1.0, 7.0), (2.0, 1.0), (5.0, 3.0), (6.0, 9.0)]);
@@ -195,6 +241,7 @@ mod tests {
             kind: Counter,
             source: text(),
             reproduce: text(),
+            on_change: false,
         };
         let template = metric("nic.*.sent_bytes");
         let all: Vec<_> = series.instances(&template).collect();

@@ -22,7 +22,7 @@ use webdyno_model::sample::{Missing, Sample};
 const JOIN_WAIT: Duration = Duration::from_millis(100);
 
 /// After so many readings a collector says again what it lacks.
-pub const SAID_AGAIN_COUNT: u64 = 60;
+pub const SAID_AGAIN_COUNT: u64 = webdyno_model::sample::TOLD_AGAIN_COUNT;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);

@@ -48,7 +48,15 @@ pub struct Metric {
     pub source: String,
     /// A shell command that shows the same figure by hand.
     pub reproduce: String,
+    /// Whether readings leave it out while it is as it was told last. The first reading tells all, zeros included, and
+    /// all is told again at least every [`TOLD_AGAIN_COUNT`] readings and beside any error; absent from a reading without
+    /// error it is unchanged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_change: bool,
 }
+
+/// After so many readings a collector tells again what did not change.
+pub const TOLD_AGAIN_COUNT: u64 = 60;
 
 impl Metric {
     /// Whether this describes the values of that name.
@@ -105,6 +113,7 @@ mod tests {
                 kind: MetricKind::Gauge,
                 source: String::new(),
                 reproduce: String::new(),
+                on_change: false,
             };
             assert_eq!((metric.instance(value), metric.describes(value)), (instance, describes), "{value}");
         }

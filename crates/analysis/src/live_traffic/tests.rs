@@ -165,6 +165,7 @@ fn the_evidence_can_be_seen_by_hand() {
         kind: MetricKind::Gauge,
         source: source.into(),
         reproduce: reproduce.into(),
+        on_change: false,
     };
     let metrics =
         vec![metric(ACCESSES, "mod_status", "count PORT"), metric(OTHERS, "sock_diag(7)", "ss PORT")];

@@ -11,7 +11,7 @@
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
 
-use super::sockets::Sockets;
+use super::network::{Place, Whereabouts};
 use super::sockets::netlink::{self, End};
 use super::{Collector, Metric, Reading, Target, gauge, told};
 use crate::procfs;
@@ -24,8 +24,7 @@ const SERVICE_PROCESSES_MAX: usize = 512;
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Clients {
-    /// Knows which network namespace the service is in.
-    sockets: Sockets,
+    whereabouts: Whereabouts,
 }
 
 /// The ends of all connections at one time.
@@ -167,9 +166,9 @@ impl Collector for Clients {
         let Some(port) = target.port else {
             return Reading::failed("no port is under load: no connections to read");
         };
-        match self.sockets.place(target) {
-            Ok((_, true)) => read(port, std::process::id(), target).unwrap_or_else(Reading::failed),
-            Ok((_, false)) => Reading::failed("the service is in another network namespace"),
+        match self.whereabouts.place(target) {
+            Ok(Place::Own) => read(port, std::process::id(), target).unwrap_or_else(Reading::failed),
+            Ok(Place::Of(_)) => Reading::failed("the service is in another network namespace"),
             Err(why) => Reading::failed(why),
         }
     }

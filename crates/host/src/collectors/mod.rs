@@ -5,6 +5,7 @@
 pub mod apache_status;
 pub mod cgroup;
 pub mod clients;
+pub mod conntrack;
 pub mod cpu;
 pub mod disk;
 pub mod files;
@@ -12,14 +13,21 @@ pub mod foreign;
 pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
+pub mod nic;
 pub mod php_fpm;
+pub mod ports;
 pub mod pressure;
 pub mod process;
+pub mod qdisc;
 pub mod sockets;
+pub mod softnet;
+pub mod tcp;
 pub mod worker_memory;
 
+mod changes;
 pub(crate) mod control_group;
 mod moved;
+mod network;
 mod rising;
 
 use std::sync::Arc;
@@ -129,15 +137,22 @@ pub trait Collector: Send {
 /// All collectors, fresh, in the order in which they read: first what the others' work would disturb (the run queue,
 /// the accept queue), last the request for the status page, which makes the service work.
 pub fn all() -> Vec<Box<dyn Collector>> {
+    let network = network::Shared::default();
     vec![
         Box::new(cpu::Cpu::default()),
-        Box::new(sockets::Sockets::default()),
+        Box::new(sockets::Sockets::sharing(network.clone())),
         Box::new(process::Process::default()),
         Box::new(pressure::Pressure::default()),
         Box::new(cgroup::Cgroup::default()),
         Box::new(disk::Disks::default()),
         Box::new(files::Files),
         Box::new(memory::Memory::default()),
+        Box::new(tcp::Tcp::sharing(network.clone())),
+        Box::new(softnet::Softnet::default()),
+        Box::new(nic::Nic::default()),
+        Box::new(qdisc::Qdisc::default()),
+        Box::new(conntrack::Conntrack::default()),
+        Box::new(ports::Ports::sharing(network)),
         Box::new(kernel_log::KernelMessages::default()),
         Box::new(foreign::Foreign::default()),
         Box::new(worker_memory::WorkerMemory::default()),
@@ -157,6 +172,9 @@ pub fn catalogue() -> Vec<CollectorInfo> {
     all().into_iter().map(info).collect()
 }
 
+/// Units of more than one word.
+const UNITS_OF_WORDS: [&str; 1] = ["bits_per_s"];
+
 /// A level. Its unit is the last word of its name.
 fn gauge(name: impl Into<String>, source: &str, reproduce: impl Into<String>) -> Metric {
     metric(name.into(), MetricKind::Gauge, source, reproduce.into())
@@ -168,8 +186,9 @@ fn counter(name: impl Into<String>, source: &str, reproduce: impl Into<String>) 
 }
 
 fn metric(name: String, kind: MetricKind, source: &str, reproduce: String) -> Metric {
-    let unit = name.rsplit(['_', '.']).next().unwrap_or_default().to_owned();
-    Metric { name, unit, kind, source: source.to_owned(), reproduce }
+    let last = name.rsplit(['_', '.']).next().unwrap_or_default();
+    let unit = UNITS_OF_WORDS.into_iter().find(|unit| name.ends_with(unit)).unwrap_or(last).to_owned();
+    Metric { name, unit, kind, source: source.to_owned(), reproduce, on_change: false }
 }
 
 /// An I/O error as the text of a reading.
@@ -195,7 +214,7 @@ mod tests {
     use webdyno_model::sample::MetricKind;
 
     /// Files that are no collectors but serve several of them.
-    const HELPERS: [&str; 4] = ["mod", "control_group", "moved", "rising"];
+    const HELPERS: [&str; 5] = ["mod", "changes", "control_group", "moved", "rising"];
 
     #[test]
     fn every_file_is_in_the_list() {
@@ -241,7 +260,8 @@ mod tests {
     fn descriptions_are_complete_and_named_after_their_unit() {
         let mut seen = BTreeSet::new();
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
-            let units = ["s", "us", "ms", "bytes", "count", "pages", "fraction"];
+            let units =
+                ["s", "us", "ms", "bytes", "count", "pages", "bits_per_s", "fraction", "bool", "mode"];
             assert!(units.contains(&metric.unit.as_str()), "{metric:?}");
             assert!(metric.name.ends_with(&metric.unit), "{metric:?}");
             assert!(!metric.source.is_empty() && !metric.reproduce.is_empty(), "{metric:?}");

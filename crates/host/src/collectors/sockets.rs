@@ -5,16 +5,21 @@
 //! Documentation/networking/snmp_counter.rst for netstat and snmp; nf_conntrack-sysctl.rst and ip-sysctl.rst for the sizes
 //! of tables.
 //!
-//! A service in another network namespace is seen through `/proc/PID/net`; no namespace is entered. The queue's limit
-//! is then unknown, as only netlink tells it.
+//! A service in another network namespace is seen through `/proc/PID/net`, and through netlink from inside of it. Who may
+//! not enter it does not know the limit of the queue, as only netlink tells it.
 
+use super::network::sock_diag::{self, Query};
+use super::network::socket_table::Table;
+use super::network::{Place, Shared, Whereabouts};
 use super::{Collector, Metric, Reading, Target, counter, gauge, told};
 use crate::procfs;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 pub(super) mod netlink;
+mod queues;
 
 /// Lines of `/proc/net/tcp` that are read at most: listening sockets come first and are few.
 const LINES_MAX: usize = 10_000;
@@ -126,21 +131,45 @@ pub fn accept_queue(sockets: &[ListenSocket], port: u16) -> Option<(u64, Option<
     by_address.into_values().max()
 }
 
-/// Parses `/proc/net/sockstat`: `(connections in use, in TIME_WAIT)`.
-fn parse_sockstat(text: &str) -> (Option<u64>, Option<u64>) {
-    let line = text.lines().find_map(|line| line.strip_prefix("TCP: ")).unwrap_or_default();
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let value = |key: &str| words.chunks_exact(2).find(|pair| pair[0] == key)?[1].parse().ok();
-    (value("inuse"), value("tw"))
+/// Metric and key of the line `TCP:` of `/proc/net/sockstat`. The last three are those of the whole machine.
+const SOCKSTAT: [(&str, &str); 5] = [
+    ("sockets.in_use_count", "inuse"),
+    ("sockets.time_wait_count", "tw"),
+    ("sockets.orphans_count", "orphan"),
+    ("sockets.allocated_count", "alloc"),
+    ("sockets.memory_pages", "mem"),
+];
+
+/// The value of a key in the line `TCP:` of `/proc/net/sockstat`.
+fn parse_sockstat(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP: "))?;
+    let mut words = line.split_ascii_whitespace();
+    words.find(|word| *word == key)?;
+    words.next()?.parse().ok()
 }
 
-/// A field of the pairs of lines `Group: names..`, `Group: values..` of netstat and snmp. A few are signed.
-fn parse_pair(text: &str, group: &str, field: &str) -> Option<f64> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)?.strip_prefix(": "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let position = names.split(' ').position(|name| name == field)?;
-    let value: i64 = values.split(' ').nth(position)?.trim().parse().ok()?;
-    Some(value as f64)
+/// Metric, state and its name in `ss` of what the table of all sockets is counted for.
+const STATES: [(&str, u8, &str); 8] = [
+    ("sockets.established_count", 1, "established"),
+    ("sockets.syn_sent_count", 2, "syn-sent"),
+    ("sockets.syn_received_count", 3, "syn-recv"),
+    ("sockets.fin_wait_1_count", 4, "fin-wait-1"),
+    ("sockets.fin_wait_2_count", 5, "fin-wait-2"),
+    ("sockets.close_wait_count", 8, "close-wait"),
+    ("sockets.last_ack_count", 9, "last-ack"),
+    ("sockets.closing_count", 11, "closing"),
+];
+
+/// The port of name servers.
+const DNS: u16 = 53;
+
+/// UDP sockets that are connected to a name server: look-ups under way.
+fn look_ups() -> io::Result<u64> {
+    let mut count = 0;
+    let states = sock_diag::states([sock_diag::state::ESTABLISHED]);
+    let query = Query { protocol: sock_diag::UDP, states, own_port: 0, peer_port: DNS };
+    sock_diag::each(query, |_| count += 1)?;
+    Ok(count)
 }
 
 /// Metric and file of the tables that connections fill; the first two are there only where connections are tracked. The
@@ -161,45 +190,39 @@ fn tables(reading: &mut Reading) {
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    /// The last service seen in another network namespace: once it is gone, ours says nothing about it.
-    elsewhere: Option<u32>,
+    whereabouts: Whereabouts,
+    shared: Shared,
+    /// The table that was told last.
+    told: Option<Arc<Table>>,
 }
 
 impl Sockets {
-    /// The directory whose files show the service's namespace, and whether that is ours; an error when the service
-    /// was elsewhere and is gone.
-    pub(super) fn place(&mut self, target: &Target) -> Result<(String, bool), String> {
-        let own = || Ok(("/proc/self/net".to_owned(), true));
-        let Some(pid) = target.service_pid else {
-            return own();
-        };
-        // Who may not see the namespace of the service found its port in the own one.
-        let namespaces = procfs::net_namespace(pid).ok().zip(procfs::net_namespace(std::process::id()).ok());
-        match namespaces {
-            Some((theirs, ours)) if theirs != ours => {
-                self.elsewhere = Some(pid);
-                Ok((format!("/proc/{pid}/net"), false))
-            }
-            None if self.elsewhere == Some(pid) => {
-                Err(format!("process {pid} is gone, and its network namespace with it"))
-            }
-            _ => own(),
-        }
+    pub(super) fn sharing(shared: Shared) -> Self {
+        Self { shared, ..Self::default() }
     }
 
-    fn queue(port: u16, net: &str, own: bool, reading: &mut Reading) {
-        let mut sockets = Err(io::Error::from(io::ErrorKind::Unsupported));
-        if own {
-            sockets = netlink::listening();
-            if let Err(error) = &sockets {
-                reading.problem(format!("netlink does not tell the limit of the accept queue: {error}"));
+    /// The accept queue of the port, and how full all queues are.
+    fn queues(port: Option<u16>, place: Place, reading: &mut Reading) {
+        let net = place.net();
+        let mut sockets = place.within(netlink::listening);
+        match &sockets {
+            Ok(sockets) => queues::read(sockets, place, reading),
+            Err(error) => {
+                let why = format!("netlink does not tell the limit of the accept queue: {error}");
+                match place {
+                    Place::Own => reading.problem(why),
+                    Place::Of(_) => {
+                        reading.lacks("sockets.accept_queue_max_count", why, "run webdyno as root")
+                    }
+                }
+                // A kernel without IPv6 has no tcp6.
+                let six = listening(&format!("{net}/tcp6")).unwrap_or_default();
+                sockets = listening(&format!("{net}/tcp")).map(|four| [four, six].concat());
             }
         }
-        if sockets.is_err() {
-            // A kernel without IPv6 has no tcp6.
-            let six = listening(&format!("{net}/tcp6")).unwrap_or_default();
-            sockets = listening(&format!("{net}/tcp")).map(|four| [four, six].concat());
-        }
+        let Some(port) = port else {
+            return reading.problem("no port is under load: no accept queue to read");
+        };
         match sockets.map(|sockets| accept_queue(&sockets, port)) {
             Ok(Some((queue, limit))) => {
                 reading.push("sockets.accept_queue_count", queue as f64);
@@ -209,13 +232,45 @@ impl Sockets {
             Err(error) => reading.problem(told("read", &format!("{net}/tcp"), &error)),
         }
     }
-}
 
-fn counters(text: &str, group_wanted: &str, reading: &mut Reading) {
-    for (name, group, field) in COUNTERS.iter().filter(|(_, group, _)| *group == group_wanted) {
-        reading.push_some(*name, parse_pair(text, group, field));
+    /// The counters that rules name, from the same reading as all others.
+    fn counters(&self, net: &str, reading: &mut Reading) {
+        let counters = self.shared.lock().counters.of(net);
+        counters.problems.iter().for_each(|why| reading.problem(why));
+        for (name, group, field) in COUNTERS {
+            reading.push_some(name, counters.value(group, field));
+        }
+        reading.push_some(OPEN, counters.value("Tcp", "CurrEstab"));
+    }
+
+    /// The sockets by state, when the table was read since.
+    fn states(&mut self, place: Place, reading: &mut Reading) {
+        let table = self.shared.lock().table.of(place);
+        match table {
+            Ok(table) if self.told.as_ref().is_some_and(|told| Arc::ptr_eq(told, &table)) => {}
+            Ok(table) => {
+                for (name, state, _) in STATES {
+                    reading.push(name, table.in_state(state) as f64);
+                }
+                self.told = Some(table);
+            }
+            Err(error) => {
+                let why = format!("the kernel does not list the sockets of the service: {error}");
+                reading.lacks("sockets.established_count", why, "run webdyno as root");
+            }
+        }
+        match place.within(look_ups) {
+            Ok(count) => reading.push(LOOK_UPS, count as f64),
+            Err(error) => {
+                let why = format!("the kernel does not list UDP sockets: {error}");
+                reading.lacks(LOOK_UPS, why, "modprobe udp_diag, and run webdyno as root");
+            }
+        }
     }
 }
+
+const OPEN: &str = "sockets.open_count";
+const LOOK_UPS: &str = "sockets.look_ups_count";
 
 impl Collector for Sockets {
     fn name(&self) -> &'static str {
@@ -226,47 +281,52 @@ impl Collector for Sockets {
         let queue = |name: &str, source: &str, column: u8| {
             gauge(name, source, format!("ss -ltnH 'sport = :PORT' | awk '{{print ${column}}}'"))
         };
-        let sockstat = |name: &str, key: &str| {
-            let show = format!("sed -n 's/^TCP:.* {key} \\([0-9]*\\).*/\\1/p' /proc/net/sockstat");
-            gauge(name, "/proc/net/sockstat", show)
-        };
         let mut metrics = vec![
             queue("sockets.accept_queue_count", "sock_diag(7), else /proc/net/tcp", 2),
             queue("sockets.accept_queue_max_count", "sock_diag(7)", 3),
-            sockstat("sockets.in_use_count", "inuse"),
-            sockstat("sockets.time_wait_count", "tw"),
         ];
-        metrics.extend(COUNTERS.iter().map(|(name, group, field)| {
-            let file = if *group == "Tcp" { "/proc/net/snmp" } else { "/proc/net/netstat" };
-            // nstat prints the same counters as group and field in one word.
-            counter(*name, file, format!("nstat -asz {group}{field} | awk '!/^#/ {{print $2}}'"))
+        metrics.extend(queues::metrics());
+        metrics.extend(SOCKSTAT.map(|(name, key)| {
+            let show = format!("sed -n 's/^TCP:.* {key} \\([0-9]*\\).*/\\1/p' /proc/net/sockstat");
+            gauge(name, "/proc/net/sockstat", show)
         }));
+        metrics.extend(COUNTERS.map(|(name, group, field)| {
+            let file = if group == "Tcp" { "/proc/net/snmp" } else { "/proc/net/netstat" };
+            counter(name, file, by_nstat(&format!("{group}{field}")))
+        }));
+        metrics.push(gauge(OPEN, "/proc/net/snmp", by_nstat("TcpCurrEstab")));
+        // Told when the table of all sockets is read: every ten seconds, and more rarely where it is long.
+        let in_state = |state: &str| format!("ss -tanH state {state} | wc -l");
+        metrics.extend(STATES.map(|(name, _, state)| gauge(name, "sock_diag(7)", in_state(state))));
+        metrics.push(gauge(LOOK_UPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
         metrics.extend(TABLES.map(|(name, file)| gauge(name, file, format!("cat {file}"))));
         metrics
     }
 
     fn read(&mut self, target: &Target) -> Reading {
-        let (net, own) = match self.place(target) {
+        let place = match self.whereabouts.place(target) {
             Ok(place) => place,
             Err(why) => return Reading::failed(why),
         };
         let mut reading = Reading::default();
-        match target.port {
-            Some(port) => Self::queue(port, &net, own, &mut reading),
-            None => reading.problem("no port is under load: no accept queue to read"),
-        }
-        if own {
+        Self::queues(target.port, place, &mut reading);
+        if place == Place::Own {
             tables(&mut reading);
         }
-        reading.take(&format!("{net}/sockstat"), |text, reading| {
-            let (in_use, time_wait) = parse_sockstat(text);
-            reading.push_some("sockets.in_use_count", in_use.map(|count| count as f64));
-            reading.push_some("sockets.time_wait_count", time_wait.map(|count| count as f64));
+        reading.take(&format!("{}/sockstat", place.net()), |text, reading| {
+            for (name, key) in SOCKSTAT {
+                reading.push_some(name, parse_sockstat(text, key).map(|count| count as f64));
+            }
         });
-        reading.take(&format!("{net}/netstat"), |text, reading| counters(text, "TcpExt", reading));
-        reading.take(&format!("{net}/snmp"), |text, reading| counters(text, "Tcp", reading));
+        self.counters(&place.net(), &mut reading);
+        self.states(place, &mut reading);
         reading
     }
+}
+
+/// The command that prints one counter: nstat names them as group and field in one word.
+pub(super) fn by_nstat(name: &str) -> String {
+    format!("nstat -asz {name} | awk '!/^#/ {{print $2}}'")
 }
 
 #[cfg(test)]

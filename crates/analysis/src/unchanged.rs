@@ -1,0 +1,88 @@
+//! What readings left out because it had not changed.
+//!
+//! Facts: [`Metric::on_change`](webdyno_model::sample::Metric): a reading without error leaves out what is as it was told
+//! last, and all is told again at least every [`TOLD_AGAIN_COUNT`] readings. So a value holds in the readings after it
+//! that have no error, until one tells another, and no longer than that: what is gone is not told again.
+
+use crate::measurement::{Measurement, TimedSample};
+use std::collections::BTreeMap;
+use webdyno_model::sample::TOLD_AGAIN_COUNT;
+
+/// A value that holds until it is told anew.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    value: f64,
+    readings_since: u64,
+}
+
+/// The values that were left out, by name, with the time of the reading that left them out. `may_miss` tells which ones
+/// may be.
+pub(crate) fn values(measurement: &Measurement, may_miss: impl Fn(&str) -> bool) -> Vec<(&str, (f64, f64))> {
+    let mut by_source: BTreeMap<&str, Vec<&TimedSample>> = BTreeMap::new();
+    for timed in &measurement.samples {
+        by_source.entry(&timed.sample.source).or_default().push(timed);
+    }
+    let mut left_out = vec![];
+    // Asked once for each name: whether it may be left out does not change.
+    let mut asked: BTreeMap<&str, bool> = BTreeMap::new();
+    for samples in by_source.values_mut() {
+        samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
+        let mut told: BTreeMap<&str, Option<Told>> = BTreeMap::new();
+        for timed in samples {
+            let values = &timed.sample.values;
+            for (&name, known) in told.iter_mut() {
+                let Some(mut since) = known.filter(|_| !values.contains_key(name)) else {
+                    continue;
+                };
+                since.readings_since += 1;
+                let holds = timed.sample.error.is_none() && since.readings_since < TOLD_AGAIN_COUNT;
+                *known = holds.then_some(since);
+                left_out.extend(holds.then_some((name, (timed.t_s, since.value))));
+            }
+            for (name, value) in values {
+                if *asked.entry(name).or_insert_with(|| may_miss(name)) {
+                    told.insert(name, Some(Told { value: value.0, readings_since: 0 }));
+                }
+            }
+        }
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::number::Number;
+    use webdyno_model::sample::Sample;
+
+    fn sample(t_s: f64, values: &[(&str, f64)], error: Option<&str>) -> TimedSample {
+        let values = values.iter().map(|&(name, value)| (name.to_owned(), Number(value))).collect();
+        let error = error.map(str::to_owned);
+        TimedSample { t_s, sample: Sample { source: "tcp".into(), values, error, ..Sample::default() } }
+    }
+
+    fn check(samples: Vec<TimedSample>, expected: &[(&str, (f64, f64))]) {
+        let measurement = Measurement { samples, ..Measurement::default() };
+        assert_eq!(values(&measurement, |name| name != "always"), expected);
+    }
+
+    #[test]
+    fn a_value_holds_until_another_one_or_an_error() {
+        let both = [("tcp.a", 1.0), ("always", 2.0)];
+        check(vec![sample(0.0, &both, None), sample(1.0, &[], None)], &[("tcp.a", (1.0, 1.0))]);
+        let moved =
+            vec![sample(0.0, &both, None), sample(1.0, &[("tcp.a", 3.0)], None), sample(2.0, &[], None)];
+        check(moved, &[("tcp.a", (2.0, 3.0))]);
+        // Of what is missing beside an error, nobody knows whether it was read.
+        let torn = vec![sample(0.0, &both, None), sample(1.0, &[], Some("torn")), sample(2.0, &[], None)];
+        check(torn, &[]);
+    }
+
+    #[test]
+    fn what_is_not_told_again_is_gone() {
+        let rest = (1..200).map(|t_s| sample(f64::from(t_s), &[], None));
+        let samples: Vec<_> = [sample(0.0, &[("tcp.a", 1.0)], None)].into_iter().chain(rest).collect();
+        let measurement = Measurement { samples, ..Measurement::default() };
+        assert_eq!(values(&measurement, |_| true).len() as u64, TOLD_AGAIN_COUNT - 1);
+    }
+}
