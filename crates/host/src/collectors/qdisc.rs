@@ -177,7 +177,7 @@ impl Collector for Qdisc {
             for (what, rises, show) in METRICS {
                 // Of an interface: its classes come after the root discipline, with the rate that htb itself does not have.
                 let classes = if what == "rate_bits_per_s" {
-                    format!("; {enter}tc class show dev INSTANCE root")
+                    format!("; {enter}tc class show dev INSTANCE | grep ' root '")
                 } else {
                     String::new()
                 };

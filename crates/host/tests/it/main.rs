@@ -18,6 +18,7 @@ mod live_traffic;
 mod mariadb;
 mod mounts;
 mod moved;
+mod network;
 mod outsider;
 mod php_fpm;
 mod ports;
