@@ -3,6 +3,7 @@
 mod agent;
 mod agent_apache;
 mod apache;
+mod apache_dumps;
 mod booting;
 mod brake;
 mod change;

@@ -195,6 +195,8 @@ fn server_name(word: &str) -> Option<String> {
 /// An address as `<VirtualHost>` has it; `None` for a name, which would have to be looked up.
 fn address(word: &str, port: u16) -> Option<Address> {
     let (host, told) = match word.rsplit_once(':') {
+        // A star alone is both.
+        None if word == "*" => (word, Some(0)),
         Some((host, "*")) => (host, Some(0)),
         Some((host, text)) if !host.contains(':') || host.ends_with(']') => match text.parse() {
             Ok(port) => (host, Some(port)),

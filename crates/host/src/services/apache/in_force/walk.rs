@@ -2,8 +2,8 @@
 //!
 //! server/request.c of httpd: `ap_directory_walk`, `ap_file_walk`, `ap_location_walk`, `ap_if_walk`, and `proxy_walk` of
 //! mod_proxy.c; `ap_core_reorder_directories` in server/core.c. What the server itself and the virtual host say is the
-//! base; then `<Directory>` from the root down, those of the server before those of the host; then `<DirectoryMatch>`;
-//! then `<Files>`; then `<Location>`, in the order of the configuration. What is passed to a backend has `<Proxy>` in
+//! base; then `<Directory>` from the root down, those of the server before those of the host; then `<DirectoryMatch>`, by
+//! the number of slashes in each; then `<Files>`; then `<Location>`, in the order of the configuration. What is passed to a backend has `<Proxy>` in
 //! the place of directories and files. <https://httpd.apache.org/docs/2.4/sections.html#merging>
 
 use super::pattern;
@@ -85,6 +85,9 @@ impl<'a> Walk<'a> {
             }
         }
         plain.sort_by_key(|(depth, _)| *depth);
+        // Expressions, too, come by the slashes in them.
+        let slashes = |opened: &&Opened| matched_by(opened).map_or(0, |(text, _)| text.matches('/').count());
+        expressions.sort_by_key(slashes);
         self.directories = plain.iter().map(|(depth, opened)| (*opened, *depth)).collect();
         self.sections.extend(plain.into_iter().map(|(_, opened)| opened).chain(expressions));
     }
