@@ -2,13 +2,13 @@
 
 use crate::measurement::Measurement;
 use std::collections::BTreeSet;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 use webdyno_model::transport::{AddressFamily, Transport};
 use webdyno_model::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
-/// A command of the catalogue with the service's own values in the places of the words PID, PORT and URL, the load
-/// generator's process in that of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not
+/// A command of the catalogue with the service's own values in the places of the words PID, PORT, URL, ERROR_LOGS
+/// and ACCESS_LOGS, the load generator's process in that of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not
 /// known stays, and a name that a shell would read as something else: the reader has to fill it in.
 pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Option<&str>) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -18,6 +18,8 @@ pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Opt
             "PORT" => Some(service?.port.to_string()).filter(|port| port != "0"),
             "URL" => service?.status_url.clone(),
             "INSTANCE" => instance.filter(|name| name.chars().all(is_plain)).map(ToOwned::to_owned),
+            "ERROR_LOGS" => logs(service?, LogKind::Error),
+            "ACCESS_LOGS" => logs(service?, LogKind::Access),
             "CLIENT" => Some("$(pgrep -x webdyno | head -n 1)".into()),
             _ => None,
         }
@@ -37,6 +39,14 @@ pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Opt
 /// Whether a letter is the same within quotes of a shell and without.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.:/@+,=%".contains(letter)
+}
+
+/// The paths of the logs of a service, quoted for the shell; `None` when none is known.
+fn logs(service: &ServiceSnapshot, kind: LogKind) -> Option<String> {
+    let is_file = |log: &&LogFile| log.kind == kind && log.path.starts_with('/');
+    let quoted = |log: &LogFile| format!("'{}'", log.path.replace('\'', "'\\''"));
+    let paths: BTreeSet<String> = service.logs.iter().filter(is_file).map(quoted).collect();
+    (!paths.is_empty()).then(|| paths.into_iter().collect::<Vec<_>>().join(" "))
 }
 
 /// The command that repeats the load.

@@ -2,6 +2,8 @@
 //!
 //! A collector that cannot read a value leaves it out and says why; it never reports zero for unknown.
 
+pub mod access_log;
+pub mod apache_log;
 pub mod apache_status;
 pub mod cgroup;
 pub mod clients;
@@ -158,6 +160,8 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
         Box::new(mariadb::Mariadb::default()),
+        Box::new(access_log::AccessLog::default()),
+        Box::new(apache_log::ApacheLog::default()),
         Box::new(apache_status::ApacheStatus::default()),
         Box::new(php_fpm::PhpFpm::default()),
     ]
@@ -250,7 +254,16 @@ mod tests {
             let names: BTreeSet<_> = reading.values.iter().map(|(name, _)| name).collect();
             assert_eq!(names.len(), reading.values.len(), "{} gives a metric twice", collector.name());
             // They are not there.
-            let of_program = ["apache_status", "mariadb", "php_fpm", "opcache", "nginx", "lighttpd"];
+            let of_program = [
+                "access_log",
+                "apache_log",
+                "apache_status",
+                "mariadb",
+                "php_fpm",
+                "opcache",
+                "nginx",
+                "lighttpd",
+            ];
             let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
         }
@@ -284,7 +297,7 @@ mod tests {
     #[test]
     fn commands_show_a_number() {
         let needs_a_service =
-            |command: &str| ["PID", "PORT", "URL", "CLIENT"].iter().any(|w| command.contains(w));
+            |command: &str| ["PID", "PORT", "URL", "CLIENT", "_LOGS"].iter().any(|w| command.contains(w));
         for metric in catalogue().into_iter().flat_map(|info| info.metrics) {
             let optional = metric.reproduce.contains("nstat")
                 || metric.name.starts_with("mariadb.")

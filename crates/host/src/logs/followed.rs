@@ -55,6 +55,13 @@ enum State {
     },
 }
 
+impl<T> One<T> {
+    /// Whether it is followed now.
+    pub fn is_open(&self) -> bool {
+        matches!(self.tail, State::Open(_))
+    }
+}
+
 /// All logs of one kind.
 #[derive(Debug)]
 pub struct Followed<T> {
@@ -70,18 +77,23 @@ impl<T> Followed<T> {
         Self { kind, known: vec![], ones: vec![], left_out_count: 0 }
     }
 
+    /// All of them, also those that cannot be read.
+    pub fn ones(&self) -> impl Iterator<Item = &One<T>> {
+        self.ones.iter()
+    }
+
     /// How many are followed now.
     pub fn open_count(&self) -> usize {
-        self.ones.iter().filter(|one| matches!(one.tail, State::Open(_))).count()
+        self.ones.iter().filter(|one| one.is_open()).count()
     }
 
     /// Takes up the logs of these services, and lets go of others. `choose` says which of them are wanted, `with` makes
-    /// what goes with one.
+    /// what goes with a new one, of which so many bytes were there before.
     pub fn meet<'a>(
         &mut self,
         services: impl Iterator<Item = &'a ServiceSnapshot>,
         choose: impl Fn(&[LogFile]) -> Vec<LogFile>,
-        mut with: impl FnMut(&Place) -> T,
+        mut with: impl FnMut(&Place, u64) -> T,
     ) {
         let kind = self.kind;
         let all: Vec<(LogFile, u32)> = services
@@ -108,12 +120,15 @@ impl<T> Followed<T> {
         let mut before = std::mem::take(&mut self.ones);
         for place in places {
             let same = before.iter().position(|one| one.place.path == place.path);
-            let tail = match same.map(|index| before.swap_remove(index).tail) {
-                Some(tail) => tail,
-                None => State::of(Tail::of(&place.path), &place.path),
+            let one = match same.map(|index| before.swap_remove(index)) {
+                Some(one) => One { place, ..one },
+                None => {
+                    let tail = State::of(Tail::of(&place.path), &place.path);
+                    let with = with(&place, tail.reached());
+                    One { place, with, tail, grown_bytes: 0 }
+                }
             };
-            let with = with(&place);
-            self.ones.push(One { place, with, tail, grown_bytes: 0 });
+            self.ones.push(one);
         }
         self.known = all;
     }
@@ -189,6 +204,14 @@ impl State {
                 why: why_not(path, &error),
                 is_absent: error.kind() == io::ErrorKind::NotFound,
             },
+        }
+    }
+
+    /// Up to where it was read.
+    fn reached(&self) -> u64 {
+        match self {
+            Self::Open(tail) => tail.reached(),
+            Self::Closed { .. } => 0,
         }
     }
 

@@ -102,6 +102,11 @@ impl LineFormat {
         self.parts.contains(&Part::Field(field))
     }
 
+    /// Whether it tells how long requests took.
+    pub fn tells_times(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Field(Field::Took(_))))
+    }
+
     /// Reads a line without its end; `None` when it is not of this format.
     pub fn read<'a>(&self, line: &'a [u8]) -> Option<Line<'a>> {
         let mut matcher = Matcher { parts: &self.parts, line, found: Line::default(), steps: 0 };

@@ -66,12 +66,16 @@ pub struct Looked {
 }
 
 impl Looked {
-    fn add(&mut self, other: Self) {
+    /// Adds what another look found.
+    pub fn add(&mut self, other: Self) {
         self.grown_bytes += other.grown_bytes;
         self.unread_bytes += other.unread_bytes;
         self.lines_count += other.lines_count;
         self.lines_bytes += other.lines_bytes;
         self.is_cut |= other.is_cut;
+        self.is_replaced |= other.is_replaced;
+        self.is_gone |= other.is_gone;
+        self.is_refused |= other.is_refused;
     }
 }
 
@@ -105,6 +109,11 @@ impl Tail {
     /// Begins at the beginning, for a file that was not there before.
     pub fn from_begin(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), current: Stream::open(path)?, former: None })
+    }
+
+    /// Up to where the file that has the name was read, in bytes from its beginning.
+    pub fn reached(&self) -> u64 {
+        self.current.offset
     }
 
     /// Gives each line that was added since, without its end; of a flood the last part.
