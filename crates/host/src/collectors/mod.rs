@@ -25,6 +25,7 @@ pub mod sockets;
 pub mod softnet;
 pub mod tcp;
 pub mod worker_memory;
+pub mod workers;
 
 mod changes;
 pub(crate) mod control_group;
@@ -157,6 +158,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(ports::Ports::sharing(network)),
         Box::new(kernel_log::KernelMessages::default()),
         Box::new(foreign::Foreign::default()),
+        Box::new(workers::Workers::default()),
         Box::new(worker_memory::WorkerMemory::default()),
         Box::new(clients::Clients::default()),
         Box::new(mariadb::Mariadb::default()),
@@ -280,7 +282,9 @@ mod tests {
             assert!(!metric.source.is_empty() && !metric.reproduce.is_empty(), "{metric:?}");
             assert!(!metric.reproduce.contains('\n'), "{metric:?}");
             let time = matches!(metric.unit.as_str(), "s" | "us" | "ms");
-            let level = [
+            let is_age = metric.name.ends_with("_age_s");
+            let level = is_age
+                || [
                 "apache.uptime_s",
                 "apache.status_wait_us",
                 "mariadb.uptime_s",

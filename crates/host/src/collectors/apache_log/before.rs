@@ -16,6 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Zones differ by whole quarters of an hour.
 const ZONE_STEP_S: i64 = 15 * 60;
 
+/// No zone is further from UTC.
+const ZONE_MAX_S: i64 = 14 * 3600;
+
 /// What is written when a server starts is written before its process has its last start time.
 const START_SLACK_S: i64 = 3;
 
@@ -63,6 +66,8 @@ fn since_start(
         let apart_s = local_s - utc_s;
         (apart_s + ZONE_STEP_S / 2).div_euclid(ZONE_STEP_S) * ZONE_STEP_S
     });
+    // Of a file whose time was set by hand nothing is known.
+    let zone_s = zone_s.filter(|zone_s| zone_s.abs() <= ZONE_MAX_S);
     if let Some((zone_s, started_s)) = zone_s.zip(main.started.and_then(unix_s)) {
         let begins =
             |time: &Option<i64>| time.is_some_and(|time_s| time_s - zone_s >= started_s - START_SLACK_S);
