@@ -22,6 +22,7 @@ pub mod process;
 pub mod procfs;
 pub mod reach;
 pub mod rooted;
+pub mod scratch;
 pub mod services;
 pub mod site;
 pub mod spawn;

@@ -16,6 +16,7 @@ pub mod kernel_log;
 pub mod mariadb;
 pub mod memory;
 pub mod nic;
+pub mod opcache;
 pub mod php_fpm;
 pub mod ports;
 pub mod pressure;
@@ -166,6 +167,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(apache_log::ApacheLog::default()),
         Box::new(apache_status::ApacheStatus::default()),
         Box::new(php_fpm::PhpFpm::default()),
+        Box::new(opcache::Opcache::default()),
     ]
 }
 

@@ -8,6 +8,7 @@ mod server;
 
 use server::{Fpm, fpm_is_installed};
 use std::time::{Duration, Instant};
+use webdyno_host::collectors::opcache::Opcache;
 use webdyno_host::collectors::php_fpm::PhpFpm;
 use webdyno_host::collectors::{Collector, Reading, Target};
 use webdyno_host::services::by_name;
@@ -161,4 +162,127 @@ fn a_child_that_is_killed_is_in_the_log() {
     fpm.stop();
     let gone = collector.read(&target);
     assert!(gone.error.unwrap().contains("nobody listens"), "a process that vanished is no crash");
+}
+
+/// An FPM with this php.ini, and what OPcache's collector reads of it.
+fn opcache(pool: &str, php_ini: &str) -> (Fpm, Reading) {
+    let pool = format!("pm = static\npm.max_children = 1\n{pool}");
+    // Whatever the package's own files say.
+    let fpm = Fpm::start_with(&[("www", &pool)], php_ini, &["-n"]);
+    let reading = Opcache::default().read(&fpm.target());
+    (fpm, reading)
+}
+
+/// Whether a folder of a session is there.
+fn folders_count() -> usize {
+    let this = std::process::id().to_string();
+    let entries = std::fs::read_dir("/tmp").unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names
+        .filter(|name| name.starts_with("webdyno-observes-") && name.split('-').any(|part| part == this))
+        .count()
+}
+
+#[test]
+fn opcache_tells_how_full_it_is_and_asking_leaves_nothing_in_it() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let ini = "zend_extension = opcache\nopcache.memory_consumption = 16\nopcache.max_accelerated_files = 200\n\
+               opcache.validate_timestamps = 0\nopcache.file_update_protection = 2\n";
+    let pools = [("www", "pm = static\npm.max_children = 1\n")];
+    let fpm = Fpm::start_with(&pools, ini, &[]);
+    let target = fpm.target();
+    let mut collector = Opcache::default();
+    let empty = collector.read(&target);
+    assert_eq!((&empty.error, empty.missing.len()), (&None, 0), "{empty:?}");
+    let value = |reading: &Reading, what: &str| reading.value(&format!("opcache.www.{what}"));
+    assert_eq!(value(&empty, "enabled_count"), Some(1.0));
+    assert_eq!(value(&empty, "scripts_count"), Some(0.0), "the script itself is not cached");
+    assert!(value(&empty, "keys_max_count") >= Some(200.0));
+    // Scripts that are old enough to be cached fill the keys.
+    let old = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for n in 0..5 {
+        let path = fpm.path(&format!("s{n}.php"));
+        std::fs::write(&path, "<?php echo 1;").unwrap();
+        std::fs::File::options().append(true).open(&path).unwrap().set_modified(old).unwrap();
+        let mut request = fpm.request("www", &format!("s{n}.php"));
+        assert!(request.wait(Instant::now() + Duration::from_secs(10)).unwrap().is_some());
+    }
+    let filled = collector.read(&target);
+    assert_eq!(value(&filled, "scripts_count"), Some(5.0), "{filled:?}");
+    assert!(value(&filled, "memory_used_bytes") > value(&empty, "memory_used_bytes"));
+    assert_eq!(value(&filled, "oom_restarts_count"), Some(0.0));
+    assert!(value(&filled, "misses_count") >= Some(5.0));
+    drop(collector);
+    assert_eq!(folders_count(), 0, "a folder is left");
+}
+
+#[test]
+fn opcache_that_is_full_is_told() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let ini = "zend_extension = opcache\nopcache.memory_consumption = 8\nopcache.interned_strings_buffer = 4\n\
+               opcache.max_accelerated_files = 200\nopcache.max_wasted_percentage = 50\nopcache.file_update_protection = 0\n";
+    let fpm = Fpm::start_with(&[("www", "pm = static\npm.max_children = 1\n")], ini, &[]);
+    let function = |n: usize| format!("function f{n}($a) {{ return $a . 'text {n}' . strlen($a) * {n}; }}\n");
+    // Large ones and small ones: it counts as full once one failed with less than 64 KiB left.
+    for n in 0..120 {
+        let text: String = (0..if n % 2 == 0 { 200 } else { 20 }).map(function).collect();
+        std::fs::write(fpm.path(&format!("b{n}.php")), format!("<?php namespace n{n};\n{text}")).unwrap();
+        let mut request = fpm.request("www", &format!("b{n}.php"));
+        assert!(request.wait(Instant::now() + Duration::from_secs(20)).unwrap().is_some());
+    }
+    let reading = Opcache::default().read(&fpm.target());
+    assert_eq!(reading.value("opcache.www.full_count"), Some(1.0), "{reading:?}");
+    assert!(reading.value("opcache.www.scripts_count") < Some(120.0), "{reading:?}");
+}
+
+#[test]
+fn opcache_that_is_off_is_told_as_off() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let (_fpm, reading) = opcache("", "");
+    assert_eq!(reading.value("opcache.www.enabled_count"), Some(0.0), "{reading:?}");
+    assert!(reading.missing[0].why.contains("not loaded"));
+    let fpm = Fpm::start_with(
+        &[("www", "pm = static\npm.max_children = 1\n")],
+        "opcache.enable = 0\nzend_extension = opcache\n",
+        &[],
+    );
+    let reading = Opcache::default().read(&fpm.target());
+    assert_eq!(reading.value("opcache.www.enabled_count"), Some(0.0), "{reading:?}");
+    assert!(reading.missing[0].why.contains("switched off"));
+}
+
+#[test]
+fn a_pool_that_may_not_be_asked_is_told_with_why() {
+    if !fpm_is_installed() {
+        return;
+    }
+    for (pool, why) in [
+        ("php_admin_value[open_basedir] = ROOT\n", "open_basedir keeps"),
+        ("php_admin_value[disable_functions] = opcache_get_status\n", "disable_functions"),
+        ("php_value[auto_prepend_file] = ROOT/hold.php\n", "the site's code"),
+    ] {
+        let (_fpm, reading) = opcache(pool, "");
+        assert!(reading.missing[0].why.contains(why), "{reading:?}");
+        assert_eq!((reading.values, folders_count()), (vec![], 0));
+    }
+    // What the pool's own file does not say is found out by asking, once.
+    let fpm = Fpm::start_with(
+        &[("www", "pm = static\npm.max_children = 1\n")],
+        "open_basedir = /srv\nlog_errors = On\n",
+        &[],
+    );
+    let mut collector = Opcache::default();
+    for _ in 0..3 {
+        let reading = collector.read(&fpm.target());
+        assert!(reading.missing[0].why.contains("open_basedir"), "{reading:?}");
+    }
+    let log = std::fs::read_to_string(fpm.path("error.log")).unwrap();
+    assert!(log.matches("opcache.php").count() <= 2, "{log}");
+    assert_eq!(folders_count(), 0);
 }

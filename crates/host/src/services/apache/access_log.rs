@@ -13,7 +13,6 @@ use super::in_force::{Host, Site};
 use crate::brake::others::{AccessLog, AccessLogs};
 use crate::logs::line::{Field, LineFormat, Part, Unit};
 use std::collections::BTreeSet;
-use super::config::{Evaluation, Placed, Section};
 
 /// What `TransferLog` writes by default, and `CLF` stands for.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;

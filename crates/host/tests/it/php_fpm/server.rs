@@ -3,7 +3,7 @@
 use crate::skip::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::Target;
@@ -12,17 +12,18 @@ use webdyno_host::reach::{Root, connect};
 use webdyno_host::services::by_name;
 use webdyno_model::service::ServiceSnapshot;
 
-const EXECUTABLE: &str = "/usr/sbin/php-fpm8.2";
+/// The program, which has its version in its name.
+fn executable() -> Option<PathBuf> {
+    let programs = fs::read_dir("/usr/sbin").ok()?.flatten().map(|entry| entry.path());
+    programs.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("php-fpm"))
+}
 
 /// Whether PHP-FPM is there, and can be run: it wants root to give its pools users. On CI it must be.
 pub fn fpm_is_installed() -> bool {
-    let installed = Path::new(EXECUTABLE).exists();
-    assert!(
-        installed || std::env::var_os("CI").is_none(),
-        "{EXECUTABLE} is missing: apt-get install php8.2-fpm"
-    );
+    let installed = executable().is_some();
+    assert!(installed || std::env::var_os("CI").is_none(), "php-fpm is missing: apt-get install php-fpm");
     if !installed {
-        skip(&format!("{EXECUTABLE} is missing; install php8.2-fpm"));
+        skip("php-fpm is missing; install it");
     }
     let root = rustix::process::geteuid().is_root();
     if installed && !root {
@@ -76,7 +77,7 @@ impl Fpm {
             "<?php while (true) {{ clearstatcache(); if (!file_exists('{place}/held')) break; usleep(20000); }}\n"
         );
         fs::write(at("hold.php"), hold).unwrap();
-        let mut command = Command::new(EXECUTABLE);
+        let mut command = Command::new(executable().unwrap());
         command.args(["-F", "-y", &at("fpm.conf"), "-c", &at("php.ini")]).args(arguments);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let fpm = Self { pid: child.id(), child: child.into(), root };
