@@ -26,4 +26,5 @@ pub mod scratch;
 pub mod services;
 pub mod site;
 pub mod spawn;
+pub mod status_page;
 pub mod tables;

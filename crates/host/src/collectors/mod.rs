@@ -13,8 +13,10 @@ pub mod disk;
 pub mod files;
 pub mod foreign;
 pub mod kernel_log;
+pub mod lighttpd;
 pub mod mariadb;
 pub mod memory;
+pub mod nginx;
 pub mod nic;
 pub mod opcache;
 pub mod php_fpm;
@@ -166,6 +168,8 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(access_log::AccessLog::default()),
         Box::new(apache_log::ApacheLog::default()),
         Box::new(apache_status::ApacheStatus::default()),
+        Box::new(nginx::Nginx),
+        Box::new(lighttpd::Lighttpd),
         Box::new(php_fpm::PhpFpm::default()),
         Box::new(opcache::Opcache::default()),
     ]

@@ -3,7 +3,9 @@
 //! To add one: a file here that implements [`Service`], and a line in [`all`]. A test fails when the line is missing.
 
 pub mod apache;
+pub mod lighttpd;
 pub mod mariadb;
+pub mod nginx;
 pub mod php_fpm;
 
 use crate::brake::others::AccessLogs;
@@ -260,7 +262,9 @@ pub const UNKNOWN: &str = "unknown";
 pub fn all() -> &'static [&'static dyn Service] {
     &[
         &apache::Apache,
+        &lighttpd::Lighttpd,
         &mariadb::Mariadb,
+        &nginx::Nginx,
         &php_fpm::PhpFpm,
     ]
 }
@@ -321,8 +325,8 @@ mod tests {
             ("/usr/sbin/apache2", Some("apache")),
             ("/usr/sbin/httpd", Some("apache")),
             ("/usr/sbin/apache2 (deleted)", Some("apache")),
-            ("/usr/sbin/nginx", None),
-            ("/usr/sbin/lighttpd", None),
+            ("/usr/sbin/nginx", Some("nginx")),
+            ("/usr/sbin/lighttpd", Some("lighttpd")),
             ("/usr/bin/python3.11", None),
             ("/bin/busybox", None),
             ("", None),
@@ -333,9 +337,9 @@ mod tests {
 
     #[test]
     fn an_unknown_program_is_still_a_snapshot() {
-        let snapshot = snapshot_unknown(7, 80, Some("/usr/sbin/nginx".into()));
+        let snapshot = snapshot_unknown(7, 80, Some("/usr/sbin/caddy".into()));
         assert_eq!((snapshot.service.as_str(), snapshot.pid, snapshot.port), ("unknown", 7, 80));
-        assert_eq!(snapshot.executable.as_deref(), Some("/usr/sbin/nginx"));
-        assert!(snapshot.warnings[0].contains("nginx") && snapshot.control.is_none());
+        assert_eq!(snapshot.executable.as_deref(), Some("/usr/sbin/caddy"));
+        assert!(snapshot.warnings[0].contains("caddy") && snapshot.control.is_none());
     }
 }

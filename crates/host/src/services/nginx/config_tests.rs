@@ -1,0 +1,174 @@
+//! Configurations of nginx as files.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Reads files of a folder; DIR stands for it.
+fn read_files(files: &[(&str, &str)]) -> (String, Config) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_string_lossy().into_owned();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text.replace("DIR", &place)).unwrap();
+    }
+    let config = read(&Root::ours(), &format!("{place}/nginx.conf"));
+    (place, config)
+}
+
+const MAIN: &str = "worker_processes 4;\nerror_log /var/log/e.log warn;\nevents { worker_connections 10; }\nhttp {\n\
+    log_format short '$status ' \"$request\";\naccess_log logs/a.log short;\nkeepalive_timeout 5s;\n\
+    upstream app { server 10.0.0.1:8080 weight=2; server unix:/run/a.sock; keepalive 8; }\ninclude sites/*.conf;\n}\n";
+const SITE: &str = "server {\n  listen 8080 backlog=99;\n  server_name example.org;\n  gzip on;\n  include DIR/php.conf;\n\
+    location /app { proxy_pass http://app/x; limit_rate 50k; }\n\
+    location /api { proxy_pass http://user:s3cret@127.0.0.1/t0ken; }\n\
+    location = /status { stub_status; }\n  access_log off;\n}\n";
+const PHP: &str = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; fastcgi_param PASS s3cret; }\n";
+
+#[test]
+fn values_have_their_place() {
+    let (place, config) = read_files(&[("nginx.conf", MAIN), ("sites/a.conf", SITE), ("php.conf", PHP)]);
+    assert_eq!(config.problems, Vec::<String>::new());
+    let settings = config.settings();
+    let workers = &settings["worker_processes"];
+    assert_eq!((&workers.configured, workers.line), (&Some(SettingValue::Integer(4)), Some(1)));
+    assert_eq!(settings["worker_connections"].configured, Some(SettingValue::Integer(10)));
+    assert_eq!(settings["gzip"].configured, None, "it holds in one server only");
+    assert_eq!(settings["send_timeout"].default, Some(SettingValue::Text("60s".into())));
+    let (scoped, complete) = config.scoped();
+    let shown = |setting: &str| {
+        let found = scoped.iter().find(|scoped| scoped.setting == setting).unwrap();
+        (found.value.clone(), found.scope.join(", "), found.file.clone().unwrap(), found.line.unwrap())
+    };
+    assert!(complete);
+    let site = format!("{place}/sites/a.conf");
+    assert_eq!(shown("gzip"), ("on".into(), "server example.org".into(), site.clone(), 4));
+    assert_eq!(shown("limit_rate"), ("50k".into(), "server example.org, location /app".into(), site, 6));
+    assert_eq!(shown("fastcgi_pass").2, format!("{place}/php.conf"));
+    assert_eq!(shown("keepalive").1, "upstream app");
+    let all = format!("{scoped:?} {:?}", config.backends());
+    assert!(!all.contains("s3cret") && !all.contains("t0ken"), "{all}");
+}
+
+#[test]
+fn listeners_backends_logs_and_status_are_found() {
+    let (_, config) = read_files(&[("nginx.conf", MAIN), ("sites/a.conf", SITE), ("php.conf", PHP)]);
+    assert_eq!(config.listens(), ["0.0.0.0:8080"]);
+    assert_eq!(
+        config.backends(),
+        ["10.0.0.1:8080", "127.0.0.1:80", "unix:/run/a.sock", "unix:/run/php.sock"]
+    );
+    let logs = config.logs("/usr/share/nginx");
+    let shown: Vec<_> = logs.iter().map(|log| (log.path.as_str(), log.kind, log.format.as_deref())).collect();
+    assert_eq!(
+        shown,
+        [
+            ("/var/log/e.log", LogKind::Error, None),
+            ("/usr/share/nginx/logs/a.log", LogKind::Access, Some("$status $request")),
+        ]
+    );
+    let status =
+        StatusPage { address: "0.0.0.0:8080".into(), host: "example.org".into(), path: "/status".into() };
+    assert_eq!(config.status(), Ok(status));
+}
+
+#[test]
+fn a_status_page_that_cannot_be_asked_is_told() {
+    for (server, why) in [
+        ("listen 80; location / { }", "no location has"),
+        ("listen 443 ssl; location /s { stub_status; }", "TLS only"),
+        ("listen 80; location ~ ^/s { stub_status; }", "a pattern"),
+    ] {
+        let (_, config) = read_files(&[("nginx.conf", &format!("http {{ server {{ {server} }} }}"))]);
+        assert!(config.status().unwrap_err().contains(why), "{server}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_is_there() {
+    for (files, problem) in [
+        (vec![("nginx.conf", "include nginx.conf;\nhttp { gzip on; }")], "which includes it"),
+        (vec![("nginx.conf", "include none.conf;\nhttp { gzip on; }")], "cannot read"),
+        (
+            vec![("nginx.conf", "http { gzip on; include *.inc; }"), ("x.inc", "server {")],
+            "ends within a block",
+        ),
+        (vec![("nginx.conf", "http { gzip on; \u{fffd} }")], "not UTF-8"),
+    ] {
+        let (_, config) = read_files(&files);
+        assert!(
+            config.problems.iter().any(|told| told.contains(problem)),
+            "{problem}: {:?}",
+            config.problems
+        );
+        assert_eq!(config.settings()["gzip"].configured, Some(SettingValue::Text("on".into())));
+    }
+}
+
+// Each file includes the next one twice: 2^40 directives, of which a bounded number is looked at.
+#[test]
+fn files_that_multiply_end() {
+    let mut files: Vec<(String, String)> =
+        (0..30).map(|n| (format!("f{n}"), format!("include f{};\ninclude f{};\n", n + 1, n + 1))).collect();
+    files.push(("f30".into(), "server { listen 1; gzip on; }\n".repeat(4)));
+    files.push(("nginx.conf".into(), "http { server { include f0; } }".into()));
+    let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let (_, config) = read_files(&files);
+    assert!(!config.scoped().1, "it is said that some are left out");
+}
+
+#[test]
+fn ten_thousand_servers_are_read() {
+    let server = |n: usize| {
+        format!(
+            "server {{ listen 80; server_name s{n}; location / {{ proxy_pass http://127.0.0.1:{}; }} }}\n",
+            9000 + n % 50
+        )
+    };
+    let text = format!("http {{\n{}}}\n", (0..10_000).map(server).collect::<String>());
+    let (_, config) = read_files(&[("nginx.conf", &text)]);
+    assert_eq!((config.problems.len(), config.backends().len()), (0, 50));
+    let (scoped, complete) = config.scoped();
+    assert_eq!((scoped.len(), complete), (SCOPED_MAX, false));
+}
+
+#[test]
+fn addresses_are_told_in_one_way() {
+    for (word, expected) in [
+        ("80", "0.0.0.0:80"),
+        ("*:81", "0.0.0.0:81"),
+        ("[::]:80", "[::]:80"),
+        ("[::1]", "[::1]:80"),
+        ("127.0.0.1", "127.0.0.1:80"),
+        ("unix:/run/n.sock", "unix:/run/n.sock"),
+    ] {
+        assert_eq!(listen_address(word), expected, "{word}");
+    }
+    for (word, expected) in [
+        ("http://127.0.0.1", Some("127.0.0.1:80")),
+        ("https://example.org/x", Some("example.org:443")),
+        ("http://unix:/run/a.sock:/uri", Some("unix:/run/a.sock")),
+        ("localhost:9000", Some("127.0.0.1:9000")),
+        ("http://$backend", None),
+        ("", None),
+    ] {
+        assert_eq!(passed_to(word).as_deref(), expected, "{word}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_configuration_is_survived(
+        text in prop::collection::vec(
+            prop::sample::select(vec!["server ", "{", "}", ";", "listen ", "80 ", "location ", "stub_status", "http ", "upstream ",
+                "proxy_pass ", "http://", "x ", "access_log ", "log_format ", "\n", "include ", "unix:", "\"", "é"]), 0..60)
+    ) {
+        let (_, config) = read_files(&[("nginx.conf", &text.concat())]);
+        config.settings();
+        config.scoped();
+        config.backends();
+        config.listens();
+        config.logs("/");
+        let _ = config.status();
+    }
+}
