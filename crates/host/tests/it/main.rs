@@ -9,6 +9,7 @@ mod brake;
 mod change;
 mod claims;
 mod clients;
+mod discovery;
 mod fake;
 mod fake_brake;
 mod fate;

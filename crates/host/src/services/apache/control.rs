@@ -5,10 +5,12 @@
 
 use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
+use super::imprint;
 use super::program::{self, Compiled, Invocation};
-use crate::{limits, procfs, spawn};
+use crate::{discover, limits, procfs, rooted, spawn};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use webdyno_model::error::io_error;
 use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
@@ -169,12 +171,16 @@ impl Apache {
 
     fn read(control: Control, overlay: BTreeMap<PathBuf, String>, keeps_sources: bool) -> Result<Self> {
         let options = Options::parse(&control.arguments);
-        let compiled = program::compiled(&invocation(&control, options.arguments()))?;
+        let is_elsewhere = rooted::is_elsewhere(control.pid);
+        let compiled = match is_elsewhere {
+            true => imprint::compiled(control.pid, &control.executable)?,
+            false => program::compiled(&invocation(&control, options.arguments()))?,
+        };
         let root = options.server_root.clone().or_else(|| compiled.server_root.clone());
         let root = Path::new(&control.directory).join(root.unwrap_or_else(|| "/".into()));
         let file = options.config_file.clone().or_else(|| compiled.config_file.clone());
         let main_file = root.join(file.unwrap_or_else(|| "conf/httpd.conf".into()));
-        let evaluation = config::evaluate(Input {
+        let input = Input {
             main_file: main_file.clone(),
             server_root: root,
             defines: options.defines.clone(),
@@ -185,7 +191,10 @@ impl Apache {
             after: options.after.clone(),
             overlay,
             keeps_sources,
-        });
+        };
+        let evaluation = rooted::within(control.pid, || config::evaluate(input)).map_err(|error| {
+            io_error("look into the container of process", control.pid, &error).hint(discover::NEEDS_RIGHTS)
+        })?;
         Ok(Self { control, compiled, evaluation, main_file })
     }
 }

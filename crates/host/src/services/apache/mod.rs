@@ -12,6 +12,7 @@ mod activate;
 mod control;
 mod diff;
 mod edit;
+mod imprint;
 mod limits;
 mod locate;
 mod outside;

@@ -13,7 +13,7 @@ use super::settings::{Mpm, SETTINGS};
 use super::status::{self, Found};
 use crate::collectors::apache_status::Scoreboard;
 use crate::process::ProcessName;
-use crate::procfs;
+use crate::{procfs, rooted};
 use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_model::sample::Missing;
@@ -148,7 +148,9 @@ pub fn read(
     let board = page.as_ref().and_then(|page| page.board).filter(|_| mpm == Mpm::Prefork);
     warnings.extend(board.and_then(|board| ghosts(board, effective?, children as u64)));
     warnings.extend(overridden(evaluation, port));
-    let pending = pending(evaluation, main, pid_file, &[]);
+    // Files of a container are not looked at by paths of ours.
+    let is_here = !rooted::is_elsewhere(main.pid);
+    let pending = if is_here { pending(evaluation, main, pid_file, &[]) } else { vec![] };
     let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
     let waits = |told: &String| format!("{told}: a reload puts that in force, too");
     warnings.extend(pending.iter().map(waits));

@@ -1,0 +1,120 @@
+//! From a port to the processes behind it, on real servers: PHP-FPM, a database, a program that nobody knows, itself.
+
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod stack;
+
+use crate::apache::server::apache_is_installed;
+use crate::skip::skip;
+use stack::{Stack, get, until};
+use std::sync::atomic::{AtomicBool, Ordering};
+use webdyno_host::agent::host::Host;
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_model::topology::{Access, Link, Topology};
+
+/// Whether a stack can be run here; on CI it must.
+fn can_run() -> bool {
+    if !apache_is_installed() {
+        return false;
+    }
+    let installed = Stack::is_installed();
+    assert!(installed || std::env::var_os("CI").is_none(), "scripts/setup test installs what is missing");
+    let root = rustix::process::geteuid().is_root();
+    if !(installed && root) {
+        skip("needs root, php8.2-fpm, php8.2-mysql, mariadb-server-core and python3");
+    }
+    installed && root
+}
+
+fn topology(port: u16) -> Topology {
+    ThisMachine.topology(Some(port), &Access::default()).unwrap()
+}
+
+fn links_from<'a>(topology: &'a Topology, pid: u32, to: &str) -> Vec<&'a Link> {
+    topology.links.iter().filter(|link| link.from_pid == pid && link.to.as_deref() == Some(to)).collect()
+}
+
+/// Requests that come one after the other while something else is done.
+fn under<T>(port: u16, paths: &[&str], work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for path in paths {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    get(port, path);
+                }
+            });
+        }
+        // The first ones are on their way.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+#[test]
+fn whom_a_site_talks_to_is_found() {
+    if !can_run() {
+        return;
+    }
+    let stack = Stack::start();
+    let port = stack.apache.port;
+    let (apache, fpm, db, store) =
+        (stack.apache.pid().unwrap(), stack.fpm.pid(), stack.db.pid(), stack.store.pid());
+    let seen = under(
+        port,
+        &["/a/unix.php?150000", "/b/store.php?150000", "/b/tcp.php?150000", "/self/a/hold.php?150000"],
+        || topology(port),
+    );
+    let front = seen.front.clone().unwrap();
+    assert_eq!((front.service.as_str(), front.pid, front.port), ("apache", apache, port));
+    let backend = |pid: u32| {
+        seen.backends.iter().find(|service| service.pid == pid).unwrap_or_else(|| panic!("{pid} {seen:#?}"))
+    };
+    assert_eq!((backend(fpm).service.as_str(), backend(fpm).role.as_deref()), ("php_fpm", Some("php")));
+    assert_eq!((backend(db).service.as_str(), backend(db).role.as_deref()), ("mariadb", Some("db")));
+    assert_eq!(backend(db).port, stack.db_port);
+    assert_eq!(backend(store).service, "unknown");
+    assert!(backend(store).executable.as_ref().unwrap().contains("python3"));
+    assert_eq!(seen.backends.len(), 3, "{:#?}", seen.links);
+    let by = |links: Vec<&Link>| -> Vec<String> { links.iter().map(|link| link.by.clone()).collect() };
+    let at = |name: &str| format!("unix:{}", stack.apache.path(name).display());
+    let fpm_tcp = format!("127.0.0.1:{}", stack.fpm_port);
+    assert_eq!(by(links_from(&seen, apache, "php_fpm")), [fpm_tcp, at("a.sock")], "{:#?}", seen.links);
+    assert_eq!(by(links_from(&seen, apache, "apache")), [format!("127.0.0.1:{port}")]);
+    assert_eq!(
+        by(links_from(&seen, fpm, "mariadb")),
+        [format!("127.0.0.1:{}", stack.db_port), at("db.sock")]
+    );
+    assert_eq!(seen.links.iter().filter(|link| link.to_pid == Some(store)).count(), 1);
+    assert!(seen.links.iter().all(|link| link.to_pid.is_some()), "{:#?}", seen.links);
+    let opened = seen.links.iter().filter(|link| link.to_pid == Some(db));
+    assert!(opened.clone().all(|link| link.connections_count > Some(0)), "{:?}", opened.collect::<Vec<_>>());
+
+    a_look_at_a_quiet_site(&stack);
+    all_services_of_the_machine(&stack);
+}
+
+/// Nothing is open any more: what is closed tells of the database, by TCP alone.
+fn a_look_at_a_quiet_site(stack: &Stack) {
+    for _ in 0..5 {
+        stack.get("/a/tcp.php?0");
+    }
+    let quiet = topology(stack.apache.port);
+    let link = quiet.links.iter().find(|link| link.to_pid == Some(stack.db.pid()));
+    let link = link.unwrap_or_else(|| panic!("{quiet:#?}"));
+    assert_eq!(link.by, format!("127.0.0.1:{}", stack.db_port));
+    assert!(quiet.backends.iter().any(|service| service.pid == stack.db.pid()));
+}
+
+fn all_services_of_the_machine(stack: &Stack) {
+    let all = ThisMachine.topology(None, &Access::default()).unwrap();
+    assert_eq!(all.front, None);
+    for pid in [stack.apache.pid().unwrap(), stack.fpm.pid(), stack.db.pid()] {
+        assert!(all.backends.iter().any(|service| service.pid == pid), "{pid} {all:#?}");
+    }
+    until("the stack still answers", || stack.get("/b/hold.php?0").ends_with("ok"));
+}
