@@ -32,8 +32,12 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 /// connection stood still has begun to put everything back.
 pub const AGENT_SILENCE: Duration = Duration::from_secs(30);
 
-/// How often the agent hears that the tool lives: several times within [`SILENCE`].
-pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(3);
+/// The same for an agent whose parent is gone, which carried the connection.
+pub const ORPHAN_SILENCE: Duration = Duration::from_secs(5);
+
+/// How often the agent hears that the tool lives, and the clocks are compared: several times within [`SILENCE`], and often
+/// enough that two clocks do not drift apart by more than a millisecond meanwhile.
+pub const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// For the disk, the journal, and whatever else takes moments.
 pub const MARGIN: Duration = Duration::from_secs(20);
@@ -242,6 +246,7 @@ mod tests {
             ("rollback", GUARDIAN, UNDO),
             ("silence of the agent", AGENT_SILENCE, SILENCE),
             ("silence", SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),
+            ("silence of an orphan", ORPHAN_SILENCE, HEARTBEAT_EVERY.saturating_mul(4)),
         ] {
             assert!(waiting > used, "{what}: {waiting:?} for {used:?}");
         }

@@ -24,6 +24,7 @@ pub fn environment() -> Environment {
         syn_linear_timeouts: read("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
             .and_then(|text| text.trim().parse().ok()),
         hostname: text(uname.nodename()),
+        clock_error_us: None,
     }
 }
 
@@ -73,6 +74,13 @@ pub fn sender_to(address: IpAddr) -> Option<IpAddr> {
 pub fn net_space() -> Option<String> {
     let space = std::fs::read_link("/proc/self/ns/net").ok()?;
     Some(format!("{} {}", process::boot_id()?, space.display()))
+}
+
+/// Which CLOCK_MONOTONIC this process reads: one kernel has one for each time namespace (time_namespaces(7), since Linux
+/// 5.6). `None` where it cannot be read.
+pub fn clock_space() -> Option<String> {
+    let space = std::fs::read_link("/proc/self/ns/time").map(|space| space.display().to_string());
+    Some(format!("{} {}", process::boot_id()?, space.unwrap_or_default()))
 }
 
 /// `PRETTY_NAME` of os-release, whose values are quoted as a shell would.

@@ -24,4 +24,8 @@ pub struct Environment {
     pub syn_linear_timeouts: Option<u32>,
     /// Host name.
     pub hostname: Option<String>,
+    /// By how much the times of its samples may be off on the generator's clock; unknown in recordings of before it was
+    /// kept, and of the generator itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_error_us: Option<u64>,
 }

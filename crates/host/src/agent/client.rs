@@ -3,6 +3,7 @@
 //! Every question has a time limit. When the agent is gone, every question says so at once.
 
 use crate::agent::address::ServerAddress;
+use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::complaints::{Complaints, explain};
 use crate::agent::connect::{Connection, connect};
 use crate::agent::framing::{read_message, write_message};
@@ -10,7 +11,7 @@ use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::{clock_us, this_build};
 use crate::process::{self, ProcessName, wait_until};
 use crate::{limits, machine};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
@@ -32,6 +33,9 @@ const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often the clocks are compared.
 const CLOCK_READINGS_COUNT: u32 = 4;
 
+/// Heartbeats whose answers are waited for: more than come in the time after which the agent counts as gone.
+const BEATS_COUNT_MAX: usize = 64;
+
 /// The most warnings that are kept until somebody asks for them.
 const WARNINGS_COUNT_MAX: usize = 100;
 
@@ -42,10 +46,8 @@ pub struct HelloInfo {
     pub environment: Environment,
     /// What its collectors read.
     pub collectors: Vec<CollectorInfo>,
-    /// The agent's clock minus ours, in microseconds.
-    pub clock_offset_us: i64,
-    /// How far off that may be: half the fastest way there and back, in microseconds.
-    pub clock_error_us: u64,
+    /// Its clock, as it was known then.
+    pub clock: ClockOffset,
 }
 
 /// A change that is in force.
@@ -105,7 +107,6 @@ impl Start {
 pub struct AgentClient {
     shared: Arc<Shared>,
     child: Mutex<Child>,
-    next_id: AtomicU64,
     hello: HelloInfo,
     said_bye: Mutex<bool>,
     /// Dropping it ends the heartbeat.
@@ -113,6 +114,7 @@ pub struct AgentClient {
 }
 
 struct Shared {
+    next_id: AtomicU64,
     stdin: Mutex<Option<ChildStdin>>,
     heard: Mutex<HeardState>,
 }
@@ -122,7 +124,9 @@ struct HeardState {
     ended: bool,
     waiting: HashMap<u64, SyncSender<FromAgent>>,
     samples: Option<Sender<(u64, Sample)>>,
-    clock_offset_us: i64,
+    clocks: Clocks,
+    /// Heartbeats that are not answered yet: their ids, and when they were sent.
+    beats: VecDeque<(u64, u64)>,
     warnings: Vec<String>,
     brake: Option<Brake>,
     /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
@@ -144,19 +148,21 @@ impl AgentClient {
     /// Starts an agent.
     pub fn start(start: &Start) -> Result<Self> {
         let Connection { child, stdin, stdout, complaints } = connect(start)?;
-        let shared = Arc::new(Shared { stdin: Mutex::new(Some(stdin)), heard: Mutex::default() });
+        let shared = Arc::new(Shared {
+            next_id: AtomicU64::new(1),
+            stdin: Mutex::new(Some(stdin)),
+            heard: Mutex::default(),
+        });
         let ears = Arc::clone(&shared);
         std::thread::spawn(move || ears.listen(stdout));
         let (heartbeat, stop) = channel();
         let mut client = Self {
             shared,
             child: Mutex::new(child),
-            next_id: AtomicU64::new(1),
             hello: HelloInfo {
                 environment: Environment::default(),
                 collectors: vec![],
-                clock_offset_us: 0,
-                clock_error_us: u64::MAX,
+                clock: ClockOffset { offset_us: 0, error_us: u64::MAX },
             },
             said_bye: Mutex::new(false),
             _heartbeat: heartbeat,
@@ -180,23 +186,23 @@ impl AgentClient {
             let asked_us = clock_us();
             let answer = self.ask(question, limits::HELLO_ANSWER);
             let answer = answer.map_err(|error| self.why_no_agent(error, start, complaints))?;
-            let FromAgent::Hello { environment, collectors, clock_us: theirs_us, .. } = answer else {
+            let FromAgent::Hello { environment, collectors, clock_us: theirs_us, clock_space, .. } = answer
+            else {
                 return Err(unexpected(&answer));
             };
-            let back_us = clock_us();
-            let error_us = back_us.saturating_sub(asked_us) / 2;
-            // The fastest of several: the first one also waited for the agent to start.
-            if error_us < self.hello.clock_error_us {
-                let offset_us = signed(theirs_us) - signed(asked_us + error_us);
-                self.hello = HelloInfo {
-                    environment,
-                    collectors,
-                    clock_offset_us: offset_us,
-                    clock_error_us: error_us,
-                };
+            let heard_us = clock_us();
+            let mut heard = self.shared.heard();
+            heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
+            let clock = heard.clocks.offset(heard_us).unwrap_or(self.hello.clock);
+            // A kernel's identity can be copied, as by a snapshot of a machine: then the readings contradict it.
+            let fits = clock.offset_us.unsigned_abs() <= clock.error_us;
+            if clock_space.is_some() && clock_space == machine::clock_space() && fits {
+                heard.clocks.is_ours();
             }
+            let clock = heard.clocks.offset(heard_us).unwrap_or(clock);
+            drop(heard);
+            self.hello = HelloInfo { environment, collectors, clock };
         }
-        self.shared.heard().clock_offset_us = self.hello.clock_offset_us;
         Ok(())
     }
 
@@ -219,6 +225,11 @@ impl AgentClient {
     /// What the agent said of itself.
     pub fn hello(&self) -> &HelloInfo {
         &self.hello
+    }
+
+    /// The agent's clock, as it is known now.
+    pub fn clock(&self) -> ClockOffset {
+        self.shared.heard().clocks.offset(clock_us()).unwrap_or(self.hello.clock)
     }
 
     /// Which service listens on a port?
@@ -378,7 +389,7 @@ impl AgentClient {
     }
 
     fn ask(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.shared.next_id();
         let asked_at = Instant::now();
         let (sender, answer) = sync_channel(1);
         {
@@ -438,6 +449,10 @@ impl Shared {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
     fn send(&self, id: u64, body: ToAgent) -> std::io::Result<()> {
         let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
         let stdin = stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -447,11 +462,21 @@ impl Shared {
     /// Hears the agent until its stream ends; then nobody waits any more.
     fn listen(&self, mut stdout: ChildStdout) {
         while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
+            let heard_us = clock_us();
             let mut heard = self.heard();
             heard.last = heard.last.map(|_| Instant::now());
             match body {
+                FromAgent::Beat { clock_us: theirs_us } => {
+                    let sent = heard.beats.iter().position(|(beat, _)| *beat == id);
+                    // Those before it were answered by it, too.
+                    let answered = sent.and_then(|sent| heard.beats.drain(..=sent).next_back());
+                    if let Some((_, asked_us)) = answered {
+                        heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
+                    }
+                }
                 FromAgent::Sample { clock_us, sample } => {
-                    let ours_us = u64::try_from(signed(clock_us) - heard.clock_offset_us).unwrap_or(0);
+                    let offset = heard.clocks.offset(heard_us);
+                    let ours_us = offset.map_or(clock_us, |offset| offset.ours(clock_us));
                     if let Some(samples) = &heard.samples {
                         // Whoever asked for samples may have stopped listening.
                         let _ = samples.send((ours_us, sample));
@@ -500,7 +525,14 @@ impl Shared {
 
     fn beat(&self, stop: &Receiver<()>) {
         while stop.recv_timeout(limits::HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
-            if self.send(0, ToAgent::Heartbeat).is_err() {
+            let id = self.next_id();
+            let mut heard = self.heard();
+            if heard.beats.len() == BEATS_COUNT_MAX {
+                heard.beats.pop_front();
+            }
+            heard.beats.push_back((id, clock_us()));
+            drop(heard);
+            if self.send(id, ToAgent::Heartbeat).is_err() {
                 return;
             }
         }
@@ -528,6 +560,7 @@ fn unexpected(answer: &FromAgent) -> UserError {
         FromAgent::Applied { .. } => "applied",
         FromAgent::Reverted { .. } => "reverted",
         FromAgent::Sample { .. }
+        | FromAgent::Beat { .. }
         | FromAgent::Warning { .. }
         | FromAgent::Brake { .. }
         | FromAgent::Failed { .. } => "something unasked",
@@ -543,11 +576,6 @@ fn this_tool() -> Option<Tool> {
     Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what })
 }
 
-/// Clocks count from the last boot: they fit for 292,000 years.
-fn signed(clock_us: u64) -> i64 {
-    i64::try_from(clock_us).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -557,7 +585,7 @@ mod tests {
     fn a_silent_agent_is_given_up_long_before_the_limit() {
         let long_ago = Instant::now().checked_sub(limits::AGENT_SILENCE + Duration::from_secs(1));
         let heard = HeardState { last: Some(long_ago.unwrap()), ..HeardState::default() };
-        let shared = Shared { stdin: Mutex::new(None), heard: Mutex::new(heard) };
+        let shared = Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), heard: Mutex::new(heard) };
         let (sender, answer) = sync_channel(1);
         assert_eq!(shared.wait_for(&answer, limits::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
         sender.send(FromAgent::Done).unwrap();

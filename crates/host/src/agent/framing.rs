@@ -38,6 +38,12 @@ pub fn read_message<T: DeserializeOwned>(input: &mut impl Read) -> io::Result<Op
 
 /// Writes one message and flushes. An error when it is too long (then nothing is written) or the stream is closed.
 pub fn write_message(output: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    output.write_all(&encode(message)?)?;
+    output.flush()
+}
+
+/// One message as it is written; an error when it is too long.
+pub fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MESSAGE_BYTES_MAX);
     let length = length.ok_or_else(|| {
@@ -45,8 +51,7 @@ pub fn write_message(output: &mut impl Write, message: &impl Serialize) -> io::R
     })?;
     let mut framed = length.to_be_bytes().to_vec();
     framed.extend(body);
-    output.write_all(&framed)?;
-    output.flush()
+    Ok(framed)
 }
 
 fn invalid(text: String) -> io::Error {

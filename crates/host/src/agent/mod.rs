@@ -3,6 +3,7 @@
 pub mod address;
 mod bootstrap;
 pub mod client;
+pub mod clock;
 mod complaints;
 mod connect;
 mod following;

@@ -15,7 +15,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 
 /// The version of this protocol. Tool and agent of different versions refuse to work together.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The longest message in bytes: bounds on everything.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -59,7 +59,7 @@ pub enum ToAgent {
         #[serde(default)]
         reads_only: bool,
     },
-    /// Any message within 15 s keeps the agent from reverting; this one does nothing else.
+    /// Any message within 15 s keeps the agent from reverting; this one only asks for its clock besides.
     Heartbeat,
     /// Which service listens on this port?
     Discover {
@@ -158,6 +158,13 @@ pub enum FromAgent {
         environment: Environment,
         /// What the collectors read.
         collectors: Vec<CollectorInfo>,
+        /// The agent's CLOCK_MONOTONIC, in microseconds.
+        clock_us: u64,
+        /// Which clock that is, as [`crate::machine::clock_space`] names it.
+        clock_space: Option<String>,
+    },
+    /// To a heartbeat.
+    Beat {
         /// The agent's CLOCK_MONOTONIC, in microseconds.
         clock_us: u64,
     },

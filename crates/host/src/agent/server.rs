@@ -1,6 +1,6 @@
 //! The agent's main: reads what the tool asks, and is the guardian that puts everything back when the tool is gone.
 //!
-//! Gone means: the stream ended or broke, nothing came for a while (the tool sends a heartbeat every 3 s), or SIGTERM.
+//! Gone means: the stream ended or broke, nothing came for a while (the tool sends a heartbeat every second), or SIGTERM.
 //! The agent leads a session of its own (setsid(2)), so that a Ctrl-C or a closed terminal ends the tool, not the
 //! guardian. It never waits for the tool to read.
 
@@ -8,13 +8,14 @@ use crate::agent::framing::read_message;
 use crate::agent::hardening::detach;
 use crate::agent::host::Host;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
-use crate::agent::this_build;
 use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
+use crate::agent::{clock_us, this_build};
 use crate::change::StateDir;
 use crate::change::abandoned::Abandoned;
 use crate::change::programs::ThisMachine;
 use crate::limits;
+use rustix::process::{Pid, getppid};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +71,7 @@ pub fn serve(
     options: Options,
 ) -> Result<()> {
     let terminated = Arc::new(AtomicBool::new(false));
+    let parent = options.detach.then(getppid);
     if options.detach {
         detach(&terminated)?;
     }
@@ -80,7 +82,8 @@ pub fn serve(
     let abandoned = Abandoned::default();
     let worker = Worker::new(&options, voice.clone(), abandoned.clone());
     let work = std::thread::spawn(move || worker.run(&waiting));
-    let dispatch = Dispatch { heard, jobs, voice, terminated, abandoned, silence_max: options.silence_max };
+    let silence = Silence { at_most: options.silence_max, parent };
+    let dispatch = Dispatch { heard, jobs, voice, terminated, abandoned, silence };
     // When the worker has ended by itself there is nobody left to end.
     let end = dispatch.run(|| work.is_finished());
     if let Some((jobs, why)) = end {
@@ -116,7 +119,23 @@ struct Dispatch {
     voice: Voice,
     terminated: Arc<AtomicBool>,
     abandoned: Abandoned,
-    silence_max: Duration,
+    silence: Silence,
+}
+
+/// How long nothing may be heard of the tool.
+struct Silence {
+    at_most: Duration,
+    /// The parent that the agent was started by, where the process is the agent's own.
+    parent: Option<Option<Pid>>,
+}
+
+impl Silence {
+    /// What carried the connection may have ended while somebody else holds its end of the stream open: then a few
+    /// missing heartbeats are enough.
+    fn at_most(&self) -> Duration {
+        let is_orphan = self.parent.is_some_and(|parent| parent != getppid());
+        if is_orphan { self.at_most.min(limits::ORPHAN_SILENCE) } else { self.at_most }
+    }
 }
 
 impl Dispatch {
@@ -138,8 +157,8 @@ impl Dispatch {
                 Err(RecvTimeoutError::Timeout) if self.terminated.load(Ordering::SeqCst) => {
                     "the agent was asked to end".into()
                 }
-                Err(RecvTimeoutError::Timeout) if last_heard.elapsed() > self.silence_max => {
-                    format!("nothing was heard of the tool for {} s", self.silence_max.as_secs())
+                Err(RecvTimeoutError::Timeout) if last_heard.elapsed() > self.silence.at_most() => {
+                    format!("nothing was heard of the tool for {} s", last_heard.elapsed().as_secs())
                 }
                 Err(RecvTimeoutError::Timeout) => continue,
             };
@@ -152,7 +171,7 @@ impl Dispatch {
     /// Whether it was the last message.
     fn pass_on(&self, message: Framed<ToAgent>) -> bool {
         if message.body == ToAgent::Heartbeat {
-            self.voice.answer(message.id, FromAgent::Done);
+            self.voice.answer(message.id, FromAgent::Beat { clock_us: clock_us() });
             return false;
         }
         let last = message.body == ToAgent::Bye;

@@ -207,7 +207,7 @@ impl Worker {
                 "the tool is webdyno {build} with protocol {protocol}, and the agent is {} with protocol {PROTOCOL}",
                 self.build
             ))
-            .hint("install the same webdyno on both machines"));
+            .hint("install the same build on both machines, or let it be copied: `--server ssh://HOST`, or a command that ends in `webdyno agent`"));
         }
         if let Some(tool) = tool {
             // A pid of another machine or container says nothing here: then what carries the connection stands for it.
@@ -218,7 +218,14 @@ impl Worker {
         self.greeted = true;
         let (environment, collectors) = (self.host.environment(), self.host.collectors());
         let build = self.build.clone();
-        Ok(FromAgent::Hello { protocol: PROTOCOL, build, environment, collectors, clock_us: clock_us() })
+        Ok(FromAgent::Hello {
+            protocol: PROTOCOL,
+            build,
+            environment,
+            collectors,
+            clock_us: clock_us(),
+            clock_space: machine::clock_space(),
+        })
     }
 
     /// Before a server is looked at for the first time: what an earlier session left of itself would be taken for the

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use webdyno_host::agent::clock::ClockOffset;
 use webdyno_host::agent::framing::{read_message, write_message};
 use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
@@ -338,11 +339,8 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
 
     let client = client(&server);
     assert_eq!(client.hello().environment.hostname.as_deref(), Some("fake"));
-    let (offset_us, error_us) = (client.hello().clock_offset_us, client.hello().clock_error_us);
-    assert!(
-        offset_us.unsigned_abs() <= error_us,
-        "the same clock is {offset_us} us off, by {error_us} us at most"
-    );
+    let same = ClockOffset { offset_us: 0, error_us: 0 };
+    assert_eq!((client.hello().clock, client.clock()), (same, same), "it is one clock");
     let samples = client.observe(Some(PORT), None, Default::default()).unwrap();
     let (clock_us, sample) = samples.recv_timeout(Duration::from_secs(5)).unwrap();
     assert_eq!(sample.source, "fake on Some(8000)");

@@ -10,6 +10,7 @@ use webdyno_host::machine::sender_to;
 use webdyno_load::{Prepared, USER_AGENT};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};
+use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
@@ -129,7 +130,9 @@ impl Server {
     /// What the log says of this server first: machine, catalogue, service.
     pub fn introduction(&self) -> Vec<EventBody> {
         let hello = self.agent.hello();
-        let (host, environment) = (self.role.clone(), hello.environment.clone());
+        let clock_error_us = Some(self.agent.clock().error_us);
+        let (host, environment) =
+            (self.role.clone(), Environment { clock_error_us, ..hello.environment.clone() });
         let first = EventBody::Server { host, environment, collectors: hello.collectors.clone() };
         std::iter::once(first).chain(self.service()).chain(self.notes()).collect()
     }

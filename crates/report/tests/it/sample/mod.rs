@@ -51,6 +51,7 @@ pub fn machine() -> Environment {
         memory_bytes: Some(4_000_000_000),
         syn_linear_timeouts: None,
         hostname: Some("w1".into()),
+        clock_error_us: None,
     }
 }
 
