@@ -12,6 +12,7 @@ pub mod diagnosis;
 pub mod facts;
 pub mod generator;
 pub mod hopeless;
+pub mod incidents;
 pub mod levels;
 pub mod live_traffic;
 pub mod measurement;

@@ -10,6 +10,7 @@ pub fn json(view: &View) -> Result<String> {
         Outcome::Run(run) => serde_json::to_string_pretty(run),
         Outcome::Diagnosis(diagnosis) => serde_json::to_string_pretty(diagnosis),
         Outcome::Tune(tune) => serde_json::to_string_pretty(tune),
+        Outcome::Observation(observation) => serde_json::to_string_pretty(observation),
         Outcome::Nothing => return Err(nothing(view)),
     };
     rendered

@@ -19,6 +19,7 @@ mod words;
 pub use chapters::CHAPTERS;
 pub use exports::{Form, csv, hdr, junit};
 pub use html::html;
+pub use human::quantity;
 pub use json::json;
 pub use plain::ascii;
 pub use record::record;

@@ -2,8 +2,10 @@
 //! it by hand, or with the reason why there is none. A pure function of the recording.
 
 use crate::recording::{Recording, lacking};
+use crate::view::Series;
 use std::collections::BTreeSet;
 use webdyno_analysis::facts::by_hand;
+use webdyno_analysis::levels::MAIN;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::missing;
 use webdyno_analysis::series::SeriesSet;
@@ -55,6 +57,35 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
     })
 }
 
+/// The main levels of all hosts since the first reading, as far as they were read.
+pub fn levels(recording: &Recording) -> Vec<Series> {
+    let Some((first_us, _)) = recording.extent_us() else { return vec![] };
+    let others = recording.hosts.iter().map(|(role, host)| (Some(role), &host.samples));
+    let all = std::iter::once((None, &recording.samples)).chain(others);
+    all.flat_map(|(role, samples)| levels_of(role, first_us, samples)).collect()
+}
+
+fn levels_of(role: Option<&String>, first_us: u64, samples: &[(u64, Sample)]) -> Vec<Series> {
+    let measurement = Measurement {
+        samples: samples.iter().map(|read| timed(first_us, read)).collect(),
+        ..Measurement::default()
+    };
+    let set = SeriesSet::of(&measurement);
+    let series = MAIN.iter().map(|level| Series {
+        name: match role {
+            Some(role) => format!("{role}: {}: {}", level.group, level.name),
+            None => format!("{}: {}", level.group, level.name),
+        },
+        unit: level.unit.into(),
+        points: level.points(&set),
+    });
+    series.filter(|series| !series.points.is_empty()).collect()
+}
+
+fn timed(first_us: u64, (t_us, sample): &(u64, Sample)) -> TimedSample {
+    TimedSample { t_s: (*t_us as f64 - first_us as f64) / 1e6, sample: sample.clone() }
+}
+
 /// What is known of one host.
 struct Seen<'a> {
     role: Option<String>,
@@ -66,12 +97,8 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     fn told(self, (first_us, last_us): (u64, u64)) -> ObservedHost {
-        let timed = self.samples.iter().map(|(t_us, sample)| TimedSample {
-            t_s: (*t_us as f64 - first_us as f64) / 1e6,
-            sample: sample.clone(),
-        });
         let measurement = Measurement {
-            samples: timed.collect(),
+            samples: self.samples.iter().map(|read| timed(first_us, read)).collect(),
             collectors: self.collectors.to_vec(),
             service: self.topology.front.clone(),
             topology: Some(self.topology.clone()),

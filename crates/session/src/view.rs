@@ -1,5 +1,6 @@
 //! What a session amounts to: the value that text, JSON and HTML are made from. A pure function of the recording.
 
+use crate::observation::{levels, observation};
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::ablation::ablation;
 use webdyno_analysis::diagnosis::diagnose;
@@ -16,6 +17,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::Purpose;
 use webdyno_model::interval::EndReason;
 use webdyno_model::number::significant;
+use webdyno_model::observation::Observation;
 use webdyno_model::run::{IntervalReport, RunReport};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
@@ -23,7 +25,7 @@ use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
 /// A whole session, ready to be shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// `run`, `diagnose`, `tune`, `quickstart`.
+    /// `run`, `diagnose`, `tune`, `quickstart`, `observe`.
     pub command: String,
     /// Wall clock, RFC 3339.
     pub started_at: String,
@@ -76,6 +78,8 @@ pub enum Outcome {
     Diagnosis(Diagnosis),
     /// `tune`, `quickstart`.
     Tune(TuneReport),
+    /// `observe`.
+    Observation(Box<Observation>),
     /// It ended before there was anything to report.
     Nothing,
 }
@@ -110,7 +114,7 @@ pub struct Series {
     pub name: String,
     /// `workers`, `connections`, `fraction`.
     pub unit: String,
-    /// `(seconds since the session began, value)`, rising in time.
+    /// `(seconds since the session began, value)`, rising in time; of an observation since its first reading.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -166,6 +170,11 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
         return Ok(
             report.map_or((Outcome::Nothing, None), |report| (Outcome::Tune(report), Some(end.best_load)))
         );
+    }
+    // The recording of an incident names the window that is to be diagnosed.
+    if recording.command == "observe" && recording.watches.is_empty() {
+        let seen = observation(recording).map(Box::new);
+        return Ok((seen.map_or(Outcome::Nothing, Outcome::Observation), None));
     }
     let Some(measurement) = recording.last_measurement() else { return Ok((Outcome::Nothing, None)) };
     match recording.command.as_str() {
@@ -270,6 +279,9 @@ fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &webdyno_model::in
 }
 
 fn series(recording: &Recording) -> Vec<Series> {
+    if recording.command == "observe" {
+        return levels(recording);
+    }
     let ends_us = recording.samples.last().map_or(0, |(t_us, _)| *t_us);
     let measurement = recording.watched((0, ends_us));
     let set = SeriesSet::of(&measurement);

@@ -100,6 +100,7 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
             (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(run_is_good)
         }
         Outcome::Tune(tune) => tune_is_good(tune),
+        Outcome::Observation(_) => true,
         Outcome::Nothing => false,
     };
     if met { 0 } else { NOT_MET }

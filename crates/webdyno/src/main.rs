@@ -11,6 +11,7 @@ mod place;
 mod progress;
 mod target;
 mod terminal;
+mod watching;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -38,6 +39,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Quickstart(arguments) => commands::quickstart::quickstart(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::diagnose(&arguments),
+        Command::Observe(arguments) => commands::observe::observe(&arguments),
         Command::Tune(arguments) => commands::tune::tune(&arguments),
         Command::Report(arguments) => commands::report::report(&arguments),
         Command::Rollback(arguments) => commands::rollback::rollback(&arguments),

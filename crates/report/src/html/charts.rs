@@ -7,6 +7,8 @@ use webdyno_session::view::{LoadView, Outcome, Series, View};
 
 /// More plots of readings than this would bury the rest.
 const SERIES_MAX: usize = 12;
+/// Where nothing else is to be seen.
+const WATCHED_SERIES_MAX: usize = 60;
 
 /// All plots that the session has figures for.
 pub(super) fn all(m: &mut Markup, view: &View) {
@@ -25,13 +27,17 @@ pub(super) fn all(m: &mut Markup, view: &View) {
         spread(m, view, &OF_ANSWERS);
     }
     if view.series.iter().any(|series| !series.points.is_empty()) {
-        m.leaf("h2", "What the server did meanwhile");
-        m.leaf_with(
-            "p",
-            &[("class", "quiet")],
-            "Same time axis as above; tinted: a load ran, grey: its warm-up.",
-        );
-        let shown = view.series.iter().filter(|series| !series.points.is_empty()).take(SERIES_MAX);
+        let watched = view.command == "observe";
+        m.leaf("h2", if watched { "Levels over time" } else { "What the server did meanwhile" });
+        if !watched {
+            m.leaf_with(
+                "p",
+                &[("class", "quiet")],
+                "Same time axis as above; tinted: a load ran, grey: its warm-up.",
+            );
+        }
+        let most = if watched { WATCHED_SERIES_MAX } else { SERIES_MAX };
+        let shown = view.series.iter().filter(|series| !series.points.is_empty()).take(most);
         for (index, series) in shown.enumerate() {
             reading(m, view, series, index, end_s);
         }

@@ -7,6 +7,7 @@ mod ablation;
 mod charts;
 mod diagnosis;
 mod markup;
+mod observation;
 mod pages;
 mod parts;
 mod plot;
@@ -47,6 +48,7 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
         Outcome::Run(run) => run_summary(m, run),
         Outcome::Diagnosis(diagnosis) => diagnosis::summary(m, diagnosis),
         Outcome::Tune(tune) => tune::summary(m, tune),
+        Outcome::Observation(seen) => observation::summary(m, view, seen),
         Outcome::Nothing => nothing(m, view),
     }
     if let Outcome::Run(run) = &view.outcome {
@@ -64,8 +66,11 @@ fn body(m: &mut Markup, view: &View, headline: &str) {
             tune::record(m, view);
             tune::measurements(m, tune);
         }
+        Outcome::Observation(seen) => observation::details(m, seen),
     }
-    parts::server(m, view);
+    if !matches!(view.outcome, Outcome::Observation(_)) {
+        parts::server(m, view);
+    }
     parts::notes(m, view);
     m.within("footer", &[], |m| {
         let again =
@@ -83,6 +88,7 @@ fn headline(view: &View) -> String {
             "unknown" => "the limit is not known".into(),
             id => format!("what limits the server: {id}"),
         },
+        Outcome::Observation(seen) => say::observation_headline(seen),
         Outcome::Nothing => "nothing to report".into(),
     }
 }
@@ -110,7 +116,7 @@ fn banners(m: &mut Markup, view: &View) {
         Outcome::Run(run) => vec![("", run)],
         Outcome::Diagnosis(diagnosis) => diagnosis.run.iter().map(|run| ("", run)).collect(),
         Outcome::Tune(tune) => vec![("Before: ", &tune.baseline), ("After: ", &tune.best)],
-        Outcome::Nothing => vec![],
+        Outcome::Nothing | Outcome::Observation(_) => vec![],
     };
     for (which, run) in runs {
         if let Some(brake) = say::brake(run) {

@@ -5,6 +5,7 @@ mod client;
 mod diagnosis;
 mod load;
 mod objectives;
+mod observation;
 mod pages;
 mod percentiles;
 mod repeats;
@@ -20,6 +21,10 @@ pub(crate) use diagnosis::{
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
+pub(crate) use observation::{
+    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_row, fact_row, incident, layers, level_row, links,
+    observation_headline, observed_service, setting_rows, troubles,
+};
 pub(crate) use pages::{
     CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, Rest, captures_missed, pages_by_count, part_failure,
     parts_shown, rates, requests_by_count, sessions, trace_summary, traces,

@@ -3,6 +3,7 @@
 mod ablation;
 mod diagnosis;
 mod histogram;
+mod observation;
 mod page;
 mod pages;
 mod run;
@@ -25,6 +26,7 @@ pub fn text(view: &View, paths: &Paths) -> String {
         Outcome::Run(run) => run::whole(&mut page, view, run),
         Outcome::Diagnosis(diagnosis) => diagnosis::whole(&mut page, view, diagnosis),
         Outcome::Tune(tune) => tune::whole(&mut page, view, tune, paths),
+        Outcome::Observation(seen) => observation::whole(&mut page, view, seen),
         Outcome::Nothing => nothing(&mut page, view),
     }
     notes(&mut page, view);

@@ -2,12 +2,14 @@
 
 mod loading;
 mod lower;
+mod observing;
 mod server;
 mod servers;
 mod stand;
 mod tables;
 
 pub use loading::Length;
+pub use observing::{Until, Watched};
 pub use server::Server;
 pub use servers::Servers;
 pub use stand::{Confirm, LiveStand};
@@ -46,6 +48,10 @@ pub struct About {
 pub struct Session {
     log: EventLog,
     recording: Recording,
+    /// Whether samples are kept in the log alone.
+    forgets_samples: bool,
+    /// The length of the ring that the log is, if it is one.
+    ring_us: Option<u64>,
     began_us: u64,
     seq: u64,
     loads: u32,
@@ -70,11 +76,36 @@ impl Session {
         interrupted: Arc<AtomicBool>,
         watcher: Watcher,
     ) -> Result<Self> {
-        let mut log = EventLog::create(directory)?;
+        Self::with_log(EventLog::create(directory)?, about, interrupted, watcher)
+    }
+
+    /// Begins a session that only observes. Its samples are in the log alone, as it may last for days; with a length, the
+    /// log is a ring that keeps so many microseconds of them.
+    pub fn observe(
+        directory: &Path,
+        about: About,
+        interrupted: Arc<AtomicBool>,
+        watcher: Watcher,
+        ring_us: Option<u64>,
+    ) -> Result<Self> {
+        let log = ring_us.map_or_else(|| EventLog::create(directory), |us| EventLog::ring(directory, us))?;
+        let session = Self::with_log(log, about, interrupted, watcher)?;
+        Ok(Self { forgets_samples: true, ring_us, ..session })
+    }
+
+    fn with_log(
+        mut log: EventLog,
+        about: About,
+        interrupted: Arc<AtomicBool>,
+        watcher: Watcher,
+    ) -> Result<Self> {
         log.watch(watcher);
+        let directory = log.directory().to_owned();
         let mut session = Self {
             log,
             recording: Recording::default(),
+            forgets_samples: false,
+            ring_us: None,
             began_us: monotonic_us(),
             seq: 0,
             loads: 0,
@@ -89,7 +120,7 @@ impl Session {
             goal: about.goal,
             objectives: about.objectives,
             operator: about.operator,
-            directory: std::path::absolute(directory).ok().map(|path| path.display().to_string()),
+            directory: std::path::absolute(&directory).ok().map(|path| path.display().to_string()),
         })?;
         Ok(session)
     }
@@ -121,7 +152,9 @@ impl Session {
 
     /// Writes an event that happened at `t_us` of the session.
     pub fn append_at(&mut self, t_us: u64, body: EventBody) -> Result<()> {
-        self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
+        if !(self.forgets_samples && matches!(body, EventBody::Sample { .. })) {
+            self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
+        }
         self.seq += 1;
         self.log.append(t_us, body)
     }

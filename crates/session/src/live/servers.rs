@@ -18,8 +18,8 @@ const PAUSES_S: [u64; 10] = [1, 2, 4, 8, 15, 30, 30, 30, 30, 30];
 
 /// The agents of a session.
 pub struct Servers {
-    front: Server,
-    others: Vec<Server>,
+    pub(super) front: Server,
+    pub(super) others: Vec<Server>,
 }
 
 impl Servers {

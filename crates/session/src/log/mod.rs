@@ -1,9 +1,13 @@
 //! The event log: append-only JSON lines in the run directory. Writer and reader, and the ring that keeps the last while.
 
+mod freeze;
+mod head;
 mod merge;
 pub mod reader;
 pub mod ring;
 pub mod writer;
+
+pub use freeze::{FOLDER as INCIDENTS, Frozen, freeze};
 
 /// Name of the log in a run directory.
 pub const FILE_NAME: &str = "events.jsonl";

@@ -5,16 +5,15 @@
 //! the machine makes nothing go and nothing stay. One tool at a time writes a ring: it holds a lock on a file in it, which
 //! its end releases, however it ends.
 
+use super::head::Head;
 use super::reader;
-use jiff::{SignedDuration, Timestamp};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
-use webdyno_model::event::{Event, EventBody, VERSION};
-use webdyno_model::sample::Missing;
+use webdyno_model::event::{Event, VERSION};
 use webdyno_model::{Result, UserError};
 
 /// The folder of the segments in a run directory.
@@ -105,7 +104,7 @@ impl Ring {
 
     /// Whether the segment that is written is long enough.
     fn is_full(&self, t_us: u64) -> bool {
-        let segment_us = (self.length_us / SEGMENTS_COUNT).max(SEGMENT_US_MIN);
+        let segment_us = segment_us(self.length_us);
         let lasts_us = self.extent_us.map_or(0, |(first, _)| t_us.saturating_sub(first));
         lasts_us >= segment_us || self.bytes >= segment_us / 1_000_000 * BYTES_PER_S_MAX
     }
@@ -183,60 +182,6 @@ fn failed(folder: &Path, number: u64, error: &io::Error) -> UserError {
     io_error("write", path(folder, number).display(), error)
 }
 
-/// What explains the samples of a segment, as it was said last.
-#[derive(Debug, Default)]
-struct Head {
-    start: Option<EventBody>,
-    servers: BTreeMap<Option<String>, EventBody>,
-    service: Option<EventBody>,
-    topologies: BTreeMap<Option<String>, EventBody>,
-    clock: Option<(u64, Timestamp)>,
-    missing: BTreeMap<(Option<String>, String), Vec<Missing>>,
-    /// Collectors whose first sample in this segment is still to come: it says again what they lack.
-    silent: Vec<(Option<String>, String)>,
-}
-
-impl Head {
-    /// Remembers what explains later samples. The first sample of a collector in a segment is made to say what it lacks.
-    fn learn(&mut self, event: &mut Event) {
-        match &mut event.body {
-            start @ EventBody::SessionStart { .. } => self.start = Some(start.clone()),
-            EventBody::Server { host, .. } => drop(self.servers.insert(host.clone(), event.body.clone())),
-            service @ EventBody::Service { .. } => self.service = Some(service.clone()),
-            EventBody::Topology { host, .. } => {
-                drop(self.topologies.insert(host.clone(), event.body.clone()))
-            }
-            EventBody::Clock { wall } => {
-                self.clock = wall.parse().ok().map(|wall| (event.t_us, wall)).or(self.clock);
-            }
-            EventBody::Sample { host, sample } => {
-                let whose = (host.clone(), sample.source.clone());
-                let is_first = self.silent.iter().position(|silent| *silent == whose);
-                is_first.map(|at| self.silent.swap_remove(at));
-                match &sample.missing {
-                    Some(missing) => drop(self.missing.insert(whose, missing.clone())),
-                    None if is_first.is_some() => sample.missing = self.missing.get(&whose).cloned(),
-                    None => {}
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The first events of a segment that begins at `t_us`.
-    fn events(&mut self, t_us: u64) -> Vec<EventBody> {
-        self.silent = self.missing.keys().cloned().collect();
-        let wall = self.clock.and_then(|(at_us, wall)| {
-            let since = SignedDuration::from_micros(i64::try_from(t_us.saturating_sub(at_us)).ok()?);
-            wall.checked_add(since).ok()
-        });
-        let clock = wall.map(|wall| EventBody::Clock { wall: wall.to_string() });
-        let first = self.start.iter().chain(&clock);
-        let servers = self.servers.values().chain(&self.service).chain(self.topologies.values());
-        first.chain(servers).cloned().collect()
-    }
-}
-
 /// Takes the ring for this process.
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join(LOCK);
@@ -277,6 +222,18 @@ pub fn segments(directory: &Path) -> Option<Vec<PathBuf>> {
     let folder = directory.join(FOLDER);
     let numbers = numbers(&folder).ok()?;
     Some(numbers.into_iter().map(|number| path(&folder, number)).collect())
+}
+
+/// The segments of a ring of this length that hold the last `window_us` of it, in order.
+pub fn last_segments(directory: &Path, length_us: u64, window_us: u64) -> Vec<PathBuf> {
+    let all = segments(directory).unwrap_or_default();
+    // One is being written, and one may be torn between the others.
+    let enough = usize::try_from(window_us / segment_us(length_us)).unwrap_or(usize::MAX).saturating_add(3);
+    all[all.len().saturating_sub(enough)..].to_vec()
+}
+
+fn segment_us(length_us: u64) -> u64 {
+    (length_us / SEGMENTS_COUNT).max(SEGMENT_US_MIN)
 }
 
 /// First and last time in a segment; `None` when there is nothing whole in it.

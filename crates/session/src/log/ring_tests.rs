@@ -5,8 +5,9 @@ use super::*;
 use crate::recording::Recording;
 use proptest::prelude::*;
 use webdyno_model::environment::Environment;
+use webdyno_model::event::EventBody;
 use webdyno_model::number::Number;
-use webdyno_model::sample::Sample;
+use webdyno_model::sample::{Missing, Sample};
 
 const BEGAN: &str = "2026-11-21T03:00:00Z";
 const SECOND_US: u64 = 1_000_000;

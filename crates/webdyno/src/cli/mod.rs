@@ -5,6 +5,7 @@ pub mod body;
 pub mod export;
 pub mod list;
 pub mod load;
+pub mod observe;
 pub mod server;
 pub mod stages;
 pub mod transport;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use load::LoadArgs;
 pub use load::connections_allowed;
+pub use observe::ObserveArgs;
 pub use server::ServerArgs;
 use stages::StageArgs;
 use std::path::PathBuf;
@@ -50,6 +52,9 @@ pub enum Command {
     Run(RunArgs),
     /// Load and observe a server, and name what limits it
     Diagnose(DiagnoseArgs),
+    /// Watch a host and its services without load: record them, take one look, or keep the last while and freeze what goes
+    /// wrong
+    Observe(ObserveArgs),
     /// Change what limits a server, round by round, until the goal is met; only plans without --apply
     Tune(TuneArgs),
     /// Rebuild text, JSON, HTML and change record from the recording of a session
@@ -65,9 +70,9 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it loads or changes a server, and so must find it as it was. The others only read what is on disk.
+    /// Whether it loads or changes a server, and so must find it as it was. The others only read.
     pub fn needs_the_original(&self) -> bool {
-        self.output().is_some()
+        self.output().is_some() && !matches!(self, Self::Observe(_))
     }
 
     /// Where its results go, of a command that begins a session.
@@ -77,6 +82,7 @@ impl Command {
             Self::Run(arguments) => Some(&arguments.output),
             Self::Diagnose(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
+            Self::Observe(arguments) => Some(&arguments.output),
             Self::Report(_) | Self::Rollback(_) | Self::Explain(_) | Self::Workload(_) | Self::Agent(_) => {
                 None
             }

@@ -189,6 +189,7 @@ fn hints_name_only_flags_that_exist() {
     let helps: String = [
         "run",
         "diagnose",
+        "observe",
         "tune",
         "quickstart",
         "report",

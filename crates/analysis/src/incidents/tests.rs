@@ -1,0 +1,118 @@
+//! Incidents are told once, when they have lasted, and again only when they come back.
+
+use super::*;
+use crate::facts::testing::sample;
+use proptest::prelude::*;
+
+/// The seconds at which something is told of these readings, one a second.
+fn told_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
+    let mut detector = Detector::new();
+    let seconds = metrics.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
+    let mut told = vec![];
+    for second in 0..seconds {
+        let values: Vec<(&str, f64)> =
+            metrics.iter().filter_map(|(name, values)| Some((*name, *values.get(second)?))).collect();
+        let reading = sample(second as f64, "x", &values).sample;
+        let found = detector.see(second as f64, &reading);
+        told.extend(found.into_iter().map(|incident| (second, incident.what)));
+    }
+    told
+}
+
+fn seconds(metrics: &[(&str, &[f64])]) -> Vec<usize> {
+    told_at(metrics).into_iter().map(|(second, _)| second).collect()
+}
+
+const NONE: [usize; 0] = [];
+
+#[test]
+fn an_incident_is_told_once_while_it_lasts() {
+    let rising: Vec<f64> = (0..200).map(|second| f64::from(second) * 15.0).collect();
+    let told = told_at(&[("sockets.listen_overflows_count", &rising)]);
+    assert_eq!(told.len(), 1);
+    let expected =
+        "connections turned away, as the accept queue is full: 15 a second (an incident from 1 a second on)";
+    assert_eq!(told[0], (1, expected.into()));
+}
+
+#[test]
+fn what_lasts_too_short_is_none() {
+    let (slots, busy) = ([20.0; 30], [20.0, 20.0, 20.0, 20.0, 19.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);
+    let all = [("apache.slots_count", &slots[..11]), ("apache.workers_busy_count", &busy[..])];
+    assert_eq!(seconds(&all), [9]);
+    assert_eq!(
+        seconds(&[("apache.slots_count", &slots[..4]), ("apache.workers_busy_count", &busy[..4])]),
+        NONE
+    );
+    // Nothing to compare with is no incident, and neither is a limit of nothing.
+    assert_eq!(seconds(&[("apache.workers_busy_count", &busy)]), NONE);
+    assert_eq!(seconds(&[("apache.slots_count", &[0.0; 11]), ("apache.workers_busy_count", &busy)]), NONE);
+}
+
+#[test]
+fn it_is_told_again_when_it_comes_back_after_the_pause() {
+    let storm = |from: usize, to: usize, until: usize| -> Vec<f64> {
+        let mut total = 0.0;
+        let rise = |second: usize| if second < 5 || (from..to).contains(&second) { 10.0 } else { 0.0 };
+        (0..until)
+            .map(|second| {
+                total += rise(second);
+                total
+            })
+            .collect()
+    };
+    let name = "sockets.listen_overflows_count";
+    // Back within the pause, and still there at its end: it is told then.
+    assert_eq!(seconds(&[(name, &storm(100, 400, 400))]), [1, 301]);
+    assert_eq!(seconds(&[(name, &storm(100, 200, 400))]), [1]);
+    assert_eq!(seconds(&[(name, &storm(350, 360, 400))]), [1, 350]);
+    // One that never ends is one.
+    assert_eq!(seconds(&[(name, &storm(5, 900, 900))]), [1]);
+}
+
+#[test]
+fn a_counter_that_is_set_back_says_nothing() {
+    assert_eq!(seconds(&[("memory.oom_kills_count", &[7.0, 7.0, 0.0, 0.0, 1.0])]), [4]);
+    // What was counted before anybody looked is history.
+    assert_eq!(seconds(&[("memory.oom_kills_count", &[7.0])]), NONE);
+}
+
+#[test]
+fn each_of_several_has_its_own_incident() {
+    let messages = [
+        ("kernel_log.conntrack_full.messages_count", &[0.0, 1.0][..]),
+        ("kernel_log.oom_kill.messages_count", &[0.0, 2.0][..]),
+    ];
+    let told = told_at(&messages);
+    assert_eq!(told.len(), 2);
+    assert!(told[0].1.starts_with("a message of the kernel's log (conntrack_full): 1 "), "{told:?}");
+    assert!(told_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time"));
+}
+
+#[test]
+fn rows_are_sound() {
+    for row in ALL {
+        assert!(row.until <= row.from && row.readings >= 1, "{}", row.metric);
+        assert!(!row.words.ends_with('.') && row.why.len() > 10, "{}", row.metric);
+    }
+}
+
+proptest! {
+    // Invariant: whatever is read, a row speaks at most once in its pause, and nothing panics.
+    #[test]
+    fn no_row_speaks_twice_within_its_pause(
+        values in proptest::collection::vec(-1e9f64..1e12, 1..400),
+        row in 0..ALL.len(),
+    ) {
+        let name = ALL[row].metric.replace('*', "x");
+        let mut detector = Detector::new();
+        let mut spoke = HashMap::<String, f64>::new();
+        for (second, value) in values.iter().enumerate() {
+            let t_s = second as f64;
+            for incident in detector.see(t_s, &sample(t_s, "x", &[(&name, *value)]).sample) {
+                let before = spoke.insert(incident.what.split(':').next().unwrap().to_owned(), t_s);
+                prop_assert!(before.is_none_or(|before| t_s - before >= PAUSE_S));
+            }
+        }
+    }
+}

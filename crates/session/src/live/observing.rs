@@ -1,0 +1,246 @@
+//! Observing without load: samples into the log, incidents told and frozen, until the time is over or the user ends it.
+
+use super::{Server, Servers, Session, monotonic_us};
+use crate::log::{Frozen, INCIDENTS, freeze};
+use crate::recording::INCIDENT_AFTER_US;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use webdyno_analysis::incidents::Detector;
+use webdyno_model::event::EventBody;
+use webdyno_model::topology::{Access, Topology};
+use webdyno_model::{Result, UserError};
+
+/// How often samples and interrupts are looked at.
+const POLL: Duration = Duration::from_millis(50);
+/// How often the wall clock is compared with the time that has passed, and from which difference on somebody has set it.
+const CLOCK_EVERY_US: u64 = 1_000_000;
+const CLOCK_SET_US: i64 = 1_000_000;
+/// How often it is looked again who stands behind the port: programs are started anew.
+const LOOK_EVERY_US: u64 = 60_000_000;
+/// One look: the readings of each collector, and how long they are waited for.
+const LOOK_READINGS: usize = 2;
+const LOOK_US_MAX: u64 = 5_000_000;
+
+/// What is observed on the hosts.
+#[derive(Debug, Clone, Default)]
+pub struct Watched {
+    /// The port of the service in front; the host and all known services without it.
+    pub port: Option<u16>,
+    /// What the operator gave.
+    pub access: Access,
+}
+
+/// How long it is observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So many microseconds.
+    Elapsed(u64),
+    /// Until the user ends it.
+    Interrupted,
+    /// Until each collector was heard twice: one look.
+    HeardTwice,
+}
+
+/// What the loop remembers.
+struct Loop {
+    detectors: BTreeMap<Option<String>, Detector>,
+    /// An incident whose time after it is not over yet.
+    pending: Option<Frozen>,
+    /// How many readings of each collector came.
+    heard: BTreeMap<(Option<String>, String), usize>,
+    /// The wall clock minus ours, as the log has it.
+    clock_us: i64,
+    clock_due_us: u64,
+    look_due_us: u64,
+}
+
+impl Session {
+    /// Says who is observed, and begins to observe them. An error when nothing listens on the port.
+    pub fn begin_observing(&mut self, servers: &mut Servers, watched: &Watched, until: Until) -> Result<()> {
+        let seen = servers.topologies(watched)?;
+        for event in servers.introduction().into_iter().chain(seen) {
+            self.append(event)?;
+        }
+        servers.watch(watched, until == Until::HeardTwice)
+    }
+
+    /// Observes. Incidents go into the log, and of a ring they are frozen as recordings of their own: `frozen` is told of
+    /// each. An error when interrupted: what was recorded is kept.
+    pub fn watch_until(
+        &mut self,
+        servers: &mut Servers,
+        watched: &Watched,
+        until: Until,
+        frozen: &mut dyn FnMut(Result<Frozen>),
+    ) -> Result<()> {
+        let began_us = self.elapsed_us();
+        let mut state = Loop {
+            detectors: BTreeMap::new(),
+            pending: None,
+            heard: BTreeMap::new(),
+            clock_us: clock_us(),
+            clock_due_us: began_us + CLOCK_EVERY_US,
+            look_due_us: began_us + LOOK_EVERY_US,
+        };
+        let result = loop {
+            if self.is_interrupted() {
+                break Err(UserError::interrupted());
+            }
+            if self.is_over(until, began_us, &state) {
+                break Ok(());
+            }
+            thread::sleep(POLL);
+            if let Err(error) = self.observe_on(servers, watched, &mut state) {
+                break Err(error);
+            }
+            let due =
+                state.pending.as_ref().is_some_and(|told| self.elapsed_us() >= told.t_us + INCIDENT_AFTER_US);
+            if let Some(incident) = state.pending.take_if(|_| due) {
+                frozen(self.freeze(&incident));
+            }
+        };
+        // What was seen a moment ago is kept as far as it goes.
+        if let Some(incident) = state.pending.take() {
+            frozen(self.freeze(&incident));
+        }
+        result
+    }
+
+    fn is_over(&self, until: Until, began_us: u64, state: &Loop) -> bool {
+        let lasted_us = self.elapsed_us() - began_us;
+        match until {
+            Until::Elapsed(length_us) => lasted_us >= length_us,
+            Until::Interrupted => false,
+            Until::HeardTwice => {
+                let servers = self.recording().collectors.iter().map(|info| (None, &info.name));
+                let hosts = self.recording().hosts.iter();
+                let others = hosts.flat_map(|(role, host)| {
+                    host.collectors.iter().map(|info| (Some(role.clone()), &info.name))
+                });
+                let enough = |(role, name): (Option<String>, &String)| {
+                    state.heard.get(&(role, name.clone())).is_some_and(|count| *count >= LOOK_READINGS)
+                };
+                servers.chain(others).all(enough) || lasted_us >= LOOK_US_MAX
+            }
+        }
+    }
+
+    /// One turn of the loop.
+    fn observe_on(&mut self, servers: &mut Servers, watched: &Watched, state: &mut Loop) -> Result<()> {
+        let began_us = self.began_us;
+        for (clock_us, body) in servers.hear()? {
+            let t_us = clock_us.saturating_sub(began_us);
+            let found = state.see(t_us, &body);
+            self.append_at(t_us, body)?;
+            for incident in found {
+                let (host, metric, what) = incident;
+                state.pending.get_or_insert_with(|| Frozen {
+                    directory: PathBuf::new(),
+                    t_us,
+                    metric: metric.clone(),
+                    what: what.clone(),
+                });
+                self.append_at(t_us, EventBody::Incident { host, metric, what })?;
+            }
+        }
+        if self.elapsed_us() >= state.clock_due_us {
+            state.clock_due_us = self.elapsed_us() + CLOCK_EVERY_US;
+            self.note_the_clock(state)?;
+        }
+        if self.elapsed_us() >= state.look_due_us {
+            self.look_again(servers, watched)?;
+            state.look_due_us = self.elapsed_us() + LOOK_EVERY_US;
+        }
+        Ok(())
+    }
+
+    /// Somebody may have set the wall clock, or the machine slept.
+    fn note_the_clock(&mut self, state: &mut Loop) -> Result<()> {
+        let now_us = clock_us();
+        if (now_us - state.clock_us).abs() < CLOCK_SET_US {
+            return Ok(());
+        }
+        state.clock_us = now_us;
+        self.append(EventBody::Clock { wall: Timestamp::now().to_string() })
+    }
+
+    /// When other processes serve than before, they are observed from now on.
+    fn look_again(&mut self, servers: &mut Servers, watched: &Watched) -> Result<()> {
+        // A server that is being restarted has nobody on its port for a moment: the next look comes.
+        let Ok(seen) = servers.topologies(watched) else { return Ok(()) };
+        let found = seen.iter().filter_map(|body| match body {
+            EventBody::Topology { topology, .. } => Some(topology.as_ref()),
+            _ => None,
+        });
+        let recording = self.recording();
+        let others = recording.hosts.values().filter_map(|host| host.topology.as_ref());
+        let known = recording.topologies.last().map(|(_, topology)| topology).into_iter().chain(others);
+        if pids(found) == pids(known) {
+            return Ok(());
+        }
+        seen.into_iter().try_for_each(|body| self.append(body))?;
+        servers.watch(watched, false)
+    }
+
+    /// Freezes an incident, if this log is a ring that would forget it.
+    fn freeze(&mut self, incident: &Frozen) -> Result<Frozen> {
+        let Some(ring_us) = self.ring_us else {
+            return Ok(Frozen { directory: self.directory().to_owned(), ..incident.clone() });
+        };
+        self.log.flush()?;
+        let wall = self.recording().wall(incident.t_us).map_or_else(String::new, |wall| wall.to_string());
+        std::fs::create_dir_all(self.directory().join(INCIDENTS)).map_err(|error| {
+            webdyno_model::error::io_error("create", self.directory().join(INCIDENTS).display(), &error)
+        })?;
+        freeze(self.directory(), ring_us, &wall, incident)
+    }
+}
+
+impl Loop {
+    /// Looks at what was heard. Gives the incidents that it shows: host, metric, what.
+    fn see(&mut self, t_us: u64, body: &EventBody) -> Vec<(Option<String>, String, String)> {
+        let EventBody::Sample { host, sample } = body else { return vec![] };
+        *self.heard.entry((host.clone(), sample.source.clone())).or_default() += 1;
+        let detector = self.detectors.entry(host.clone()).or_insert_with(Detector::new);
+        let found = detector.see(t_us as f64 / 1e6, sample).into_iter();
+        found.map(|incident| (host.clone(), incident.metric, incident.what)).collect()
+    }
+}
+
+impl Servers {
+    /// Who serves on each host, as events. An error when nothing listens on the port.
+    fn topologies(&self, watched: &Watched) -> Result<Vec<EventBody>> {
+        let of = |server: &Server| -> Result<EventBody> {
+            let port = watched.port.filter(|_| server.role().is_none());
+            let topology = Box::new(server.agent().topology(port, &watched.access)?.for_log());
+            Ok(EventBody::Topology { host: server.role().map(str::to_owned), topology })
+        };
+        self.all().map(of).collect()
+    }
+
+    /// Begins to observe all hosts; `in_full` for one look.
+    fn watch(&mut self, watched: &Watched, in_full: bool) -> Result<()> {
+        for server in std::iter::once(&mut self.front).chain(&mut self.others) {
+            let port = watched.port.filter(|_| server.role().is_none());
+            let access = watched.access.clone();
+            match in_full {
+                true => server.samples = Some(server.agent.look(port, access)?),
+                false => server.observe_with(port, access)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The main processes of the services.
+fn pids<'a>(topologies: impl Iterator<Item = &'a Topology>) -> BTreeSet<u32> {
+    topologies.flat_map(Topology::services).map(|service| service.pid).collect()
+}
+
+/// The wall clock minus ours, in microseconds.
+fn clock_us() -> i64 {
+    Timestamp::now().as_microsecond() - i64::try_from(monotonic_us()).unwrap_or(i64::MAX)
+}

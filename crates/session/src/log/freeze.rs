@@ -1,0 +1,138 @@
+//! Takes the time around an incident out of a ring, as a recording of its own that explains itself: the ring goes on, and
+//! would forget it.
+
+use super::head::Head;
+use super::writer::EventLog;
+use super::{merge, ring};
+use crate::recording::{INCIDENT_AFTER_US, INCIDENT_BEFORE_US};
+use std::path::{Path, PathBuf};
+use webdyno_model::Result;
+use webdyno_model::error::io_error;
+use webdyno_model::event::{Event, EventBody};
+
+/// The folder of the frozen incidents in a run directory.
+pub const FOLDER: &str = "incidents";
+/// So much is kept of the time before an incident, and of the time after it: what led to it, and how it went on.
+const BEFORE_US: u64 = 300_000_000;
+const AFTER_US: u64 = INCIDENT_AFTER_US;
+/// The most incidents that are kept: the oldest go.
+const INCIDENTS_MAX: usize = 20;
+/// What is being written has this before its name.
+const UNFINISHED: &str = ".unfinished-";
+
+/// An incident that is a recording now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frozen {
+    /// Its run directory.
+    pub directory: PathBuf,
+    /// When it was seen, microseconds since the session began.
+    pub t_us: u64,
+    /// The metric that showed it.
+    pub metric: String,
+    /// What went wrong.
+    pub what: String,
+}
+
+/// Freezes what a ring of this length has around an incident of the session that writes it. `wall` names the folder.
+pub fn freeze(directory: &Path, length_us: u64, wall: &str, incident: &Frozen) -> Result<Frozen> {
+    let (from_us, to_us) = (incident.t_us.saturating_sub(BEFORE_US), incident.t_us.saturating_add(AFTER_US));
+    let merged = merge::merged(&ring::last_segments(directory, length_us, to_us - from_us))?;
+    let folder = directory.join(FOLDER);
+    let name = name(wall, &incident.metric);
+    let (unfinished, whole) = (folder.join(format!("{UNFINISHED}{name}")), folder.join(&name));
+    // One that was cut off in the middle is in the way.
+    remove_all(&unfinished)?;
+    let shift_us = merged.shift_us;
+    let at_us = incident.t_us + shift_us;
+    copy(&unfinished, merged.events, (from_us + shift_us, to_us + shift_us), at_us)?;
+    remove_all(&whole)?;
+    std::fs::rename(&unfinished, &whole).map_err(|error| io_error("write", whole.display(), &error))?;
+    forget_oldest(&folder)?;
+    Ok(Frozen { directory: whole, ..incident.clone() })
+}
+
+/// Writes the events of a window as a recording whose diagnosed window is around the incident.
+fn copy(to: &Path, events: Vec<Event>, (from_us, until_us): (u64, u64), at_us: u64) -> Result<()> {
+    let mut log = EventLog::create(to)?;
+    let mut head = Head::default();
+    let mut begun = false;
+    let mut last_us = at_us;
+    for mut event in events {
+        let is_before = event.t_us < from_us;
+        if !is_before && !begun {
+            begun = true;
+            head.events(from_us).into_iter().try_for_each(|body| log.append(from_us, body))?;
+        }
+        head.learn(&mut event);
+        let ends = matches!(event.body, EventBody::SessionEnd { .. });
+        if is_before || event.t_us > until_us || ends {
+            continue;
+        }
+        if matches!(event.body, EventBody::Sample { .. }) {
+            last_us = last_us.max(event.t_us);
+        }
+        log.append(event.t_us, event.body)?;
+    }
+    let length_us = last_us - at_us.saturating_sub(INCIDENT_BEFORE_US).max(from_us);
+    log.append(last_us, EventBody::Watch { length_us })?;
+    log.append(last_us, EventBody::SessionEnd { exit_code: 0, error: None })?;
+    log.flush()
+}
+
+/// `20261122T031204Z-sockets.listen_overflows_count`: sorts by time, needs no quotes.
+fn name(wall: &str, metric: &str) -> String {
+    let time: String =
+        wall.split('.').next().unwrap_or(wall).chars().filter(char::is_ascii_alphanumeric).collect();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let metric: String =
+        metric.chars().take(100).map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    format!("{}Z-{metric}", time.trim_end_matches('Z'))
+}
+
+/// Whether a folder may be one of ours.
+fn is_frozen(name: &str) -> bool {
+    let (time, rest) = name.split_at_checked(15).unwrap_or((name, ""));
+    time.chars().enumerate().all(|(n, c)| if n == 8 { c == 'T' } else { c.is_ascii_digit() })
+        && rest.starts_with("Z-")
+}
+
+fn forget_oldest(folder: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(folder).map_err(|error| io_error("read", folder.display(), &error))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut ours: Vec<String> = names.filter(|name| is_frozen(name)).collect();
+    ours.sort();
+    let too_many = ours.len().saturating_sub(INCIDENTS_MAX);
+    ours[..too_many].iter().try_for_each(|name| remove_all(&folder.join(name)))
+}
+
+fn remove_all(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(io_error("remove", directory.display(), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_ours_are_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let ours: Vec<String> =
+            (0..25).map(|n| name(&format!("2026-11-22T03:12:{n:02}.5Z"), "a.*/b c_count")).collect();
+        assert_eq!(ours[4], "20261122T031204Z-a.__b_c_count");
+        let others =
+            ["20261122T031204Z", "notes", "x20261122T031204Z-a", ".unfinished-20261122T031204Z-a", "ä"];
+        for name in ours.iter().map(String::as_str).chain(others) {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+        }
+        forget_oldest(place.path()).unwrap();
+        let left = |name: &str| place.path().join(name).exists();
+        assert!(others.into_iter().all(left));
+        assert_eq!(ours.iter().filter(|name| left(name)).count(), INCIDENTS_MAX);
+        assert!(left(&ours[24]) && !left(&ours[0]));
+    }
+}

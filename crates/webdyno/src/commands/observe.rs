@@ -1,0 +1,120 @@
+//! `webdyno observe`: watch a host without load, take one look at it, or keep the last while and freeze what goes wrong.
+
+use crate::cli::ObserveArgs;
+use crate::{exports, finish, interrupt, place, target, terminal, watching};
+use std::path::Path;
+use webdyno_host::agent::Start;
+use webdyno_model::{ErrorKind, Result, UserError};
+use webdyno_session::live::{Servers, Session, Until, Watched};
+use webdyno_session::log::Frozen;
+use webdyno_session::recording::Recording;
+use webdyno_session::view::{Outcome, View};
+
+/// The text beside the report of an incident.
+const TEXT: &str = "report.txt";
+
+/// Observes. Gives the exit code.
+pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
+    refuse_results_of_a_load(arguments)?;
+    let watched = Watched {
+        port: match &arguments.url {
+            Some(url) => Some(target::port(url)?),
+            None => arguments.port,
+        },
+        access: arguments.server.access(),
+    };
+    let list = arguments.server.list()?;
+    let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
+    let how = Start { reads_only: true, ..arguments.server.start(first)? };
+    let until = match (arguments.once, arguments.observe_for) {
+        (true, _) => Until::HeardTwice,
+        (_, Some(length_us)) => Until::Elapsed(length_us),
+        (_, None) => Until::Interrupted,
+    };
+    let interrupted = interrupt::flag()?;
+    let mut servers = Servers::connect(&list, &how)?;
+    let directory = place::run_directory(&arguments.output, "observe");
+    let watcher = watching::watcher(&arguments.output, arguments.once);
+    let about = super::about("observe", None, &[]);
+    let mut session = Session::observe(&directory, about, interrupted, watcher, arguments.ring)?;
+    let quiet = arguments.output.quiet;
+    let mut frozen = |frozen: Result<Frozen>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
+    let result = session
+        .begin_observing(&mut servers, &watched, until)
+        .and_then(|()| session.watch_until(&mut servers, &watched, until, &mut frozen));
+    drop(servers);
+    end(session, result, until, arguments)
+}
+
+/// What needs a load of our own, told before there is something to wait for.
+fn refuse_results_of_a_load(arguments: &ObserveArgs) -> Result<()> {
+    let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
+    of_a_load.map_or(Ok(()), |(flag, _)| {
+        Err(UserError::usage(format!("{flag} is of a load, and observing makes none"))
+            .hint("--json has all that was read"))
+    })
+}
+
+/// Ends the session and shows what was recorded. Who ends an observation without a given end has what was asked for.
+fn end(session: Session, result: Result<()>, until: Until, arguments: &ObserveArgs) -> Result<u8> {
+    let directory = session.directory().to_owned();
+    let error = match result {
+        Err(error) if error.kind == ErrorKind::Interrupted && until == Until::Interrupted => None,
+        other => other.err(),
+    };
+    let code = error.as_ref().map_or(0, UserError::exit_code);
+    session.end(code, error.as_ref())?;
+    let shown = show(&directory, arguments);
+    match error {
+        Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
+        _ => shown.map(|()| code),
+    }
+}
+
+fn show(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
+    let recording = Recording::read(directory)?;
+    let view = View::of(&recording)?;
+    finish::write_beside(&view, directory)?;
+    let exports = &arguments.output.exports;
+    let written = match view.outcome {
+        Outcome::Nothing => Ok(()),
+        _ => exports::write(exports, &recording, &view),
+    };
+    if !exports.takes_stdout() {
+        terminal::print_report(&webdyno_report::text(&view, &finish::paths(&view, directory)))?;
+    }
+    written
+}
+
+/// Diagnoses what was frozen and says what it came to in a line. What fails here ends no observation.
+fn tell_frozen(frozen: Result<Frozen>, is_ring: bool, quiet: bool) {
+    if !is_ring {
+        return;
+    }
+    let told = frozen.and_then(|frozen| Ok((diagnosed(&frozen.directory)?, frozen)));
+    match told {
+        Ok((found, frozen)) if !quiet => {
+            terminal::tell(&format!("diagnosed: {found}\n  {}", frozen.directory.join(TEXT).display()));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            terminal::tell("webdyno: the incident could not be kept; the ring goes on");
+            terminal::tell_error(&error);
+        }
+    }
+}
+
+/// Writes the reports of a frozen incident. Gives the first finding in a line.
+fn diagnosed(directory: &Path) -> Result<String> {
+    let view = View::of(&Recording::read(directory)?)?;
+    finish::write_beside(&view, directory)?;
+    let text = webdyno_report::text(&view, &finish::paths(&view, directory));
+    finish::write(&directory.join(TEXT), &text)?;
+    Ok(match &view.outcome {
+        Outcome::Diagnosis(diagnosis) => match diagnosis.findings.first() {
+            Some(finding) => format!("{}: {}", finding.id, finding.summary),
+            None => diagnosis.bottleneck.clone(),
+        },
+        _ => "nothing was read".into(),
+    })
+}
