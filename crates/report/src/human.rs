@@ -162,7 +162,7 @@ pub(crate) fn rate_interval(ci95: [f64; 2]) -> String {
 }
 
 /// A value in a unit as facts name it.
-pub fn quantity(value: f64, unit: &str) -> String {
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time_us(value / 1e3),
         "us" | "µs" => time_us(value),

@@ -19,10 +19,11 @@ mod words;
 pub use chapters::CHAPTERS;
 pub use exports::{Form, csv, hdr, junit};
 pub use html::html;
-pub use human::quantity;
+
 pub use json::json;
 pub use plain::ascii;
 pub use record::record;
+pub use say::level;
 pub use text::text;
 use webdyno_session::view::View;
 

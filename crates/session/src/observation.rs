@@ -106,7 +106,7 @@ impl Seen<'_> {
             measured_to_s: (last_us - first_us) as f64 / 1e6,
             ..Measurement::default()
         };
-        let missing = missing::missing(&measurement);
+        let missing = explained(missing::missing(&measurement), self.collectors, &self.topology);
         let states: Vec<CollectorState> =
             self.collectors.iter().map(|info| state(info, self.samples)).collect();
         let series = SeriesSet::of(&measurement);
@@ -213,22 +213,62 @@ impl Teller<'_> {
         if let Some(lack) = missing::lack_of(self.missing, &info.name, &metric.name) {
             return lack.clone();
         }
-        let (why, how) = match (&state.error, metric.name.contains('*')) {
-            (Some(error), _) => (error.clone(), "see the message; some signals need root"),
-            (None, true) => {
-                ("there is none of it on this host".to_owned(), "nothing: it is told as soon as there is one")
-            }
-            (None, false) if self.topology.front.is_none() && needs_a_service(metric) => (
-                "it is of the service on a port, and none was named".to_owned(),
-                "observe with --port N or --url URL",
+        let lack =
+            |why: String, how: &str| Missing { signal: metric.name.clone(), why, how_to_enable: how.into() };
+        if let Some(absent) = absent_program(&info.name, self.topology) {
+            return lack(absent, WHEN_THERE);
+        }
+        if self.topology.front.is_none() && needs_a_service(metric) {
+            return lack(NO_PORT.into(), NAME_ONE);
+        }
+        match &state.error {
+            Some(error) => lack(error.clone(), "see the message; some signals need root"),
+            None if metric.name.contains('*') => lack("there is none of it on this host".into(), WHEN_THERE),
+            None => lack(
+                format!("{} does not tell it on this host", metric.source),
+                "its command by hand shows what this host tells instead",
             ),
-            (None, false) => {
-                let why = format!("{} does not tell it on this host", metric.source);
-                (why, "its command by hand shows what this host tells instead")
-            }
-        };
-        Missing { signal: metric.name.clone(), why, how_to_enable: how.into() }
+        }
     }
+}
+
+const NO_PORT: &str = "it is of the service on a port, and none was named";
+const NAME_ONE: &str = "observe with --port N or --url URL";
+const WHEN_THERE: &str = "nothing: it is read as soon as there is one";
+
+/// What is said of a collector that reads a program which is not there.
+fn absent_program(collector: &str, topology: &Topology) -> Option<String> {
+    let is_of = |program: &str| {
+        collector.strip_prefix(program).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let program = PROGRAMS.iter().find(|(of, _)| is_of(of)).map(|(_, program)| *program)?;
+    let is_there = topology.services().any(|service| service.service == program);
+    (!is_there).then(|| format!("no {program} was found"))
+}
+
+/// Collectors that read a program, by the first word of their name, and the service that it is.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("apache", "apache"),
+    ("php_fpm", "php_fpm"),
+    ("opcache", "php_fpm"),
+    ("mariadb", "mariadb"),
+    ("nginx", "nginx"),
+    ("lighttpd", "lighttpd"),
+];
+
+/// Signals that are missing because nobody named a port, or as there is no such program, are told as that.
+fn explained(missing: Vec<Missing>, collectors: &[CollectorInfo], topology: &Topology) -> Vec<Missing> {
+    let explain = |lack: Missing| {
+        let Some(info) = collectors.iter().find(|info| info.name == lack.signal) else { return lack };
+        if let Some(why) = absent_program(&info.name, topology) {
+            return Missing { why, how_to_enable: WHEN_THERE.into(), ..lack };
+        }
+        match topology.front.is_none() && info.metrics.iter().any(needs_a_service) {
+            true => Missing { why: NO_PORT.into(), how_to_enable: NAME_ONE.into(), ..lack },
+            false => lack,
+        }
+    };
+    missing.into_iter().map(explain).collect()
 }
 
 /// Whether the command by hand asks for a process, port or page.

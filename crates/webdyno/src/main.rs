@@ -5,6 +5,7 @@ mod commands;
 mod exports;
 mod finish;
 mod interrupt;
+mod moment;
 mod objectives;
 mod output;
 mod place;

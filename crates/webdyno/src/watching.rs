@@ -14,8 +14,10 @@ use webdyno_model::event::{Event, EventBody};
 use webdyno_model::sample::Sample;
 use webdyno_session::log::writer::Watcher;
 
-/// Readings this old are not shown any more; those that are read rarely are.
+/// Readings are kept so long, as those that are read rarely need one before,
 const KEPT_US: u64 = 12_000_000;
+/// and shown so long.
+const STALE_S: f64 = 2.9;
 /// Levels of a line.
 const IN_A_LINE: [(&str, &str); 7] = [
     ("CPU", "busy"),
@@ -135,12 +137,17 @@ fn latest(samples: &[(u64, Sample)]) -> Vec<(&'static Level, f64)> {
         |(t_us, sample): &(u64, Sample)| TimedSample { t_s: *t_us as f64 / 1e6, sample: sample.clone() };
     let measurement = Measurement { samples: samples.iter().map(timed).collect(), ..Measurement::default() };
     let series = SeriesSet::of(&measurement);
-    let last = |level: &'static Level| Some((level, level.points(&series).last()?.1));
+    let now_s = samples.iter().map(|(t_us, _)| *t_us).max().map_or(0.0, |t_us| t_us as f64 / 1e6);
+    // A server that does not tell any more is not as it was when it told last.
+    let last = |level: &'static Level| {
+        let (t_s, value) = *level.points(&series).last()?;
+        (now_s - t_s < STALE_S).then_some((level, value))
+    };
     MAIN.iter().filter_map(last).collect()
 }
 
 fn shown(level: &Level, value: f64) -> String {
-    webdyno_report::quantity(value, level.unit)
+    webdyno_report::level(value, level.unit)
 }
 
 /// `  12 s  CPU busy 12%, memory available 3.2 GB, ...`.
@@ -201,7 +208,7 @@ mod tests {
         assert_eq!(shown.next(&sample(100, &[(QUEUE, 3.0)], lack())), "missing: mod_status: off (on)\n");
         assert_eq!(shown.next(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
         let line = shown.next(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
-        assert_eq!(line, "   0 s  accept queue waiting 4 connections, workers busy 7 workers\n");
+        assert_eq!(line, "   0 s  accept queue waiting 4, workers busy 7\n");
         assert_eq!(shown.next(&sample(1_002_000, &[], None)), "");
     }
 
@@ -210,7 +217,7 @@ mod tests {
         let mut shown = Shown { rewrites: true, ..Shown::default() };
         shown.next(&sample(0, &[(QUEUE, 3.0)], None));
         let first = shown.next(&sample(1_000_000, &[(QUEUE, 4.0)], None));
-        assert_eq!(first, "   0 s\n  accept queue   waiting 4 connections\n");
+        assert_eq!(first, "   0 s\n  accept queue   waiting 4\n");
         let second = shown.next(&sample(2_000_000, &[(QUEUE, 5.0)], None));
         assert!(second.starts_with("\x1b[2A\r\x1b[J   1 s\n"), "{second:?}");
         let body = EventBody::Incident { host: Some("db".into()), metric: "m".into(), what: "full".into() };

@@ -21,6 +21,7 @@ pub(crate) use diagnosis::{
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
+pub use observation::level;
 pub(crate) use observation::{
     COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_row, fact_row, incident, layers, level_row, links,
     observation_headline, observed_service, setting_rows, troubles,

@@ -1,7 +1,7 @@
 //! Sentences about an observation: what was watched, how each level went, how the readings went.
 
 use super::{service, value};
-use crate::human::{UNKNOWN, number, plural, quantity, time_s, time_us};
+use crate::human::{UNKNOWN, number, plural, quantity, rate, time_s, time_us};
 use webdyno_model::observation::{CollectorState, Observation, ObservedFact, ObservedHost, SeenIncident};
 use webdyno_model::sample::MetricKind;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce};
@@ -81,12 +81,20 @@ pub(crate) fn links(host: &ObservedHost) -> Vec<String> {
 /// Name, mean, least, most and last of a level.
 pub(crate) fn level_row(series: &Series) -> Vec<String> {
     let values = || series.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
-    let shown =
-        |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| quantity(value, &series.unit));
+    let shown = |value: Option<f64>| value.map_or_else(|| UNKNOWN.into(), |value| level(value, &series.unit));
     let count = values().count().max(1) as f64;
     let mean = Some(values().sum::<f64>() / count).filter(|_| values().next().is_some());
     let extremes = [mean, values().reduce(f64::min), values().reduce(f64::max), values().next_back()];
     std::iter::once(series.name.clone()).chain(extremes.map(shown)).collect()
+}
+
+/// A level as a table has it, whose first column says what is counted: `12%`, `1.5 MB/s`, `37/s`, `4`.
+pub fn level(value: f64, unit: &str) -> String {
+    match unit {
+        "fraction" | "bytes" | "bytes/s" | "us" | "s" => quantity(value, unit),
+        _ if unit.ends_with("/s") => rate(value),
+        _ => number(value),
+    }
 }
 
 /// The titles of [`level_row`].
@@ -140,6 +148,8 @@ pub(crate) fn troubles(host: &ObservedHost) -> Vec<String> {
         let late = state.late_us_max.filter(|late_us| *late_us > LATE_US);
         let late = late.map(|late_us| format!("a reading was {} late", time_us(late_us as f64)));
         let failed = match (state.readings, state.failed, &state.error) {
+            // That nothing at all could be read stands with what is missing.
+            _ if host.missing.iter().any(|missing| missing.signal == state.name) => None,
             (0, _, Some(error)) => Some(error.clone()),
             (_, 0, _) => None,
             (readings, failed, Some(error)) => Some(format!("{failed} of {readings} readings: {error}")),

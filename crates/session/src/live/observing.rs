@@ -1,8 +1,7 @@
 //! Observing without load: samples into the log, incidents told and frozen, until the time is over or the user ends it.
 
 use super::{Server, Servers, Session, monotonic_us};
-use crate::log::{Frozen, INCIDENTS, freeze};
-use crate::recording::INCIDENT_AFTER_US;
+use crate::log::{FROZEN_AFTER_US, Frozen, INCIDENTS, freeze};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -58,10 +57,14 @@ struct Loop {
 }
 
 impl Session {
-    /// Says who is observed, and begins to observe them. An error when nothing listens on the port.
-    pub fn begin_observing(&mut self, servers: &mut Servers, watched: &Watched, until: Until) -> Result<()> {
-        let seen = servers.topologies(watched)?;
-        for event in servers.introduction().into_iter().chain(seen) {
+    /// Says who is observed, as they were found, and begins to observe them.
+    pub fn begin_observing(
+        &mut self,
+        servers: &mut Servers,
+        (watched, found): (&Watched, Vec<EventBody>),
+        until: Until,
+    ) -> Result<()> {
+        for event in servers.introduction().into_iter().chain(found) {
             self.append(event)?;
         }
         servers.watch(watched, until == Until::HeardTwice)
@@ -97,7 +100,7 @@ impl Session {
                 break Err(error);
             }
             let due =
-                state.pending.as_ref().is_some_and(|told| self.elapsed_us() >= told.t_us + INCIDENT_AFTER_US);
+                state.pending.as_ref().is_some_and(|told| self.elapsed_us() >= told.t_us + FROZEN_AFTER_US);
             if let Some(incident) = state.pending.take_if(|_| due) {
                 frozen(self.freeze(&incident));
             }
@@ -212,7 +215,7 @@ impl Loop {
 
 impl Servers {
     /// Who serves on each host, as events. An error when nothing listens on the port.
-    fn topologies(&self, watched: &Watched) -> Result<Vec<EventBody>> {
+    pub fn topologies(&self, watched: &Watched) -> Result<Vec<EventBody>> {
         let of = |server: &Server| -> Result<EventBody> {
             let port = watched.port.filter(|_| server.role().is_none());
             let topology = Box::new(server.agent().topology(port, &watched.access)?.for_log());

@@ -12,9 +12,10 @@ use webdyno_model::event::{Event, EventBody};
 
 /// The folder of the frozen incidents in a run directory.
 pub const FOLDER: &str = "incidents";
-/// So much is kept of the time before an incident, and of the time after it: what led to it, and how it went on.
+/// So much is kept of the time before an incident: what led to it,
 const BEFORE_US: u64 = 300_000_000;
-const AFTER_US: u64 = INCIDENT_AFTER_US;
+/// and of the time after it: how it went on.
+pub const AFTER_US: u64 = 30_000_000;
 /// The most incidents that are kept: the oldest go.
 const INCIDENTS_MAX: usize = 20;
 /// What is being written has this before its name.
@@ -73,8 +74,9 @@ fn copy(to: &Path, events: Vec<Event>, (from_us, until_us): (u64, u64), at_us: u
         }
         log.append(event.t_us, event.body)?;
     }
-    let length_us = last_us - at_us.saturating_sub(INCIDENT_BEFORE_US).max(from_us);
-    log.append(last_us, EventBody::Watch { length_us })?;
+    let (begins_us, ends_us) = (at_us.saturating_sub(INCIDENT_BEFORE_US), at_us + INCIDENT_AFTER_US);
+    let (begins_us, ends_us) = (begins_us.max(from_us), ends_us.min(last_us));
+    log.append(ends_us, EventBody::Watch { length_us: ends_us.saturating_sub(begins_us) })?;
     log.append(last_us, EventBody::SessionEnd { exit_code: 0, error: None })?;
     log.flush()
 }

@@ -7,7 +7,7 @@ pub mod reader;
 pub mod ring;
 pub mod writer;
 
-pub use freeze::{FOLDER as INCIDENTS, Frozen, freeze};
+pub use freeze::{AFTER_US as FROZEN_AFTER_US, FOLDER as INCIDENTS, Frozen, freeze};
 
 /// Name of the log in a run directory.
 pub const FILE_NAME: &str = "events.jsonl";

@@ -158,6 +158,9 @@ pub struct DiagnoseArgs {
     /// Diagnose the recording in DIR instead
     #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for"])]
     pub from: Option<PathBuf>,
+    /// With --from: the moment that is meant, a time of day as 03:12, or RFC 3339
+    #[arg(long, value_name = "TIME", requires = "from")]
+    pub at: Option<String>,
     /// Watch the traffic that is there for this long, without load of our own
     #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload"], value_parser = duration_us)]
     pub watch_for: Option<u64>,

@@ -2,7 +2,8 @@
 
 use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
 use crate::cli::{DiagnoseArgs, ServerArgs};
-use crate::{exports, finish, interrupt, objectives, place, progress, target, terminal};
+use crate::{exports, finish, interrupt, moment, objectives, place, progress, target, terminal};
+use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
@@ -36,7 +37,10 @@ pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let recording = Recording::read(directory)?;
-    let measurement = recording.last_measurement().ok_or_else(|| finish::nothing(directory))?;
+    let measurement = match &arguments.at {
+        Some(text) => recording.watched(moment::window(&recording, text, &TimeZone::system())?),
+        None => recording.last_measurement().ok_or_else(|| finish::nothing(directory))?,
+    };
     let diagnosis = diagnosis::diagnose(&measurement)?;
     let view =
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };

@@ -33,6 +33,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     };
     let interrupted = interrupt::flag()?;
     let mut servers = Servers::connect(&list, &how)?;
+    let found = servers.topologies(&watched)?;
     let directory = place::run_directory(&arguments.output, "observe");
     let watcher = watching::watcher(&arguments.output, arguments.once);
     let about = super::about("observe", None, &[]);
@@ -40,7 +41,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let quiet = arguments.output.quiet;
     let mut frozen = |frozen: Result<Frozen>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
     let result = session
-        .begin_observing(&mut servers, &watched, until)
+        .begin_observing(&mut servers, (&watched, found), until)
         .and_then(|()| session.watch_until(&mut servers, &watched, until, &mut frozen));
     drop(servers);
     end(session, result, until, arguments)
