@@ -59,6 +59,7 @@ impl Detector {
             kind: MetricKind::Gauge,
             source: String::new(),
             reproduce: String::new(),
+            on_change: false,
         };
         Self { templates: ALL.iter().map(template).collect(), ..Self::default() }
     }
@@ -142,6 +143,7 @@ const EMPTY: Metric = Metric {
     kind: MetricKind::Gauge,
     source: String::new(),
     reproduce: String::new(),
+    on_change: false,
 };
 
 impl State {

@@ -253,8 +253,10 @@ mod tests {
                 }
                 let text = std::fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]").next().unwrap();
-                if [".spawn()", ".output()", ".status()"].iter().any(|call| code.contains(call)) {
-                    starting.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+                let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+                let starts = [".spawn()", ".output()", ".status()"].iter().any(|call| code.contains(call));
+                if starts && code.contains("Command") && !name.ends_with("tests.rs") {
+                    starting.push(name);
                 }
             }
         }

@@ -6,10 +6,10 @@
 //! One connection is kept, so that a database which has none left can still be asked; it counts among those in use. Who
 //! is not let in asks again after a minute only: each refusal is an error in the database's log, and after
 //! `max_connect_errors` of them it locks the host out. Its own few questions a second are counted with all others, each as
-//! a scan, too. Counters that stand still are left out between full readings, see
-//! [`super::moved`].
+//! a scan, too. Counters that stand still are left out, see
+//! [`super::changes`].
 
-use super::moved::Moved;
+use super::changes::Changes;
 use super::rising::Rising;
 use super::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::procfs;
@@ -49,7 +49,7 @@ pub struct Mariadb {
     denied: Option<(Instant, Refusal)>,
     refused_count: u64,
     readings_count: u64,
-    moved: Moved,
+    changes: Changes,
     cpu: Rising,
 }
 
@@ -207,9 +207,7 @@ impl Collector for Mariadb {
             }
         }
         reading.push("mariadb.refused_count", self.refused_count as f64);
-        let is_counter = |name: &str| tables::kind_of(name) == Some(MetricKind::Counter);
-        self.moved.leave_out(&mut reading, is_counter);
         self.readings_count += 1;
-        reading
+        self.changes.only(reading, |name| tables::kind_of(name) == Some(MetricKind::Counter))
     }
 }

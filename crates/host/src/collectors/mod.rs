@@ -32,7 +32,6 @@ pub mod workers;
 
 mod changes;
 pub(crate) mod control_group;
-mod moved;
 mod network;
 mod rising;
 
@@ -226,7 +225,7 @@ mod tests {
     use webdyno_model::sample::MetricKind;
 
     /// Files that are no collectors but serve several of them.
-    const HELPERS: [&str; 5] = ["mod", "changes", "control_group", "moved", "rising"];
+    const HELPERS: [&str; 5] = ["mod", "changes", "control_group", "network", "rising"];
 
     #[test]
     fn every_file_is_in_the_list() {
@@ -291,13 +290,13 @@ mod tests {
             let is_age = metric.name.ends_with("_age_s");
             let level = is_age
                 || [
-                "apache.uptime_s",
-                "apache.status_wait_us",
-                "mariadb.uptime_s",
-                "mariadb.slow_query_limit_s",
-                "php_fpm.*.status_wait_us",
-            ]
-            .contains(&metric.name.as_str());
+                    "apache.uptime_s",
+                    "apache.status_wait_us",
+                    "mariadb.uptime_s",
+                    "mariadb.slow_query_limit_s",
+                    "php_fpm.*.status_wait_us",
+                ]
+                .contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");
             assert!(seen.insert(metric.name.clone()), "{} is described twice", metric.name);
         }

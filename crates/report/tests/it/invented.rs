@@ -54,6 +54,7 @@ pub fn replaced(view: &View, leaves: &Leaves<'_>) -> serde_json::Result<View> {
         Outcome::Run(run) => Outcome::Run(other(run, leaves, &mut turn)?),
         Outcome::Diagnosis(diagnosis) => Outcome::Diagnosis(other(diagnosis, leaves, &mut turn)?),
         Outcome::Tune(tune) => Outcome::Tune(other(tune, leaves, &mut turn)?),
+        Outcome::Observation(observation) => Outcome::Observation(other(observation, leaves, &mut turn)?),
         Outcome::Nothing => Outcome::Nothing,
     };
     for load in &mut view.loads {
@@ -184,7 +185,7 @@ pub fn spoil(view: &mut View, figure: f64) {
                 .iter_mut()
                 .for_each(|round| (round.ratio, round.ci95) = (Some(figure), Some([figure; 2])));
         }
-        Outcome::Nothing => {}
+        Outcome::Observation(_) | Outcome::Nothing => {}
     }
     for load in &mut view.loads {
         load.intervals.iter_mut().step_by(2).for_each(|interval| interval.rate = figure);

@@ -2,6 +2,7 @@
 //!
 //! Facts: as in the parent module. Times of InnoDB's row locks are in milliseconds.
 
+use super::super::changes::on_change;
 use super::super::{Metric, counter, gauge};
 use super::NAME;
 use std::collections::HashMap;
@@ -122,7 +123,7 @@ pub fn metrics() -> Vec<Metric> {
         let name = format!("{NAME}.{}", row.metric);
         let show = format!("mariadb -Ne \"SHOW GLOBAL {what} LIKE '{}'\" | cut -f2", row.variable);
         match row.kind {
-            Counter => counter(name, source, show),
+            Counter => on_change(counter(name, source, show)),
             Gauge => gauge(name, source, show),
         }
     };
@@ -131,7 +132,7 @@ pub fn metrics() -> Vec<Metric> {
     let table = "performance_schema.events_statements_summary_by_digest";
     let statements = STATEMENTS.map(|(name, column)| {
         let show = format!("mariadb -Ne \"SELECT {column} FROM {table} WHERE DIGEST='INSTANCE'\"");
-        counter(format!("{NAME}.*.{name}"), table, show)
+        on_change(counter(format!("{NAME}.*.{name}"), table, show))
     });
     status.chain(variables).chain(statements).collect()
 }
