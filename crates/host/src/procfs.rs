@@ -291,9 +291,15 @@ fn walk(root: u32, mut children_of: impl FnMut(u32) -> Vec<u32>) -> Vec<u32> {
     found
 }
 
+/// The children that the first thread of a process started, rising: all children of one that has no other thread. An
+/// error where the kernel does not list them.
+pub fn listed_by_first_thread(pid: u32) -> io::Result<Vec<u32>> {
+    Ok(parse_pids(&read_text(format!("/proc/{pid}/task/{pid}/children"))?))
+}
+
 /// The children that each thread of a process started, rising; an error where the kernel does not list them.
 pub fn listed_children(pid: u32) -> io::Result<Vec<u32>> {
-    let mut children = parse_pids(&read_text(format!("/proc/{pid}/task/{pid}/children"))?);
+    let mut children = listed_by_first_thread(pid)?;
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
         if task.file_name().to_str() != Some(&pid.to_string()) {
             // A thread that ended meanwhile gave its children to another one.

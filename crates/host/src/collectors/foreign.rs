@@ -23,7 +23,7 @@ use table::{Group, Table, Used};
 const NAMES_BY_TIME: usize = 4;
 const NAMES_BY_MEMORY: usize = 2;
 
-/// Names that are told at all: those that were told once go on, so that their totals can be compared.
+/// Names that are told at all: those that were told go on while there is room, so that their totals can be compared.
 const NAMES_MAX: usize = 12;
 
 /// A name is told for its time when it used this share of a core since the look before,
@@ -64,7 +64,9 @@ impl Foreign {
         };
         let by_time = best(&rise, least_ns, NAMES_BY_TIME);
         let by_memory = best(&|_, used| used.memory_bytes, MEMORY_MIN_BYTES, NAMES_BY_MEMORY);
-        for name in by_time.into_iter().chain(by_memory) {
+        let mut former: Vec<String> = std::mem::take(&mut self.shown).into_iter().collect();
+        former.sort_by_key(|name| Reverse(names.get(name).map_or(0, |used| rise(name, used))));
+        for name in by_time.into_iter().chain(by_memory).chain(former) {
             if self.shown.len() < NAMES_MAX {
                 self.shown.insert(name);
             }

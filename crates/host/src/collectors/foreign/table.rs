@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::ops::Bound;
 
 /// Processes whose files are read at one look, beside new ones.
-const IN_TURN_COUNT: usize = 150;
+const IN_TURN_COUNT: usize = 60;
 
 /// New processes whose files are read at one look. The others are looked at later, and their time counts then.
 const NEW_COUNT_MAX: usize = 1_000;

@@ -2,9 +2,9 @@
 //!
 //! Facts: proc_pid_stat(5), proc_pid_task(5), clock_getcpuclockid(3), proc_pid_fd(5), proc_pid_limits(5).
 //!
-//! Each reading takes the time of every process from its clock, which is one call, and its descriptors from the size of a
-//! directory. The other files cost ten times that and are read of some processes at a time, in turn: all of a small tree,
-//! some of a large one. The main process, those that have children, and new ones are read each time.
+//! Each reading takes the time of every process from its clock, which is one call. Files cost ten times that and are read
+//! of some processes at a time, in turn: all of a small tree, some of a large one. The main process, those that have
+//! children, and new ones are read each time.
 //!
 //! A process's time moves to its parent when it ends and is waited for, so the tree's total is the time of those alive
 //! and of those they waited for. Parents are read before their children: a worker that ends in between is missed until
@@ -16,19 +16,19 @@ use std::io::ErrorKind;
 use std::ops::Bound;
 
 /// Processes whose files are read in one reading, beside those that are read each time.
-const IN_TURN_COUNT: usize = 40;
+const IN_TURN_COUNT: usize = 24;
+
+/// Processes whose descriptors are counted in one reading, about, beside those whose files are read.
+const FILES_COUNT: u64 = 128;
 
 /// Processes whose limits and user are read in one reading.
-const DETAILS_COUNT: usize = 8;
+const DETAILS_COUNT: usize = 4;
 
 /// After so many of its turns the limits of a process are read again.
 const DETAILS_TURNS: u64 = 16;
 
-/// The list of the children of a process with more threads than this is put together from many files,
-const MANY_THREADS_COUNT: u64 = 64;
-
-/// and read once in so many readings.
-const MANY_THREADS_READINGS: u64 = 16;
+/// Children are listed by thread: so many threads are asked in one reading, on average.
+const THREADS_ASKED_COUNT: u64 = 64;
 
 /// Once in so many readings all processes are looked at, where the kernel lists no children.
 const ALL_READINGS: u64 = 10;
@@ -61,6 +61,9 @@ struct Known {
     /// Whether it had children when they were listed last, and the time before.
     is_parent: [bool; 2],
     turns_count: u64,
+    /// The reading in which its children were listed.
+    listed_at: u64,
+    open_files: Option<u64>,
     details: Option<Details>,
 }
 
@@ -114,6 +117,8 @@ pub struct Tracker {
     /// The process whose turn was last.
     turn: u32,
     readings_count: u64,
+    /// Threads of the whole tree.
+    threads_count: u64,
     /// Children by parent of all processes, where the kernel does not list those of one (no CONFIG_PROC_CHILDREN).
     of_all: Option<BTreeMap<u32, Vec<u32>>>,
 }
@@ -128,7 +133,7 @@ impl Tracker {
         }
         self.readings_count += 1;
         self.look_at_all(main_pid);
-        let in_turn = self.in_turn();
+        let (in_turn, processes_count) = (self.in_turn(), self.known.len() as u64);
         let mut tree = Tree { identity: identity(&main), ..Tree::default() };
         let mut seen = BTreeMap::new();
         let mut queue = VecDeque::from([main_pid]);
@@ -137,12 +142,13 @@ impl Tracker {
                 continue;
             }
             let due = pid == main_pid || in_turn.binary_search(&pid).is_ok();
-            if let Some(known) = self.visit(pid, due, &mut tree) {
+            if let Some(known) = self.visit(pid, due, processes_count, &mut tree) {
                 queue.extend(known.children.iter().copied());
                 seen.insert(pid, known);
             }
         }
         self.known = seen;
+        self.threads_count = tree.threads_count;
         self.details();
         self.sum_up(&mut tree);
         Some(tree)
@@ -158,10 +164,11 @@ impl Tracker {
         }
     }
 
-    fn children_of(&self, pid: u32) -> Vec<u32> {
-        match &self.of_all {
-            Some(children) => children.get(&pid).cloned().unwrap_or_default(),
-            None => procfs::listed_children(pid).unwrap_or_default(),
+    fn children_of(&self, stat: &Stat) -> Vec<u32> {
+        match (&self.of_all, stat.threads_count) {
+            (Some(children), _) => children.get(&stat.pid).cloned().unwrap_or_default(),
+            (None, 1) => procfs::listed_by_first_thread(stat.pid).unwrap_or_default(),
+            (None, _) => procfs::listed_children(stat.pid).unwrap_or_default(),
         }
     }
 
@@ -175,20 +182,24 @@ impl Tracker {
         turn
     }
 
+    /// Whether the descriptors of a process are counted in this reading.
+    fn files_are_due(&self, pid: u32, processes_count: u64) -> bool {
+        let every = processes_count / FILES_COUNT + 1;
+        u64::from(pid) % every == self.readings_count % every
+    }
+
     /// Adds one process to the tree, and gives what is known of it now. `None` when it is gone.
-    fn visit(&mut self, pid: u32, due: bool, tree: &mut Tree) -> Option<Known> {
+    fn visit(&mut self, pid: u32, due: bool, processes_count: u64, tree: &mut Tree) -> Option<Known> {
         let mut known = self.known.remove(&pid);
         let is_parent = known.as_ref().is_some_and(|known| known.is_parent.contains(&true));
-        let (mut files, mut clock_ns) = (None, None);
-        let mut read_now = due || is_parent || known.is_none();
-        if !read_now {
-            (files, clock_ns) = (open_files(pid, tree), procfs::run_time_ns(pid));
-            // Nobody's clock is read here, or this one has ended: its file tells.
-            read_now = clock_ns.is_none() || files == Some(0);
-        }
-        if read_now {
-            known = Some(self.look(pid, known)?);
-            (files, clock_ns) = (open_files(pid, tree), procfs::run_time_ns(pid));
+        let mut clock_ns = procfs::run_time_ns(pid);
+        // Where nobody's clock can be read, all depends on the files.
+        if due || is_parent || clock_ns.is_none() || known.is_none() {
+            let mut looked = self.look(pid, known, is_parent)?;
+            looked.open_files = open_files(pid, tree);
+            (known, clock_ns) = (Some(looked), procfs::run_time_ns(pid));
+        } else if let Some(known) = known.as_mut().filter(|_| self.files_are_due(pid, processes_count)) {
+            known.open_files = open_files(pid, tree);
         }
         let known = known?;
         tree.cpu_ns = tree.cpu_ns.saturating_add(cpu_ns(&known.stat, clock_ns));
@@ -198,25 +209,32 @@ impl Tracker {
             tree.threads_count += known.stat.threads_count;
             tree.running_count += u64::from(known.stat.state == 'R');
             tree.disk_wait_count += u64::from(known.stat.state == 'D');
-            tree.files(files, known.details.and_then(|details| details.limits.open_files));
+            tree.files(known.open_files, known.details.and_then(|details| details.limits.open_files));
         }
         Some(known)
     }
 
     /// Reads the files of a process.
-    fn look(&self, pid: u32, former: Option<Known>) -> Option<Known> {
+    fn look(&self, pid: u32, former: Option<Known>, is_parent: bool) -> Option<Known> {
         let stat = procfs::stat(pid).ok()?;
         let former = former.filter(|former| former.stat.start_ticks == stat.start_ticks);
-        let many_threads = stat.threads_count > MANY_THREADS_COUNT;
-        let list = !many_threads || self.readings_count.is_multiple_of(MANY_THREADS_READINGS);
-        let listed = match &former {
-            Some(former) if !list => former.children.clone(),
-            _ => self.children_of(pid),
+        let every = self.threads_count / THREADS_ASKED_COUNT;
+        let few_threads = stat.threads_count <= THREADS_ASKED_COUNT;
+        let is_due = |former: &Known| {
+            is_parent && few_threads
+                || self.readings_count - former.listed_at >= every
+                || stat.threads_count == 1
+        };
+        let (children, listed_at) = match &former {
+            Some(former) if !is_due(former) => (former.children.clone(), former.listed_at),
+            _ => (self.children_of(&stat), self.readings_count),
         };
         Some(Known {
-            is_parent: [!listed.is_empty(), former.as_ref().is_some_and(|former| former.is_parent[0])],
-            children: listed,
+            is_parent: [!children.is_empty(), former.as_ref().is_some_and(|former| former.is_parent[0])],
+            children,
+            listed_at,
             turns_count: former.as_ref().map_or(0, |former| former.turns_count + 1),
+            open_files: None,
             details: former.and_then(|former| former.details),
             stat,
         })
