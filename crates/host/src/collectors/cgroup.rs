@@ -144,7 +144,7 @@ impl Collector for Cgroup {
 
 const GROUP: &str = "the service's control group and those above it";
 
-/// The first number that `awk` prints of a file of all levels, from the inside.
+/// What `awk` makes of files of all levels, from the inside.
 fn levels(controller: Controller, v1: &str, v2: &str, awk: &str) -> String {
     format!("({}) | awk '{awk}'", by_hand(controller, v1, v2))
 }
@@ -153,14 +153,24 @@ fn levels(controller: Controller, v1: &str, v2: &str, awk: &str) -> String {
 const SMALLEST: &str =
     "$1+0>0 && $1<1e18 && (m==\"\" || $1<m) {m=$1} END {if (m!=\"\") printf \"%.0f\\n\", m}";
 
+/// `awk` that reads a limit and a value of each level, and prints `value` of the one where `least` is smallest. Of
+/// memory.events the value is that of `max`.
+fn where_least(least: &str, value: &str) -> String {
+    format!(
+        "NF==1 && !w {{l=($1==\"max\" ? 1e30 : $1); w=1; next}} NF==1 || $1==\"max\" {{v=$NF; w=0; x={least}; \
+         if (m==\"\" || x<m) {{m=x; r={value}}}}} END {{if (m!=\"\" && r<1e18) printf \"%.0f\\n\", r}}"
+    )
+}
+
 fn cpu_metrics() -> Vec<Metric> {
     let cpu = |v1: &str, awk: &str| levels(Controller::Cpu, v1, "cpu.stat", awk);
-    // Version 1 has quota and period in two files, which are written one after the other.
+    // Version 1 has quota and period in two files.
     let quota = levels(
         Controller::Cpu,
-        "cpu.cfs_quota_us $d/cpu.cfs_period_us",
+        "cpu.cfs_quota_us cpu.cfs_period_us",
         "cpu.max",
-        "$2==\"\" {if (!q) {q=$1; next} $2=$1; $1=q; q=0} $1>0 {c=$1/$2; if (!m || c<m) m=c} END {if (m) print m}",
+        "NF==1 {if (!w) {q=$1; w=1; next} w=0; $0=q \" \" $1} $1+0>0 {c=$1/$2; if (!m || c<m) m=c} \
+         END {if (m) print m}",
     );
     let usable = "for i in $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/PID/status | tr , ' '); do \
         seq ${i%-*} ${i#*-}; done | while read c; do grep -cx \"cpu$c .*\" /proc/stat; done | awk '{n+=$1} END {print n}'";
@@ -195,33 +205,29 @@ fn cpu_metrics() -> Vec<Metric> {
 fn memory_metrics() -> Vec<Metric> {
     let memory = |v1: &str, v2: &str, awk: &str| levels(Controller::Memory, v1, v2, awk);
     let own = |v1: &str, v2: &str, key: &str| memory(v1, v2, &format!("$1==\"{key}\" {{print $2; exit}}"));
+    let limit = memory("memory.limit_in_bytes", "memory.max", SMALLEST);
+    let at_limit = |v1: &str, v2: &str| {
+        let (v1, v2) = (format!("memory.limit_in_bytes {v1}"), format!("memory.max {v2}"));
+        memory(&v1, &v2, &where_least("l", "v"))
+    };
+    // Version 1 tells memory and swap together. The second file of version 2 is a word, which counts as 0.
+    let swap_limit = memory(
+        "memory.memsw.limit_in_bytes memory.limit_in_bytes",
+        "memory.swap.max cgroup.type",
+        &where_least("l", "l-v"),
+    );
+    let swap_used = memory(
+        "memory.memsw.usage_in_bytes memory.usage_in_bytes",
+        "memory.swap.current cgroup.type",
+        "NR==1 {a=$1} NR==2 {printf \"%.0f\\n\", a-$1}",
+    );
     vec![
-        gauge("cgroup.memory_limit_bytes", GROUP, memory("memory.limit_in_bytes", "memory.max", SMALLEST)),
-        gauge("cgroup.memory_used_bytes", GROUP, memory("memory.usage_in_bytes", "memory.current", "NR==1")),
+        gauge("cgroup.memory_limit_bytes", GROUP, limit),
+        gauge("cgroup.memory_used_bytes", GROUP, at_limit("memory.usage_in_bytes", "memory.current")),
         gauge("cgroup.memory_high_bytes", GROUP, memory("memory.none", "memory.high", SMALLEST)),
-        gauge(
-            "cgroup.swap_limit_bytes",
-            GROUP,
-            memory(
-                "memory.memsw.limit_in_bytes $d/memory.limit_in_bytes",
-                "memory.swap.max",
-                "{v[NR]=$1} END {if (v[1]<1e18 && v[1]!=\"max\") printf \"%.0f\\n\", v[1]-v[2]}",
-            ),
-        ),
-        gauge(
-            "cgroup.swap_used_bytes",
-            GROUP,
-            memory(
-                "memory.memsw.usage_in_bytes $d/memory.usage_in_bytes",
-                "memory.swap.current",
-                "NR==1 {a=$1} NR==2 {b=$1} END {printf \"%.0f\\n\", a-b}",
-            ),
-        ),
-        counter(
-            "cgroup.memory_limit_hits_count",
-            GROUP,
-            memory("memory.failcnt", "memory.events", "NF==1 {print; exit} $1==\"max\" {print $2; exit}"),
-        ),
+        gauge("cgroup.swap_limit_bytes", GROUP, swap_limit),
+        gauge("cgroup.swap_used_bytes", GROUP, swap_used),
+        counter("cgroup.memory_limit_hits_count", GROUP, at_limit("memory.failcnt", "memory.events")),
         counter("cgroup.memory_high_hits_count", GROUP, own("memory.none", "memory.events", "high")),
         counter(
             "cgroup.oom_kills_count",
@@ -234,7 +240,7 @@ fn memory_metrics() -> Vec<Metric> {
 fn task_metrics() -> Vec<Metric> {
     let pids = |file: &str, awk: &str| levels(Controller::Pids, file, file, awk);
     vec![
-        gauge("cgroup.tasks_count", GROUP, pids("pids.current", "NR==1")),
+        gauge("cgroup.tasks_count", GROUP, pids("pids.max pids.current", &where_least("l-v", "v"))),
         gauge("cgroup.tasks_limit_count", GROUP, pids("pids.max", SMALLEST)),
         counter(
             "cgroup.tasks_refused_count",

@@ -137,16 +137,16 @@ pub fn locate(membership: &str, mountinfo: &str) -> Groups {
     }
 }
 
-/// The command that writes a file of the service's group and of each group above it, from the inside: `v1` in the
-/// hierarchy of the controller where that is of version 1, else `v2`. A level without the file writes nothing.
+/// The command that writes files of the service's group and of each group above it, from the inside: `v1` in the
+/// hierarchy of the controller where that is of version 1, else `v2`. A level without a file writes nothing for it.
 pub fn by_hand(controller: Controller, v1: &str, v2: &str) -> String {
     let name = controller.name();
     format!(
-        "g=$(sed -nE 's/^[1-9][0-9]*:([^:]*,)?{name}(,[^:]*)?://p' /proc/PID/cgroup); f={v1}; \
+        "g=$(sed -nE 's/^[1-9][0-9]*:([^:]*,)?{name}(,[^:]*)?://p' /proc/PID/cgroup); f='{v1}'; \
          m=$(awk '$3==\"cgroup\" && $4~/(^|,){name}(,|$)/ {{print $2; exit}}' /proc/mounts); \
-         [ \"$m\" ] || {{ g=$(sed -n 's/^0:://p' /proc/PID/cgroup); f={v2}; \
+         [ \"$m\" ] || {{ g=$(sed -n 's/^0:://p' /proc/PID/cgroup); f='{v2}'; \
          m=$(awk '$3==\"cgroup2\" {{print $2; exit}}' /proc/mounts); }}; d=$m${{g%/}}; \
-         while :; do cat $d/$f 2>/dev/null; [ ${{#d}} -le ${{#m}} ] && break; d=${{d%/*}}; done"
+         while :; do for x in $f; do cat $d/$x 2>/dev/null; done; [ ${{#d}} -le ${{#m}} ] && break; d=${{d%/*}}; done"
     )
 }
 

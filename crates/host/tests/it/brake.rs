@@ -30,7 +30,7 @@ use webdyno_host::services::by_name;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 
 /// One at a time: kills of one test are harm to the other, where the kernel log cannot tell them apart.
-fn turn() -> MutexGuard<'static, ()> {
+pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,6 +15,7 @@ mod fake_brake;
 mod fate;
 mod full_disk;
 mod generations;
+mod groups;
 mod hardened;
 mod live_traffic;
 mod mariadb;

@@ -163,10 +163,11 @@ impl Memory {
             Version::One => {
                 memory.used_bytes = number(at, "memory.usage_in_bytes");
                 memory.limit_hits_count = number(at, "memory.failcnt");
-                // Memory and swap together; less what may be memory.
-                let both = |level| Some(limit_of(number(level, "memory.memsw.limit_in_bytes")?));
-                let both = both(own).flatten();
-                memory.swap_limit_bytes = both.zip(limit).map(|(both, limit)| both.saturating_sub(limit));
+                // Memory and swap together.
+                let (both, at) = tightest(group, "memory.memsw.limit_in_bytes");
+                let memory_alone = at.and_then(|at| number(at, "memory.limit_in_bytes"));
+                memory.swap_limit_bytes =
+                    both.zip(memory_alone).map(|(both, memory)| both.saturating_sub(memory));
                 let used = number(own, "memory.memsw.usage_in_bytes");
                 let in_memory = number(own, "memory.usage_in_bytes");
                 memory.swap_used_bytes = used.zip(in_memory).map(|(both, own)| both.saturating_sub(own));
