@@ -161,7 +161,7 @@ impl Cpu {
 
     /// Adds the largest share of the time since the reading before that any core was busy, in interrupts, or stolen.
     fn busiest(&mut self, cores: &[(u32, Ticks)], reading: &mut Reading) {
-        let share = |of: fn(&Ticks) -> Option<u64>| {
+        let share = |of: Part| {
             let of_core = |(core, now): &(u32, Ticks)| {
                 let before = self.before.get(core)?;
                 let total = now.total().checked_sub(before.total()).filter(|total| *total >= TICKS_MIN)?;
@@ -178,8 +178,11 @@ impl Cpu {
     }
 }
 
+/// Some of the ticks of a core.
+type Part = fn(&Ticks) -> Option<u64>;
+
 /// Largest shares of a core, and the ticks that they are of.
-const BUSIEST: [(&str, fn(&Ticks) -> Option<u64>); 3] = [
+const BUSIEST: [(&str, Part); 3] = [
     ("cpu.busy_max_fraction", |ticks| Some(ticks.busy())),
     ("cpu.softirq_max_fraction", |ticks| ticks.0[SOFTIRQ]),
     ("cpu.steal_max_fraction", |ticks| ticks.0[STEAL]),

@@ -122,12 +122,12 @@ fn group_memory(group: &Group, files: &Files, machine_bytes: u64) -> GroupMemory
     }
 }
 
-/// Usage of the group of the service without the files that can be dropped, where its own limit is the tightest.
-const USED_BY_HAND: &str = "g=$(sed -n 's/^[1-9][0-9]*:[^:]*memory[^:]*://p' /proc/PID/cgroup); \
-    if [ \"$g\" ]; then d=/sys/fs/cgroup/memory$g u=usage_in_bytes t=total_; \
-    else d=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/PID/cgroup) u=current t=; fi; \
-    awk -v t=$t 'FNR==NR {u=$1; next} $1==t\"active_file\" || $1==t\"inactive_file\" {u-=$2} \
-    END {printf \"%.0f\\n\", u}' $d/memory.$u $d/memory.stat";
+/// `awk` that reads limit, usage and memory.stat of each level, and prints usage without the files that can be dropped where
+/// the limit is smallest. In version 1 `total_` is what holds the groups below, too.
+const USED: &str = "function level() {if (n && (m==\"\" || l<m)) {m=l; r=u-(t ? f : a)}} \
+    NF==1 && !w {level(); n++; l=($1==\"max\" ? 1e30 : $1); a=f=t=0; w=1; delete s; next} NF==1 {u=$1; w=0; next} \
+    $1 in s {next} {s[$1]} /^(active|inactive)_file / {a+=$2} /^total_(active|inactive)_file / {t=1; f+=$2} \
+    END {level(); printf \"%.0f\\n\", r}";
 
 /// The collector.
 #[derive(Debug, Default)]
@@ -197,7 +197,17 @@ impl Collector for Memory {
         );
         metrics.extend([
             gauge("memory.limit_bytes", "/proc/meminfo and the service's control group", smallest),
-            gauge("memory.used_in_limit_bytes", "the service's control group", USED_BY_HAND),
+            gauge(
+                "memory.used_in_limit_bytes",
+                "the service's control group and those above it",
+                format!(
+                    "({}) | awk '{USED}'",
+                    files(
+                        "memory.limit_in_bytes memory.usage_in_bytes memory.stat",
+                        "memory.max memory.current memory.stat"
+                    )
+                ),
+            ),
             counter(
                 "memory.group_oom_kills_count",
                 "the service's control group",

@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use webdyno_host::collectors::cgroup::Cgroup;
 use webdyno_host::collectors::kernel_log::KernelMessages;
+use webdyno_host::collectors::memory::Memory;
+use webdyno_host::collectors::process::Process;
 use webdyno_host::collectors::{Collector, Reading, Target};
 use webdyno_host::process::wait_until;
 
@@ -134,6 +136,63 @@ fn check_by_hand(collector: &mut impl Collector, names: &[&str], pid: u32) -> Re
     after
 }
 
+/// Workers of a user of their own below a main process of root, as a web server has them.
+#[test]
+fn processes_of_a_service_and_their_commands_agree() {
+    let user = "setpriv --reuid 65534 --clear-groups";
+    let worker = format!("prlimit --nofile=64 --nproc=500 {user} sleep 60 &");
+    let shell = Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "{worker} {worker} {worker} read -r _; kill $(cat /proc/$$/task/$$/children) 2>/dev/null"
+            ),
+        ])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ready = || {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
+        let names =
+            children.split_whitespace().map(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")));
+        names.flatten().filter(|name| name == "sleep\n").count() == 3
+    };
+    let all_run = wait_until(PATIENCE, ready);
+    let root = rustix::process::getuid().is_root();
+    let mut collector = Process::default();
+    // Limits and users are read in turn.
+    for _ in 0..4 {
+        collector.read(&of(shell.id()));
+    }
+    let mut names = vec![
+        "process.count",
+        "process.threads_count",
+        "process.running_count",
+        "process.disk_wait_count",
+        "process.open_files_max_count",
+        "process.open_files_limit_count",
+        "process.cpu_s",
+    ];
+    if all_run && root {
+        let of_workers = [
+            "process.fullest_open_files_count",
+            "process.fullest_open_files_limit_count",
+            "process.user_tasks_count",
+            "process.user_tasks_limit_count",
+        ];
+        names.extend(of_workers);
+    } else {
+        skip("needs root, to start processes of another user");
+    }
+    let reading = check_by_hand(&mut collector, &names, shell.id());
+    end(shell);
+    if all_run && root {
+        let value = |name: &str| reading.value(&format!("process.{name}"));
+        assert_eq!((value("count"), value("fullest_open_files_limit_count")), (Some(4.0), Some(64.0)));
+        assert_eq!((value("user_tasks_count"), value("user_tasks_limit_count")), (Some(3.0), Some(500.0)));
+    }
+}
+
 #[test]
 fn a_group_with_a_quota_is_throttled() {
     let Some(group) = Group::new(&CPU) else { return };
@@ -176,6 +235,9 @@ fn kills_and_hits_of_a_memory_limit_are_counted_by_the_group_and_in_the_log() {
     let names = ["cgroup.memory_limit_bytes", "cgroup.memory_limit_hits_count", "cgroup.oom_kills_count"];
     let reading = check_by_hand(&mut cgroup, &names, shell.id());
     let told = log.read(&target);
+    let names = ["memory.limit_bytes", "memory.used_in_limit_bytes", "memory.group_oom_kills_count"];
+    let memory = check_by_hand(&mut Memory::default(), &names, shell.id());
+    assert_eq!(memory.value("memory.limit_bytes"), Some(31_457_280.0));
     end(shell);
     assert!(killed, "{reading:?}");
     assert_eq!(reading.value("cgroup.memory_limit_bytes"), Some(31_457_280.0));
