@@ -8,23 +8,51 @@
 //! the rate of new connections. What opens and closes within these few milliseconds is not seen.
 //!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
+//! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
+//! readings in between are empty.
+//!
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
 
-use super::network::{Place, Whereabouts};
+use super::network::{Place, Whereabouts, thread_cpu};
 use super::sockets::netlink::{self, End};
 use super::{Collector, Metric, Reading, Target, gauge, told};
 use crate::procfs;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
+use std::time::{Duration, Instant};
 
 /// Processes of the service whose descriptors are read at most, should one of them be a client of its own port.
 const SERVICE_PROCESSES_MAX: usize = 512;
+
+/// A reading that took less is made every second.
+const CHEAP: Duration = Duration::from_millis(3);
+
+/// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
+const REST: u32 = 300;
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Clients {
     whereabouts: Whereabouts,
+    /// The port that was read last, and until when nothing is read of it.
+    rests: Option<(u16, Instant)>,
+}
+
+impl Clients {
+    /// Reads, unless there are so many connections that this takes long: then now and then.
+    fn read_port(&mut self, port: u16, target: &Target) -> Reading {
+        let (begin, before) = (Instant::now(), thread_cpu());
+        if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
+            return Reading::default();
+        }
+        let reading = read(port, std::process::id(), target).unwrap_or_else(Reading::failed);
+        let took = thread_cpu().saturating_sub(before);
+        let rest = Some(took.saturating_mul(REST).min(REST_MAX)).filter(|_| took >= CHEAP);
+        self.rests = rest.map(|rest| (port, begin + rest));
+        reading
+    }
 }
 
 /// The ends of all connections at one time.
@@ -98,7 +126,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Two looks, and between them whose sockets are whose. `service_pid` is given when the service's are asked for.
+    /// A look, then whose sockets are whose, then a second look if need be. `service_pid` is given when the service's are asked for.
     fn at(
         port: u16,
         agent_pid: u32,
@@ -109,7 +137,16 @@ impl Seen {
         let mut own = inodes(agent_pid)?;
         own.extend(service_pid.into_iter().flat_map(service_inodes));
         let generator = client_pid.map(inodes);
-        let all = without(&open_throughout(&first, &Look::at(port)?), &own);
+        let mut connections = open_throughout(&first, &first);
+        let ours = match &generator {
+            Some(Ok(generator)) => own.union(generator).copied().collect(),
+            _ => own.clone(),
+        };
+        // Whose descriptor was there after the first look was open until then: only of the others it has to be seen.
+        if !without(&connections, &ours).is_empty() {
+            connections = open_throughout(&first, &Look::at(port)?);
+        }
+        let all = without(&connections, &own);
         let others = generator.map(|known| known.map(|generator| without(&all, &generator)));
         let left_count = first.servers.iter().filter(|end| !end.open).count();
         Ok(Self { all, others, left_count })
@@ -167,7 +204,7 @@ impl Collector for Clients {
             return Reading::failed("no port is under load: no connections to read");
         };
         match self.whereabouts.place(target) {
-            Ok(Place::Own) => read(port, std::process::id(), target).unwrap_or_else(Reading::failed),
+            Ok(Place::Own) => self.read_port(port, target),
             Ok(Place::Of(_)) => Reading::failed("the service is in another network namespace"),
             Err(why) => Reading::failed(why),
         }

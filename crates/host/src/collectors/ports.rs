@@ -7,7 +7,7 @@
 //! All are of the network namespace of the service, from the table of sockets that is read rarely.
 
 use super::changes::{Changes, on_change};
-use super::network::socket_table::Table;
+use super::network::socket_table::{LOCAL_PORTS as RANGE, Table, range as local_ports};
 use super::network::{Place, Shared, Whereabouts};
 use super::{Collector, Metric, Reading, Target, gauge, told};
 use crate::procfs;
@@ -18,7 +18,6 @@ use std::sync::Arc;
 const DESTINATIONS_MAX: usize = 4;
 const CONNECTIONS_MIN: u64 = 16;
 
-const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 const RESERVED: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
 const REUSE: &str = "/proc/sys/net/ipv4/tcp_tw_reuse";
 
@@ -27,8 +26,7 @@ const REUSED: &str = "ports.time_wait_reuse_mode";
 
 /// How many ports a range has, less those that are reserved: a range `first last`, and ranges `a,b-c,..`.
 fn available(range: &str, reserved: &str) -> Option<u64> {
-    let mut ends = range.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
-    let (first, last) = (ends.next()??, ends.next()??);
+    let (first, last) = local_ports(range).map(|(first, last)| (u64::from(first), u64::from(last)))?;
     let mut taken = 0;
     for part in reserved.trim().split(',').filter(|part| !part.is_empty()) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

@@ -149,8 +149,7 @@ fn parse_sockstat(text: &str, key: &str) -> Option<u64> {
 }
 
 /// Metric, state and its name in `ss` of what the table of all sockets is counted for.
-const STATES: [(&str, u8, &str); 8] = [
-    ("sockets.established_count", 1, "established"),
+const STATES: [(&str, u8, &str); 7] = [
     ("sockets.syn_sent_count", 2, "syn-sent"),
     ("sockets.syn_received_count", 3, "syn-recv"),
     ("sockets.fin_wait_1_count", 4, "fin-wait-1"),
@@ -167,7 +166,7 @@ const DNS: u16 = 53;
 fn look_ups() -> io::Result<u64> {
     let mut count = 0;
     let states = sock_diag::states([sock_diag::state::ESTABLISHED]);
-    let query = Query { protocol: sock_diag::UDP, states, own_port: 0, peer_port: DNS };
+    let query = Query { protocol: sock_diag::UDP, states, peer_port: DNS, ..Query::default() };
     sock_diag::each(query, |_| count += 1)?;
     Ok(count)
 }
@@ -252,11 +251,14 @@ impl Sockets {
                 for (name, state, _) in STATES {
                     reading.push(name, table.in_state(state) as f64);
                 }
+                // The kernel counts both states in one (RFC 4022, tcpCurrEstab).
+                let close_wait = table.in_state(sock_diag::state::CLOSE_WAIT) as f64;
+                reading.push_some(ESTABLISHED, reading.value(OPEN).map(|open| (open - close_wait).max(0.0)));
                 self.told = Some(table);
             }
             Err(error) => {
                 let why = format!("the kernel does not list the sockets of the service: {error}");
-                reading.lacks("sockets.established_count", why, "run webdyno as root");
+                reading.lacks(ESTABLISHED, why, "run webdyno as root");
             }
         }
         match place.within(look_ups) {
@@ -270,6 +272,7 @@ impl Sockets {
 }
 
 const OPEN: &str = "sockets.open_count";
+const ESTABLISHED: &str = "sockets.established_count";
 const LOOK_UPS: &str = "sockets.look_ups_count";
 
 impl Collector for Sockets {
@@ -297,6 +300,7 @@ impl Collector for Sockets {
         metrics.push(gauge(OPEN, "/proc/net/snmp", by_nstat("TcpCurrEstab")));
         // Told when the table of all sockets is read: every ten seconds, and more rarely where it is long.
         let in_state = |state: &str| format!("ss -tanH state {state} | wc -l");
+        metrics.push(gauge(ESTABLISHED, "/proc/net/snmp, sock_diag(7)", in_state("established")));
         metrics.extend(STATES.map(|(name, _, state)| gauge(name, "sock_diag(7)", in_state(state))));
         metrics.push(gauge(LOOK_UPS, "sock_diag(7)", "ss -uanH state established 'dport = :53' | wc -l"));
         metrics.extend(TABLES.map(|(name, file)| gauge(name, file, format!("cat {file}"))));

@@ -53,6 +53,11 @@ impl Space {
             assert!(begun.elapsed() < PATIENCE, "ip does not enter the namespace");
             std::thread::sleep(Duration::from_millis(1));
         }
+        // Or the kernel sends of itself, and looks for routers. Without IPv6 there is nothing to switch off.
+        for which in ["all", "default"] {
+            let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            let _ = space.within(|| std::fs::write(path, "1"));
+        }
         Some(space)
     }
 

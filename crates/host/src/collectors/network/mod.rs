@@ -14,8 +14,10 @@ pub(crate) mod netlink;
 
 use super::{Reading, Target};
 use crate::{netns, procfs};
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A network namespace that is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +86,13 @@ impl Whereabouts {
             }
         }
     }
+}
+
+/// CPU that this thread has used: what a reading cost, however busy the machine is.
+pub(super) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
 }
 
 /// What stands before the names of what is in the service's network namespace when that is not ours.

@@ -39,7 +39,7 @@ pub fn client_ends(port: u16) -> io::Result<Vec<End>> {
 /// and port.
 pub fn connections_to(peer: net::SocketAddr) -> io::Result<u64> {
     let mut count = 0;
-    let query = Query { protocol: TCP, states: connected(), own_port: 0, peer_port: peer.port() };
+    let query = Query { protocol: TCP, states: connected(), peer_port: peer.port(), ..Query::default() };
     each(query, |entry| {
         count += u64::from(entry.peer().0.to_canonical() == peer.ip().to_canonical());
     })?;
@@ -54,7 +54,9 @@ fn collect<T>(
     read: impl Fn(Entry<'_>) -> T,
 ) -> io::Result<Vec<T>> {
     let mut found = vec![];
-    each(Query { protocol: TCP, states, own_port, peer_port }, |entry| found.push(read(entry)))?;
+    each(Query { protocol: TCP, states, own_port, peer_port, own_ports: None }, |entry| {
+        found.push(read(entry))
+    })?;
     Ok(found)
 }
 
