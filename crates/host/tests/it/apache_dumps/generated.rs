@@ -4,7 +4,7 @@
 use super::{Tree, load};
 
 /// How many are tried; a run of Apache takes some 20 ms.
-pub const COUNT: u64 = 60;
+pub const COUNT: u64 = 40;
 
 /// A generator of numbers that is the same everywhere (splitmix64).
 pub struct Random(u64);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use webdyno_host::services::apache::in_force::{Request, Site, in_force};
 
 /// How many servers are tried.
-const SERVERS: u64 = 5;
+const SERVERS: u64 = 4;
 
 const DIRECTORIES: [&str; 11] = [
     "Directory /",

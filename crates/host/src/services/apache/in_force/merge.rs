@@ -4,9 +4,9 @@
 //! server/config.c and core.c, `merge_dir_configs` in modules/mappers/mod_dir.c of httpd. For most directives the last
 //! one wins, and in one section the last one of it.
 
-use super::InForce;
 use super::known::{self, Merge};
 use super::walk::named;
+use super::{InForce, Site};
 use crate::services::apache::config::Placed;
 use std::collections::BTreeMap;
 
@@ -80,6 +80,7 @@ const OPTIONS: [(&str, u16); 7] = [
 /// OPT_ALL: not MultiViews and not SymLinksIfOwnerMatch.
 const ALL: u16 = 1 | 2 | 4 | 8 | 32;
 const FOLLOW: u16 = 8;
+const OWNER: u16 = 16;
 
 /// The options of one section, or what was merged so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -161,21 +162,30 @@ impl Options {
 }
 
 fn options<'a>(by_layer: &[Vec<&'a Placed>]) -> Value<'a> {
-    // The server begins with FollowSymLinks, and so does each host before it is merged.
-    let base = Options { relative: true, set: FOLLOW, add: 0, remove: 0 };
-    let own = |inside: &[&Placed]| {
+    let placed = by_layer.iter().flatten().next_back().copied();
+    Value { text: merged(by_layer).text(), placed }
+}
+
+/// The options of the server (the first layer), changed by those of each section.
+fn merged(by_layer: &[Vec<&Placed>]) -> Options {
+    // It begins with FollowSymLinks, which its own directives change in place.
+    let mut merged = Options { relative: true, set: FOLLOW, add: 0, remove: 0 };
+    for (at, inside) in by_layer.iter().enumerate().filter(|(_, inside)| !inside.is_empty()) {
         let own = Options::of(inside);
-        if own.relative { Options { set: own.set | (FOLLOW & !own.remove), ..own } } else { own }
-    };
-    let mut merged = base;
-    for (at, inside) in by_layer.iter().enumerate() {
-        if inside.is_empty() {
-            continue;
-        }
-        // The directives of the server change its defaults in place.
-        merged = if at == 0 { own(inside) } else { merged.merged(Options::of(inside)) };
+        merged = match at {
+            0 if own.relative => Options { set: own.set | (FOLLOW & !own.remove), ..own },
+            0 => own,
+            _ => merged.merged(own),
+        };
     }
-    Value { text: merged.text(), placed: by_layer.iter().flatten().next_back().copied() }
+    merged
+}
+
+/// Whether links are followed in sections without looking at them.
+pub fn follows_links(site: &Site<'_>, layers: &[usize]) -> bool {
+    let by_layer: Vec<Vec<&Placed>> =
+        layers.iter().map(|id| named(site.inside(*id), &["Options"]).collect()).collect();
+    merged(&by_layer).set & (FOLLOW | OWNER) == FOLLOW
 }
 
 /// The levels of the server, and of modules that have one of their own.

@@ -201,3 +201,55 @@ DBDParams \"host=db password=s3cret\"
     backends.sort();
     assert_eq!(backends, ["127.0.0.1:8081", "b.example:8443", "tomcat1:8009", "unix:/run/php/fpm.sock"]);
 }
+
+/// Ten thousand hosts in as many files, each with what people write in one.
+fn many_hosts(root: &std::path::Path, count: usize) -> Evaluation {
+    fs::create_dir(root.join("sites")).unwrap();
+    for n in 0..count {
+        let text = format!(
+            "<VirtualHost *:80>\n    ServerName s{n}.example\n    ServerAlias www.s{n}.example *.s{n}.example\n    DocumentRoot /srv/s{n}/www\n\
+             \x20   ErrorLog logs/s{n}-error.log\n    CustomLog logs/s{n}-access.log combined\n    <Directory /srv/s{n}/www>\n\
+             \x20       Options -Indexes +FollowSymLinks\n        AllowOverride All\n        Require all granted\n    </Directory>\n\
+             \x20   <FilesMatch \"\\.php$\">\n        SetHandler \"proxy:unix:/run/php/s{n}.sock|fcgi://localhost\"\n    </FilesMatch>\n\
+             \x20   php_admin_value memory_limit 128M\n    RewriteEngine On\n    RewriteCond %{{HTTPS}} off\n    RewriteRule ^ https://s{n}.example/ [R]\n\
+             </VirtualHost>\n"
+        );
+        fs::write(root.join(format!("sites/{n:05}.conf")), text).unwrap();
+    }
+    let main_file = root.join("httpd.conf");
+    fs::write(
+        &main_file,
+        "LogFormat \"%h %>s\" combined\nErrorLog logs/error\nIncludeOptional sites/*.conf\n",
+    )
+    .unwrap();
+    let module = |symbol: &str| Module { symbol: symbol.into(), source: String::new(), file: None };
+    evaluate(Input {
+        main_file,
+        server_root: root.into(),
+        static_modules: vec![module("core_module"), module("dir_module")],
+        ..Input::default()
+    })
+}
+
+#[test]
+fn thousands_of_hosts_are_all_read_and_a_bounded_part_is_told() {
+    const COUNT: usize = 5000;
+    let root = tempfile::tempdir().unwrap();
+    let evaluation = many_hosts(root.path(), COUNT);
+    assert_eq!((evaluation.files.len(), evaluation.warnings.len()), (COUNT + 1, 0));
+    let site = Site::of(&evaluation);
+    assert_eq!(site.hosts.list.len(), COUNT);
+    let request = Request { port: 80, host: Some("a.s4999.example"), path: "/", ..Request::default() };
+    assert_eq!(in_force(&site, &request).file.as_deref(), Some("/srv/s4999/www/"));
+    let told = scoped(&site, 80);
+    assert_eq!(told.settings.len(), super::scoped::SCOPED_MAX);
+    assert!(told.notes.iter().any(|note| note.contains("32 of the 5000 virtual hosts")), "{:?}", told.notes);
+    assert!(told.notes.iter().any(|note| note.starts_with("600 of ")), "{:?}", told.notes);
+    let logs = super::logs::logs(&site, 80, None);
+    assert_eq!(
+        (logs.files.len(), logs.left_out_count),
+        (super::logs::LOGS_MAX, 2 * COUNT + 1 - super::logs::LOGS_MAX)
+    );
+    let json = serde_json::to_string(&told.settings).unwrap();
+    assert!(json.len() < 200_000, "{}", json.len());
+}

@@ -6,8 +6,8 @@
 //! the number of slashes in each; then `<Files>`; then `<Location>`, in the order of the configuration. What is passed to a backend has `<Proxy>` in
 //! the place of directories and files. <https://httpd.apache.org/docs/2.4/sections.html#merging>
 
-use super::pattern;
 use super::site::{Kind, Site};
+use super::{merge, pattern};
 use crate::services::apache::config::model::Opened;
 use crate::services::apache::config::{Placed, include};
 use std::path::Path;
@@ -75,16 +75,28 @@ impl<'a> Walk<'a> {
         let ancestors = ancestors(file);
         let mut plain: Vec<(usize, &Opened)> = vec![];
         let mut expressions: Vec<&Opened> = vec![];
+        let mut deeper: Vec<(usize, &Opened)> = vec![];
+        let as_directory = format!("{file}/");
         for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Directory)) {
             match matched_by(opened) {
                 Some((text, true)) if self.decides(opened, text, file) => expressions.push(opened),
                 Some((text, false)) => {
-                    plain.extend(depth(text, &ancestors).map(|depth| (depth, opened)));
+                    let Some(path) = directory(text) else { continue };
+                    let slashes = path.matches('/').count();
+                    plain.extend(depth(&path, &ancestors).map(|depth| (depth, opened)));
+                    if slashes == ancestors.len() + 1 && is_directory_match(&path, &as_directory) {
+                        deeper.push((slashes, opened));
+                    }
                 }
                 _ => {}
             }
         }
         plain.sort_by_key(|(depth, _)| *depth);
+        // Where links need not be looked at, Apache takes the file itself for a directory at first.
+        let before = bases.iter().copied().chain(plain.iter().map(|(_, opened)| opened.section.id));
+        if !file.ends_with('/') && merge::follows_links(site, &before.collect::<Vec<_>>()) {
+            plain.extend(deeper);
+        }
         // Expressions, too, come by the slashes in them.
         let slashes = |opened: &&Opened| matched_by(opened).map_or(0, |(text, _)| text.matches('/').count());
         expressions.sort_by_key(slashes);
@@ -166,18 +178,20 @@ pub fn ancestors(file: &str) -> Vec<&str> {
 }
 
 /// How many slashes the path of a `<Directory>` has, if it is one of the ancestors; the root has none.
-fn depth(text: &str, ancestors: &[&str]) -> Option<usize> {
-    let path = directory(text)?;
+fn depth(path: &str, ancestors: &[&str]) -> Option<usize> {
     if path == "/" {
         return Some(0);
     }
     let depth = path.matches('/').count();
     let ancestor = ancestors.get(depth.checked_sub(1)?)?;
-    let counts = match include::is_pattern(&path) {
-        true => pattern::is_path_match(&path, ancestor),
-        false => path == *ancestor,
-    };
-    counts.then_some(depth)
+    is_directory_match(path, ancestor).then_some(depth)
+}
+
+fn is_directory_match(path: &str, directory: &str) -> bool {
+    match include::is_pattern(path) {
+        true => pattern::is_path_match(path, directory),
+        false => path == directory,
+    }
 }
 
 /// The path of a `<Directory>` as httpd keeps it: cleaned and with a slash at its end.
