@@ -9,7 +9,7 @@ help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
-	@echo "make fuzz         fuzz the readers of answers for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
+	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
 setup:
@@ -43,4 +43,4 @@ FUZZ_SEED ?= $(shell date +%s)
 fuzz:
 	@scripts/setup rust
 	WEBDYNO_FUZZ_S=$(FUZZ_S) WEBDYNO_FUZZ_SEED=$(FUZZ_SEED) \
-		$(CARGO) test --release --locked -p webdyno-load --lib fuzzing -- --nocapture
+		$(CARGO) test --release --locked -p webdyno-load -p webdyno-host --lib fuzzing -- --nocapture

@@ -11,6 +11,9 @@ pub mod discover;
 pub mod elsewhere;
 pub mod fastcgi;
 pub mod kmsg;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 pub mod logs;
 pub mod machine;

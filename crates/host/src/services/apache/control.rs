@@ -190,6 +190,7 @@ impl Apache {
             before: options.before.clone(),
             after: options.after.clone(),
             overlay,
+            is_isolated: false,
             keeps_sources,
         };
         let evaluation = rooted::within(control.pid, || config::evaluate(input)).map_err(|error| {

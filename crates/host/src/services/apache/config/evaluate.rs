@@ -41,6 +41,7 @@ pub fn evaluate(input: Input) -> Evaluation {
         scope_shared: Arc::from([]),
         stack: Vec::new(),
         overlay: input.overlay,
+        is_isolated: input.is_isolated,
         keeps_sources: input.keeps_sources,
         source: None,
         include: None,
@@ -78,6 +79,7 @@ struct Walker {
     /// Files that are being read: one in it must not be read again.
     stack: Vec<PathBuf>,
     overlay: BTreeMap<PathBuf, String>,
+    is_isolated: bool,
     keeps_sources: bool,
     /// The source that is being read, where sources are kept.
     source: Option<usize>,
@@ -470,7 +472,10 @@ impl Walker {
             counted.include = Some(index);
         }
         let outer = self.include.replace(index);
-        let mut expansion = include::expand(&pattern, optional);
+        let mut expansion = match self.is_isolated {
+            true => include::Expansion::default(),
+            false => include::expand(&pattern, optional),
+        };
         self.out.directories.append(&mut expansion.directories.drain(..).collect());
         for path in self.overlay.keys().filter(|path| !path.exists() && would_match(&pattern, path)) {
             let at = expansion.files.partition_point(|file| real(file) < *path);

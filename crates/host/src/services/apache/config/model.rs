@@ -27,6 +27,8 @@ pub struct Input {
     pub after: Vec<String>,
     /// Contents that files would have, by path without links: what a plan would make of the configuration.
     pub overlay: BTreeMap<PathBuf, String>,
+    /// Whether nothing but the overlay is read.
+    pub is_isolated: bool,
     /// Whether what was read is kept in [`Evaluation::sources`].
     pub keeps_sources: bool,
 }

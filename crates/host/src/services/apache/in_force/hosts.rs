@@ -116,6 +116,12 @@ impl<'a> Hosts<'a> {
         self.list.push(host);
     }
 
+    /// The host of a section.
+    pub fn by_id(&self, id: usize) -> Option<&Host<'a>> {
+        let at = self.list.binary_search_by_key(&id, |host| host.opened.section.id).ok()?;
+        self.list.get(at)
+    }
+
     /// The addresses with their hosts, in no order.
     pub fn chains(&self) -> impl Iterator<Item = &Chain> {
         self.chains.values()

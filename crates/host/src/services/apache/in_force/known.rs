@@ -356,7 +356,8 @@ static KNOWN: LazyLock<HashMap<String, Known>> = LazyLock::new(|| {
 
 /// A directive by any of its names, in any case; `None` when nothing of it may be shown.
 pub fn find(name: &str) -> Option<&'static Known> {
-    KNOWN.get(&name.to_ascii_lowercase())
+    const NAME_BYTES_MAX: usize = 64;
+    (name.len() <= NAME_BYTES_MAX).then(|| KNOWN.get(&name.to_ascii_lowercase())).flatten()
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ type LogPlace = bool;
 pub fn logs(site: &Site<'_>, port: u16, default: Option<&str>) -> Logs {
     let mut logs = Logs::default();
     for id in ids(site, port) {
-        let host = site.hosts.list.iter().find(|host| host.opened.section.id == id).filter(|_| id > 0);
+        let host = site.hosts.by_id(id);
         let scope = host.map(Host::scope);
         let own = named(site.inside(id), &["ErrorLog"]).next_back();
         let of_server = || named(site.inside(0), &["ErrorLog"]).next_back();

@@ -210,10 +210,11 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
         }
         let id = placed.scope.last().map_or(0, |section| section.id);
         let is_single = known.merge == Merge::Last || known.merge == Merge::Override;
-        if is_single && let Some(name) = known.names.first() {
-            if let Some(before) = winning.insert((id, name), all.len()) {
-                all[before].1 = false;
-            }
+        if is_single
+            && let Some(name) = known.names.first()
+            && let Some(before) = winning.insert((id, name), all.len())
+        {
+            all[before].1 = false;
         }
         all.push((placed, true));
     }
@@ -242,9 +243,7 @@ fn chosen<'a>(site: &Site<'a>, port: u16) -> Vec<&'a Placed> {
 fn is_elsewhere(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
     let outer = placed.scope.first().filter(|section| kind(&section.name) == Kind::Host);
     let Some(outer) = outer else { return false };
-    let hosts = &site.hosts.list;
-    let at = hosts.binary_search_by_key(&outer.id, |host| host.opened.section.id);
-    at.ok().and_then(|at| hosts.get(at)).is_none_or(|host| !host.is_on(port))
+    site.hosts.by_id(outer.id).is_none_or(|host| !host.is_on(port))
 }
 
 fn file_of(placed: &Placed) -> Option<String> {
