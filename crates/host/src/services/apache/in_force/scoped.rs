@@ -286,7 +286,7 @@ impl Scopes {
                 cut(&format!("{} {}", section.name, section.words.join(" ")))
             }
             // Conditions may compare with what nobody should know.
-            _ => section.name.clone(),
+            _ => cut(&section.name),
         }
     }
 }
