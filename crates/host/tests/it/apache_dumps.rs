@@ -7,6 +7,7 @@
 
 mod generated;
 mod sections;
+mod snapshot;
 
 use crate::apache::server::{EXECUTABLE, MODULES, apache_is_installed};
 use generated::Random;
