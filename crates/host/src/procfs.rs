@@ -163,6 +163,13 @@ pub fn started_at(start_ticks: u64) -> Option<SystemTime> {
     SystemTime::now().checked_sub(since_boot)?.checked_add(Duration::from_millis(start_ms))
 }
 
+/// How long ago a process started, from its start in clock ticks since boot.
+pub fn age_s(start_ticks: u64) -> f64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let now_s = now.tv_sec as f64 + now.tv_nsec as f64 / 1e9;
+    (now_s - start_ticks as f64 / clock_ticks_per_s().max(1) as f64).max(0.0)
+}
+
 /// The libraries whose code a process runs although their files were replaced or removed since. An error when we may
 /// not look.
 pub fn replaced_libraries(pid: u32) -> io::Result<Vec<String>> {
