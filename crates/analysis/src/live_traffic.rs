@@ -21,6 +21,8 @@ use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::number::significant;
 
 const ACCESSES: &str = "apache.accesses_count";
+/// Pages that the agent was given; recordings of before it was counted have one for each reading.
+const OWN_PAGES: &str = "apache.own_requests_count";
 const GENERATION: &str = "apache.config_generation_count";
 const BUSY: &str = "apache.workers_busy_count";
 const PROCESSES: &str = "process.count";
@@ -115,7 +117,9 @@ impl Look<'_> {
             return None;
         }
         // The answer to a reading does not count the request for it.
-        let own_readings = readings.len() as f64 - 1.0;
+        let own_pages = self.readings(OWN_PAGES, window);
+        let own_pages = own_pages.first().zip(own_pages.last()).map(|(first, last)| last.1 - first.1);
+        let own_readings = own_pages.unwrap_or(readings.len() as f64 - 1.0);
         let others = rise - own_readings - own_count - self.of_nobody(window, seconds);
         let tolerance = match self.is_loaded(window) {
             false => COUNTED_LATE,

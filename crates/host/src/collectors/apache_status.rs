@@ -12,11 +12,14 @@
 //! then stays where it is, in the accept queue, and the next readings go on waiting for it: a new one each time would
 //! fill the queue that is measured. The wait of the page that comes at last is that of any new connection.
 
+use super::rising::Rising;
 use super::{Collector, Metric, Reading, Target, counter, gauge};
+use processes::Processes;
 use std::time::{Duration, Instant};
 use webdyno_model::{Result, UserError};
 
 mod fetch;
+mod processes;
 
 /// The longest that a reading may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -200,6 +203,15 @@ fn other_page(url: &str, page: &str) -> UserError {
 pub struct ApacheStatus {
     /// A request that was not answered in the time of a reading.
     pending: Option<fetch::Request>,
+    totals: [Rising; TOTALS_COUNT],
+    /// The life that totals are of: it rises when they begin anew.
+    life: u64,
+    accesses_before: Option<u64>,
+    /// Pages that we were given.
+    own_requests_count: u64,
+    /// Of the event MPM the table of processes is read in every so manieth reading.
+    until_table: u32,
+    processes: Option<Processes>,
 }
 
 impl ApacheStatus {
@@ -217,6 +229,73 @@ impl ApacheStatus {
         self.pending = Some(request).filter(|request| request.age() < GIVE_UP);
         Err(error)
     }
+}
+
+/// Readings from one look at the table of processes to the next: it takes a request of its own.
+const TABLE_EVERY: u32 = 5;
+
+impl ApacheStatus {
+    /// Totals begin anew at a restart, and at a reload by HUP: counters go on then.
+    fn rise(&mut self, status: &ServerStatus, reading: &mut Reading) {
+        let fell = status.accesses_count.zip(self.accesses_before).is_some_and(|(now, before)| now < before);
+        self.life += u64::from(fell);
+        self.accesses_before = status.accesses_count.or(self.accesses_before);
+        for (((name, _), total), rising) in NUMBERS.iter().zip(numbers(status)).zip(&mut self.totals) {
+            let value = total.map(|total| rising.update(self.life, total as f64));
+            let place = reading.values.iter_mut().find(|(known, _)| known == name);
+            if let Some((place, value)) = place.zip(value) {
+                place.1 = value;
+            }
+        }
+        reading.push("apache.own_requests_count", self.own_requests_count as f64);
+    }
+
+    /// Looks at the table of processes now and then, where there is one and workers are free.
+    fn look_at_processes(
+        &mut self,
+        url: &str,
+        status: &ServerStatus,
+        timeout: Duration,
+        reading: &mut Reading,
+    ) {
+        let has_free = status.scoreboard.is_some_and(|board| board.idle_count > 0);
+        if status.processes_count.is_none() {
+            self.processes = None;
+            return;
+        }
+        if self.until_table == 0 && has_free {
+            self.until_table = TABLE_EVERY;
+            self.processes = fetch::get_table(url, timeout).ok().and_then(|page| {
+                self.own_requests_count += 1;
+                processes::parse(&page)
+            });
+        }
+        self.until_table = self.until_table.saturating_sub(1);
+        match self.processes {
+            Some(found) => {
+                for ((name, _), value) in PROCESSES.iter().zip(of_processes(found)) {
+                    reading.push(*name, value as f64);
+                }
+            }
+            None => reading.lacks(
+                "apache.processes_not_accepting_count",
+                "the status page shows no table of processes",
+                "look at it in a browser when workers are free",
+            ),
+        }
+    }
+}
+
+/// Metrics of the table of processes, and what they count, in the order of [`of_processes`].
+const PROCESSES: [(&str, &str); 4] = [
+    ("apache.processes_not_accepting_count", "$5 == \"no\" && $3 ~ /^no/ {n++} END {print n + 0}"),
+    ("apache.processes_capped_count", "$5 == \"no\" && $3 ~ /^no/ && $7 > 0 {n++} END {print n + 0}"),
+    ("apache.processes_old_count", "$3 ~ /old gen/ {n++} END {print n + 0}"),
+    ("apache.process_connections_max_count", "$4 + 0 > m {m = $4 + 0} END {print m + 0}"),
+];
+
+fn of_processes(found: Processes) -> [u64; PROCESSES.len()] {
+    [found.not_accepting_count, found.capped_count, found.old_count, found.connections_max_count]
 }
 
 /// Metrics and the lines of the page, in the order of [`numbers`].
@@ -326,6 +405,15 @@ impl Collector for ApacheStatus {
         let mut metrics: Vec<Metric> = NUMBERS.iter().enumerate().map(number).collect();
         metrics.extend(STATES.iter().map(|(name, states)| gauge(*name, SOURCE, count(states))));
         let wait = "curl -s -o /dev/null -w '%{time_total}\\n' 'URL?auto' | awk '{print $1*1000000}'";
+        // Of the rows of the table their cells.
+        let table = |program: &str| {
+            format!(
+                "curl -s 'URL?notable' | grep '^<tr><td>[0-9]' | sed 's/<[^>]*>/;/g; s/;;*/;/g; s/^;//' | awk -F';' '{program}'"
+            )
+        };
+        metrics.extend(PROCESSES.iter().map(|(name, program)| gauge(*name, SOURCE, table(program))));
+        let own = "the requests for status pages that are in apache.accesses_count";
+        metrics.push(counter("apache.own_requests_count", own, "cat ACCESS_LOGS | grep -c '\"webdyno/'"));
         metrics.push(gauge("apache.uptime_s", SOURCE, line("ServerUptimeSeconds", 1)));
         metrics.push(gauge("apache.status_wait_us", "the request for the status page", wait));
         metrics
@@ -333,19 +421,49 @@ impl Collector for ApacheStatus {
 
     fn read(&mut self, target: &Target) -> Reading {
         let Some(url) = &target.status_url else {
-            return Reading::failed("no status page");
+            return without_page(target);
         };
+        let begun = Instant::now();
         let fetched = self.fetch(url, TIMEOUT);
         let parsed = fetched.and_then(|(page, waited)| Ok((parse_status(url, &page)?, waited)));
         match parsed {
             Ok((status, waited)) => {
                 let mut reading = values(&status);
                 reading.push("apache.status_wait_us", waited.as_micros() as f64);
+                self.rise(&status, &mut reading);
+                self.own_requests_count += 1;
+                let left = TIMEOUT.saturating_sub(begun.elapsed()).max(TABLE_TIMEOUT_MIN);
+                self.look_at_processes(url, &status, left.min(TABLE_TIMEOUT), &mut reading);
                 reading
             }
-            Err(error) => Reading::failed(error.to_string()),
+            Err(error) => {
+                let mut reading = Reading::failed(error.to_string());
+                let (why, how) = match &self.pending {
+                    // The same words for as long as it lasts.
+                    Some(_) => (
+                        format!("the status page {url} does not answer: no worker may be free for it"),
+                        "it comes when a worker is free; sockets and processes tell from outside meanwhile"
+                            .into(),
+                    ),
+                    None => (error.message, error.hint.unwrap_or_default()),
+                };
+                reading.lacks("mod_status", why, how);
+                reading
+            }
         }
     }
+}
+
+/// The longest that the table of processes is waited for, and the least: workers were free a moment ago.
+const TABLE_TIMEOUT: Duration = Duration::from_millis(500);
+const TABLE_TIMEOUT_MIN: Duration = Duration::from_millis(50);
+
+/// Why there is no page is what the snapshot says.
+fn without_page(target: &Target) -> Reading {
+    let mut reading = Reading::failed("no status page");
+    let all = target.services("apache").flat_map(|service| &service.missing);
+    reading.missing = all.filter(|missing| missing.signal == "mod_status").cloned().collect();
+    reading
 }
 
 #[cfg(test)]

@@ -38,6 +38,10 @@ const READ_AT_ONCE_MAX: usize = 32;
 const GROWTH_WORKERS_COUNT_MIN: usize = 8;
 const GROWTH_AGES_S_MIN: f64 = 10.0;
 
+/// Squared deviations of ages, added up, below which readings are too near to each other to tell of growth: those of ten
+/// workers that were read at the begin and at the end of two seconds and a half, say.
+const GROWTH_SECONDS_SQUARED_MIN: f64 = 30.0;
+
 /// Growth is told for so many seconds.
 const GROWTH_S: f64 = 1000.0;
 
@@ -224,7 +228,7 @@ impl WorkerMemory {
         reading.push_some("worker_memory.growth_by_age_explained_fraction", fit.map(rounded));
         let mut within = self.ended;
         known().for_each(|known| within.add(known.trend.line()));
-        let slope = within.slope().filter(|_| within.seconds_squared() >= GROWTH_AGES_S_MIN.powi(2));
+        let slope = within.slope().filter(|_| within.seconds_squared() >= GROWTH_SECONDS_SQUARED_MIN);
         reading.push_some("worker_memory.growth_within_bytes", slope.map(|slope| (slope * GROWTH_S).round()));
     }
 }

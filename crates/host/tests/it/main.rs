@@ -4,6 +4,7 @@ mod agent;
 mod agent_apache;
 mod apache;
 mod apache_dumps;
+mod apache_runtime;
 mod booting;
 mod brake;
 mod change;

@@ -41,9 +41,13 @@ pub(super) struct Request {
 impl Request {
     /// Connects and sends `GET url?auto`.
     pub fn begin(url: &str, timeout: Duration) -> Result<Self> {
+        Self::begin_with(url, "auto", timeout)
+    }
+
+    fn begin_with(url: &str, query: &str, timeout: Duration) -> Result<Self> {
         let address = parse_url(url)?;
         let begun = Instant::now();
-        let stream = send(&address, begun + timeout).map_err(|error| match error.kind() {
+        let stream = send(&address, query, begun + timeout).map_err(|error| match error.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => unanswered(url, timeout),
             ErrorKind::ConnectionRefused => {
                 let message = format!("cannot connect to the status page {url}: connection refused");
@@ -75,7 +79,7 @@ impl Request {
         }
         match parse_answer(&self.answer) {
             Some((200, body)) => Ok(Some(body)),
-            Some((status, _)) => Err(refused(&self.url, status)),
+            Some((status, body)) => Err(refused(&self.url, status, &body)),
             None => {
                 let message = format!("the status page {} does not answer in HTTP", self.url);
                 Err(UserError::cannot_run(message))
@@ -90,6 +94,12 @@ pub(super) fn get(url: &str, timeout: Duration) -> Result<String> {
     Request::begin(url, timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
 }
 
+/// Gets `url?notable`, the page for people without what each worker does.
+pub(super) fn get_table(url: &str, timeout: Duration) -> Result<String> {
+    let deadline = Instant::now() + timeout;
+    Request::begin_with(url, "notable", timeout)?.wait(deadline)?.ok_or_else(|| unanswered(url, timeout))
+}
+
 /// The error of a page that does not come.
 pub(super) fn unanswered(url: &str, waited: Duration) -> UserError {
     let waited_s = (waited.as_secs_f64() * 10.0).round() / 10.0;
@@ -97,12 +107,26 @@ pub(super) fn unanswered(url: &str, waited: Duration) -> UserError {
         .hint("every worker may be busy: the page needs one itself")
 }
 
-fn refused(url: &str, status: u16) -> UserError {
-    let error = UserError::cannot_run(format!("the status page {url} answers {status}"));
+/// The error of an answer that is no page, with what helps.
+fn refused(url: &str, status: u16, body: &str) -> UserError {
+    let told = |what: &str| UserError::cannot_run(format!("the status page {url} {what}"));
+    let answers = format!("answers {status}");
     match status {
-        403 => error.hint("allow it for this machine: `Require local` in its <Location>"),
-        404 => error.hint("switch mod_status on (`a2enmod status`) and give it a <Location>"),
-        _ => error,
+        // The text of ap_http_filter's error page (server/protocol.c) for requests without TLS.
+        400 if body.contains("plain HTTP to an SSL-enabled") => told("is served over TLS only (answers 400)").hint(
+            "webdyno asks without TLS: give the page a listener of its own, `Listen 127.0.0.1:8099` and a \
+             <VirtualHost 127.0.0.1:8099> with the <Location>",
+        ),
+        300..=399 => told(&format!("{answers}: a redirect")).hint(
+            "leave its path out of the redirect (`RewriteRule ^/server-status$ - [END]` before it), or give the page a \
+             listener of its own",
+        ),
+        401 => told(&format!("{answers}: it asks for a password"))
+            .hint("let this machine in without one: `Require local` beside `Require valid-user` in its <Location>"),
+        403 => told(&answers).hint("allow it for this machine: `Require local` in its <Location>"),
+        404 => told(&answers).hint("switch mod_status on (`a2enmod status`) and give it a <Location>"),
+        500..=599 => told(&answers).hint("the error log of the server says why"),
+        _ => told(&answers),
     }
 }
 
@@ -153,10 +177,10 @@ fn connect(address: &Address, deadline: Instant) -> io::Result<TcpStream> {
 }
 
 /// Connects and sends the request.
-fn send(address: &Address, deadline: Instant) -> io::Result<TcpStream> {
+fn send(address: &Address, query: &str, deadline: Instant) -> io::Result<TcpStream> {
     let mut stream = connect(address, deadline)?;
     let request = format!(
-        "GET {}?auto HTTP/1.0\r\nHost: {}\r\nUser-Agent: webdyno/{}\r\n\
+        "GET {}?{query} HTTP/1.0\r\nHost: {}\r\nUser-Agent: webdyno/{}\r\n\
          Accept: text/plain\r\nConnection: close\r\n\r\n",
         address.path,
         address.authority,

@@ -12,6 +12,7 @@ mod activate;
 mod control;
 mod diff;
 mod edit;
+mod embedded;
 mod imprint;
 mod limits;
 mod locate;

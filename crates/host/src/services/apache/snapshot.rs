@@ -2,6 +2,7 @@
 
 use super::config::{Evaluation, Placed};
 use super::control::Apache;
+use super::embedded;
 use super::in_force::Site;
 use super::in_force::logs::{Logs, logs};
 use super::in_force::scoped::{Scoped, scoped};
@@ -70,6 +71,7 @@ pub fn snapshot(pid: u32, port: u16) -> Result<ServiceSnapshot> {
         ..ServiceSnapshot::default()
     };
     parts.put_into(&mut snapshot);
+    embedded::add(&mut snapshot);
     snapshot.warnings.truncate(WARNINGS_MAX);
     Ok(snapshot)
 }

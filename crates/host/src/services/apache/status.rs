@@ -168,13 +168,22 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
     for (page, address) in places.take(TRIES_MAX) {
         match read(&format!("http://{address}{}", page.path)) {
             Ok(found) => return Ok(found),
-            Err(why) => refusals.push(explained(page, &why.message)),
+            // Where the page is there and refuses, another one does not help.
+            Err(error) => {
+                let hint = error.hint.filter(|_| page.host.is_none());
+                refusals.push((explained(page, &error.message), hint));
+            }
         }
         if begun.elapsed() >= limits::PAGE_TRIES {
             break;
         }
     }
-    Err(missing(refusals.first().cloned().unwrap_or_else(|| "no address to ask".into()), evaluation))
+    let (why, hint) = refusals.into_iter().next().unwrap_or_else(|| ("no address to ask".into(), None));
+    let mut missing = missing(why, evaluation);
+    if let Some(hint) = hint {
+        missing.how_to_enable = hint;
+    }
+    Err(missing)
 }
 
 /// A refusal with what is likely behind it.
