@@ -239,6 +239,14 @@ fn thread_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_nsec / 1000
 }
 
+/// Age and memory of each worker by hand, and what a line through them shows.
+fn line_by_hand(show: &str) -> String {
+    format!(
+        "for p in $(pgrep -P PID); do ps -o etimes= -p $p; awk '/^(Pss|SwapPss):/ {{s+=$2*1024}} END {{print s}}' \
+         /proc/$p/smaps_rollup; done | paste - - | awk '{{n++; x+=$1; y+=$2; xx+=$1*$1; xy+=$1*$2; yy+=$2*$2}} END {{{show}}}'"
+    )
+}
+
 impl Collector for WorkerMemory {
     fn name(&self) -> &'static str {
         "worker_memory"
@@ -257,13 +265,6 @@ impl Collector for WorkerMemory {
         let most = |key: &str| {
             format!(
                 "grep -h ^{key}: /dev/null $(printf '/proc/%s/smaps_rollup ' {workers}) | sort -nk2 | tail -n 1 | awk '{{print $2*1024}}'"
-            )
-        };
-        // Age and memory of each worker, and a line through them.
-        let line = |show: &str| {
-            format!(
-                "for p in {workers}; do ps -o etimes= -p $p; awk '/^(Pss|SwapPss):/ {{s+=$2*1024}} END {{print s}}' \
-                 /proc/$p/smaps_rollup; done | paste - - | awk '{{n++; x+=$1; y+=$2; xx+=$1*$1; xy+=$1*$2; yy+=$2*$2}} END {{{show}}}'"
             )
         };
         let slope = "print (n*xy-x*y)/(n*xx-x*x)*1000";
@@ -287,12 +288,12 @@ impl Collector for WorkerMemory {
             gauge(
                 "worker_memory.growth_by_age_bytes",
                 "memory against age of the workers, in 1000 s",
-                line(slope),
+                line_by_hand(slope),
             ),
             gauge(
                 "worker_memory.growth_by_age_explained_fraction",
                 "memory against age of the workers",
-                line(fit),
+                line_by_hand(fit),
             ),
             gauge(
                 "worker_memory.growth_within_bytes",
@@ -480,7 +481,7 @@ Private_Dirty: 4 kB
         let mut memory = WorkerMemory::default();
         for pid in &workers {
             let age_s = f64::from(*pid);
-            let held = smaps(1 << 20 | u64::from(*pid) * 1024, None, 1);
+            let held = smaps((1 << 20) + u64::from(*pid) * 1024, None, 1);
             memory.known.insert(*pid, Known { age_s, ..known(1, 1, held) });
         }
         let mut reading = Reading::default();

@@ -102,7 +102,7 @@ impl Tail {
     /// Begins at the present end. An error when it is no plain file or may not be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut current = Stream::open(path)?;
-        current.to_end()?;
+        current.skip_to_end()?;
         Ok(Self { path: path.to_owned(), current, former: None })
     }
 
@@ -197,7 +197,7 @@ impl Stream {
     }
 
     /// Goes to the present end.
-    fn to_end(&mut self) -> io::Result<()> {
+    fn skip_to_end(&mut self) -> io::Result<()> {
         self.offset = self.file.metadata()?.len();
         self.set_mark();
         // A line that is being written at this moment is not ours to read.
