@@ -129,6 +129,7 @@ struct HeardState {
     beats: VecDeque<(u64, u64)>,
     warnings: Vec<String>,
     brake: Option<Brake>,
+    topology: Option<Topology>,
     /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
     last: Option<Instant>,
 }
@@ -361,6 +362,12 @@ impl AgentClient {
         self.shared.heard().brake.take()
     }
 
+    /// The services and who talks to whom, if that was seen to be something else since this was asked last: while something
+    /// is observed the agent looks again every half minute.
+    pub fn topology_news(&self) -> Option<Topology> {
+        self.shared.heard().topology.take()
+    }
+
     /// What the agent wanted to be known since this was asked last.
     pub fn warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.heard().warnings)
@@ -488,6 +495,7 @@ impl Shared {
                 FromAgent::Warning { .. } => {}
                 // The first one tells the cause; what follows may be its consequence.
                 FromAgent::Brake { brake } => drop(heard.brake.get_or_insert(brake)),
+                FromAgent::Topology { topology } if id == 0 => heard.topology = Some(*topology),
                 answer => {
                     // Nobody waits for the answers to heartbeats, nor for those that came too late.
                     if let Some(waiting) = heard.waiting.remove(&id) {

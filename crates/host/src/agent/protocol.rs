@@ -175,7 +175,7 @@ pub enum FromAgent {
         /// As it is.
         snapshot: Box<ServiceSnapshot>,
     },
-    /// The services.
+    /// The services; unasked while something is observed, when it is not as it was.
     Topology {
         /// As they are.
         topology: Box<Topology>,

@@ -45,17 +45,33 @@ impl Processes {
 
     /// These.
     pub fn of(all: impl IntoIterator<Item = (u32, Seen)>) -> Self {
-        let mut processes = Self { all: all.into_iter().collect(), ..Self::default() };
-        for (pid, seen) in &processes.all {
-            processes.children.entry(seen.ppid).or_default().push(*pid);
-            for inode in &seen.sockets {
-                let holders = processes.holders.entry(*inode).or_default();
-                if holders.last() != Some(pid) {
-                    holders.push(*pid);
-                }
+        let mut processes = Self::default();
+        all.into_iter().for_each(|(pid, seen)| processes.add(pid, seen));
+        processes
+    }
+
+    fn add(&mut self, pid: u32, seen: Seen) {
+        self.remove(pid);
+        self.children.entry(seen.ppid).or_default().push(pid);
+        for inode in &seen.sockets {
+            let holders = self.holders.entry(*inode).or_default();
+            if !holders.contains(&pid) {
+                holders.push(pid);
             }
         }
-        processes
+        self.all.insert(pid, seen);
+    }
+
+    fn remove(&mut self, pid: u32) {
+        let Some(former) = self.all.remove(&pid) else { return };
+        if let Some(children) = self.children.get_mut(&former.ppid) {
+            children.retain(|child| *child != pid);
+        }
+        for inode in former.sockets {
+            if let Some(holders) = self.holders.get_mut(&inode) {
+                holders.retain(|holder| *holder != pid);
+            }
+        }
     }
 
     /// One of them.
@@ -70,7 +86,7 @@ impl Processes {
 
     /// Whether somebody was seen to hold a socket.
     pub fn is_held(&self, inode: u64) -> bool {
-        self.holders.contains_key(&inode)
+        self.holders.get(&inode).is_some_and(|holders| !holders.is_empty())
     }
 
     /// The main process of those that hold one of these sockets.
@@ -99,11 +115,10 @@ impl Processes {
     pub fn look_again(&mut self, root: u32) {
         for pid in procfs::tree_of(root) {
             match see(pid) {
-                Some(seen) => drop(self.all.insert(pid, seen)),
-                None => drop(self.all.remove(&pid)),
+                Some(seen) => self.add(pid, seen),
+                None => self.remove(pid),
             }
         }
-        *self = Self::of(std::mem::take(&mut self.all));
     }
 
     /// Whether a process still is the one that was seen: numbers are given away again.

@@ -10,9 +10,9 @@ use super::processes::{Processes, space_of, user_of};
 use crate::discover::NEEDS_RIGHTS;
 use crate::outside::NO_PID;
 use crate::rooted::{in_root, root_of};
-use crate::services::{Service, UNKNOWN};
+use crate::services::{Service, UNKNOWN, php_fpm};
 use crate::{elsewhere, machine, netns, procfs};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ pub struct Effort {
 impl Effort {
     /// For the first look.
     pub const FIRST: Self =
-        Self { time: Duration::from_secs(1), busy: Duration::from_millis(80), closed: true };
+        Self { time: Duration::from_secs(1), busy: Duration::from_millis(150), closed: true };
 
     /// For a glance.
     pub const ONCE: Self = Self { time: Duration::ZERO, busy: Duration::ZERO, closed: true };
@@ -146,7 +146,10 @@ impl Survey<'_> {
                 "which process serves the port cannot be seen: permission denied",
                 NEEDS_RIGHTS,
             );
-        } else if self.processes.get(pid).is_none_or(|seen| seen.refused) {
+        } else if self.processes.get(pid).is_none() {
+            let why = format!("process {pid} has ended meanwhile");
+            self.lack("topology", &why, "look again; `ss -ltnp` shows what listens now");
+        } else if self.processes.get(pid).is_some_and(|seen| seen.refused) {
             let why = format!("the sockets of process {pid} cannot be seen: permission denied");
             self.lack("topology", &why, NEEDS_RIGHTS);
         }
@@ -187,6 +190,8 @@ impl Survey<'_> {
     /// Follows what a service is configured to talk to, and whom it talks to.
     fn expand(&mut self, pid: u32, view: &View<'_>) {
         self.follow_configuration(pid, view);
+        // Its connections came and went since all processes were read.
+        self.processes.look_again(pid);
         for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
             self.link(pid, &contact, Some(count), view);
         }
@@ -198,13 +203,16 @@ impl Survey<'_> {
             let Some(seen) = self.processes.get(member) else { continue };
             party.sockets.extend(&seen.sockets);
             party.spaces.extend(seen.space.or(self.own_space));
-            party.users.extend(user_of(member));
-        }
-        // A user whom the main process gave up its rights for has no other programs; any other user may.
-        for common in [Some(0), user_of(pid)].into_iter().flatten() {
-            party.users.remove(&common);
         }
         party
+    }
+
+    /// The users that the processes of a service act as and its main process does not: whom that gave up its rights for has no
+    /// other programs, and any other user may.
+    fn users_of(&self, pid: u32) -> BTreeSet<u32> {
+        let common = [Some(0), user_of(pid)];
+        let users = self.processes.tree(pid).into_iter().filter_map(user_of);
+        users.filter(|user| !common.contains(&Some(*user))).collect()
     }
 
     /// Notes that a service talks to somebody, who is looked at in turn when he is new.
@@ -267,7 +275,7 @@ impl Survey<'_> {
     fn look_repeatedly(&mut self, effort: Effort) {
         let begin = Instant::now();
         let mut busy = Duration::ZERO;
-        let mut process_looks = 0;
+        let (mut process_looks, mut lost) = (0, BTreeSet::new());
         while begin.elapsed() + LOOK_PAUSE < effort.time && busy < effort.busy {
             std::thread::sleep(LOOK_PAUSE);
             let look = Instant::now();
@@ -277,8 +285,12 @@ impl Survey<'_> {
             let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
             spaces.extend(former);
             let view = View::of(&spaces);
+            self.order.iter().for_each(|pid| self.processes.look_again(*pid));
             for pid in self.order.clone() {
-                for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
+                let party = self.party(pid);
+                let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
+                lost.extend(view.contacts(&by_user, &self.processes).into_keys());
+                for (contact, count) in view.contacts(&party, &self.processes) {
                     let is_lost =
                         !contact.server.is_empty() && self.processes.main_of(&contact.server).is_none();
                     if is_lost && process_looks < PROCESS_LOOKS_COUNT_MAX {
@@ -290,6 +302,27 @@ impl Survey<'_> {
             }
             busy += look.elapsed();
         }
+        self.link_by_user(lost);
+    }
+
+    /// Connections that nobody was seen to hold, and whose user is one of a service: to PHP they are the front's, others are
+    /// of the service that runs the site's programs.
+    fn link_by_user(&mut self, lost: BTreeSet<Contact>) {
+        let spaces = Rc::clone(&self.spaces);
+        let view = View::of(&spaces);
+        for is_php in [true, false] {
+            for contact in &lost {
+                let Some(to) = self.processes.main_of(&contact.server) else { continue };
+                if (self.name(to) == php_fpm::NAME) != is_php {
+                    continue;
+                }
+                let front = self.order.first().copied();
+                let from = if is_php { front } else { self.site_program(to) };
+                if let Some(from) = from.filter(|from| *from != to) {
+                    self.link(from, contact, Some(1), &view);
+                }
+            }
+        }
     }
 
     /// The network namespaces of what was found.
@@ -297,33 +330,35 @@ impl Survey<'_> {
         self.order.iter().filter_map(|pid| self.processes.get(*pid)?.space).collect()
     }
 
-    /// Connections in TIME_WAIT have no user any more: they are taken for those of the service that runs the site's
-    /// programs, as long as nobody else is known to talk to that address.
+    /// Connections in TIME_WAIT have no user any more: those to a database, PHP or a cache are taken for the site's, as long
+    /// as it is not seen to talk to another one.
     fn count_closed(&mut self, view: &View<'_>) {
         for space in self.places() {
             for address in view.closed(space).into_keys() {
                 let server = view.listening_at(space, address);
                 let Some(to) = self.processes.main_of(&server) else { continue };
-                let known = self.program(to).1;
-                let counts = match known {
-                    Some(_) => {
-                        self.found.get(&to).is_none_or(|known| known.snapshot.role.as_deref() != Some("web"))
-                    }
-                    None => BACKEND_PORTS.contains(&address.port()),
-                };
                 let is_linked = self.links.keys().any(|(_, _, linked)| *linked == Some(to));
-                let is_root = self.order.first() == Some(&to);
-                if let (true, false, false, Some(from)) = (counts, is_linked, is_root, self.site_program(to))
-                {
-                    self.link(
-                        from,
-                        &Contact { by: address.to_string(), server, elsewhere: None },
-                        Some(0),
-                        view,
-                    );
+                let (false, false, Some(from)) =
+                    (is_linked, self.order.first() == Some(&to), self.site_program(to))
+                else {
+                    continue;
+                };
+                if self.is_lacking_backend(to, address.port(), view) {
+                    let contact = Contact { by: address.to_string(), server, elsewhere: None };
+                    self.link(from, &contact, Some(0), view);
                 }
             }
         }
+    }
+
+    /// Whether a service is one that sites have behind them, and of a kind that was not found yet.
+    fn is_lacking_backend(&mut self, pid: u32, port: u16, view: &View<'_>) -> bool {
+        if self.program(pid).1.is_none() {
+            return BACKEND_PORTS.contains(&port);
+        }
+        let Some(role) = self.snapshot(pid, view).and_then(|snapshot| snapshot.role) else { return false };
+        let is_there = self.found.values().any(|known| known.snapshot.role.as_ref() == Some(&role));
+        ["db", "php"].contains(&role.as_str()) && !is_there
     }
 
     /// The service that runs the site's programs: PHP where it has a process of its own, else the front.

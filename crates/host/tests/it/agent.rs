@@ -71,6 +71,8 @@ impl Session {
         loop {
             match read_message::<Framed<FromAgent>>(self.from.as_mut().unwrap()).unwrap() {
                 Some(Framed { body: FromAgent::Warning { text }, .. }) => self.warnings.push(text),
+                // What stands behind the service was seen to be something else.
+                Some(Framed { id: 0, body: FromAgent::Topology { .. } }) => {}
                 other => return other,
             }
         }

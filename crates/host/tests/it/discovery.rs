@@ -3,6 +3,8 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod elsewhere;
+mod reading;
 mod stack;
 
 use crate::apache::server::apache_is_installed;
@@ -12,6 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::host::Host;
 use webdyno_host::change::programs::ThisMachine;
 use webdyno_model::topology::{Access, Link, Topology};
+
+/// As often the topology is looked at.
+const LOOKS_COUNT_MAX: usize = 20;
 
 /// Whether a stack can be run here; on CI it must.
 fn can_run() -> bool {
@@ -29,6 +34,18 @@ fn can_run() -> bool {
 
 fn topology(port: u16) -> Topology {
     ThisMachine.topology(Some(port), &Access::default()).unwrap()
+}
+
+/// Looks until all is seen: requests are slow where the machine is busy.
+fn found_with(port: u16, is_whole: impl Fn(&Topology) -> bool) -> Topology {
+    let mut seen = topology(port);
+    for _ in 0..LOOKS_COUNT_MAX {
+        if is_whole(&seen) {
+            break;
+        }
+        seen = topology(port);
+    }
+    seen
 }
 
 fn links_from<'a>(topology: &'a Topology, pid: u32, to: &str) -> Vec<&'a Link> {
@@ -49,14 +66,17 @@ fn under<T>(port: u16, paths: &[&str], work: impl FnOnce() -> T) -> T {
         }
         // The first ones are on their way.
         std::thread::sleep(std::time::Duration::from_millis(100));
-        let result = work();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         done.store(true, Ordering::Relaxed);
-        result
+        result.unwrap()
     })
 }
 
 #[test]
 fn whom_a_site_talks_to_is_found() {
+    if let Ok(order) = std::env::var(reading::OBSERVER) {
+        return reading::observe(&order);
+    }
     if !can_run() {
         return;
     }
@@ -64,10 +84,22 @@ fn whom_a_site_talks_to_is_found() {
     let port = stack.apache.port;
     let (apache, fpm, db, store) =
         (stack.apache.pid().unwrap(), stack.fpm.pid(), stack.db.pid(), stack.store.pid());
+    let at = |name: &str| format!("unix:{}", stack.apache.path(name).display());
+    let fpm_tcp = format!("127.0.0.1:{}", stack.fpm_port);
     let seen = under(
         port,
         &["/a/unix.php?150000", "/b/store.php?150000", "/b/tcp.php?150000", "/self/a/hold.php?150000"],
-        || topology(port),
+        || {
+            found_with(port, |seen| {
+                let is_linked = |from: u32, by: &str| {
+                    seen.links.iter().any(|link| link.from_pid == from && link.by == by)
+                };
+                let fpm_links = [at("db.sock"), at("store.sock"), format!("127.0.0.1:{}", stack.db_port)];
+                let own_links = [at("a.sock"), fpm_tcp.clone(), format!("127.0.0.1:{port}")];
+                own_links.iter().all(|by| is_linked(apache, by))
+                    && fpm_links.iter().all(|by| is_linked(fpm, by))
+            })
+        },
     );
     let front = seen.front.clone().unwrap();
     assert_eq!((front.service.as_str(), front.pid, front.port), ("apache", apache, port));
@@ -81,8 +113,6 @@ fn whom_a_site_talks_to_is_found() {
     assert!(backend(store).executable.as_ref().unwrap().contains("python3"));
     assert_eq!(seen.backends.len(), 3, "{:#?}", seen.links);
     let by = |links: Vec<&Link>| -> Vec<String> { links.iter().map(|link| link.by.clone()).collect() };
-    let at = |name: &str| format!("unix:{}", stack.apache.path(name).display());
-    let fpm_tcp = format!("127.0.0.1:{}", stack.fpm_port);
     assert_eq!(by(links_from(&seen, apache, "php_fpm")), [fpm_tcp, at("a.sock")], "{:#?}", seen.links);
     assert_eq!(by(links_from(&seen, apache, "apache")), [format!("127.0.0.1:{port}")]);
     assert_eq!(
@@ -96,6 +126,9 @@ fn whom_a_site_talks_to_is_found() {
 
     a_look_at_a_quiet_site(&stack);
     all_services_of_the_machine(&stack);
+    reading::with_everything_read_only(port);
+    reading::with_every_file_traced(port);
+    reading::without_rights(port);
 }
 
 /// Nothing is open any more: what is closed tells of the database, by TCP alone.

@@ -7,6 +7,7 @@ use super::config::{Line, Placed, lines};
 use super::pools::{PHP, in_force};
 use crate::limits;
 use crate::reach::Root;
+use crate::scratch::Scratch;
 use crate::services::apache::program::{Invocation, run};
 use std::collections::BTreeMap;
 use webdyno_model::sample::Missing;
@@ -53,8 +54,12 @@ pub fn ask(root: &Root, executable: Option<&(String, bool)>) -> Php {
     if *replaced {
         return unasked("the executable of php-fpm was replaced since it was started", "restart php-fpm");
     }
-    let invocation =
-        Invocation { executable: path, arguments: vec!["-i".into()], environment: None, directory: None };
+    // OPcache makes a file to lock by, in `/tmp` unless it is told another place.
+    let scratch = Scratch::create(root).ok();
+    let place = scratch.as_ref().map(|scratch| format!("opcache.lockfile_path={}", scratch.path()));
+    let mut arguments = vec!["-i".to_owned()];
+    arguments.extend(place.into_iter().flat_map(|place| ["-d".to_owned(), place]));
+    let invocation = Invocation { executable: path, arguments, environment: None, directory: None };
     match run(&invocation, limits::ASK) {
         Ok(finished) => parse(&finished.stdout, |file| Root::ours().read_text(file).ok()),
         Err(error) => unasked(&error.message, &format!("look at the output of: {path} -v")),

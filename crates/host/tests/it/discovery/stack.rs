@@ -24,6 +24,11 @@ impl Program {
     }
 }
 
+/// For a program that only its end by force reaches, as the first one of a container.
+pub fn kill(mut program: Program) {
+    let _ = program.0.kill();
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         // PHP-FPM and MariaDB end their children on SIGTERM.

@@ -1,0 +1,251 @@
+//! Observing writes nothing on the server but in the session's own folder, and withstands what vanishes.
+//!
+//! A whole session runs in a program of its own (this one, once more): where everything but its folder is read-only, with
+//! each of its file accesses traced by strace(1), and as a user without rights.
+
+use crate::agent::Session;
+use crate::mounts::can_mount;
+use crate::skip::skip;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
+use webdyno_host::agent::{BUILD, Options};
+use webdyno_host::change::StateDir;
+use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::discover::survey::{Effort, survey};
+use webdyno_host::services::{self, snapshot_unknown};
+use webdyno_model::topology::{Access, Topology};
+
+/// The environment variable that makes a test the observer: `PORT|FOLDER|USER`.
+pub const OBSERVER: &str = "WEBDYNO_TEST_OBSERVER";
+
+/// Where the session's state would be, if it had any.
+const STATE: &str = "/var/lib/webdyno-test-that-only-reads";
+
+/// How long is observed.
+const WATCHED: Duration = Duration::from_millis(2500);
+
+/// A whole session that only reads.
+pub fn observe(order: &str) {
+    let [port, folder, user] = order.split('|').collect::<Vec<_>>()[..] else { panic!("{order}") };
+    let port = port.parse().unwrap();
+    let options = Options {
+        state: StateDir::at(Path::new(STATE)),
+        host: Arc::new(ThisMachine),
+        silence_max: Duration::from_secs(60),
+        build: BUILD.to_owned(),
+        detach: false,
+    };
+    let mut session = Session::with(options);
+    session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: true });
+    let access = Access::default();
+    let answer = session.ask(ToAgent::Discover { port });
+    let FromAgent::Discovered { snapshot } = answer else { panic!("{answer:?}") };
+    assert_eq!(snapshot.service, "apache");
+    let answer = session.ask(ToAgent::Topology { port: Some(port), access: access.clone() });
+    let FromAgent::Topology { topology } = answer else { panic!("{answer:?}") };
+    match user {
+        "root" => {
+            assert!(topology.missing.iter().all(|missing| missing.signal != "topology"), "{topology:#?}")
+        }
+        _ => {
+            let lacking = topology.missing.iter().find(|missing| missing.signal == "topology").unwrap();
+            assert!(lacking.why.contains("permission denied") && lacking.how_to_enable.contains("sudo"));
+        }
+    }
+    let all = session.ask(ToAgent::Topology { port: None, access: access.clone() });
+    assert!(matches!(all, FromAgent::Topology { .. }), "{all:?}");
+    let refused = session.ask(ToAgent::Keep);
+    assert!(matches!(refused, FromAgent::Failed { .. }), "{refused:?}");
+    let observe = ToAgent::Observe { port: Some(port), client_pid: None, access, in_full: true };
+    let asked = session.send(observe);
+    let (begin, mut sources) = (Instant::now(), BTreeSet::new());
+    while begin.elapsed() < WATCHED {
+        match session.hear() {
+            Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => {
+                drop(sources.insert(sample.source))
+            }
+            Some(Framed { id, body: FromAgent::Done }) if id == asked => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    for source in ["cpu", "memory", "process", "sockets", "apache_status"] {
+        assert!(sources.contains(source), "{source} {sources:?}");
+    }
+    session.ended().unwrap();
+    assert!(!Path::new(STATE).exists());
+    let left: Vec<_> = std::fs::read_dir(folder).unwrap().collect();
+    assert!(left.is_empty(), "the session's folder is left as it was found: {left:?}");
+}
+
+/// The command by which this program becomes the observer: its words, to be run by something else.
+fn observer(port: u16, folder: &Path, user: &str) -> (Vec<String>, String) {
+    let test = "discovery::whom_a_site_talks_to_is_found";
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let words = [program.as_str(), "--exact", test, "--nocapture"].map(str::to_owned).into();
+    (words, format!("{port}|{}|{user}", folder.display()))
+}
+
+fn run(command: &mut Command, order: &str, folder: &Path) {
+    let output = command.env(OBSERVER, order).env("TMPDIR", folder).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    assert!(!told.contains("writable:"), "{told}");
+}
+
+/// In a mount namespace where nothing can be written but the session's folder.
+pub fn with_everything_read_only(port: u16) {
+    if !can_mount() {
+        return skip("nothing can be mounted here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (words, order) = observer(port, folder.path(), "root");
+    // Devices stay writable on a read-only mount (mount(8)); proc and sysfs keep no files.
+    let inside = r#"mount -t tmpfs none "$TMPDIR" || exit 1
+        awk '{print $5}' /proc/self/mountinfo | sort -u | while read -r place; do
+            [ "$place" = "$TMPDIR" ] || mount -o remount,bind,ro "$place" 2>/dev/null
+        done
+        for place in / /etc /var/lib /var/log /tmp /run /dev/shm /root; do
+            [ ! -d "$place" ] || ! touch "$place/webdyno-test" 2>/dev/null || echo "writable: $place"
+        done
+        exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", inside, "sh"]).args(words);
+    run(&mut command, &order, folder.path());
+}
+
+/// With each access to a file written down.
+pub fn with_every_file_traced(port: u16) {
+    let has_strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
+    assert!(has_strace || std::env::var_os("CI").is_none(), "scripts/setup test installs strace");
+    if !has_strace {
+        return skip("strace is missing");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let log = logs.path().join("trace");
+    let (words, order) = observer(port, folder.path(), "root");
+    let mut command = Command::new("strace");
+    let traced = "trace=%file,ftruncate,fchmod,fchown,fallocate";
+    command.args(["-f", "--seccomp-bpf", "-qq", "-y", "-e", traced, "-o"]).arg(&log).args(words);
+    run(&mut command, &order, folder.path());
+    let trace = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
+    assert!(trace.contains("/proc/self/net/") && trace.lines().count() > 1000, "this is no trace");
+    let allowed = |line: &str| {
+        if line.contains("webdyno-observes-") {
+            return true;
+        }
+        let places =
+            [&*folder.path().to_string_lossy(), "/dev/null", "/dev/tty"].map(|place| format!("\"{place}"));
+        places.iter().any(|place| line.contains(place.as_str()))
+    };
+    let written: Vec<&str> = trace.lines().filter(|line| writes(line) && !allowed(line)).collect();
+    assert!(written.is_empty(), "{}", written.join("\n"));
+}
+
+/// Whether a line of strace is of a call that succeeded and changes a file, or opens it for that.
+fn writes(line: &str) -> bool {
+    // Lines begin with the thread.
+    let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
+    let Some((name, arguments)) = call.split_once('(') else { return false };
+    let failed = arguments.contains(") = -1 ") || arguments.contains(") = ? ");
+    let opens = ["open", "openat", "openat2", "creat"].contains(&name);
+    let flags = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"];
+    let changes = [
+        "mkdir",
+        "rmdir",
+        "rename",
+        "unlink",
+        "link",
+        "symlink",
+        "chmod",
+        "fchmod",
+        "chown",
+        "fchown",
+        "lchown",
+        "truncate",
+        "ftruncate",
+        "mknod",
+        "utime",
+        "setxattr",
+        "fallocate",
+        "creat",
+        "mount",
+        "umount",
+        "swapon",
+    ];
+    let changed = changes.iter().any(|change| name.starts_with(change)) && !call.starts_with("readlink");
+    // Memory files are nobody's.
+    let is_memory = name.starts_with("ftruncate") || name.starts_with("fallocate");
+    !failed && !is_memory && (changed || (opens && flags.iter().any(|flag| arguments.contains(flag))))
+}
+
+#[test]
+fn calls_that_change_files_are_told() {
+    for (line, expected) in [
+        ("12 openat(AT_FDCWD, \"/etc/x\", O_RDONLY|O_CLOEXEC) = 3", false),
+        ("12 openat(AT_FDCWD, \"/etc/x\", O_WRONLY|O_CREAT|O_CLOEXEC, 0666) = 3", true),
+        ("12 openat(AT_FDCWD, \"/etc/x\", O_RDWR) = -1 EROFS (Read-only file system)", false),
+        ("12 openat2(5, \"etc/x\", {flags=O_WRONLY, resolve=RESOLVE_IN_ROOT}, 24) = 3", true),
+        ("12 mkdir(\"/var/lib/x\", 0777) = 0", true),
+        ("12 renameat2(AT_FDCWD, \"a\", AT_FDCWD, \"b\", 0) = 0", true),
+        ("12 readlink(\"/proc/1/exe\", 0x1, 256) = -1 EACCES (Permission denied)", false),
+        ("12 readlinkat(3, \"5\", \"socket:[1]\", 256) = 10", false),
+        ("12 newfstatat(AT_FDCWD, \"/\", {}, 0) = 0", false),
+        ("12 +++ exited with 0 +++", false),
+    ] {
+        assert_eq!(writes(line), expected, "{line}");
+    }
+}
+
+/// As nobody, who may not look into the service's processes.
+pub fn without_rights(port: u16) {
+    let folder = tempfile::tempdir().unwrap();
+    let (words, order) = observer(port, folder.path(), "nobody");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    // Its program comes as a descriptor: nobody may not go where it lies.
+    let become_nobody = "exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/0 \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", become_nobody, "sh"]).args(&words[1..]).current_dir("/");
+    command.stdin(Stdio::from(File::open(std::env::current_exe().unwrap()).unwrap()));
+    run(&mut command, &order, folder.path());
+}
+
+/// Processes come and go all the time while others are looked at.
+#[test]
+fn processes_that_vanish_disturb_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (own, port) = (std::process::id(), listener.local_addr().unwrap().port());
+    let look = |pid: u32| {
+        let front = snapshot_unknown(pid, port, Some("/x".into()));
+        survey(Some(front), services::all(), (&Topology::default(), &Access::default()), Effort::ONCE)
+    };
+    const LOOKS_COUNT: usize = 20;
+    let (done, mut listens) = (AtomicBool::new(false), vec![]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        for _ in 0..LOOKS_COUNT {
+            let seen = look(own);
+            listens.push(seen.front.unwrap().listens);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let is_told = |listens: &&Vec<String>| listens.contains(&format!("127.0.0.1:{port}"));
+    assert_eq!(listens.iter().filter(is_told).count(), LOOKS_COUNT, "{listens:?}");
+    // The service itself has ended.
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let seen = look(ended.id());
+    assert_eq!(seen.front.unwrap().pid, ended.id());
+    assert!(seen.missing[0].why.contains("has ended"), "{:?}", seen.missing);
+}
