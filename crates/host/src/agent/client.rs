@@ -2,6 +2,8 @@
 //!
 //! Every question has a time limit. When the agent is gone, every question says so at once.
 
+mod news;
+
 use crate::agent::address::ServerAddress;
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::complaints::{Complaints, explain};
@@ -360,12 +362,6 @@ impl AgentClient {
     /// Why the load must end at once, if the agent said so since this was asked last.
     pub fn brake(&self) -> Option<Brake> {
         self.shared.heard().brake.take()
-    }
-
-    /// The services and who talks to whom, if that was seen to be something else since this was asked last: while something
-    /// is observed the agent looks again every half minute.
-    pub fn topology_news(&self) -> Option<Topology> {
-        self.shared.heard().topology.take()
     }
 
     /// What the agent wanted to be known since this was asked last.
