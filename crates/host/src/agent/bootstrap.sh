@@ -32,7 +32,7 @@ for base in "$TMPDIR" /tmp /var/tmp /dev/shm "$XDG_RUNTIME_DIR" "$HOME"; do
     trap 'rm -rf "$directory"' EXIT
     trap 'exit 129' HUP INT TERM
     free=$(df -Pk "$directory" 2>/dev/null | {
-        while read -r _ _ _ free _; do :; done
+        while read -r _ _ _ kilobytes _; do free=$kilobytes; done
         printf '%s' "$free"
     })
     case $free in
@@ -61,15 +61,17 @@ head=$!
 # A connection may be lost without an end of the stream: what does not get on is ended.
 (
     last=
-    while sleep @STALL_S@; do
+    still=0
+    while sleep 1; do
         now=$(wc -c </proc/self/fd/5)
-        [ "$now" != "$last" ] || { kill "$head" && exit; }
+        if [ "$now" = "$last" ]; then still=$((still + 1)); else still=0; fi
+        [ "$still" -lt @STALL_S@ ] || { kill "$head"; exit; }
         last=$now
     done
 ) </dev/null >/dev/null 2>&1 3<&- 4>&- &
 watch=$!
 wait "$head"
-# Its sleep goes by itself.
+# Its sleep of a second goes by itself.
 kill "$watch" 2>/dev/null
 exec 3<&- 4>&-
 size=$(($(wc -c </proc/self/fd/5)))

@@ -88,7 +88,7 @@ fn tell(line: &str) {
 }
 
 /// What a text means: what is told, and what helps; `@` stands for the server, and `@@` for the host alone.
-const MEANINGS: [(&str, &str, &str); 31] = [
+const MEANINGS: [(&str, &str, &str); 32] = [
     (
         "Could not resolve hostname",
         "the name of the host is not known",
@@ -133,7 +133,7 @@ const MEANINGS: [(&str, &str, &str); 31] = [
         "`ssh @@` must work first; it may have too many of them at once (MaxStartups)",
     ),
     (
-        "This account is not available",
+        "account is currently not available",
         "the user may not log in there",
         "name another user, as in --server ssh://USER@@@",
     ),
@@ -162,6 +162,8 @@ const MEANINGS: [(&str, &str, &str); 31] = [
     ("may not run sudo", "the user may not use sudo there", "permit it in sudoers, or log in as root"),
     ("unknown user", "sudo does not know the user", "log in as root"),
     ("sudo: command not found", "there is no sudo there", "log in as root, and leave --sudo out"),
+    // As dash says it, also of a folder of the PATH that may not be read.
+    ("exec: sudo:", "there is no sudo there", "log in as root, and leave --sudo out"),
     ("sudo: not found", "there is no sudo there", "log in as root, and leave --sudo out"),
     (
         "exec: \"sh\"",
@@ -205,9 +207,11 @@ pub fn explain(server: &ServerAddress, lines: &[String], status: Option<String>,
         ServerAddress::Local | ServerAddress::Exec(_) => "HOST".into(),
     };
     let last = lines.iter().rev().find(|line| !line.starts_with("Warning: ")).map(|line| line.trim());
+    // nologin(8) and the like speak to stdout.
+    let all: Vec<&str> = lines.iter().map(String::as_str).chain(noise.lines()).collect();
     let known = MEANINGS.iter().find_map(|(text, what, hint)| {
         // The last of them is the reason: warnings and what was tried before stand above it.
-        let line = lines.iter().rev().find(|line| line.contains(text))?;
+        let line = all.iter().rev().find(|line| line.contains(text))?;
         Some((what, hint, line.trim()))
     });
     if let Some((what, hint, line)) = known {
@@ -254,11 +258,7 @@ mod tests {
                 "nothing there takes ssh connections",
                 "ssh://web1:2222",
             ),
-            (
-                "This account is currently not available.\nThis account is not available",
-                "the user may not log in",
-                "ssh://USER@web1",
-            ),
+            ("This account is currently not available.", "the user may not log in", "ssh://USER@web1"),
             ("sudo: a password is required", "sudo asks for a password there", "NOPASSWD"),
             ("sudo: sorry, you must have a tty to run sudo", "sudo wants a terminal there", "requiretty"),
             ("www is not in the sudoers file.", "the user may not use sudo", "sudoers"),

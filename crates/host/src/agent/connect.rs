@@ -360,3 +360,43 @@ fn why(server: &ServerAddress, connection: Connection, (stopped, noise): (Stoppe
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that takes everything and says nothing would be waited for without end.
+    #[test]
+    fn what_says_nothing_is_ended() {
+        for (pause, ended) in [(Duration::from_millis(200), true), (Duration::from_secs(60), false)] {
+            let mut command = Command::new("sleep");
+            let mut child = command.arg("60").process_group(0).spawn().unwrap();
+            let watchdog = Watchdog::over(&child);
+            watchdog.expect_within(pause);
+            let is_over = || matches!(child.try_wait(), Ok(Some(_)));
+            let at_most = if ended { Duration::from_secs(20) } else { Duration::from_millis(500) };
+            assert_eq!(wait_until(at_most, is_over), ended);
+            assert_eq!(watchdog.end(), ended.then_some(pause));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+    }
+
+    fn words(start: &Start, terminal: bool) -> (String, bool) {
+        let way = way(start, "agent", terminal).unwrap();
+        let words = std::iter::once(way.command.get_program()).chain(way.command.get_args());
+        (words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "), way.sends)
+    }
+
+    #[test]
+    fn ssh_asks_only_where_somebody_is() {
+        let start = |text: &str| Start::at(ServerAddress::parse(text).unwrap(), Path::new("/own"));
+        let (asks, sends) = words(&start("ssh://u@[::1]:2222"), true);
+        assert!(asks.starts_with("ssh -T ") && asks.ends_with(" -p2222 -lu -- ::1 sh") && sends, "{asks}");
+        assert!(!asks.contains("BatchMode"));
+        assert!(words(&start("ssh://h"), false).0.ends_with(" -oBatchMode=yes -- h sh"));
+        assert_eq!(words(&start("local"), false), ("/own agent".into(), false));
+        assert_eq!(words(&start("exec:nsenter x"), false), ("sh -c nsenter x sh".into(), true));
+        assert_eq!(words(&start("exec:/x/webdyno agent"), false), ("sh -c /x/webdyno agent".into(), false));
+    }
+}

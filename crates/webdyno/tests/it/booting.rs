@@ -46,6 +46,7 @@ fn inside() {
     let before = apache.configuration();
     let state = StateDir::of_environment().unwrap();
 
+    webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
     let client = AgentClient::spawn(&ServerAddress::Local, &assert_cmd::cargo::cargo_bin("webdyno")).unwrap();
     client.discover(apache.files.port).unwrap();
     let setting = "MaxRequestWorkers".to_owned();

@@ -27,6 +27,7 @@ mod skip;
 mod stages;
 mod support;
 mod tidy;
+mod transport;
 mod users;
 mod verdict;
 mod visitors;

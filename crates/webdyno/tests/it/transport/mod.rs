@@ -1,0 +1,160 @@
+//! Agents elsewhere: over ssh, and by commands that lead into namespaces and other roots. Our program is copied there and
+//! nothing of it stays, whatever is killed and whenever.
+
+mod killed;
+mod sshd;
+mod wrong;
+
+use crate::support::{Place, Server, can_mount, run, shared_turn, skip, wait_until};
+use serde_json::Value;
+use sshd::Sshd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use webdyno_host::agent::{AgentClient, ServerAddress, Start};
+use webdyno_model::Result;
+
+/// The program as it would be installed, without what debuggers want: a fifth to be copied.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
+        let stripped = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("webdyno-{}", std::process::id()));
+        let from = assert_cmd::cargo::cargo_bin("webdyno");
+        let done = Command::new("strip").arg("--strip-debug").arg("-o").args([&stripped, &from]).status();
+        assert!(done.unwrap().success());
+        stripped
+    })
+}
+
+/// An agent by a command.
+fn exec(command: &str) -> Result<AgentClient> {
+    start(command, false, program())
+}
+
+fn start(command: &str, sudo: bool, own_executable: &Path) -> Result<AgentClient> {
+    let address = ServerAddress::parse(&format!("exec:{command}"))?;
+    program();
+    AgentClient::start(&Start { sudo, reads_only: true, ..Start::at(address, own_executable) })
+}
+
+/// Why nothing can be tested here.
+fn obstacle() -> Option<&'static str> {
+    match (Path::new("/usr/sbin/sshd").exists(), can_mount()) {
+        (false, _) => Some("needs openssh-server"),
+        (_, false) => Some("needs root and mount(8)"),
+        _ => None,
+    }
+}
+
+/// `webdyno diagnose --for` of a small server of ours, by these flags more; where it writes.
+fn diagnose(place: &Place, sshd: &Sshd, port: u16, flags: &[&str]) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::new(program());
+    command.env("WEBDYNO_STATE", place.path("state")).env("PATH", sshd.search_path());
+    command.current_dir(place.path("")).timeout(Duration::from_secs(100));
+    command.args(["diagnose", "--port", &port.to_string(), "--out", "run", "-q"]).args(flags);
+    command
+}
+
+fn events(place: &Place) -> Vec<Value> {
+    let text = std::fs::read_to_string(place.path("run/events.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn notes(place: &Place) -> Vec<String> {
+    let notes = events(place).into_iter().filter(|event| event["kind"] == "note");
+    notes.map(|note| note["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_server_is_observed_over_ssh_and_another_one_by_its_role() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let (place, sshd, site) = (Place::new(), Sshd::start(), Server::answering("hi"));
+    let flags = ["--for", "2s", "--server", "ssh://web1", "--server", "db=exec:sh -c 'exec dash'", "--sudo"];
+    run(&mut diagnose(&place, &sshd, site.port, &flags)).with_code(0);
+    let events = events(&place);
+    let of = |kind: &str, host: Option<&str>| {
+        events.iter().filter(|event| event["kind"] == kind && event["host"].as_str() == host).count()
+    };
+    assert_eq!((of("server", None), of("server", Some("db"))), (1, 1));
+    assert!(of("sample", None) > 5 && of("sample", Some("db")) > 5, "{} samples", of("sample", Some("db")));
+    // On one machine it is one clock, and this is known.
+    let server = events.iter().find(|event| event["kind"] == "server").unwrap();
+    assert_eq!(server["environment"]["clock_error_us"], 0);
+    assert!(wait_until(Duration::from_secs(10), || sshd.is_clean()), "{:?}", sshd.there());
+}
+
+/// A session that only reads goes on after its connection was cut, and says what it missed.
+#[test]
+fn a_lost_connection_is_made_again_and_the_gap_is_noted() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let (place, sshd, site) = (Place::new(), Sshd::start(), Server::answering("hi"));
+    let mut command = diagnose(&place, &sshd, site.port, &["--for", "12s", "--server", "ssh://web1"]);
+    let ended = std::thread::scope(|scope| {
+        let running = scope.spawn(move || run(&mut command));
+        assert!(wait_until(Duration::from_secs(30), || sshd.agents().len() == 1));
+        let first = sshd.agents()[0];
+        // Where the log is, the agent is observed.
+        assert!(wait_until(Duration::from_secs(30), || place.path("run/events.jsonl").exists()));
+        crate::support::signal(first, rustix::process::Signal::KILL);
+        let is_new = || sshd.agents().iter().any(|agent| *agent != first);
+        assert!(wait_until(Duration::from_secs(20), is_new), "nobody connects again");
+        running.join().unwrap()
+    });
+    ended.with_code(0);
+    let notes = notes(&place);
+    let has = |text: &str| notes.iter().filter(|note| note.contains(text)).count();
+    assert_eq!(
+        (has("the connection to ssh://web1 was lost"), has("connected to ssh://web1 again")),
+        (1, 1),
+        "{notes:?}"
+    );
+    let kinds: Vec<_> =
+        events(&place).iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect();
+    let back = kinds.iter().rposition(|kind| kind == "note").unwrap();
+    assert!(kinds[back..].iter().any(|kind| kind == "sample"), "{kinds:?}");
+    assert!(wait_until(Duration::from_secs(10), || sshd.is_clean()), "{:?}", sshd.there());
+}
+
+/// The shells that servers have, the ways that lead to them, and what they say before they are asked.
+#[test]
+fn commands_lead_to_an_agent() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let sshd = Sshd::start();
+    let login = sshd.login();
+    for command in [
+        "webdyno agent",
+        "sh -c 'exec dash'",
+        "sh -c 'exec bash'",
+        "sh -c 'exec bash --posix'",
+        "sh -c 'exec busybox sh'",
+        "unshare --net webdyno agent",
+        "unshare --pid --fork --mount-proc --uts webdyno agent",
+        "sh -c 'echo Welcome; echo; printf \"no end of line\"; exec sh'",
+        &format!("{login} webdyno agent"),
+        &format!("{login} nice env LANG=C webdyno agent"),
+    ] {
+        let begun = Instant::now();
+        let client = exec(command).unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        assert!(client.hello().environment.cores.is_some());
+        client.bye().unwrap();
+        eprintln!("{:?} {command}", begun.elapsed());
+    }
+    // An agent that is there is started as it is.
+    let there = format!("{} agent", program().display());
+    exec(&there).unwrap().bye().unwrap();
+    exec(&format!("{login} {there}")).unwrap().bye().unwrap();
+    let error = start(&there, true, program()).err().unwrap();
+    assert_eq!((error.exit_code(), error.message.contains("this starts an agent")), (2, true));
+    assert!(wait_until(Duration::from_secs(10), || sshd.is_clean()), "{:?}", sshd.there());
+}
