@@ -17,6 +17,7 @@ mod live_traffic;
 mod loading;
 #[path = "../../../host/tests/it/mounts.rs"]
 mod mounts;
+mod observing;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 mod proposals;
