@@ -184,10 +184,12 @@ pub struct Inherited {
 }
 
 impl ServiceSnapshot {
-    /// The snapshot as it may be written to the event log: without the environment it was started in.
+    /// The snapshot as it may be written to the event log: without the environment it was started in, and of the formats
+    /// of logs only what is told by their directives, as the text between them may be anything.
     #[must_use]
     pub fn for_log(&self) -> Self {
-        Self { control: None, ..self.clone() }
+        let format = |log: &LogFile| LogFile { format: log.format.as_deref().map(directives), ..log.clone() };
+        Self { control: None, logs: self.logs.iter().map(format).collect(), ..self.clone() }
     }
 
     /// The number that the configuration gives a setting, or the program's default.
@@ -202,6 +204,29 @@ impl ServiceSnapshot {
         let value = found.running.as_ref().or(found.configured.as_ref()).or(found.default.as_ref())?;
         value.number()
     }
+}
+
+/// The directives of the format of a log, without the text between them: `%h "%r" key %{Cookie}i` becomes `%h %r %{Cookie}i`.
+fn directives(format: &str) -> String {
+    let mut found = vec![];
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at..];
+        let modifiers = rest[1..].find(|letter: char| !"!<>,^".contains(letter) && !letter.is_ascii_digit());
+        let Some(start) = modifiers.map(|length| 1 + length) else { break };
+        // What stands in braces is the name of a header or variable, else it is left out.
+        let name =
+            rest[start..].strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| name);
+        let end = start + name.map_or(0, |name| name.len() + 2);
+        let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_:%".contains(c));
+        let length = rest[end..].chars().next().map_or(0, char::len_utf8);
+        if length > 0 && name.is_none_or(plain) && rest[end..].starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            found.push(&rest[..end + length]);
+        }
+        rest = &rest[end + length..];
+    }
+    found.join(" ")
 }
 
 /// One setting and where its value comes from.
@@ -249,6 +274,26 @@ impl std::fmt::Display for SettingValue {
         match self {
             Self::Integer(value) => write!(f, "{value}"),
             Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_between_the_directives_of_a_log_stays_on_the_server() {
+        for (format, expected) in [
+            ("%h \"%r\" key=secret %>s %{Cookie}i", "%h %r %>s %{Cookie}i"),
+            ("%!200,304{User-agent}i%%%D", "%!200,304{User-agent}i %D"),
+            ("%{secret text}t %{%Y-%m-%d}t", "%{%Y-%m-%d}t"),
+            ("secret", ""),
+            ("%", ""),
+            ("%{open", ""),
+            ("%ä%b", "%b"),
+        ] {
+            assert_eq!(directives(format), expected, "{format}");
         }
     }
 }

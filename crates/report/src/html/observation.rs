@@ -6,6 +6,9 @@ use crate::say;
 use webdyno_model::observation::{Observation, ObservedHost};
 use webdyno_session::view::View;
 
+/// More settings of parts of the site than this nobody reads here; the JSON has all.
+const SCOPED_MAX: usize = 200;
+
 /// What was watched, what went wrong, and how the levels went.
 pub(super) fn summary(m: &mut Markup, view: &View, seen: &Observation) {
     m.leaf_with("p", &[("class", "quiet")], &format!("until {}", seen.taken_at));
@@ -67,6 +70,10 @@ fn settings(m: &mut Markup, host: &ObservedHost) {
             m.leaf("summary", &titled(&format!("Settings of {}", service.service), host));
             let columns = [("setting", Column::Code), ("in force", Column::Code), ("from", Column::Code)];
             table(m, &columns, &rows);
+            let parts = say::scoped_settings(service);
+            if !parts.is_empty() {
+                list(m, &parts[..parts.len().min(SCOPED_MAX)]);
+            }
         });
     }
 }

@@ -178,7 +178,7 @@ pub(crate) fn collector_row(state: &CollectorState) -> Vec<String> {
 pub(crate) const COLLECTOR_TITLES: [&str; 6] =
     ["collector", "readings", "failed", "took", "at most", "late at most"];
 
-/// Name, value and place of each setting of a service, those that hold in a part of the site behind the others.
+/// Name, value and place of each setting of a service.
 pub(crate) fn setting_rows(service: &ServiceSnapshot) -> Vec<Vec<String>> {
     let place = |file: &Option<String>, line: Option<u32>, otherwise: &str| match (file, line) {
         (Some(file), Some(line)) => format!("{file}:{line}"),
@@ -190,9 +190,16 @@ pub(crate) fn setting_rows(service: &ServiceSnapshot) -> Vec<Vec<String>> {
         let otherwise = if setting.default.is_some() { "default of the program" } else { UNKNOWN };
         vec![name.clone(), value(in_force), place(&setting.file, setting.line, otherwise)]
     });
-    let parts = service.scoped.iter().map(|scoped| {
-        let name = format!("{} in {}", scoped.setting, scoped.scope.join(", "));
-        vec![name, scoped.value.clone(), place(&scoped.file, scoped.line, UNKNOWN)]
+    whole.collect()
+}
+
+/// The settings that were written for a part of the site, a sentence each.
+pub(crate) fn scoped_settings(service: &ServiceSnapshot) -> Vec<String> {
+    let written = service.scoped.iter().filter_map(|scoped| Some((scoped, scoped.file.as_ref()?)));
+    let told = written.map(|(scoped, file)| {
+        let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
+        let scope = scoped.scope.join(", ");
+        format!("{} {} in {scope} ({file}{line})", scoped.setting, scoped.value)
     });
-    whole.chain(parts).collect()
+    told.collect()
 }

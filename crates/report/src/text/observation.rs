@@ -68,7 +68,10 @@ fn services(page: &mut Page, host: &ObservedHost) {
         }
         page.heading(&titled(&format!("Settings of {}", service.service), host));
         page.table(&[Column::Words; 3], &rows[..rows.len().min(SETTINGS_MAX)]);
-        if let Some(more) = rows.len().checked_sub(SETTINGS_MAX).filter(|more| *more > 0) {
+        let parts = say::scoped_settings(service);
+        parts.iter().take(SETTINGS_MAX).for_each(|part| page.item("-", part));
+        let more = rows.len().saturating_sub(SETTINGS_MAX) + parts.len().saturating_sub(SETTINGS_MAX);
+        if more > 0 {
             page.para(&format!("and {more} more: --json has them all"));
         }
     }

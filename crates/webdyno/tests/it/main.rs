@@ -23,6 +23,7 @@ mod ports;
 mod proposals;
 mod quickstart;
 mod recordings;
+mod secrets;
 #[path = "../../../host/tests/it/skip.rs"]
 mod skip;
 mod stages;

@@ -105,7 +105,8 @@ fn who_ends_an_observation_has_what_was_recorded() {
         let arguments = [&["observe", "--port", &port][..], arguments].concat();
         let mut child = place.child(&arguments);
         let log = place.path(arguments[arguments.len() - 1]).join("events.jsonl");
-        let has_samples = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains(r#""source":"cpu""#));
+        let has_samples =
+            || std::fs::read_to_string(&log).is_ok_and(|text| text.contains(r#""source":"cpu""#));
         assert!(wait_until(Duration::from_secs(60), has_samples));
         signal(child.id(), Signal::INT);
         assert_eq!(child.wait().unwrap().code(), Some(code));
