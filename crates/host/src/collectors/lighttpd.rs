@@ -62,9 +62,8 @@ impl Collector for Lighttpd {
             if is_total { counter(*name, SOURCE, show) } else { gauge(*name, SOURCE, show) }
         };
         let state = |(name, letters): &(&str, &str)| {
-            let show = format!(
-                "curl -s 'URL?auto' | sed '1,/^Scoreboard: /s/.*: *//;' | tail -n +6 | tr -cd '{letters}' | wc -c"
-            );
+            let board = "curl -s 'URL?auto' | sed -n '/^Scoreboard: /,$ s/^Scoreboard: //p'";
+            let show = format!("{board} | tr -cd '{letters}' | wc -c");
             gauge(*name, SOURCE, show)
         };
         NUMBERS.iter().map(number).chain(STATES.iter().map(state)).collect()
@@ -81,6 +80,12 @@ impl Collector for Lighttpd {
             reading.missing.extend(told);
             return reading;
         };
+        // Each process counts for itself, and whichever is free answers.
+        if service.configured_number("server.max-worker").is_some_and(|workers| workers > 0.0) {
+            let why = "with server.max-worker the status page tells of one of the processes only";
+            reading.lacks("lighttpd", why, "set `server.max-worker = 0`, or look at sockets and processes");
+            return reading;
+        }
         let got = status_page::get(service.pid, &Root::of(service.pid), page, "?auto", TIMEOUT);
         match &got {
             Ok((200, body)) => match parse(body) {

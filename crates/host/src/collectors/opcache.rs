@@ -44,6 +44,8 @@ const SCRIPT: &str = include_str!("opcache/status.php");
 struct Pool {
     asked: Option<(Request, Scratch)>,
     refused: Option<Refusal>,
+    /// It has no children, and being asked would start one.
+    rests: bool,
     totals: [Rising; answer::TOTALS.len()],
 }
 
@@ -63,7 +65,8 @@ impl Opcache {
         }
         pool.asked = None;
         pool.refused = refusal::beforehand(service, &endpoint.name);
-        if pool.refused.is_some() {
+        pool.rests = rests(service, &endpoint.name);
+        if pool.refused.is_some() || pool.rests {
             return;
         }
         let root = Root::of(service.pid);
@@ -125,10 +128,21 @@ impl Opcache {
             (None, Some(refused)) => {
                 reading.lacks(format!("opcache.{instance}"), refused.why.clone(), refused.how)
             }
+            (None, None) if pool.rests => {
+                let why = format!("the pool {} has no children, and a question would start one", key.1);
+                reading.lacks(format!("opcache.{instance}"), why, "look again while the site is in use");
+            }
             (None, None) => reading
                 .problem(format!("the pool {} does not answer in time: all its children may be busy", key.1)),
         }
     }
+}
+
+/// Whether a pool has children only while it is asked for something, and none now.
+fn rests(service: &ServiceSnapshot, pool: &str) -> bool {
+    let is_of_pool = |child: u32| crate::services::php_fpm::pool_of(child).as_deref() == Some(pool);
+    pool_value(service, pool, "pm") == Some("ondemand")
+        && !crate::procfs::children_of(service.pid).into_iter().any(is_of_pool)
 }
 
 /// Why there is nothing to ask.

@@ -83,6 +83,12 @@ pub(super) fn pools(target: &Target) -> Vec<(&ServiceSnapshot, &Endpoint, String
     all().map(|(service, pool)| (service, pool, instance((service, pool)))).collect()
 }
 
+/// Whether the pool has children only while it is asked for something.
+fn is_on_demand(snapshot: &ServiceSnapshot, pool: &Endpoint) -> bool {
+    pool_value(snapshot, &pool.name, "pm") == Some("ondemand")
+        && pool_value(snapshot, &pool.name, "pm.status_listen").is_none()
+}
+
 impl Master {
     fn new(pid: u32) -> Self {
         Self {
@@ -114,6 +120,10 @@ impl Master {
     fn ask(&mut self, snapshot: &ServiceSnapshot) {
         for pool in snapshot.endpoints.iter().filter(|pool| self.chosen.contains(&pool.name)) {
             let Some(path) = &pool.path else { continue };
+            // A request would start a child where there is none.
+            if is_on_demand(snapshot, pool) && self.children.sums(&pool.name).count == 0 {
+                continue;
+            }
             let own = pool_value(snapshot, &pool.name, "pm.status_listen");
             let own = own.map(|listen| crate::services::php_fpm::pools::address("/usr", listen));
             let address = own.as_ref().unwrap_or(&pool.address);
@@ -198,7 +208,9 @@ impl PhpFpm {
     fn pool(&mut self, service: &ServiceSnapshot, pool: &Endpoint, instance: &str, reading: &mut Reading) {
         let Some(master) = self.masters.get_mut(&service.pid) else { return };
         let state = master.pools.entry(pool.name.clone()).or_default();
+        let rests = is_on_demand(service, pool) && master.children.sums(&pool.name).count == 0;
         let asked = match &pool.path {
+            Some(_) if rests && !state.asker.is_waiting() => Asked::Rests,
             Some(_) => state.asker.take(),
             None => Asked::Never("pm.status_path is not set".into(), crate::services::php_fpm::HOW_TO_ENABLE),
         };
@@ -210,6 +222,11 @@ impl PhpFpm {
             Asked::Status(status, waited) => {
                 let is_tcp = !pool.address.starts_with("unix:");
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
+            }
+            Asked::Rests => {
+                let mut named = Named { instance, reading };
+                named.count("idle_count", Some(0));
+                named.count("active_count", Some(0));
             }
             Asked::NotNow(why) => reading.problem(format!("the pool {} {why}", pool.name)),
             Asked::Never(why, how) => {
@@ -339,7 +356,11 @@ fn metrics() -> Vec<Metric> {
         gauge(name("active_peak_count"), PAGE, page("max active processes")),
         gauge(name("status_queue_count"), PAGE, page("listen queue")),
         gauge(name("status_queue_peak_count"), PAGE, page("max listen queue")),
-        gauge(name("status_wait_us"), "the request for the status page", format!("time ({})", page("pool"))),
+        gauge(
+            name("status_wait_us"),
+            "the request for the status page",
+            format!("s=$(date +%s%N); {} >&2; echo $((($(date +%s%N)-s)/1000))", page("pool")),
+        ),
     ];
     let by_log = |(what, words): &(&str, &str)| {
         let show = format!("grep 'pool INSTANCE\\]' LOG | grep -c '{words}'");

@@ -23,6 +23,7 @@ mod mariadb;
 mod mounts;
 mod moved;
 mod network;
+mod other_servers;
 mod outsider;
 mod php_fpm;
 mod ports;

@@ -286,3 +286,94 @@ fn a_pool_that_may_not_be_asked_is_told_with_why() {
     assert!(log.matches("opcache.php").count() <= 2, "{log}");
     assert_eq!(folders_count(), 0);
 }
+
+#[test]
+fn a_pool_that_rests_is_not_woken() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let pool =
+        "pm = ondemand\npm.max_children = 2\npm.process_idle_timeout = 60s\npm.status_path = /status\n";
+    let fpm = Fpm::start(&[("www", pool)]);
+    let target = fpm.target();
+    let (mut pools, mut cache) = (PhpFpm::default(), Opcache::default());
+    for _ in 0..3 {
+        let reading = pools.read(&target);
+        assert_eq!(reading.value("php_fpm.www.processes_count"), Some(0.0), "{reading:?}");
+        assert_eq!(reading.value("php_fpm.www.active_count"), Some(0.0));
+        assert!(cache.read(&target).missing[0].why.contains("would start one"));
+    }
+    let mut request = fpm.request("www", "hold.php");
+    assert!(request.wait(Instant::now() + Duration::from_secs(10)).unwrap().is_some());
+    let awake = pools.read(&target);
+    assert!(awake.value("php_fpm.www.accepted_count") >= Some(2.0), "{awake:?}");
+}
+
+/// The commands of the catalogue show what was read.
+#[test]
+fn the_commands_show_the_same() {
+    if !fpm_is_installed() {
+        return;
+    }
+    let has_client = std::path::Path::new("/usr/bin/cgi-fcgi").exists();
+    if !has_client {
+        crate::skip::skip("cgi-fcgi is missing; install libfcgi-bin");
+    }
+    // No other test has a pool of this name: the commands find it by its name.
+    let fpm = Fpm::start(&[("byhand", "pm = static\npm.max_children = 3\npm.status_path = /status\n")]);
+    let target = fpm.target();
+    let mut collector = PhpFpm::default();
+    let reading = read_until(&mut collector, &target, |reading| {
+        reading.value("php_fpm.byhand.idle_count") == Some(2.0)
+    });
+    let steady =
+        ["listen_queue_count", "listen_queue_max_count", "processes_count", "idle_count", "active_count"];
+    for metric in collector.metrics() {
+        let what = metric.name.rsplit('.').next().unwrap();
+        if !metric.source.contains("status page") || has_client {
+            let command = metric.reproduce.replace("INSTANCE", "byhand").replace("STATUS", "/status");
+            let command = command.replace("LOG", &fpm.path("error.log"));
+            let address = fpm.path("byhand.sock");
+            let command = command.replace("ADDRESS", &address);
+            let expected = reading.value(&format!("php_fpm.byhand.{what}"));
+            let deadline = Instant::now() + Duration::from_secs(10);
+            loop {
+                let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+                let shown: Option<f64> = String::from_utf8_lossy(&output.stdout).trim().parse().ok();
+                // The child that answered last is busy for a moment longer.
+                if shown.is_some() && (shown == expected || !steady.contains(&what)) {
+                    break;
+                }
+                assert!(Instant::now() < deadline, "`{command}` shows {output:?} for {expected:?}");
+            }
+        }
+    }
+    if has_client {
+        for metric in Opcache::default().metrics() {
+            let command = metric.reproduce.replace("ADDRESS", &fpm.path("byhand.sock"));
+            let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+            assert!(output.status.success(), "`{command}` shows {output:?}");
+        }
+    }
+}
+
+/// A pool with a network and a /tmp of its own, as in a container or under systemd's PrivateTmp=.
+#[test]
+fn a_pool_in_a_container_is_reached() {
+    if !fpm_is_installed() || !crate::mounts::can_mount() {
+        return crate::skip::skip("needs root, and to mount something");
+    }
+    let fpm = Fpm::start_apart(&[(
+        "www",
+        "listen = 127.0.0.1:9000\npm = static\npm.max_children = 1\npm.status_path = /status\n",
+    )]);
+    let target = fpm.target();
+    let snapshot = &target.backends[0];
+    assert_eq!(snapshot.version, None, "its program is not started from outside");
+    let reading = PhpFpm::default().read(&target);
+    assert_eq!(reading.value("php_fpm.www.active_count"), Some(1.0), "{reading:?}");
+    assert_eq!(reading.value("php_fpm.www.listen_queue_count"), Some(0.0));
+    let cache = Opcache::default().read(&target);
+    assert_eq!(cache.value("opcache.www.enabled_count"), Some(0.0), "{cache:?}");
+    assert_eq!(folders_count(), 0);
+}

@@ -60,6 +60,8 @@ pub fn parse(body: &[u8]) -> Option<Status> {
 pub enum Asked {
     /// The status, and how long it took.
     Status(Status, Duration),
+    /// It has no children, and was not asked, as that would start one.
+    Rests,
     /// It has not answered yet, or cannot now: why.
     NotNow(&'static str),
     /// It never will as it is: why, and what helps.

@@ -47,8 +47,22 @@ impl Fpm {
         Self::start_with(pools, "", &[])
     }
 
+    /// With a network and a /tmp of its own, and without php.ini.
+    pub fn start_apart(pools: &[(&str, &str)]) -> Self {
+        // What is mounted over /tmp hides the directory of the test: it is kept elsewhere meanwhile.
+        let script = "mount --bind \"$1\" /mnt && mount -t tmpfs none /tmp && mkdir -p \"$1\" && mount --bind /mnt \"$1\" && \
+                      ip link set lo up && shift && exec \"$@\"";
+        let unshare = ["unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", script, "sh"];
+        Self::start_in(&unshare, pools, "", &["-n"])
+    }
+
     /// With a php.ini, and arguments.
     pub fn start_with(pools: &[(&str, &str)], php_ini: &str, arguments: &[&str]) -> Self {
+        Self::start_in(&[], pools, php_ini, arguments)
+    }
+
+    /// By a command that gets the directory and the command line of php-fpm, and becomes it.
+    fn start_in(by: &[&str], pools: &[(&str, &str)], php_ini: &str, arguments: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let at = |name: &str| root.path().join(name).to_string_lossy().into_owned();
@@ -77,7 +91,14 @@ impl Fpm {
             "<?php while (true) {{ clearstatcache(); if (!file_exists('{place}/held')) break; usleep(20000); }}\n"
         );
         fs::write(at("hold.php"), hold).unwrap();
-        let mut command = Command::new(executable().unwrap());
+        let mut command = match by {
+            [] => Command::new(executable().unwrap()),
+            [program, arguments @ ..] => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(&place).arg(executable().unwrap());
+                command
+            }
+        };
         command.args(["-F", "-y", &at("fpm.conf"), "-c", &at("php.ini")]).args(arguments);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let fpm = Self { pid: child.id(), child: child.into(), root };
