@@ -3,17 +3,24 @@
 //! Facts: sock_diag(7): of a listening unix socket `udiag_rqueue` is what waits to be accepted and `udiag_wqueue` the most
 //! that may wait (net/unix/diag.c); `/proc/net/unix` tells neither. The kernel must have unix_diag.
 
+use crate::collectors::network::netlink::{attribute, dump, text, u32_at};
+use crate::collectors::network::sock_diag::{state, states};
 use crate::collectors::sockets::{ListenSocket, netlink};
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::unix::nlas::UnixDiagName;
-use netlink_packet_sock_diag::unix::{ShowFlags, StateFlags, UnixRequest, UnixResponse};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Datagrams of one answer at most: each holds some hundred sockets.
-const DATAGRAMS_MAX: usize = 100;
+/// `SOCK_DIAG_BY_FAMILY` of include/uapi/linux/sock_diag.h.
+const BY_FAMILY: u16 = 20;
+
+const AF_UNIX: u8 = 1;
+
+/// Attributes of include/uapi/linux/unix_diag.h, and the bits that ask for them.
+const NAME: u16 = 0;
+const QUEUE: u16 = 4;
+
+/// The length of `struct unix_diag_msg`.
+const HEADER_LEN: usize = 16;
 
 /// An accept queue: how many wait, and how many may.
 pub type Queue = (u64, Option<u64>);
@@ -71,61 +78,24 @@ impl Queues {
     }
 }
 
-/// The listening unix sockets that have a path.
+/// The listening unix sockets that have a path. `struct unix_diag_req`: family, protocol, padding, states, inode, what to
+/// show, cookie.
 fn unix_listening() -> io::Result<Vec<(String, Queue)>> {
-    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    // The kernel writes its answer before send and recv return: nothing that has to be waited for ever comes.
-    socket.set_non_blocking(true)?;
-    let request = UnixRequest {
-        state_flags: StateFlags::LISTEN,
-        inode: 0,
-        show_flags: ShowFlags::NAME | ShowFlags::RQLEN,
-        cookie: [0xff; 8],
-    };
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::UnixRequest(request).into());
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
+    let mut request = vec![AF_UNIX, 0, 0, 0];
+    request.extend(states([state::LISTEN]).to_ne_bytes());
+    request.extend([0, 1 << NAME | 1 << QUEUE, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat());
     let mut found = vec![];
-    for _ in 0..DATAGRAMS_MAX {
-        let (datagram, _) = socket.recv_from_full()?;
-        if parse(&datagram, &mut found)? {
-            break;
-        }
-    }
+    dump(NETLINK_SOCK_DIAG, BY_FAMILY, &request, |body| found.extend(queue(body)))?;
     Ok(found)
 }
 
-/// Parses one datagram of an answer; true when it was the last one.
-fn parse(datagram: &[u8], found: &mut Vec<(String, Queue)>) -> io::Result<bool> {
-    let mut rest = datagram;
-    while !rest.is_empty() {
-        let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        match message.payload {
-            NetlinkPayload::InnerMessage(SockDiagMessage::UnixResponse(answer)) => {
-                found.extend(queue(&answer))
-            }
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
-            _ => {}
-        }
-        let length = (message.header.length as usize).max(1).next_multiple_of(4);
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    Ok(false)
-}
-
-fn queue(answer: &UnixResponse) -> Option<(String, Queue)> {
-    let UnixDiagName::Pathname(path) = answer.name()? else { return None };
-    let waiting = u64::from(answer.number_of_pending_connection()?);
-    let limit = answer.max_number_of_pending_connection().map(u64::from);
-    Some((format!("unix:{}", path.to_string_lossy()), (waiting, limit)))
+/// Path and queue of one message; `None` of a socket without a path.
+fn queue(body: &[u8]) -> Option<(String, Queue)> {
+    let attributes = body.get(HEADER_LEN..)?;
+    // A name that begins with a zero byte is no path.
+    let path = attribute(attributes, NAME).filter(|name| !name.starts_with(&[0]))?;
+    let queue = attribute(attributes, QUEUE)?;
+    Some((format!("unix:{}", text(path)), (u32_at(queue, 0)?.into(), u32_at(queue, 4).map(u64::from))))
 }
 
 #[cfg(test)]
@@ -163,7 +133,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_datagram_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = parse(&bytes, &mut vec![]);
+            queue(&bytes);
         }
     }
 }
