@@ -99,24 +99,7 @@ fn a_service_in_a_container_is_read_with_its_own_files() {
         return skip("nothing can be mounted here");
     }
     let server = Server::debian("event", EVENT);
-    // The same path means another file outside.
-    let etc = server.path("etc");
-    std::fs::create_dir(&etc).unwrap();
-    for name in ["passwd", "group"] {
-        std::fs::copy(format!("/etc/{name}"), etc.join(name)).unwrap();
-    }
-    let main = std::fs::read_to_string(server.path("apache2.conf")).unwrap();
-    server.write(
-        "etc/httpd/apache2.conf",
-        &main.replace("Include ports.conf", "Include /etc/links/ports.conf"),
-    );
-    server.write("etc/httpd/workers.conf", "MaxRequestWorkers 14\n");
-    server.write(
-        "etc/httpd/ports.conf",
-        &format!("Listen 127.0.0.1:{}\nInclude /etc/httpd/workers.conf\n", server.port),
-    );
-    // A link of the container that leads nowhere outside of it.
-    std::os::unix::fs::symlink("/etc/httpd", etc.join("links")).unwrap();
+    let etc = own_etc(&server);
     let inside = format!(
         "mount --bind {} /etc && ip link set lo up && exec {EXECUTABLE} -DFOREGROUND -f /etc/httpd/apache2.conf",
         etc.display()
@@ -152,4 +135,27 @@ fn a_service_in_a_container_is_read_with_its_own_files() {
     let refused = elsewhere::refusal(&front).unwrap();
     assert!(refused.message.contains("from outside of its container"), "{refused}");
     kill(container);
+}
+
+/// An `/etc` for a container, in which the server's configuration is.
+fn own_etc(server: &Server) -> std::path::PathBuf {
+    // The same path means another file outside.
+    let etc = server.path("etc");
+    std::fs::create_dir(&etc).unwrap();
+    for name in ["passwd", "group"] {
+        std::fs::copy(format!("/etc/{name}"), etc.join(name)).unwrap();
+    }
+    let main = std::fs::read_to_string(server.path("apache2.conf")).unwrap();
+    server.write(
+        "etc/httpd/apache2.conf",
+        &main.replace("Include ports.conf", "Include /etc/links/ports.conf"),
+    );
+    server.write("etc/httpd/workers.conf", "MaxRequestWorkers 14\n");
+    server.write(
+        "etc/httpd/ports.conf",
+        &format!("Listen 127.0.0.1:{}\nInclude /etc/httpd/workers.conf\n", server.port),
+    );
+    // A link of the container that leads nowhere outside of it.
+    std::os::unix::fs::symlink("/etc/httpd", etc.join("links")).unwrap();
+    etc
 }
