@@ -117,10 +117,11 @@ mod tests {
         KINDS.iter().filter(|kind| (kind.is)(text, &about())).map(|kind| kind.name).collect()
     }
 
+    const OOM: &str = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/web,task_memcg=/web/apache2.service,task=apache2,pid=8351,uid=33";
+
     /// Messages of kernels from 3.10 to 6.18.
     #[test]
     fn messages_are_known_across_kernels() {
-        let oom = "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/web,task_memcg=/web/apache2.service,task=apache2,pid=8351,uid=33";
         for (text, expected) in [
             ("nf_conntrack: nf_conntrack: table full, dropping packet", vec!["conntrack_full"]),
             ("nf_conntrack: table full, dropping packet.", vec!["conntrack_full"]),
@@ -150,6 +151,15 @@ mod tests {
             ("TCP: too many orphaned sockets", vec!["orphans"]),
             ("neighbour: arp_cache: neighbor table overflow!", vec!["neighbour_overflow"]),
             ("Neighbour table overflow.", vec!["neighbour_overflow"]),
+        ] {
+            assert_eq!(kinds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_of_memory_files_and_disks_are_known() {
+        let oom = OOM;
+        for (text, expected) in [
             ("VFS: file-max limit 9223372 reached", vec!["file_max"]),
             (
                 "cgroup: fork rejected by pids controller in /system.slice/apache2.service",
