@@ -14,7 +14,7 @@ use webdyno_host::collectors::kernel_log::KernelMessages;
 use webdyno_host::collectors::memory::Memory;
 use webdyno_host::collectors::process::Process;
 use webdyno_host::collectors::{Collector, Reading, Target};
-use webdyno_host::process::wait_until;
+use webdyno_host::process::{ProcessName, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -87,7 +87,11 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Only an empty group can be removed.
+        // A test that failed leaves what it started. Only an empty group can be removed.
+        let left = std::fs::read_to_string(self.inner().join("cgroup.procs")).unwrap_or_default();
+        for process in left.lines().filter_map(|pid| ProcessName::of(pid.parse().ok()?)) {
+            let _ = process.signal(rustix::process::Signal::KILL);
+        }
         for folder in [self.inner(), self.folder.clone()] {
             wait_until(Duration::from_secs(5), || !folder.exists() || std::fs::remove_dir(&folder).is_ok());
         }
