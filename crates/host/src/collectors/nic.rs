@@ -17,8 +17,9 @@ use std::io;
 /// Interfaces of a namespace that are told, beside the loopback one: those through which the most goes.
 const INSTANCES_MAX: usize = 7;
 
-/// Readings after which links are asked for anew: drivers may ask their card for that.
-const LINKS_EVERY: u64 = 30;
+/// Readings after which links are asked for anew, and speeds: for those drivers may ask their card.
+const LINKS_EVERY: u64 = 5;
+const SPEEDS_EVERY: u64 = 60;
 
 /// What there is of each interface in `/proc/net/dev`, and its column.
 const COUNTERS: [(&str, usize); 8] = [
@@ -90,12 +91,17 @@ impl Interfaces {
         (chosen, left_out)
     }
 
-    /// Asks for links and speeds, now and then.
+    /// Asks for links now and then, and for speeds more rarely, or when a link came or went.
     fn ask(&mut self, place: Place) {
+        let mut changed = false;
         if self.readings_count.is_multiple_of(LINKS_EVERY) {
             let links = place.within(route::links);
             self.lacks_links = links.as_ref().err().map(io::Error::to_string);
-            self.links = links.unwrap_or_default();
+            let links = links.unwrap_or_default();
+            changed = links != self.links;
+            self.links = links;
+        }
+        if changed || self.readings_count.is_multiple_of(SPEEDS_EVERY) {
             let agreed = place.within(ethtool::all);
             self.lacks_speeds = agreed.as_ref().err().map(io::Error::to_string);
             self.agreed = agreed.unwrap_or_default();
