@@ -10,10 +10,10 @@ pub mod collectors;
 pub mod discover;
 pub mod elsewhere;
 pub mod fastcgi;
-pub mod kmsg;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod kmsg;
 pub mod limits;
 pub mod logs;
 pub mod machine;
