@@ -3,12 +3,13 @@
 CARGO ?= cargo
 PROGRAM := target/release/webdyno
 
-.PHONY: help build quickstart test check bench fuzz setup setup-test
+.PHONY: help build static quickstart test check bench fuzz setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
+	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
@@ -21,6 +22,9 @@ setup-test:
 build:
 	@scripts/setup rust
 	$(CARGO) build --release --locked
+
+static: build
+	scripts/static release
 
 quickstart: setup build
 	$(PROGRAM) quickstart

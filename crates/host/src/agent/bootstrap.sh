@@ -7,6 +7,9 @@
 set -f
 say() { printf '%s %s\n' '@MARK@' "$*"; }
 fail() { say fail "$@"; exit 1; }
+# Who logs in without a terminal often has no sbin, where servers are.
+PATH=${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
 mask=$(umask)
 umask 077
 cd /

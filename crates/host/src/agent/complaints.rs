@@ -219,7 +219,7 @@ pub fn explain(server: &ServerAddress, lines: &[String], status: Option<String>,
         return UserError::cannot_run(format!("{server}: {what} ({line})")).hint(hint);
     }
     let ended = status.map_or_else(String::new, |status| format!(" ({status})"));
-    let said = last.or_else(|| noise.lines().next_back().map(str::trim).filter(|line| !line.is_empty()));
+    let said = last.or_else(|| noise.lines().map(str::trim).rfind(|line| !line.is_empty()));
     let why = said.map_or_else(String::new, |said| format!(": {said}"));
     let error = UserError::cannot_run(format!("{server}: no agent could be started there{ended}{why}"));
     match server {

@@ -2,6 +2,7 @@
 
 use super::servers::Lost;
 use crate::stand::InForce;
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -17,6 +18,9 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Access;
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
+
+/// Samples and load are to lie together within this time, in microseconds.
+const CLOCK_ERROR_US_MAX: u64 = 5000;
 
 /// An agent at work. Dropping it without [`AgentClient::keep`] reverts every change.
 pub struct Server {
@@ -34,6 +38,8 @@ pub struct Server {
     same_network: bool,
     /// Set while the connection is lost and tried again.
     pub(super) lost: Option<Lost>,
+    /// How far off its clock may be was told when it was so much, in microseconds.
+    told_clock_error_us: Cell<u64>,
 }
 
 impl Server {
@@ -57,6 +63,7 @@ impl Server {
             client_pid,
             same_network: false,
             lost: None,
+            told_clock_error_us: Cell::new(CLOCK_ERROR_US_MAX),
         })
     }
 
@@ -145,7 +152,22 @@ impl Server {
 
     /// What the agent wanted to be known since this was asked last.
     pub fn notes(&self) -> impl Iterator<Item = EventBody> {
-        self.agent.warnings().into_iter().map(|text| EventBody::Note { text })
+        let clock = self.clock_note();
+        self.agent.warnings().into_iter().chain(clock).map(|text| EventBody::Note { text })
+    }
+
+    /// That samples and load may lie further apart than they should, told again when it doubles.
+    fn clock_note(&self) -> Option<String> {
+        let error_us = self.agent.clock().error_us;
+        if error_us <= self.told_clock_error_us.get() {
+            return None;
+        }
+        self.told_clock_error_us.set(error_us.saturating_mul(2));
+        let error_ms = error_us.div_ceil(1000);
+        Some(format!(
+            "the times of samples of {} may be off by up to {error_ms} ms: the way there and back is long",
+            self.address()
+        ))
     }
 
     /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds. An error when

@@ -1,6 +1,7 @@
 //! Agents elsewhere: over ssh, and by commands that lead into namespaces and other roots. Our program is copied there and
 //! nothing of it stays, whatever is killed and whenever.
 
+mod anywhere;
 mod killed;
 mod sshd;
 mod wrong;

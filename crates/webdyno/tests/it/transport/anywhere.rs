@@ -1,0 +1,89 @@
+//! The static program needs nothing but a kernel and /proc: an older distribution, or none, is as good as ours.
+
+use super::{exec, obstacle, program, start};
+use crate::support::{Place, shared_turn, skip};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The static program of the same build, which scripts/test makes beside ours.
+fn static_program() -> Option<PathBuf> {
+    let path = assert_cmd::cargo::cargo_bin("webdyno").with_file_name("webdyno-static");
+    let told = Command::new(&path).arg("--version").output().ok()?;
+    String::from_utf8_lossy(&told.stdout).contains(env!("WEBDYNO_BUILD")).then_some(path)
+}
+
+/// A command in another root, with /proc.
+fn in_root(root: &Path, command: &str) -> String {
+    let root = root.display();
+    format!(
+        "unshare --mount --propagation private sh -c 'mount -t proc proc {root}/proc; exec chroot {root} {command}'"
+    )
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_static_program_runs_in_an_empty_root() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let Some(ours) = static_program() else {
+        return skip("needs webdyno-static of this build (scripts/test makes it)");
+    };
+    let place = Place::new();
+    let root = place.path("root");
+    fs::create_dir_all(root.join("proc")).unwrap();
+    fs::copy(&ours, root.join("webdyno")).unwrap();
+    let told = Command::new("sh").args(["-c", &in_root(&root, "/webdyno --version")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), format!("webdyno {}", env!("WEBDYNO_BUILD")));
+    let client = exec(&format!("{} # agent", in_root(&root, "/webdyno agent"))).unwrap();
+    assert!(client.hello().environment.kernel.is_some());
+    let samples = client.observe(None, None, Default::default()).unwrap();
+    samples.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+    client.bye().unwrap();
+    assert_eq!(names(&root), ["proc", "webdyno"], "who only reads writes nothing");
+}
+
+/// A machine with busybox and nothing else, as small containers are: the static program is what is sent there, and
+/// without one it is told what is missing.
+#[test]
+fn the_static_program_is_what_is_sent() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let Some(ours) = static_program() else {
+        return skip("needs webdyno-static of this build (scripts/test makes it)");
+    };
+    let place = Place::new();
+    let root = place.path("root");
+    for name in ["bin", "proc", "tmp", "opt"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    fs::copy("/usr/bin/busybox", root.join("bin/busybox")).unwrap();
+    for applet in ["sh", "head", "wc", "rm", "mkdir", "chmod", "uname", "df", "id"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let command = in_root(&root, "/bin/sh");
+    let error = start(&command, false, program()).err().unwrap();
+    assert!(error.message.contains("it has another C library, or none"), "{error}");
+    assert!(error.hint.unwrap().contains("make static"));
+    let beside = place.path("beside");
+    fs::create_dir(&beside).unwrap();
+    fs::copy(program(), beside.join("webdyno")).unwrap();
+    fs::copy(&ours, beside.join("webdyno-static")).unwrap();
+    start(&command, false, &beside.join("webdyno")).unwrap().bye().unwrap();
+    assert_eq!(
+        (names(&root), names(&root.join("tmp"))),
+        (["bin", "opt", "proc", "tmp"].map(String::from).into(), vec![])
+    );
+}
