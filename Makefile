@@ -40,6 +40,7 @@ bench:
 	bench/accuracy.sh
 	bench/lists.sh
 	bench/pages.sh
+	bench/observe.sh
 
 FUZZ_S ?= 60
 FUZZ_SEED ?= $(shell date +%s)

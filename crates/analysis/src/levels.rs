@@ -56,9 +56,17 @@ pub const MAIN: &[Level] = &[
     level("workers", "busy", "workers", Of::Gauge("apache.workers_busy_count")),
     level("workers", "places", "workers", Of::Gauge("apache.slots_count")),
     level("requests", "served", "requests/s", Of::Rate("apache.accesses_count", 1.0)),
+    level("requests", "errors (5xx)", "requests/s", Of::Rate("access_log.status_5xx_count", 1.0)),
+    level("connections", "open", "connections", Of::Gauge("sockets.established_count")),
     level("connections", "new", "connections/s", Of::Rate("sockets.passive_opens_count", 1.0)),
     level("connections", "in TIME_WAIT", "sockets", Of::Gauge("sockets.time_wait_count")),
+    level("network", "received", "bytes/s", Of::Rate("nic.*.received_bytes", 1.0)),
+    level("network", "sent", "bytes/s", Of::Rate("nic.*.sent_bytes", 1.0)),
     level("network", "segments sent again", "segments/s", Of::Rate("sockets.retransmits_count", 1.0)),
+    level("backends", "busy children of PHP-FPM", "processes", Of::Gauge("php_fpm.*.processes_busy_count")),
+    level("backends", "requests waiting for PHP-FPM", "requests", Of::Gauge("php_fpm.*.listen_queue_count")),
+    level("backends", "threads of the database at work", "threads", Of::Gauge("mariadb.threads_running_count")),
+    level("backends", "connections of the database", "connections", Of::Gauge("mariadb.threads_connected_count")),
 ];
 
 const fn level(group: &'static str, name: &'static str, unit: &'static str, of: Of) -> Level {

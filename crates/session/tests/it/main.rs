@@ -1,4 +1,5 @@
 //! The integration tests of this crate: one binary.
 
 mod braking;
+mod incidents;
 mod pretended;
