@@ -14,7 +14,8 @@ exec {hold}< <(exec python3 -c '
 import os, socket, sys, time
 count = int(sys.argv[1])
 server = socket.socket()
-server.bind(("127.0.0.1", 0))
+# As a server: on a port that is no local one.
+server.bind(("127.0.0.1", 20000 + os.getpid() % 10000))
 server.listen(4096)
 parent, child = os.getpid(), os.fork()
 held = []
