@@ -64,7 +64,7 @@ impl Server {
 
     /// As it is discovered by its port.
     fn snapshot(&self) -> ServiceSnapshot {
-        ThisMachine::default().discover(self.port).unwrap()
+        ThisMachine.discover(self.port).unwrap()
     }
 
     fn target(&self) -> Target {

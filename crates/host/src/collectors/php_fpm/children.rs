@@ -117,9 +117,8 @@ fn is_busy(syscall: &str) -> Option<bool> {
     if first == "running" {
         return Some(true);
     }
-    let number: i64 = first.parse().ok()?;
-    let waiting = [nix::libc::SYS_accept, nix::libc::SYS_accept4].map(|known| known as i64);
-    Some(!waiting.contains(&number))
+    let number: nix::libc::c_long = first.parse().ok()?;
+    Some(![nix::libc::SYS_accept, nix::libc::SYS_accept4].contains(&number))
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let mut logs = config.logs(&prefix);
     for (kind, path) in [(LogKind::Access, compiled.access_log), (LogKind::Error, compiled.error_log)] {
         let is_told =
-            config.settings().get(if kind == LogKind::Access { "access_log" } else { "error_log" }).is_some();
+            config.settings().contains_key(if kind == LogKind::Access { "access_log" } else { "error_log" });
         let path = path.filter(|path| !is_told && path.starts_with('/'));
         logs.extend(path.map(|path| LogFile { path, kind, ..LogFile::default() }));
     }

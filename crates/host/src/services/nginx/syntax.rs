@@ -249,7 +249,7 @@ mod tests {
     /// As text again: blocks in braces.
     fn shown(directives: &[Directive]) -> String {
         let one = |directive: &Directive| {
-            let words = [&[directive.name.clone()], directive.words.as_slice()].concat().join("|");
+            let words = [std::slice::from_ref(&directive.name), &directive.words].concat().join("|");
             match &directive.block {
                 Some(block) => format!("{words}{{{}}}", shown(block)),
                 None => format!("{words};"),
