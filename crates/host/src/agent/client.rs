@@ -5,6 +5,7 @@
 mod news;
 
 use crate::agent::address::ServerAddress;
+pub use crate::agent::answered::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
 use crate::agent::complaints::{Complaints, explain};
 use crate::agent::connect::{Connection, connect};
@@ -22,9 +23,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
-use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan, Wish};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
-use webdyno_model::sample::{CollectorInfo, Missing, Sample};
+use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
@@ -40,50 +41,6 @@ const BEATS_COUNT_MAX: usize = 64;
 
 /// The most warnings that are kept until somebody asks for them.
 const WARNINGS_COUNT_MAX: usize = 100;
-
-/// What the agent said of itself and its machine.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HelloInfo {
-    /// The machine.
-    pub environment: Environment,
-    /// What its collectors read.
-    pub collectors: Vec<CollectorInfo>,
-    /// Its clock, as it was known then.
-    pub clock: ClockOffset,
-}
-
-/// A change that is in force.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AppliedChange {
-    /// Names the state before it, for [`AgentClient::revert`].
-    pub mark: u64,
-    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
-    pub outage_us: Option<u64>,
-    /// The service as it is now.
-    pub snapshot: ServiceSnapshot,
-    /// Where its undo is; `None` when nothing had to be written.
-    pub journal: Option<JournalPlace>,
-}
-
-/// Which addresses belong to the agent's machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owned {
-    /// Of those that were asked for.
-    pub addresses: Vec<IpAddr>,
-    /// Whether we are on the same machine, in the same network.
-    pub same_network: bool,
-}
-
-/// What was undone.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RevertedChange {
-    /// One line each.
-    pub actions: Vec<String>,
-    /// What is not as before until the next restart, one line each; among the actions, too.
-    pub left: Vec<String>,
-    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
-    pub outage_us: Option<u64>,
-}
 
 /// How an agent is to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +66,7 @@ impl Start {
 pub struct AgentClient {
     shared: Arc<Shared>,
     child: Mutex<Child>,
+    address: ServerAddress,
     hello: HelloInfo,
     said_bye: Mutex<bool>,
     /// Dropping it ends the heartbeat.
@@ -162,6 +120,7 @@ impl AgentClient {
         let mut client = Self {
             shared,
             child: Mutex::new(child),
+            address: start.address.clone(),
             hello: HelloInfo {
                 environment: Environment::default(),
                 collectors: vec![],
@@ -414,7 +373,7 @@ impl AgentClient {
             Err(RecvTimeoutError::Timeout) => {
                 let waited_s = asked_at.elapsed().as_secs();
                 Err(UserError::cannot_run(format!("the agent did not answer within {waited_s} s"))
-                    .hint("run `webdyno rollback` on the server"))
+                    .hint(self.rollback()))
             }
         }
     }
@@ -424,7 +383,15 @@ impl AgentClient {
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
         let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
         UserError::cannot_run(format!("the agent ended unexpectedly{status}"))
-            .hint("run `webdyno rollback` on the server: it restores what is still changed")
+            .hint(format!("{}: it restores what is still changed", self.rollback()))
+    }
+
+    /// How everything is put back, whatever became of the agent.
+    fn rollback(&self) -> String {
+        match &self.address {
+            ServerAddress::Ssh(host) => format!("run `webdyno rollback --server ssh://{host}`"),
+            ServerAddress::Local | ServerAddress::Exec(_) => "run `webdyno rollback` on the server".into(),
+        }
     }
 
     fn has_ended(&self) -> bool {

@@ -68,8 +68,31 @@ pub fn connect(start: &Start) -> Result<Connection> {
     run_there(start, "agent")
 }
 
+/// Has our program do something else there than serve: what it prints goes to `output`. Gives its exit code.
+pub fn run_elsewhere(start: &Start, words: &str, mut output: impl Write) -> Result<u8> {
+    if let ServerAddress::Exec(text) = &start.address
+        && let ExecForm::AsItIs(text) = exec_form(text)
+    {
+        return Err(UserError::usage(format!("this starts an agent, and can do nothing else: {text}"))
+            .hint(format!("let the command end in a shell, or run `webdyno {words}` there")));
+    }
+    let Connection { mut child, stdin, mut stdout, complaints } = run_there(start, words)?;
+    drop(stdin);
+    let told = io::copy(&mut stdout, &mut output).and_then(|_| output.flush());
+    let status = child.wait().map_err(|error| io_error("wait for", &start.address, &error))?;
+    // What it complained of is told by then.
+    complaints.map(|complaints| wait_until(END_WAIT, || complaints.has_ended()));
+    told.map_err(|error| io_error("show what was said by", &start.address, &error))?;
+    status.code().and_then(|code| u8::try_from(code).ok()).ok_or_else(|| {
+        UserError::cannot_run(format!(
+            "{}: `webdyno {words}` did not end by itself ({status})",
+            start.address
+        ))
+    })
+}
+
 /// Has our program run with these words: over the connection where it is elsewhere.
-pub fn run_there(start: &Start, words: &str) -> Result<Connection> {
+fn run_there(start: &Start, words: &str) -> Result<Connection> {
     let foreground = Foreground::ours();
     let Way { command, sends } = way(start, words, foreground.is_some())?;
     // Opened before anything is started: what cannot be read need not be waited for.

@@ -1,6 +1,7 @@
 //! The agent: webdyno at the server's end, framed messages on stdin and stdout; and the client that speaks to it.
 
 pub mod address;
+mod answered;
 mod bootstrap;
 pub mod client;
 pub mod clock;
@@ -18,6 +19,7 @@ pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};
 pub use client::{AgentClient, RevertedChange, Start};
+pub use connect::run_elsewhere;
 pub use server::{Options, serve};
 
 use std::sync::OnceLock;

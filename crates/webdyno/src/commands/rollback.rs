@@ -3,18 +3,18 @@
 
 use crate::cli::{Command, RollbackArgs};
 use crate::terminal;
-use webdyno_host::agent::ServerAddress;
+use webdyno_host::agent::{ServerAddress, run_elsewhere};
 use webdyno_host::change::rollback::{Interrupted, notice, rollback_all, undo_interrupted};
 use webdyno_host::change::state::StateDir;
 use webdyno_model::{Result, UserError};
 
-/// Restores everything that any session changed on this machine.
+/// Restores everything that any session changed on this machine, or on the one that is given.
 pub fn rollback(arguments: &RollbackArgs) -> Result<u8> {
     let list = arguments.server.list()?;
     let address = list.web()?;
     if *address != ServerAddress::Local {
-        return Err(UserError::usage(format!("`{address}`: a rollback runs on the server's own host"))
-            .hint("run `webdyno rollback` there"));
+        let words = if arguments.interrupted { "rollback --interrupted" } else { "rollback" };
+        return run_elsewhere(&arguments.server.start(address)?, words, std::io::stdout());
     }
     let state = StateDir::of_environment()?;
     if arguments.interrupted {

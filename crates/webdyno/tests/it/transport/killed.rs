@@ -177,3 +177,37 @@ fn a_change_is_put_back_when_the_connection_dies() {
     assert!(wait_until(Duration::from_secs(30), || sshd.is_clean()), "{:?}", sshd.there());
     assert!(client.keep().unwrap_err().message.contains("the agent ended unexpectedly"));
 }
+
+/// When the guardian is killed, too, nothing of ours is there any more; a rollback brings itself along.
+#[test]
+fn a_rollback_reaches_a_server_without_our_program() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    if !std::path::Path::new("/usr/sbin/apache2").exists() {
+        return skip("needs apache2-bin");
+    }
+    let (place, sshd) = (Place::new(), Sshd::start());
+    let apache = Apache::start(&place.path("server"), 20);
+    let before = apache.configuration();
+    let command =
+        format!("exec:{} env WEBDYNO_STATE={} webdyno agent", sshd.login(), place.path("there").display());
+    drop(exec("webdyno agent").unwrap());
+    let client = AgentClient::start(&Start::at(ServerAddress::parse(&command).unwrap(), program())).unwrap();
+    client.discover(apache.files.port).unwrap();
+    let setting = "MaxRequestWorkers".to_owned();
+    let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(30) };
+    client.apply(&client.prepare(&[wish]).unwrap(), &ApplyOptions::default()).unwrap();
+    sshd.agents().into_iter().for_each(|pid| signal(pid, Signal::KILL));
+    assert!(wait_until(AT_ONCE, || sshd.agents().is_empty()) && apache.configuration() != before);
+    let rollback = || {
+        let mut command_line = place.webdyno();
+        command_line.args(["rollback", "--server", &command]);
+        crate::support::run(&mut command_line).with_code(0).stdout
+    };
+    assert!(rollback().contains("restored "));
+    assert!(apache.configuration() == before && apache.has_limit(20));
+    assert!(rollback().starts_with("Nothing to roll back"));
+    assert!(wait_until(AT_ONCE, || sshd.is_clean()), "{:?}", sshd.there());
+}
