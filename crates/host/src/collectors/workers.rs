@@ -13,10 +13,10 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 
 /// Workers whose state is read in one reading: some 8 us each.
-const STATES_COUNT_MAX: usize = 24;
+const STATES_COUNT_MAX: usize = 16;
 
-/// New workers whose start is read in one reading; of more the others count as started now.
-const STARTS_COUNT_MAX: usize = 128;
+/// New workers whose start is read in one reading; that of more is read in turn.
+const STARTS_COUNT_MAX: usize = 512;
 
 /// Most workers that are remembered.
 const WORKERS_COUNT_MAX: usize = 16_384;
@@ -40,8 +40,8 @@ pub struct Workers {
 /// A child of the main process.
 #[derive(Debug, Clone, Copy)]
 struct Worker {
-    /// In clock ticks since boot.
-    start_ticks: u64,
+    /// In clock ticks since boot; `None` until it was read.
+    start_ticks: Option<u64>,
     state: char,
     /// Whether it is a program of another kind.
     is_other: bool,
@@ -49,18 +49,18 @@ struct Worker {
 
 impl Workers {
     /// Takes note of who is there now; the first look counts nobody as new.
-    fn meet(&mut self, children: &[u32], counts: bool, now_ticks: u64) {
+    fn meet(&mut self, children: &[u32], counts: bool) {
         let is_there = |pid: &u32| children.binary_search(pid).is_ok();
         let before = self.known.len();
         self.known.retain(|pid, _| is_there(pid));
-        let mut ended = (before - self.known.len()) as u64;
+        let ended = (before - self.known.len()) as u64;
         let new = children.iter().filter(|pid| !self.known.contains_key(pid)).copied();
         let mut started = 0;
         for (index, pid) in new.collect::<Vec<_>>().into_iter().take(WORKERS_COUNT_MAX).enumerate() {
             let stat = (index < STARTS_COUNT_MAX).then(|| procfs::stat(pid).ok()).flatten();
             let name = stat.as_ref().map_or("", |stat| stat.name.as_str());
             let worker = Worker {
-                start_ticks: stat.as_ref().map_or(now_ticks, |stat| stat.start_ticks),
+                start_ticks: stat.as_ref().map(|stat| stat.start_ticks),
                 state: stat.as_ref().map_or('?', |stat| stat.state),
                 is_other: OTHER_PROGRAMS.contains(&name),
             };
@@ -69,7 +69,7 @@ impl Workers {
         }
         if counts {
             self.started_count += started;
-            self.ended_count += std::mem::take(&mut ended);
+            self.ended_count += ended;
         }
     }
 
@@ -82,11 +82,11 @@ impl Workers {
             let Ok(stat) = procfs::stat(*pid) else { continue };
             self.last_read = *pid;
             let Some(worker) = self.known.get_mut(pid) else { continue };
-            if worker.start_ticks != stat.start_ticks {
+            if worker.start_ticks.is_some_and(|known| known != stat.start_ticks) {
                 self.started_count += 1;
                 self.ended_count += 1;
             }
-            (worker.start_ticks, worker.state) = (stat.start_ticks, stat.state);
+            (worker.start_ticks, worker.state) = (Some(stat.start_ticks), stat.state);
         }
     }
 
@@ -97,12 +97,14 @@ impl Workers {
         reading.push("workers.started_count", self.started_count as f64);
         reading.push("workers.ended_count", self.ended_count as f64);
         let per_s = procfs::clock_ticks_per_s().max(1) as f64;
-        let ages: Vec<f64> =
-            workers().map(|worker| now_ticks.saturating_sub(worker.start_ticks) as f64 / per_s).collect();
+        let ages: Vec<f64> = workers()
+            .filter_map(|worker| worker.start_ticks)
+            .map(|start| now_ticks.saturating_sub(start) as f64 / per_s)
+            .collect();
         reading.push_some("workers.oldest_age_s", ages.iter().copied().reduce(f64::max));
         reading.push_some("workers.newest_age_s", ages.iter().copied().reduce(f64::min));
         if !ages.is_empty() {
-            let mean = ages.iter().sum::<f64>() / count;
+            let mean = ages.iter().sum::<f64>() / ages.len() as f64;
             reading.push("workers.mean_age_s", (mean * 100.0).round() / 100.0);
             reading.push("workers.young_count", ages.iter().filter(|age| **age < YOUNG_S).count() as f64);
         }
@@ -198,7 +200,7 @@ impl Collector for Workers {
             self.known.clear();
         }
         self.main = Some((main_pid, main.start_ticks));
-        self.meet(&children, is_same, now);
+        self.meet(&children, is_same);
         self.refresh();
         let mut reading = Reading::default();
         self.push(now, &mut reading);
@@ -279,7 +281,9 @@ mod tests {
         let mut workers = Workers::default();
         workers.read(&parent.target());
         let reused = *workers.known.keys().next_back().unwrap();
-        workers.known.get_mut(&reused).unwrap().start_ticks = 1;
+        workers.known.get_mut(&reused).unwrap().start_ticks = Some(1);
+        // One whose start was not read yet is none.
+        workers.known.values_mut().next().unwrap().start_ticks = None;
         let counts: Vec<_> =
             (0..2).map(|_| workers.read(&parent.target()).value("workers.started_count").unwrap()).collect();
         assert_eq!(counts[1], 1.0, "{counts:?}");
