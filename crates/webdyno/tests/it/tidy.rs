@@ -174,7 +174,18 @@ fn analysis_does_no_input_or_output_and_reads_no_clock() {
 }
 
 /// Flags of other programs that are named in hints and commands.
-const FOREIGN_FLAGS: &[&str] = &["--exact", "--nocapture", "--ppid", "--property", "--value"];
+const FOREIGN_FLAGS: &[&str] = &[
+    "--conf-path",
+    "--error-log-path",
+    "--exact",
+    "--http-log-path",
+    "--nocapture",
+    "--ppid",
+    "--prefix",
+    "--property",
+    "--value",
+    "--with",
+];
 
 /// A hint that names a flag which does not exist is worse than none.
 #[test]
