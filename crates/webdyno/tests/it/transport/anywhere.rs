@@ -66,9 +66,10 @@ fn the_static_program_is_what_is_sent() {
     };
     let place = Place::new();
     let root = place.path("root");
-    for name in ["bin", "proc", "tmp", "opt"] {
+    for name in ["bin", "dev", "proc", "tmp"] {
         fs::create_dir_all(root.join(name)).unwrap();
     }
+    fs::write(root.join("dev/null"), "").unwrap();
     fs::copy("/usr/bin/busybox", root.join("bin/busybox")).unwrap();
     for applet in ["sh", "head", "wc", "rm", "mkdir", "chmod", "uname", "df", "id"] {
         std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
@@ -84,6 +85,6 @@ fn the_static_program_is_what_is_sent() {
     start(&command, false, &beside.join("webdyno")).unwrap().bye().unwrap();
     assert_eq!(
         (names(&root), names(&root.join("tmp"))),
-        (["bin", "opt", "proc", "tmp"].map(String::from).into(), vec![])
+        (["bin", "dev", "proc", "tmp"].map(String::from).into(), vec![])
     );
 }
