@@ -30,7 +30,7 @@ pub struct Incident {
 }
 
 /// Follows the samples of one host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Detector {
     /// The last value of each metric that a row needs, with its time.
     last: HashMap<String, (f64, f64)>,
@@ -50,20 +50,16 @@ struct State {
     spoke_s: Option<f64>,
 }
 
-impl Detector {
+impl Default for Detector {
     /// One that has seen nothing.
-    pub fn new() -> Self {
-        let template = |row: &Row| Metric {
-            name: row.metric.to_owned(),
-            unit: String::new(),
-            kind: MetricKind::Gauge,
-            source: String::new(),
-            reproduce: String::new(),
-            on_change: false,
-        };
-        Self { templates: ALL.iter().map(template).collect(), ..Self::default() }
+    fn default() -> Self {
+        let template = |row: &Row| Metric { name: row.metric.to_owned(), ..EMPTY };
+        let templates = ALL.iter().map(template).collect();
+        Self { last: HashMap::new(), states: BTreeMap::new(), templates }
     }
+}
 
+impl Detector {
     /// Looks at the next sample of the host, read at `t_s`. Gives what goes wrong since then.
     pub fn see(&mut self, t_s: f64, sample: &Sample) -> Vec<Incident> {
         let mut found = vec![];

@@ -119,7 +119,7 @@ impl Shown {
     /// The levels as they are now.
     fn levels(&mut self, second: u64) -> String {
         let hosts = self.recent.iter().map(|(host, samples)| (host.clone(), latest(samples)));
-        let hosts: Vec<(Option<String>, Vec<(&Level, f64)>)> = hosts.collect();
+        let hosts: Vec<_> = hosts.collect();
         if !self.rewrites {
             return hosts.iter().map(|(host, levels)| line(second, host.as_deref(), levels)).collect();
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 /// The seconds at which something is told of these readings, one a second.
 fn told_at(metrics: &[(&str, &[f64])]) -> Vec<(usize, String)> {
-    let mut detector = Detector::new();
+    let mut detector = Detector::default();
     let seconds = metrics.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
     let mut told = vec![];
     for second in 0..seconds {
@@ -105,7 +105,7 @@ proptest! {
         row in 0..ALL.len(),
     ) {
         let name = ALL[row].metric.replace('*', "x");
-        let mut detector = Detector::new();
+        let mut detector = Detector::default();
         let mut spoke = HashMap::<String, f64>::new();
         for (second, value) in values.iter().enumerate() {
             let t_s = second as f64;

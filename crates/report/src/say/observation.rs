@@ -67,7 +67,7 @@ pub(crate) fn links(host: &ObservedHost) -> Vec<String> {
     let line = |link: &webdyno_model::topology::Link| {
         let to = link.to.clone().or(link.to_pid.map(name)).unwrap_or_else(|| UNKNOWN.into());
         let connections = match link.connections_count {
-            Some(count) => plural(u64::from(count), "connection"),
+            Some(count) => plural(count, "connection"),
             None => "as its configuration says".into(),
         };
         format!("{} -> {to} by {} ({connections})", name(link.from_pid), link.by)

@@ -207,7 +207,7 @@ impl Loop {
     fn see(&mut self, t_us: u64, body: &EventBody) -> Vec<(Option<String>, String, String)> {
         let EventBody::Sample { host, sample } = body else { return vec![] };
         *self.heard.entry((host.clone(), sample.source.clone())).or_default() += 1;
-        let detector = self.detectors.entry(host.clone()).or_insert_with(Detector::new);
+        let detector = self.detectors.entry(host.clone()).or_default();
         let found = detector.see(t_us as f64 / 1e6, sample).into_iter();
         found.map(|incident| (host.clone(), incident.metric, incident.what)).collect()
     }

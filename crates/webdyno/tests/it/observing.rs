@@ -169,6 +169,12 @@ fn a_ring_freezes_and_diagnoses_what_goes_wrong_and_survives_being_killed() {
     signal(child.id(), Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(held);
+    is_frozen_whole(&place, &ring);
+    moments_can_be_asked_for(&place, &ring);
+}
+
+/// There is one frozen incident, with its reports, and it can be diagnosed and shown again.
+fn is_frozen_whole(place: &Place, ring: &Path) {
     let frozen: Vec<PathBuf> =
         std::fs::read_dir(ring.join("incidents")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(frozen.len(), 1, "{frozen:?}");
@@ -179,14 +185,16 @@ fn a_ring_freezes_and_diagnoses_what_goes_wrong_and_survives_being_killed() {
     assert!(!ended.json()["findings"].as_array().unwrap().is_empty(), "{}", ended.stdout);
     let text = run(place.webdyno().arg("report").arg(&frozen[0])).with_code(0).stdout;
     assert!(text.contains("Diagnosis"), "{text}");
+}
 
-    // A moment of the ring can be asked for, one that is not in it is told with those that are.
+/// A moment of the ring can be asked for; one that is not in it is told with those that are.
+fn moments_can_be_asked_for(place: &Place, ring: &Path) {
     let now = jiff_now();
-    run(place.webdyno().args(["diagnose", "--at", &now, "--from"]).arg(&ring)).with_code(0);
-    run(place.webdyno().args(["diagnose", "--at", "2001-01-01T00:00:00Z", "--from"]).arg(&ring))
+    run(place.webdyno().args(["diagnose", "--at", &now, "--from"]).arg(ring)).with_code(0);
+    run(place.webdyno().args(["diagnose", "--at", "2001-01-01T00:00:00Z", "--from"]).arg(ring))
         .with_code(2)
         .told("nothing was recorded at", "the recording is from");
-    run(place.webdyno().args(["diagnose", "--at", "noon", "--from"]).arg(&ring))
+    run(place.webdyno().args(["diagnose", "--at", "noon", "--from"]).arg(ring))
         .with_code(2)
         .told("no time", "03:12");
 }
