@@ -15,7 +15,9 @@ webdyno=$(realpath "${WEBDYNO:-target/release/webdyno}")
 for tool in /usr/sbin/apache2 python3 wrk vmstat sar; do
   command -v "$tool" >/dev/null || { echo "$tool is missing: scripts/setup bench" >&2; exit 1; }
 done
-ulimit -n 30000 2>/dev/null || { echo "30000 open files are needed: ulimit -n" >&2; exit 1; }
+ulimit -n "$(ulimit -Hn)"
+open_files=$((${CONNECTIONS:-10000} + 1000))
+[ "$(ulimit -n)" = unlimited ] || [ "$(ulimit -n)" -ge "$open_files" ] || { echo "$open_files open files are needed: ulimit -n" >&2; exit 1; }
 
 dir=$(mktemp -d)
 children=()
@@ -59,16 +61,20 @@ CONF
 /usr/sbin/apache2 -f "$dir/apache.conf" -DFOREGROUND &
 children+=($!)
 
-# Holds idle connections to a listener of its own, over several addresses so that the local ports suffice: 2 sockets each.
+# Holds idle connections to a listener of its own, over several addresses so that the local ports suffice. Each has two
+# sockets: two processes hold one end each, so that the limits of open files suffice.
 cat >"$dir/hold.py" <<'PYTHON'
-import os, socket, sys, time
+import os, socket, time
 port, count = int(os.environ["IDLE_PORT"]), int(os.environ["CONNECTIONS"])
 listener = socket.create_server(("0.0.0.0", port), backlog=4096)
-held = []
-for number in range(count):
-    held.append(socket.create_connection((f"127.0.0.{2 + number % 5}", port)))
-    held.append(listener.accept()[0])
-print("held", flush=True)
+if os.fork() == 0:
+    held = [listener.accept()[0] for _ in range(count)]
+    print("held", flush=True)
+    while os.getppid() != 1:
+        time.sleep(1)
+    os._exit(0)
+listener.close()
+held = [socket.create_connection((f"127.0.0.{2 + number % 5}", port)) for number in range(count)]
 time.sleep(900)
 PYTHON
 python3 "$dir/hold.py" >"$dir/held" &
