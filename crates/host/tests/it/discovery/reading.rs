@@ -67,9 +67,7 @@ pub fn observe(order: &str) {
     let (begin, mut sources) = (Instant::now(), BTreeSet::new());
     while begin.elapsed() < WATCHED {
         match session.hear() {
-            Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => {
-                drop(sources.insert(sample.source))
-            }
+            Some(Framed { body: FromAgent::Sample { sample, .. }, .. }) => _ = sources.insert(sample.source),
             Some(Framed { id, body: FromAgent::Done }) if id == asked => {}
             other => panic!("{other:?}"),
         }
