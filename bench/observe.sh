@@ -4,10 +4,10 @@
 # VmHWM of /proc/PID/status; how late its samples were is what they say themselves. Beside it `vmstat 1` and `sar 1`
 # (sysstat) over the same seconds. Then ABBA: the throughput of a load with (A) and without (B) observing, the ratio of
 # each pair, their median and its 95% interval (bootstrap with a fixed seed).
-#   bench/observe.sh               about 4 minutes
+#   bench/observe.sh               about 5 minutes
 # WEBDYNO: the program (default target/release/webdyno).
 # SECONDS_OBSERVED: default 60. WORKERS: default 500. CONNECTIONS: idle kept ones, two sockets each, default 10000.
-# PAIRS: default 8. LOAD_SECONDS: default 5.
+# PAIRS: of blocks with and without, default 30. BLOCK_SECONDS: default 3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 webdyno=$(realpath "${WEBDYNO:-target/release/webdyno}")
@@ -83,7 +83,7 @@ for _ in $(seq 300); do grep -q held "$dir/held" && break; sleep 0.1; done
 grep -q held "$dir/held" || { echo "the connections could not be opened" >&2; exit 1; }
 sleep 5
 
-export WEBDYNO_STATE=$dir/state webdyno dir SECONDS_OBSERVED=${SECONDS_OBSERVED:-60} PAIRS=${PAIRS:-8} LOAD_SECONDS=${LOAD_SECONDS:-5}
+export WEBDYNO_STATE=$dir/state webdyno dir SECONDS_OBSERVED=${SECONDS_OBSERVED:-60} PAIRS=${PAIRS:-30} BLOCK_SECONDS=${BLOCK_SECONDS:-3}
 python3 - <<'PYTHON'
 import json, os, random, re, signal, statistics, subprocess, time
 
@@ -165,25 +165,37 @@ for s in samples:
 dearest = sorted(spent.items(), key=lambda item: -sum(item[1]))[:6]
 print("longest readings: " + ", ".join(f"{name} {statistics.mean(us) / 1e3:.2f} ms x {len(us)}" for name, us in dearest))
 
-def load():
-    command = ["wrk", "-t", "1", "-c", "16", "-d", f"{env['LOAD_SECONDS']}s", f"http://127.0.0.1:{port}/index.html"]
-    return float(re.search(r"Requests/sec:\s+([\d.]+)", subprocess.run(command, capture_output=True, text=True).stdout)[1])
+# One load all the time, and the agent goes on (A) and stands still (B) in turns: starts cost nothing then, and blocks
+# that follow each other are alike. What was carried is told by the bytes of the loopback interface.
+def carried():
+    line = next(line for line in open("/proc/net/dev") if line.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
 
-def watched(number):
-    tool, _ = observe(f"pair-{number}")
-    rate = load()
-    tool.send_signal(signal.SIGINT)
-    tool.wait()
-    return rate
+def block(is_on):
+    os.kill(agent, signal.SIGCONT if is_on else signal.SIGSTOP)
+    time.sleep(0.3)
+    begun, before = time.monotonic(), carried()
+    time.sleep(float(env["BLOCK_SECONDS"]))
+    return (carried() - before) / (time.monotonic() - begun)
 
-load()
-ratios, pairs = [], int(env["PAIRS"])
+pairs = int(env["PAIRS"])
+tool, _ = observe("load")
+agent = children(tool.pid)[0]
+lasts = int(pairs * 2 * (float(env["BLOCK_SECONDS"]) + 0.4) + 15)
+load = subprocess.Popen(
+    ["wrk", "-t", "1", "-c", "16", "-d", f"{lasts}s", f"http://127.0.0.1:{port}/index.html"], stdout=subprocess.DEVNULL
+)
+time.sleep(6)
+ratios = []
 for number in range(pairs):
-    if number % 2 == 0:
-        with_it, without = watched(number), load()
-    else:
-        without, with_it = load(), watched(number)
-    ratios.append(with_it / without)
+    first_on = number % 2 == 0
+    first, second = block(first_on), block(not first_on)
+    ratios.append(first / second if first_on else second / first)
+os.kill(agent, signal.SIGCONT)
+load.terminate()
+load.wait()
+tool.send_signal(signal.SIGINT)
+tool.wait()
 draw = random.Random(1)
 medians = sorted(statistics.median(draw.choices(ratios, k=pairs)) for _ in range(2000))
 print(f"throughput with observing / without: median {statistics.median(ratios):.4f}, 95% interval {medians[50]:.4f} to {medians[1949]:.4f}, {pairs} pairs")

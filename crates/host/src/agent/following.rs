@@ -1,6 +1,6 @@
 //! Keeps what is observed in step with the machine: services come, go, and are started anew.
 //!
-//! A thread of its own looks again every half minute, and at once when the main process is another one. The collectors go
+//! A thread of its own looks again every minute, and at once when the main process is another one. The collectors go
 //! on meanwhile, and read what they read before until something else was found.
 
 use crate::agent::host::{Host, LoadBrake, Watch};
@@ -20,10 +20,10 @@ use webdyno_model::topology::Topology;
 const TICK: Duration = Duration::from_secs(1);
 
 /// How often the machine is.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// After so many looks the services are read anew, also when their processes are the same: a reload keeps them.
-const READ_ANEW_EVERY: u32 = 10;
+const READ_ANEW_EVERY: u32 = 5;
 
 /// What is observed. Dropping it ends that.
 pub struct Following {

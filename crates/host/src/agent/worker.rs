@@ -2,7 +2,7 @@
 
 use crate::agent::clock_us;
 use crate::agent::following::{Following, target};
-use crate::agent::host::Host;
+use crate::agent::host::{Host, LoadBrake};
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
 use crate::agent::voice::Voice;
@@ -21,7 +21,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use webdyno_model::brake::SiteUnderLoad;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
@@ -323,7 +325,11 @@ impl Worker {
         let what = Target { port, backends, ..target(snapshot.as_ref(), asked) };
         let voice = self.voice.clone();
         let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
-        let brake = self.host.watch_loads(&what, snapshot.as_ref(), pull)?;
+        let brake: Box<dyn LoadBrake> = if self.reads_only {
+            Box::new(NoLoads)
+        } else {
+            self.host.watch_loads(&what, snapshot.as_ref(), pull)?
+        };
         let watch = self.host.observe(what.clone(), sink)?;
         let voice = self.voice.clone();
         // Ends with the observer, which holds the other end.
@@ -363,7 +369,27 @@ impl Worker {
 
 /// Whether a question would have something written.
 fn writes(question: &ToAgent) -> bool {
-    matches!(question, ToAgent::Apply { .. } | ToAgent::Launch { .. } | ToAgent::Keep)
+    matches!(
+        question,
+        ToAgent::LoadBegins { .. } | ToAgent::Apply { .. } | ToAgent::Launch { .. } | ToAgent::Keep
+    )
+}
+
+/// The brake of a session that makes no loads: nothing has to be watched for it.
+struct NoLoads;
+
+impl LoadBrake for NoLoads {
+    fn set_target(&self, _: &Target) {}
+
+    fn begin(&self, _: &SiteUnderLoad) -> Vec<Missing> {
+        vec![]
+    }
+
+    fn end(&self) {}
+
+    fn unrest(&self) -> Option<String> {
+        None
+    }
 }
 
 fn told(done: Reverted) -> FromAgent {

@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 const SERVICE_PROCESSES_MAX: usize = 512;
 
 /// A reading that took less is made every second.
-const CHEAP: Duration = Duration::from_millis(3);
+const CHEAP: Duration = Duration::from_millis(1);
 
 /// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
-const REST: u32 = 300;
+const REST: u32 = 700;
 const REST_MAX: Duration = Duration::from_secs(30);
 
 /// The collector.

@@ -28,8 +28,9 @@ pub struct Space {
 pub struct View<'a> {
     spaces: &'a [Space],
     listening: HashMap<(u64, u16), Vec<(IpAddr, u64)>>,
-    /// Both sides of a connection from the server's end, with its namespace.
-    ends: HashMap<(SocketAddr, SocketAddr), Vec<(u64, u64)>>,
+    /// The connected TCP sockets by their own address and the other side's: the places of namespace and socket. There may be
+    /// tens of thousands, so that nothing else is kept of each.
+    ends: Vec<(u32, u32)>,
     unix: HashMap<u64, &'a Unix>,
     names: HashMap<&'a str, Vec<u64>>,
     waits_at: HashMap<u64, &'a Unix>,
@@ -63,22 +64,19 @@ impl<'a> View<'a> {
         let mut view = Self {
             spaces,
             listening: HashMap::new(),
-            ends: HashMap::new(),
+            ends: vec![],
             unix: HashMap::new(),
             names: HashMap::new(),
             waits_at: HashMap::new(),
         };
-        for space in spaces {
-            for socket in &space.tcp {
+        for (space, place) in spaces.iter().zip(0..) {
+            for (socket, at) in space.tcp.iter().zip(0..) {
                 match socket.state {
                     TcpState::Listening => {
                         let listening = view.listening.entry((space.id, socket.own.port())).or_default();
                         listening.push((socket.own.ip(), socket.inode));
                     }
-                    TcpState::Connected => {
-                        let ends = view.ends.entry((socket.own, socket.peer)).or_default();
-                        ends.push((space.id, socket.inode));
-                    }
+                    TcpState::Connected => view.ends.push((place, at)),
                     TcpState::TimeWait => {}
                 }
             }
@@ -90,7 +88,28 @@ impl<'a> View<'a> {
                 }
             }
         }
+        let mut ends = std::mem::take(&mut view.ends);
+        ends.sort_by_key(|end| view.sides(*end));
+        view.ends = ends;
         view
+    }
+
+    /// A connected socket's own address and the other side's.
+    fn sides(&self, (space, socket): (u32, u32)) -> Option<(SocketAddr, SocketAddr)> {
+        let socket = self.spaces.get(space as usize)?.tcp.get(socket as usize)?;
+        Some((socket.own, socket.peer))
+    }
+
+    /// The sockets with these sides, each with its namespace.
+    fn ends_of(&self, own: SocketAddr, peer: SocketAddr) -> Vec<(u64, u64)> {
+        let wanted = Some((own, peer));
+        let from = self.ends.partition_point(|end| self.sides(*end) < wanted);
+        let ends = self.ends.iter().skip(from).take_while(|end| self.sides(**end) == wanted);
+        let known = |(space, socket): &(u32, u32)| {
+            let space = self.spaces.get(*space as usize)?;
+            Some((space.id, space.tcp.get(*socket as usize)?.inode))
+        };
+        ends.filter_map(known).collect()
     }
 
     /// The sockets that listen on an address: those that are bound to it, else those that are bound to all.
@@ -172,7 +191,7 @@ impl<'a> View<'a> {
             return None;
         }
         let by = socket.peer.to_string();
-        let ends = self.ends.get(&(socket.peer, socket.own)).map(Vec::as_slice).unwrap_or_default();
+        let ends = self.ends_of(socket.peer, socket.own);
         let is_here = ends.iter().any(|(end_space, _)| *end_space == space)
             || socket.peer.ip().is_loopback()
             || socket.peer.ip() == socket.own.ip();

@@ -69,6 +69,10 @@ impl Effort {
         Self { time: Duration::from_millis(500), busy: Duration::from_millis(15), closed: false };
 }
 
+/// With more sockets than these, one look is enough while a service is observed: each costs tens of milliseconds, and the
+/// next one comes in a minute.
+const SOCKETS_COUNT_AGAIN_MAX: usize = 5_000;
+
 /// A service with its place in the topology.
 #[derive(Debug)]
 struct Known {
@@ -273,6 +277,10 @@ impl Survey<'_> {
 
     /// Looks at the sockets again and again, for connections that are short.
     fn look_repeatedly(&mut self, effort: Effort) {
+        let sockets_count: usize = self.spaces.iter().map(|space| space.tcp.len()).sum();
+        if !effort.closed && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
+            return;
+        }
         let begin = Instant::now();
         let mut busy = Duration::ZERO;
         let (mut process_looks, mut lost) = (0, BTreeSet::new());
