@@ -91,11 +91,15 @@ impl<'a> SeriesSet<'a> {
     }
 
     /// By how much a counter rose, and over how many seconds: between the last reading at or before the start of the
-    /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown.
+    /// window (or the first in it) and the last reading in it. A counter that fell was set back: unknown, also when it
+    /// has passed its old value since.
     pub fn rise(&self, name: &str) -> Option<(f64, f64)> {
         let (first, last) = self.span(name)?;
         let (seconds, rise) = (last.0 - first.0, last.1 - first.1);
-        (seconds > 0.0 && rise >= 0.0).then_some((rise, seconds))
+        let readings = self.all(name).iter().filter(|(time, _)| (first.0..=last.0).contains(time));
+        let values: Vec<f64> = readings.map(|(_, value)| *value).collect();
+        let was_set_back = values.windows(2).any(|pair| is_set_back(name, pair[0], pair[1]));
+        (seconds > 0.0 && rise >= 0.0 && !was_set_back).then_some((rise, seconds))
     }
 
     /// The two readings `(time, value)` between which [`SeriesSet::rise`] is taken.
@@ -141,6 +145,15 @@ impl<'a> SeriesSet<'a> {
     }
 }
 
+/// Whether a counter began anew between two readings. Some step back a little and go on: the kernel adds up the time in
+/// which a core waits for a disk anew each time, from parts that are not of the same moment (proc_stat(5), iowait).
+fn is_set_back(name: &str, before: f64, after: f64) -> bool {
+    const STEP_SHARE_MAX: f64 = 0.01;
+    const STEP_S_MAX: f64 = 1.0;
+    let step_max = (before * STEP_SHARE_MAX).max(if name.ends_with("_s") { STEP_S_MAX } else { 0.0 });
+    before - after > step_max
+}
+
 /// The metric that describes a value: the one of its name, else that of several with the longest name before the star.
 fn most_specific<'a>(metrics: &BTreeMap<&str, &'a Metric>, name: &str) -> Option<&'a Metric> {
     let described = || {
@@ -180,6 +193,13 @@ mod tests {
         assert_eq!(SeriesSet::of(&all).rise("x.total"), Some((30.0, 3.0)));
         let set_back = measurement(&[(1.9, 10.0), (4.9, 4.0)]);
         assert_eq!(SeriesSet::of(&set_back).rise("x.total"), None);
+        // It has passed its old value by the end of the window: how much it rose is unknown all the same.
+        let passed = measurement(&[(1.9, 10.0), (2.9, 1.0), (3.9, 20.0), (4.9, 40.0)]);
+        assert_eq!(SeriesSet::of(&passed).rise("x.total"), None);
+        let before_it = measurement(&[(0.5, 90.0), (2.0, 10.0), (5.0, 40.0), (6.0, 1.0)]);
+        assert_eq!(SeriesSet::of(&before_it).rise("x.total"), Some((30.0, 3.0)));
+        assert!(!is_set_back("cpu.iowait_s", 0.05, 0.04) && !is_set_back("x.total", 1000.0, 999.0));
+        assert!(is_set_back("mariadb.row_lock_time_ms", 5.0, 0.0) && is_set_back("x_s", 5.0, 0.2));
         assert_eq!(SeriesSet::of(&all).rise("y"), None);
         assert_eq!(SeriesSet::of(&all).span("x.total"), Some(((1.5, 10.0), (4.5, 40.0))));
     }
