@@ -2,19 +2,22 @@
 //! they are in there.
 //!
 //! Facts: proc_pid_root(5): `/proc/PID/root` leads into the mount namespace of a process. An absolute symbolic link in
-//! there would lead out again, so files are opened by openat2(2) with RESOLVE_IN_ROOT (since Linux 5.6). network_namespaces(7):
-//! a socket belongs to the namespace that it was made in, whoever uses it later. unix(7): a path of at most 107 bytes can
-//! be connected to; below `/proc/self/fd` each one is short.
+//! there would lead out again, so files are opened by openat2(2) with RESOLVE_IN_ROOT (since Linux 5.6), and before that
+//! by a path of which [`rooted::in_root`] has resolved each link. openat2 refuses what open(2) ignores: flags beside O_PATH.
+//! network_namespaces(7): a socket belongs to the namespace that it was made in, whoever uses it later. unix(7): a path
+//! of at most 107 bytes can be connected to; `/proc/self/fd/N` of a socket that is open as a path is short.
 
 use crate::services::apache::config::include::{is_pattern, matches};
-use crate::{netns, procfs};
+use crate::{netns, procfs, rooted};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest file that is read.
@@ -49,6 +52,13 @@ impl Root {
         Self { directory: if same { None } else { opened() } }
     }
 
+    /// Those below a directory.
+    #[cfg(test)]
+    pub fn at(directory: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: Some(rustix::fs::open(directory, flags, Mode::empty())?) })
+    }
+
     /// Whether these are our own files.
     pub fn is_ours(&self) -> bool {
         self.directory.is_none()
@@ -56,12 +66,33 @@ impl Root {
 
     /// Opens an absolute path.
     pub fn open(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let careful =
+            if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | careful;
         let opened = match &self.directory {
             None => rustix::fs::open(path, flags, Mode::empty()),
-            Some(root) => rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT),
+            Some(root) => {
+                match rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                    // An older kernel, or a sandbox that does not know the call.
+                    Err(Errno::NOSYS | Errno::PERM) => {
+                        rustix::fs::open(self.resolved(path), flags | OFlags::NOFOLLOW, Mode::empty())
+                    }
+                    opened => opened,
+                }
+            }
         };
         Ok(opened?)
+    }
+
+    /// Where we see a path now, every link on the way resolved among the files of the process.
+    fn resolved(&self, path: &str) -> PathBuf {
+        match &self.directory {
+            None => PathBuf::from(path),
+            Some(root) => {
+                let begin = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+                rooted::in_root(&begin, Path::new(path))
+            }
+        }
     }
 
     /// Reads a regular file up to its bound.
@@ -84,12 +115,9 @@ impl Root {
         Ok(String::from_utf8_lossy(&self.read(path)?).into_owned())
     }
 
-    /// A path by which we reach a file of the process as long as this lives; for programs that take only paths.
+    /// A path by which we reach a file of the process as long as this lives; for what takes only paths.
     pub fn path(&self, path: &str) -> String {
-        match &self.directory {
-            None => path.to_owned(),
-            Some(root) => format!("/proc/self/fd/{}{path}", root.as_raw_fd()),
-        }
+        self.resolved(path).to_string_lossy().into_owned()
     }
 
     /// The paths behind an absolute pattern, sorted, as glob(7) finds them. An error when a directory cannot be read; a
@@ -179,15 +207,31 @@ pub fn reachable(address: &str) -> Option<SocketAddr> {
 }
 
 fn connect_unix(root: &Root, path: &str) -> io::Result<UnixStream> {
-    let (folder, name) = path
-        .rsplit_once('/')
-        .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "not an absolute path"))?;
-    let folder = root.open(if folder.is_empty() { "/" } else { folder }, OFlags::PATH | OFlags::DIRECTORY)?;
-    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
+    let place = SocketPlace::of(root, path)?;
+    let address = SocketAddrUnix::new(place.path())?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &address)?;
     Ok(UnixStream::from(socket))
+}
+
+/// A unix socket of a process, held by a short path that leads to it and to nothing else.
+#[derive(Debug)]
+pub struct SocketPlace(OwnedFd);
+
+impl SocketPlace {
+    /// Finds a socket by its absolute path.
+    pub fn of(root: &Root, path: &str) -> io::Result<Self> {
+        if !path.starts_with('/') {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not an absolute path"));
+        }
+        root.open(path, OFlags::PATH).map(Self)
+    }
+
+    /// The path to connect to as long as this lives.
+    pub fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
 }
 
 /// A connection that does not block.
@@ -293,7 +337,30 @@ mod tests {
             |address: &str| connect(std::process::id(), &Root::ours(), address, Duration::from_secs(1));
         assert!(connect(&address).is_ok());
         assert_eq!(connect("unix:/no/such/socket").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(connect("unix:relative").unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!(connect("nonsense").unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    // What a container has is found there, by every way, and what it links to is what it has itself.
+    #[test]
+    fn files_of_another_root_are_reached_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("etc/conf.d")).unwrap();
+        std::fs::create_dir_all(at("run")).unwrap();
+        std::fs::write(at("etc/hostname"), "theirs").unwrap();
+        std::fs::write(at("etc/conf.d/a.conf"), "x").unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", at("name")).unwrap();
+        std::os::unix::fs::symlink("/run/s", at("link")).unwrap();
+        let _listener = UnixListener::bind(at("run/s")).unwrap();
+        let root = Root::at(folder.path()).unwrap();
+        assert_eq!(root.read_text("/name").unwrap(), "theirs");
+        assert_eq!(std::fs::read_to_string(root.path("/name")).unwrap(), "theirs");
+        assert_eq!(root.glob("/etc/*.d/*.conf").unwrap(), ["/etc/conf.d/a.conf"]);
+        for address in ["unix:/run/s", "unix:/link"] {
+            let connected = connect(std::process::id(), &root, address, Duration::from_secs(1));
+            assert!(connected.is_ok(), "{address}: {connected:?}");
+        }
     }
 
     #[test]
