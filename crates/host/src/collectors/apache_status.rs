@@ -14,6 +14,7 @@
 
 use super::rising::Rising;
 use super::{Collector, Metric, Reading, Target, counter, gauge};
+use crate::reach::in_network_of;
 use processes::Processes;
 use std::time::{Duration, Instant};
 use webdyno_model::{Result, UserError};
@@ -207,20 +208,28 @@ pub struct ApacheStatus {
     /// The life that totals are of: it rises when they begin anew.
     life: u64,
     accesses_before: Option<u64>,
+    uptime_s_before: Option<u64>,
     /// Pages that we were given.
     own_requests_count: u64,
     /// Of the event MPM the table of processes is read in every so manieth reading.
     until_table: u32,
-    processes: Option<Processes>,
+    /// Whether there was one.
+    has_table: bool,
 }
 
 impl ApacheStatus {
-    /// Goes on with the request that is under way, or sends one. A page, and how long it took since it was asked for.
-    fn fetch(&mut self, url: &str, timeout: Duration) -> Result<(String, Duration)> {
+    /// Goes on with the request that is under way, or sends one, in the network of the service. A page, and how long it took
+    /// since it was asked for.
+    fn fetch(
+        &mut self,
+        url: &str,
+        service_pid: Option<u32>,
+        timeout: Duration,
+    ) -> Result<(String, Duration)> {
         let deadline = Instant::now() + timeout;
         let mut request = match self.pending.take().filter(|request| request.url() == url) {
             Some(request) => request,
-            None => fetch::Request::begin(url, timeout)?,
+            None => there(url, service_pid, || fetch::Request::begin(url, timeout))?,
         };
         if let Some(page) = request.wait(deadline)? {
             return Ok((page, request.age()));
@@ -237,9 +246,13 @@ const TABLE_EVERY: u32 = 5;
 impl ApacheStatus {
     /// Totals begin anew at a restart, and at a reload by HUP: counters go on then.
     fn rise(&mut self, status: &ServerStatus, reading: &mut Reading) {
-        let fell = status.accesses_count.zip(self.accesses_before).is_some_and(|(now, before)| now < before);
-        self.life += u64::from(fell);
+        let fell = |now: Option<u64>, before| now.zip(before).is_some_and(|(now, before)| now < before);
+        // A busy server passes its old count within a second.
+        let is_new =
+            fell(status.accesses_count, self.accesses_before) || fell(status.uptime_s, self.uptime_s_before);
+        self.life += u64::from(is_new);
         self.accesses_before = status.accesses_count.or(self.accesses_before);
+        self.uptime_s_before = status.uptime_s.or(self.uptime_s_before);
         for (((name, _), total), rising) in NUMBERS.iter().zip(numbers(status)).zip(&mut self.totals) {
             let value = total.map(|total| rising.update(self.life, total as f64));
             let place = reading.values.iter_mut().find(|(known, _)| known == name);
@@ -250,40 +263,52 @@ impl ApacheStatus {
         reading.push("apache.own_requests_count", self.own_requests_count as f64);
     }
 
-    /// Looks at the table of processes now and then, where there is one and workers are free.
-    fn look_at_processes(
-        &mut self,
-        url: &str,
-        status: &ServerStatus,
-        timeout: Duration,
-        reading: &mut Reading,
-    ) {
+    /// Looks at the table of processes now and then, where there is one and workers are free. What it showed before is
+    /// not told again: it may have changed since.
+    fn look_at_processes(&mut self, asked: Asked<'_>, status: &ServerStatus, reading: &mut Reading) {
         let has_free = status.scoreboard.is_some_and(|board| board.idle_count > 0);
         if status.processes_count.is_none() {
-            self.processes = None;
+            self.has_table = false;
             return;
         }
         if self.until_table == 0 && has_free {
             self.until_table = TABLE_EVERY;
-            self.processes = fetch::get_table(url, timeout).ok().and_then(|page| {
+            let page = there(asked.url, asked.service_pid, || fetch::get_table(asked.url, asked.timeout));
+            let found = page.ok().and_then(|page| {
                 self.own_requests_count += 1;
                 processes::parse(&page)
             });
+            self.has_table = found.is_some();
+            for ((name, _), value) in PROCESSES.iter().zip(found.map(of_processes).into_iter().flatten()) {
+                reading.push(*name, value as f64);
+            }
         }
         self.until_table = self.until_table.saturating_sub(1);
-        match self.processes {
-            Some(found) => {
-                for ((name, _), value) in PROCESSES.iter().zip(of_processes(found)) {
-                    reading.push(*name, value as f64);
-                }
-            }
-            None => reading.lacks(
+        if !self.has_table {
+            reading.lacks(
                 "apache.processes_not_accepting_count",
                 "the status page shows no table of processes",
                 "look at it in a browser when workers are free",
-            ),
+            );
         }
     }
+}
+
+/// What is asked for a page, and how long that may take.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'a> {
+    url: &'a str,
+    service_pid: Option<u32>,
+    timeout: Duration,
+}
+
+/// Asks in the network of the service: its page was found there, and here the same address may be another server's.
+fn there<T>(url: &str, service_pid: Option<u32>, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+    let Some(pid) = service_pid else { return ask() };
+    in_network_of(pid, ask).unwrap_or_else(|error| {
+        let object = format!("the status page {url} in the network namespace of process {pid}");
+        Err(webdyno_model::error::io_error("ask for", object, &error))
+    })
 }
 
 /// Metrics of the table of processes, and what they count, in the order of [`of_processes`].
@@ -424,7 +449,7 @@ impl Collector for ApacheStatus {
             return without_page(target);
         };
         let begun = Instant::now();
-        let fetched = self.fetch(url, TIMEOUT);
+        let fetched = self.fetch(url, target.service_pid, TIMEOUT);
         let parsed = fetched.and_then(|(page, waited)| Ok((parse_status(url, &page)?, waited)));
         match parsed {
             Ok((status, waited)) => {
@@ -433,7 +458,8 @@ impl Collector for ApacheStatus {
                 self.rise(&status, &mut reading);
                 self.own_requests_count += 1;
                 let left = TIMEOUT.saturating_sub(begun.elapsed()).max(TABLE_TIMEOUT_MIN);
-                self.look_at_processes(url, &status, left.min(TABLE_TIMEOUT), &mut reading);
+                let asked = Asked { url, service_pid: target.service_pid, timeout: left.min(TABLE_TIMEOUT) };
+                self.look_at_processes(asked, &status, &mut reading);
                 reading
             }
             Err(error) => {

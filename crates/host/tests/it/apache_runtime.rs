@@ -180,7 +180,11 @@ fn the_processes_of_event_are_read_from_its_page() {
     server.start();
     let target = target(&server);
     let mut status = ApacheStatus::default();
-    let reading = read_until(&mut status, &target, at_least("apache.processes_count", 2.0));
+    // The table is looked at now and then, and told when it was.
+    let has_both = at_least("apache.processes_count", 2.0);
+    let reading = read_until(&mut status, &target, |reading| {
+        has_both(reading) && reading.value("apache.processes_old_count").is_some()
+    });
     for (name, expected) in [("not_accepting", 0.0), ("capped", 0.0), ("old", 0.0)] {
         let name = format!("apache.processes_{name}_count");
         assert_eq!(reading.value(&name), Some(expected), "{name} {reading:?}");

@@ -166,19 +166,37 @@ fn a_late_page_is_waited_for_on_the_same_request() {
     let url = format!("http://{}/server-status", listener.local_addr().unwrap());
     let mut collector = ApacheStatus::default();
     for _ in 0..3 {
-        let error = collector.fetch(&url, Duration::from_millis(20)).unwrap_err();
+        let error = collector.fetch(&url, None, Duration::from_millis(20)).unwrap_err();
         assert!(error.message.contains("did not answer within"), "{error}");
     }
     let (mut stream, _) = listener.accept().unwrap();
     stream.read_exact(&mut [0; 20]).unwrap();
     stream.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{SHORT}").as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let (page, waited) = collector.fetch(&url, Duration::from_secs(10)).unwrap();
+    let (page, waited) = collector.fetch(&url, None, Duration::from_secs(10)).unwrap();
     assert_eq!(page, SHORT);
     assert!(waited >= Duration::from_millis(60), "{waited:?} is counted from the first reading");
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "there was one request only");
     assert!(collector.pending.is_none());
+}
+
+// A busy server passes its old count before the next reading: its age tells that it is another life.
+#[test]
+fn a_restart_is_noticed_however_fast_the_new_one_counts() {
+    let mut collector = ApacheStatus::default();
+    let mut accesses = |uptime_s, accesses_count| {
+        let status = ServerStatus { uptime_s, accesses_count, ..ServerStatus::default() };
+        let mut reading = values(&status);
+        collector.rise(&status, &mut reading);
+        reading.value("apache.accesses_count").unwrap()
+    };
+    assert_eq!(accesses(Some(50), Some(1000)), 1000.0);
+    assert_eq!(accesses(Some(51), Some(1100)), 1100.0);
+    assert_eq!(accesses(Some(1), Some(5000)), 1100.0, "what the new one counted is not the old one's");
+    assert_eq!(accesses(Some(2), Some(5010)), 1110.0);
+    assert_eq!(accesses(None, Some(5)), 1110.0);
+    assert_eq!(accesses(None, Some(6)), 1111.0);
 }
 
 #[test]

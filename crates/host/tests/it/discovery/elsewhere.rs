@@ -7,6 +7,8 @@ use crate::skip::skip;
 use std::process::{Command, Stdio};
 use webdyno_host::agent::host::Host;
 use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::collectors::apache_status::ApacheStatus;
+use webdyno_host::collectors::{Collector, Target};
 use webdyno_host::{elsewhere, procfs};
 use webdyno_model::service::SettingValue;
 use webdyno_model::topology::Access;
@@ -74,6 +76,17 @@ fn a_service_in_another_network_namespace_is_found_and_not_changed() {
     let refused = elsewhere::refusal(&front).unwrap();
     assert!(refused.message.contains("from outside of its network namespace"), "{refused}");
     assert!(refused.hint.unwrap().contains("ip netns exec"));
+    // What is read each second is read there, too, though another server has the same address here.
+    let here = std::net::TcpListener::bind(("127.0.0.1", server.port)).unwrap();
+    let target = Target {
+        service_pid: Some(front.pid),
+        status_url: front.status_url.clone(),
+        service: Some(std::sync::Arc::new(front)),
+        ..Target::default()
+    };
+    let status = ApacheStatus::default().read(&target);
+    assert_eq!(status.value("apache.slots_count"), Some(21.0), "{status:?}");
+    drop(here);
     let all = ThisMachine.topology(None, &Access::default()).unwrap();
     assert!(all.backends.iter().any(|service| service.pid == apache.pid()), "{all:#?}");
     // The same port once more: which one is meant has to be said.
