@@ -19,7 +19,6 @@ use mysql::Conn;
 use mysql::prelude::Queryable;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use webdyno_model::sample::MetricKind;
 use webdyno_model::service::ServiceSnapshot;
 
 mod tables;
@@ -47,6 +46,7 @@ pub struct Mariadb {
     /// The process that it goes to.
     pid: Option<u32>,
     denied: Option<(Instant, Refusal)>,
+    was_let_in: bool,
     refused_count: u64,
     readings_count: u64,
     changes: Changes,
@@ -98,10 +98,11 @@ impl Mariadb {
         Ok(())
     }
 
-    /// What is seen of the process without asking it.
-    fn process(&mut self, pid: u32, reading: &mut Reading) {
-        let Ok(stat) = procfs::stat(pid) else {
-            return reading.problem(format!("the database, process {pid}, is gone"));
+    /// What is seen of the process without asking it; false when it is gone.
+    fn process(&mut self, pid: u32, reading: &mut Reading) -> bool {
+        let Some(stat) = procfs::stat(pid).ok().filter(|stat| !stat.has_ended()) else {
+            reading.problem(format!("the database, process {pid}, is gone"));
+            return false;
         };
         reading.push(format!("{NAME}.threads_count"), stat.threads_count as f64);
         let cpu_s = stat.cpu_ticks as f64 / procfs::clock_ticks_per_s() as f64;
@@ -111,6 +112,28 @@ impl Mariadb {
         let resident = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         let bytes = resident.map(|pages| pages as f64 * rustix::param::page_size() as f64);
         reading.push_some(format!("{NAME}.resident_bytes"), bytes);
+        true
+    }
+
+    /// Asks, and says why that did not go.
+    fn ask_or_tell(&mut self, target: &Target, service: &ServiceSnapshot, reading: &mut Reading) {
+        let Err(refusal) = self.ask(target, service, reading) else {
+            self.was_let_in = true;
+            return;
+        };
+        self.conn = None;
+        self.refused_count += u64::from(refusal == Refusal::TooMany);
+        let missing = mariadb::lacking(&refusal);
+        match refusal {
+            Refusal::Denied(_) => {
+                // What was told before must not count as unchanged.
+                if self.was_let_in {
+                    reading.problem(&missing.why);
+                }
+                reading.missing.push(missing);
+            }
+            _ => reading.problem(missing.why),
+        }
     }
 }
 
@@ -196,18 +219,17 @@ impl Collector for Mariadb {
                 format!("{} databases are there, and only process {} is read", others_count + 1, service.pid);
             reading.lacks("mariadb_others", why, "observe one of the others by --port");
         }
-        self.process(service.pid, &mut reading);
-        if let Err(refusal) = self.ask(target, service, &mut reading) {
-            self.conn = None;
-            self.refused_count += u64::from(refusal == Refusal::TooMany);
-            let missing = mariadb::lacking(&refusal);
-            match refusal {
-                Refusal::Denied(_) => reading.missing.push(missing),
-                _ => reading.problem(missing.why),
-            }
+        // Who listens at its socket by now is another one, with totals of its own.
+        match self.process(service.pid, &mut reading) {
+            true => self.ask_or_tell(target, service, &mut reading),
+            false => self.conn = None,
         }
         reading.push("mariadb.refused_count", self.refused_count as f64);
         self.readings_count += 1;
-        self.changes.only(reading, |name| tables::kind_of(name) == Some(MetricKind::Counter))
+        self.changes.only(reading, tables::may_miss)
+    }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
     }
 }

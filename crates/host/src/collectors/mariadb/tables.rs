@@ -132,18 +132,16 @@ pub fn metrics() -> Vec<Metric> {
     let table = "performance_schema.events_statements_summary_by_digest";
     let statements = STATEMENTS.map(|(name, column)| {
         let show = format!("mariadb -Ne \"SELECT {column} FROM {table} WHERE DIGEST='INSTANCE'\"");
-        on_change(counter(format!("{NAME}.*.{name}"), table, show))
+        // Read now and then only: left out they would count as unchanged.
+        counter(format!("{NAME}.*.{name}"), table, show)
     });
     status.chain(variables).chain(statements).collect()
 }
 
-/// Whether a value is a level or a total.
-pub fn kind_of(name: &str) -> Option<MetricKind> {
-    let bare = name.strip_prefix(NAME)?.strip_prefix('.')?;
-    let row = STATUS.iter().chain(VARIABLES).find(|row| row.metric == bare);
-    let of_statement =
-        || STATEMENTS.iter().any(|(last, _)| bare.ends_with(&format!(".{last}"))).then_some(Counter);
-    row.map(|row| row.kind).or_else(of_statement)
+/// Whether a value is left out while it does not change: a total that is read in each reading.
+pub fn may_miss(name: &str) -> bool {
+    let bare = name.strip_prefix(NAME).and_then(|rest| rest.strip_prefix('.'));
+    bare.is_some_and(|bare| STATUS.iter().any(|row| row.metric == bare && row.kind == Counter))
 }
 
 /// The names of all variables for a query.

@@ -6,10 +6,12 @@
 //! one.
 
 use super::options::Options;
-use crate::netns;
+use crate::reach::{self, Root, SocketPlace};
+use crate::rooted;
 use mysql::{Conn, Opts, OptsBuilder};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
@@ -46,17 +48,23 @@ struct Account {
     password: Option<String>,
 }
 
-/// Connects to a database of this machine. Of one in another network namespace by that namespace.
+/// Connections that hang at a time, in all: a database whose accept queue is full may keep each new one for ever.
+const HANGING_MAX: usize = 3;
+
+static CONNECTING: AtomicUsize = AtomicUsize::new(0);
+
+/// Connects to a database of this machine: of one in a container to its socket there, of one in another network
+/// namespace by that namespace.
 pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refusal> {
     let endpoint = snapshot.endpoints.first();
     let endpoint = endpoint
         .ok_or_else(|| Refusal::Failed(format!("{} listens nowhere that can be seen", snapshot.service)))?;
+    let root = Root::of(snapshot.pid);
+    let is_ours = !rooted::is_elsewhere(snapshot.pid);
     let mut last = Refusal::Failed("no account to try".into());
-    for account in accounts(access)? {
-        let Some(options) = options(endpoint, snapshot.pid, &account) else {
-            return Err(Refusal::Failed(format!("`{}` is no address", endpoint.address)));
-        };
-        match within_time(options, snapshot.pid) {
+    for account in accounts(access, is_ours)? {
+        let way = Way::of(endpoint, &root, &account)?;
+        match within_time(way, snapshot.pid) {
             Err(denied @ Refusal::Denied(_)) => last = denied,
             other => return other,
         }
@@ -64,21 +72,59 @@ pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refu
     Err(last)
 }
 
-/// Connecting to a unix socket has no time limit of its own: the thread that hangs there ends by itself.
-fn within_time(options: Opts, pid: u32) -> Result<Conn, Refusal> {
+/// How to connect.
+struct Way {
+    options: Opts,
+    /// The unix socket, whose path in `options` is good as long as this is there.
+    socket: Option<SocketPlace>,
+}
+
+impl Way {
+    fn of(endpoint: &Endpoint, root: &Root, account: &Account) -> Result<Self, Refusal> {
+        let builder = OptsBuilder::new()
+            .user(Some(&account.user))
+            .pass(account.password.as_deref())
+            .prefer_socket(false)
+            .tcp_connect_timeout(Some(TIMEOUT))
+            .read_timeout(Some(TIMEOUT))
+            .write_timeout(Some(TIMEOUT));
+        let address = &endpoint.address;
+        let Some(path) = address.strip_prefix("unix:") else {
+            let address: SocketAddr =
+                address.parse().map_err(|_| Refusal::Failed(format!("`{address}` is no address")))?;
+            let builder = builder.ip_or_hostname(Some(address.ip().to_string())).tcp_port(address.port());
+            return Ok(Self { options: builder.into(), socket: None });
+        };
+        let socket =
+            SocketPlace::of(root, path).map_err(|error| Refusal::Failed(format!("{address}: {error}")))?;
+        Ok(Self { options: builder.socket(Some(socket.path())).into(), socket: Some(socket) })
+    }
+}
+
+/// Connecting to a unix socket has no time limit of its own: the thread that hangs there ends by itself, once the
+/// database goes on. There are never many of them.
+fn within_time(way: Way, pid: u32) -> Result<Conn, Refusal> {
+    if CONNECTING.fetch_add(1, Ordering::Relaxed) >= HANGING_MAX {
+        CONNECTING.fetch_sub(1, Ordering::Relaxed);
+        return Err(Refusal::Failed("connections that were begun before still hang".into()));
+    }
     let (sender, connected) = channel();
     let connect = move || {
-        let by_tcp = options.get_socket().is_none() && is_elsewhere(pid);
-        let conn = if by_tcp {
-            netns::within(pid, || Conn::new(options)).unwrap_or_else(|error| Err(error.into()))
-        } else {
-            Conn::new(options)
+        let conn = match &way.socket {
+            Some(_) => Conn::new(way.options),
+            None => {
+                reach::in_network_of(pid, || Conn::new(way.options)).unwrap_or_else(|error| Err(error.into()))
+            }
         };
+        CONNECTING.fetch_sub(1, Ordering::Relaxed);
         // Nobody waits any more after the time limit.
         let _ = sender.send(conn.map_err(|error| refusal(&error)));
     };
     let thread = std::thread::Builder::new().name("db connect".into()).spawn(connect);
-    thread.map_err(|error| Refusal::Failed(format!("cannot start a thread: {error}")))?;
+    if let Err(error) = thread {
+        CONNECTING.fetch_sub(1, Ordering::Relaxed);
+        return Err(Refusal::Failed(format!("cannot start a thread: {error}")));
+    }
     match connected.recv_timeout(TIMEOUT) {
         Ok(conn) => conn,
         Err(RecvTimeoutError::Timeout) => {
@@ -88,38 +134,15 @@ fn within_time(options: Opts, pid: u32) -> Result<Conn, Refusal> {
     }
 }
 
-fn is_elsewhere(pid: u32) -> bool {
-    let (theirs, ours) =
-        (crate::procfs::net_namespace(pid).ok(), crate::procfs::net_namespace(std::process::id()).ok());
-    theirs.is_some() && theirs != ours
-}
-
-fn options(endpoint: &Endpoint, pid: u32, account: &Account) -> Option<Opts> {
-    let builder = OptsBuilder::new()
-        .user(Some(&account.user))
-        .pass(account.password.as_deref())
-        .prefer_socket(false)
-        .tcp_connect_timeout(Some(TIMEOUT))
-        .read_timeout(Some(TIMEOUT))
-        .write_timeout(Some(TIMEOUT));
-    let builder = match endpoint.address.strip_prefix("unix:") {
-        Some(path) => builder.socket(Some(super::seen_from_here(pid, Path::new(path)).to_str()?)),
-        None => {
-            let address: SocketAddr = endpoint.address.parse().ok()?;
-            builder.ip_or_hostname(Some(address.ip().to_string())).tcp_port(address.port())
-        }
-    };
-    Some(builder.into())
-}
-
-/// The accounts to try, in order.
-fn accounts(access: &Access) -> Result<Vec<Account>, Refusal> {
+/// The accounts to try, in order. What this machine has for its own databases is not shown to one in a container.
+fn accounts(access: &Access, is_ours: bool) -> Result<Vec<Account>, Refusal> {
     if let Some(file) = &access.db_option_file {
         let account = account_in(Path::new(file)).map_err(Refusal::Denied)?;
         return Ok(vec![account]);
     }
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".my.cnf"));
     let files = home.into_iter().chain([PathBuf::from(DEBIAN_FILE)]);
+    let files = files.filter(|_| is_ours);
     let mut accounts: Vec<Account> = files.filter_map(|file| account_in(&file).ok()).collect();
     let uid = rustix::process::geteuid().as_raw();
     let user = if uid == 0 { "root".to_owned() } else { user_name(uid).unwrap_or_default() };
@@ -143,7 +166,7 @@ fn account_in(file: &Path) -> Result<Account, String> {
     if let Err(error) = std::fs::File::open(file) {
         return Err(format!("cannot read the option file {}: {error}", file.display()));
     }
-    let options = Options::read(&[file.to_owned()], &CLIENT_GROUPS.map(str::to_owned), Path::new("/"));
+    let options = Options::read(&[file.to_owned()], &CLIENT_GROUPS.map(str::to_owned), &Root::ours());
     let value = |name: &str| options.value(name).and_then(|given| given.value.clone());
     let user = value("user").or_else(|| user_name(rustix::process::geteuid().as_raw()));
     match user {
@@ -192,7 +215,10 @@ mod tests {
         let told = account_in(&folder.path().join("none")).err().unwrap();
         assert!(told.starts_with("cannot read the option file"), "{told}");
         let access = Access { db_option_file: Some(folder.path().join("none").display().to_string()) };
-        assert!(matches!(accounts(&access).err(), Some(Refusal::Denied(_))));
+        assert!(matches!(accounts(&access, true).err(), Some(Refusal::Denied(_))));
+        // Nothing of this machine's for one in a container: only who asks.
+        let shown = accounts(&Access::default(), false).unwrap();
+        assert!(shown.len() <= 1 && shown.iter().all(|account| account.password.is_none()));
     }
 
     #[test]

@@ -10,11 +10,12 @@ pub mod settings;
 
 use super::Service;
 use crate::procfs;
+use crate::reach::Root;
 use mysql::prelude::Queryable;
 use options::Options;
 use settings::SETTINGS;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use webdyno_model::Result;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{
@@ -60,23 +61,12 @@ impl Service for Mariadb {
     }
 }
 
-/// Where a path of a process is seen from here: a container has a root of its own.
-pub fn seen_from_here(pid: u32, path: &Path) -> PathBuf {
-    let space = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-    let (theirs, ours) = (space(pid), space(std::process::id()));
-    if theirs.is_none() || theirs == ours {
-        return path.to_owned();
-    }
-    PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
-}
-
 /// What can be read without asking the server.
 fn read(pid: u32) -> Result<ServiceSnapshot> {
     let process = procfs::process(pid)?;
     let arguments = arguments(&process.argv);
-    let root = seen_from_here(pid, Path::new("/"));
     let (files, main_file) = option_files(&arguments);
-    let options = Options::read(&files, &groups(), &root);
+    let options = Options::read(&files, &groups(), &Root::of(pid));
     let listens = listens(pid);
     let port = listens.iter().find_map(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
     Ok(ServiceSnapshot {
@@ -97,18 +87,26 @@ fn read(pid: u32) -> Result<ServiceSnapshot> {
 
 /// The unix socket where there is one: by that accounts come in without a password.
 fn endpoint(listens: &[String]) -> Option<Endpoint> {
-    let best = listens.iter().find(|address| address.starts_with("unix:")).or(listens.first())?;
+    // One without a file (`unix:@name`) is only reached from its own network.
+    let best = listens.iter().find(|address| address.starts_with("unix:/"));
+    let best = best.or_else(|| listens.iter().find(|address| !address.starts_with("unix:")))?;
     // An address of all interfaces is reached by the loopback one.
     let address = best.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
     Some(Endpoint { name: "server".into(), address, path: None })
 }
 
 /// The options of a command line, names with `_`.
+///
+/// A server has no words without a name: one that follows a name is its value.
 fn arguments(argv: &[String]) -> BTreeMap<String, Option<String>> {
-    let long = argv.iter().skip(1).filter_map(|word| word.strip_prefix("--"));
-    let split = long.map(|word| match word.split_once('=') {
-        Some((name, value)) => (options::normal(name), Some(value.to_owned())),
-        None => (options::normal(word), None),
+    let following = argv.iter().skip(2).map(Some).chain([None]);
+    let long = argv.iter().skip(1).zip(following);
+    let split = long.filter_map(|(word, next)| {
+        let word = word.strip_prefix("--")?;
+        Some(match word.split_once('=') {
+            Some((name, value)) => (options::normal(name), Some(value.to_owned())),
+            None => (options::normal(word), next.filter(|next| !next.starts_with('-')).cloned()),
+        })
     });
     split.collect()
 }
@@ -290,8 +288,16 @@ mod tests {
 
     #[test]
     fn the_command_line_wins_over_files() {
-        let argv =
-            ["mariadbd", "--defaults-file=/x.cnf", "--max-connections=5", "--skip-name-resolve", "-u", "x"];
+        let argv = [
+            "mariadbd",
+            "--defaults-file=/x.cnf",
+            "--max-connections=5",
+            "--table-open-cache",
+            "90",
+            "--skip-name-resolve",
+            "-u",
+            "x",
+        ];
         let told = arguments(&argv.map(str::to_owned));
         assert_eq!(option_files(&told), (vec!["/x.cnf".into()], Some("/x.cnf".into())));
         let mut options = Options::default();
@@ -302,6 +308,7 @@ mod tests {
         let found = settings(&told, &options);
         assert_eq!(found["max_connections"].configured, Some(SettingValue::Integer(5)));
         assert_eq!(found["max_connections"].line, None);
+        assert_eq!(found["table_open_cache"].configured, Some(SettingValue::Integer(90)));
         assert_eq!(found["sort_buffer_size"].configured, Some(SettingValue::Integer(2 << 20)));
         assert_eq!(found["sort_buffer_size"].line, Some(3));
         assert_eq!(found["skip_name_resolve"].configured, Some(SettingValue::Text("ON".into())));
@@ -327,6 +334,7 @@ mod tests {
         assert_eq!(address(&["0.0.0.0:3306"]).as_deref(), Some("127.0.0.1:3306"));
         assert_eq!(address(&["[::]:3306"]).as_deref(), Some("[::1]:3306"));
         assert_eq!(address(&["127.0.0.1:3306", "unix:/s"]).as_deref(), Some("unix:/s"));
+        assert_eq!(address(&["unix:@s", "127.0.0.1:3306"]).as_deref(), Some("127.0.0.1:3306"));
         assert_eq!(address(&[]), None);
     }
 }

@@ -4,7 +4,8 @@
 //! mysys/my_default.c: the last line wins, `-` and `_` in names are the same, names may be shortened with `loose_` before
 //! them, values may be quoted and have escapes, `#` within a value begins a comment unless it is quoted.
 
-use crate::procfs::read_text;
+use crate::reach::Root;
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,8 @@ enum Line<'a> {
 
 impl Options {
     /// Reads files in their order, as a program does that reads these groups. A file that is not there is no problem. Paths
-    /// are looked up below `root`.
-    pub fn read(files: &[PathBuf], groups: &[String], root: &Path) -> Self {
+    /// mean those that the program sees.
+    pub fn read(files: &[PathBuf], groups: &[String], root: &Root) -> Self {
         let mut options = Self::default();
         for file in files {
             options.file(file, groups, root, 0);
@@ -67,11 +68,16 @@ impl Options {
         self.given.get(name)
     }
 
-    fn file(&mut self, path: &Path, groups: &[String], root: &Path, depth: usize) {
+    fn file(&mut self, path: &Path, groups: &[String], root: &Root, depth: usize) {
         if depth > DEPTH_MAX || self.files.len() >= FILES_MAX {
             return self.warn(format!("{} is not read: too many includes", path.display()));
         }
-        let text = match read_text(below(root, path)) {
+        let path = &Path::new("/").join(path);
+        // Who wants no options at all names this one.
+        if path == Path::new("/dev/null") {
+            return;
+        }
+        let text = match root.read_text(&path.to_string_lossy()) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound && depth == 0 => return,
             Err(error) => return self.warn(format!("cannot read {}: {error}", path.display())),
@@ -94,17 +100,14 @@ impl Options {
     }
 
     /// The files `*.cnf` of a folder, in the order of their names.
-    fn folder(&mut self, folder: &Path, groups: &[String], root: &Path, depth: usize) {
-        let entries = match std::fs::read_dir(below(root, folder)) {
-            Ok(entries) => entries,
-            Err(error) => return self.warn(format!("cannot read {}: {error}", folder.display())),
-        };
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
-        let mut names: Vec<_> =
-            names.filter(|name| Path::new(name).extension().is_some_and(|kind| kind == "cnf")).collect();
-        names.sort();
-        for name in names {
-            self.file(&folder.join(name), groups, root, depth);
+    fn folder(&mut self, folder: &Path, groups: &[String], root: &Root, depth: usize) {
+        let folder = Path::new("/").join(folder).to_string_lossy().trim_end_matches('/').to_owned();
+        let found = root.open(&format!("{folder}/"), OFlags::PATH | OFlags::DIRECTORY);
+        match found.and_then(|_| root.glob(&format!("{folder}/*.cnf"))) {
+            Ok(files) => {
+                files.iter().for_each(|file| self.file(Path::new(file), groups, root, depth));
+            }
+            Err(error) => self.warn(format!("cannot read {folder}: {error}")),
         }
     }
 
@@ -114,11 +117,6 @@ impl Options {
             self.warnings.push(text);
         }
     }
-}
-
-/// An absolute path below a root.
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn parse(line: &str) -> Line<'_> {
@@ -272,7 +270,11 @@ mod tests {
         write("etc/d/c.txt", "[mysqld]\nmax_connections=9\n");
         let groups = ["mysqld", "mariadb"].map(str::to_owned);
         let files = [PathBuf::from("/none.cnf"), PathBuf::from("/etc/my.cnf")];
-        let options = Options::read(&files, &groups, root.path());
+        // Debian has such links; they mean what the database sees.
+        std::os::unix::fs::symlink("/etc/my.cnf", root.path().join("etc/link.cnf")).unwrap();
+        let files = [files.as_slice(), &["/etc/link.cnf".into()]].concat();
+        let options = Options::read(&files, &groups, &Root::at(root.path()).unwrap());
+        assert!(options.files.iter().any(|file| file.ends_with("link.cnf")), "{:?}", options.files);
         let won = options.value("max_connections").unwrap();
         assert_eq!((won.value.as_deref(), won.file.to_str(), won.line), (Some("4"), Some("/etc/d/b.cnf"), 2));
         assert_eq!(options.value("port").unwrap().value.as_deref(), Some("7"));
