@@ -94,6 +94,47 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Starts one whose files and port are in a mount and network namespace of its own, with the port alone if it is to
+    /// have no socket; with its process.
+    fn start_apart(has_socket: bool) -> (Self, u32) {
+        let mut database = Self::start("");
+        database.process.kill().unwrap();
+        database.process.wait().unwrap();
+        // As Debian has it: a link to what other packages may replace.
+        let etc = database.folder.path().join("etc");
+        std::fs::create_dir_all(etc.join("mysql")).unwrap();
+        for name in ["passwd", "group"] {
+            std::fs::copy(format!("/etc/{name}"), etc.join(name)).unwrap();
+        }
+        let text = std::fs::read_to_string(database.folder.path().join("my.cnf")).unwrap();
+        let socket = if has_socket { "" } else { "socket=\n" };
+        std::fs::write(etc.join("real.cnf"), format!("{text}max-connections=33\n{socket}")).unwrap();
+        std::os::unix::fs::symlink("/etc/real.cnf", etc.join("mysql/my.cnf")).unwrap();
+        let script =
+            format!("mount --bind {} /etc && ip link set lo up && exec /usr/sbin/mariadbd", etc.display());
+        database.process = Command::new("unshare")
+            .args(["--mount", "--net", "--propagation", "private", "sh", "-c", &script])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = database.process.id();
+        let deadline = Instant::now() + PATIENCE;
+        let listens = || Mariadb.backend(pid).unwrap().is_ok_and(|found| !found.listens.is_empty());
+        while !listens() || !database.log_ends_with_ready(2) {
+            assert!(Instant::now() < deadline, "{}", database.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        (database, pid)
+    }
+
+    /// Whether it was said so often that connections are taken.
+    fn log_ends_with_ready(&self, count: usize) -> bool {
+        self.log().matches("ready for connections").count() >= count
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         // The folder goes with it: nothing has to be saved.
@@ -160,13 +201,55 @@ fn a_database_is_read_asked_exhausted_and_lost() {
 
     exhausted(&database, &mut collector, &target);
     locked_out(&database);
+    started_anew(&mut database, &mut collector, &target);
+}
+
+/// A database that is gone is not read, also when another one has its socket by then; that one is read once it is known.
+fn started_anew(database: &mut Database, collector: &mut Collected, target: &Target) {
     database.process.kill().unwrap();
     database.process.wait().unwrap();
-    let dead = collector.read(&target);
-    assert!(
-        dead.error.as_ref().unwrap().contains("is gone")
-            && dead.value("mariadb.threads_running_count").is_none()
-    );
+    let is_unknown = |reading: &Reading| {
+        let told = reading.error.as_ref().is_some_and(|error| error.contains("is gone"));
+        told && reading.value("mariadb.threads_running_count").is_none()
+    };
+    let dead = collector.read(target);
+    assert!(is_unknown(&dead), "{dead:?}");
+    database.process = Database::spawn(database.folder.path());
+    database.wait();
+    let before_it_is_known = collector.read(target);
+    assert!(is_unknown(&before_it_is_known), "{before_it_is_known:?}");
+    let anew = collector.read(&database.target(Access::default()));
+    assert_eq!(anew.error, None);
+    assert!(value(&anew, "questions_count") < 100.0, "its totals began anew: {anew:?}");
+    assert!(anew.value("mariadb.deadlocks_count").is_some(), "all is told again after an error");
+}
+
+/// With mounts and a network of its own, and an `/etc` that means something else here.
+#[test]
+fn a_database_in_a_container_is_read_with_its_own_files() {
+    if !rustix::process::geteuid().is_root() || !crate::mounts::can_mount() {
+        return crate::skip::skip("needs root, and to mount something");
+    }
+    for socket in [true, false] {
+        let (database, pid) = Database::start_apart(socket);
+        let mut snapshot = Mariadb.backend(pid).unwrap().unwrap();
+        let limit = &snapshot.settings["max_connections"];
+        assert_eq!(limit.configured, Some(SettingValue::Integer(33)), "{:?}", snapshot.warnings);
+        assert_eq!(limit.file.as_deref(), Some("/etc/mysql/my.cnf"));
+        let address = &snapshot.endpoints[0].address;
+        assert_eq!(address.starts_with("unix:"), socket, "{address}");
+        Mariadb.with_access(&mut snapshot, &Access::default());
+        let target = Target { backends: Arc::from([snapshot.clone()]), ..Target::default() };
+        let reading = Collected::default().read(&target);
+        if socket {
+            assert_eq!(snapshot.settings["max_connections"].running, Some(SettingValue::Integer(33)));
+            assert_eq!(value(&reading, "connections_limit_count"), 33.0);
+        } else {
+            // By its port root needs a password: the database itself says so, and not another one here.
+            assert!(reading.missing[0].why.contains("Access denied"), "{reading:?}");
+        }
+        drop(database);
+    }
 }
 
 /// The collector that is connected goes on; another one is told that there are too many.
