@@ -1,7 +1,8 @@
 //! Keeps what is observed in step with the machine: services come, go, and are started anew.
 //!
-//! A thread of its own looks again every minute, and at once when the main process is another one. The collectors go
-//! on meanwhile, and read what they read before until something else was found.
+//! A thread of its own looks again every minute, and at once when the main process is another one, or that of a
+//! backend has ended; after that a few times soon, as what is started anew takes its time until others talk to it. The
+//! collectors go on meanwhile, and read what they read before until something else was found.
 
 use crate::agent::host::{Host, LoadBrake, Watch};
 use crate::agent::protocol::FromAgent;
@@ -22,6 +23,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often the machine is.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
+/// After the end of a backend it is looked so often so soon.
+const SOON_COUNT: u32 = 5;
+const SOON: Duration = Duration::from_secs(3);
+
 /// After so many looks the services are read anew, also when their processes are the same: a reload keeps them.
 const READ_ANEW_EVERY: u32 = 5;
 
@@ -41,6 +46,8 @@ pub struct Watched {
     topology: Topology,
     /// The main process, where it is one of this machine.
     main: Option<ProcessName>,
+    /// The main processes of its backends.
+    backends: Vec<ProcessName>,
     /// Rises with every target, so that what was looked at before is not taken for newer.
     generation: u64,
     voice: Voice,
@@ -55,8 +62,8 @@ impl Following {
         (target, topology): (Target, Topology),
         looked_well: bool,
     ) -> Self {
-        let main = target.service_pid.and_then(ProcessName::of);
-        let watched = Watched { watch, brake, target, topology, main, generation: 0, voice };
+        let (main, backends) = mains(&target);
+        let watched = Watched { watch, brake, target, topology, main, backends, generation: 0, voice };
         let shared = Arc::new(Mutex::new(watched));
         let weak = Arc::downgrade(&shared);
         std::thread::spawn(move || follow(host.as_ref(), &weak, looked_well));
@@ -85,7 +92,7 @@ impl Watched {
 
     fn set(&mut self, target: Target) {
         self.generation += 1;
-        self.main = target.service_pid.and_then(ProcessName::of);
+        (self.main, self.backends) = mains(&target);
         if target != self.target {
             self.target = target;
             self.brake.set_target(&self.target);
@@ -108,6 +115,12 @@ impl Watched {
     }
 }
 
+/// The main processes of a service and of its backends, as far as they are there.
+fn mains(target: &Target) -> (Option<ProcessName>, Vec<ProcessName>) {
+    let backends = target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != outside::NO_PID);
+    (target.service_pid.and_then(ProcessName::of), backends.filter_map(ProcessName::of).collect())
+}
+
 /// Whether two topologies are of other services or links; how many connections there were just now does not count.
 fn differs(a: &Topology, b: &Topology) -> bool {
     let links = |topology: &Topology| -> Vec<_> {
@@ -121,16 +134,24 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
     let mut effort = if looked_well { Effort::AGAIN } else { Effort::FIRST };
     let mut due = Instant::now() + if looked_well { LOOK_EVERY } else { Duration::ZERO };
     let mut pause = TICK;
-    let mut looks_count = 0;
+    let (mut looks_count, mut soon_count) = (0, 0);
     loop {
         let Some(held) = shared.upgrade() else { return };
-        let is_gone = lock(&held).main.is_some_and(|main| !main.is_alive());
+        let (main, backends) = {
+            let watched = lock(&held);
+            (watched.main, watched.backends.clone())
+        };
         drop(held);
-        if is_gone || Instant::now() >= due {
+        let has_lost_one = backends.iter().any(|backend| !backend.is_alive());
+        if has_lost_one {
+            soon_count = SOON_COUNT;
+        }
+        if has_lost_one || main.is_some_and(|main| !main.is_alive()) || Instant::now() >= due {
             looks_count += 1;
             let is_found = look(host, shared, effort, looks_count % READ_ANEW_EVERY == 0);
             effort = Effort::AGAIN;
-            due = Instant::now() + LOOK_EVERY;
+            due = Instant::now() + if soon_count > 0 { SOON } else { LOOK_EVERY };
+            soon_count = soon_count.saturating_sub(1);
             // One that stays away is not looked for at the same pace for ever.
             pause = if is_found { TICK } else { LOOK_EVERY.min(pause * 2) };
         }

@@ -286,9 +286,16 @@ impl Collector for PhpFpm {
             return reading;
         }
         for service in &services {
-            self.look(service, &mut reading);
+            // Of a process that is gone there are not none, but nothing is known.
+            if crate::procfs::stat(service.pid).is_ok_and(|stat| !stat.has_ended()) {
+                self.look(service, &mut reading);
+            } else {
+                self.masters.remove(&service.pid);
+                reading.problem(format!("php-fpm, process {}, is gone", service.pid));
+            }
         }
         let mut pools = pools(target);
+        pools.retain(|(service, ..)| self.masters.contains_key(&service.pid));
         let all_count = pools.len();
         pools.retain(|(service, pool, _)| {
             self.masters.get(&service.pid).is_some_and(|master| master.is_chosen(pool))
