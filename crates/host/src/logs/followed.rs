@@ -3,10 +3,12 @@
 //!
 //! A log that is there when it is met is read from its end on; one that comes later is new, and read from its beginning.
 //! Of more than can be followed those are taken that were written to last. The path of a log is one in the mount
-//! namespace of the service: in another one than ours it is reached through `/proc/PID/root` (proc_pid_root(5)).
+//! namespace of the service: in another one than ours it is reached through `/proc/PID/root` (proc_pid_root(5)), and its
+//! standard error through `/proc/PID/fd`.
 
 use super::tail::{Looked, Part, Tail};
 use crate::collectors::Reading;
+use crate::rooted;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -121,6 +123,11 @@ impl<T> Followed<T> {
         for place in places {
             let same = before.iter().position(|one| one.place.path == place.path);
             let one = match same.map(|index| before.swap_remove(index)) {
+                // A reload may have changed how its lines are written.
+                Some(one) if one.place.log.format != place.log.format => {
+                    let with = with(&place, one.tail.reached());
+                    One { place, with, ..one }
+                }
                 Some(one) => One { place, ..one },
                 None => {
                     let tail = State::of(Tail::of(&place.path), &place.path);
@@ -242,13 +249,95 @@ fn written_at(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Where we reach a file of a process.
+/// Links at the end of a path that are followed: `error.log -> /dev/stderr -> /proc/self/fd/2`, as images of containers
+/// have it.
+const LINKS_COUNT_MAX: usize = 8;
+
+/// Where we reach a file of a process. What means an open file of whoever asks is one of that process.
 pub fn place(pid: u32, path: &str) -> PathBuf {
-    let space = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-    let theirs = space(&pid.to_string());
-    let is_elsewhere = theirs.is_some() && theirs != space("self");
-    match is_elsewhere && path.starts_with('/') {
-        true => PathBuf::from(format!("/proc/{pid}/root{path}")),
-        false => PathBuf::from(path),
+    let named = Path::new(path);
+    let Some(folder) = named.parent().filter(|_| named.is_absolute()) else {
+        return named.to_owned();
+    };
+    let is_elsewhere = rooted::is_elsewhere(pid) || rooted::differs(pid, folder);
+    let root = PathBuf::from(if is_elsewhere { format!("/proc/{pid}/root") } else { "/".to_owned() });
+    let mut at = named.to_owned();
+    for _ in 0..LINKS_COUNT_MAX {
+        if let Some(number) = descriptor(&at) {
+            return PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+        }
+        let (Some(folder), Some(name)) = (at.parent(), at.file_name()) else { break };
+        let Ok(target) = std::fs::read_link(rooted::in_root(&root, folder).join(name)) else { break };
+        at = folder.join(target);
+    }
+    rooted::in_root(&root, named)
+}
+
+/// The number of the open file that a path stands for (proc_pid_fd(5)).
+fn descriptor(path: &Path) -> Option<u32> {
+    let path = path.to_str()?;
+    let number = match path {
+        "/dev/stdin" => "0",
+        "/dev/stdout" => "1",
+        "/dev/stderr" => "2",
+        path => ["/proc/self/fd/", "/dev/fd/"].into_iter().find_map(|begin| path.strip_prefix(begin))?,
+    };
+    number.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::service::ServiceSnapshot;
+
+    // Images of containers write their logs so: it is the standard error of the service, and never ours.
+    #[test]
+    fn an_open_file_is_that_of_the_service() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("error.log");
+        std::os::unix::fs::symlink("/dev/stderr", &link).unwrap();
+        let (pid, link) = (std::process::id(), link.to_string_lossy().into_owned());
+        for (path, expected) in [
+            ("/dev/stderr", format!("/proc/{pid}/fd/2")),
+            ("/proc/self/fd/1", format!("/proc/{pid}/fd/1")),
+            (link.as_str(), format!("/proc/{pid}/fd/2")),
+            ("/var/log/x", "/var/log/x".to_owned()),
+            ("|/usr/bin/rotatelogs /x", "|/usr/bin/rotatelogs /x".to_owned()),
+            ("/dev/fd/x", "/dev/fd/x".to_owned()),
+        ] {
+            assert_eq!(place(pid, path), Path::new(&expected), "{path}");
+        }
+        let log = folder.path().join("out");
+        let file = std::fs::File::create(&log).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").stderr(file).spawn().unwrap();
+        let followed = Tail::of(&place(child.id(), "/dev/stderr"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(followed.is_ok(), "{followed:?}");
+    }
+
+    #[test]
+    fn a_reload_that_changes_the_format_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "").unwrap();
+        let service = |format: &str| ServiceSnapshot {
+            pid: std::process::id(),
+            logs: vec![LogFile {
+                path: path.to_string_lossy().into_owned(),
+                kind: LogKind::Access,
+                format: Some(format.into()),
+                ..LogFile::default()
+            }],
+            ..ServiceSnapshot::default()
+        };
+        let mut followed = Followed::of(LogKind::Access);
+        for format in ["common", "combined"] {
+            let service = service(format);
+            followed.meet([&service].into_iter(), <[LogFile]>::to_vec, |place, _| place.log.format.clone());
+            let known: Vec<_> = followed.ones().map(|one| one.with.as_deref()).collect();
+            assert_eq!(known, [Some(format)]);
+            assert_eq!(followed.open_count(), 1);
+        }
     }
 }
