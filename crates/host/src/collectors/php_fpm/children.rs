@@ -92,9 +92,11 @@ impl Children {
         let count = of_pool().count() as u64;
         let seen = of_pool().filter_map(|child| child.busy).count() as u64;
         let busy = of_pool().filter(|child| child.busy == Some(true)).count() as u64;
+        // Of many only some were looked at: these stand for all.
+        let all_busy = (busy as f64 * count as f64 / seen.max(1) as f64).round() as u64;
         Sums {
             count,
-            busy_count: (count == 0 || seen > 0).then_some(busy),
+            busy_count: (count == 0 || seen > 0).then_some(all_busy),
             pss_mean_bytes: mean(|smaps| Some(smaps.pss_bytes)),
             swap_pss_mean_bytes: mean(|smaps| smaps.swap_pss_bytes),
         }
@@ -170,5 +172,9 @@ mod tests {
         let b = children.sums("b");
         assert_eq!((b.count, b.busy_count, b.pss_mean_bytes), (1, None, None), "not seen is not zero");
         assert_eq!(children.sums("c").busy_count, Some(0), "no children, none at work");
+        let looked_at = (1..=64).map(|pid| (pid, child("a", Some(pid <= 48), None)));
+        let others = (65..=128).map(|pid| (pid, child("a", None, None)));
+        let many = Children { known: looked_at.chain(others).collect(), last: [0; 2] };
+        assert_eq!(many.sums("a").busy_count, Some(96), "those that were looked at stand for all");
     }
 }
