@@ -56,7 +56,10 @@ pub fn logs(site: &Site<'_>, port: u16, default: Option<&str>) -> Logs {
         }
         let inherits =
             id > 0 && named(site.inside(id), &["CustomLog", "TransferLog", "GlobalLog"]).next().is_none();
-        for placed in named_logs(site, id) {
+        let mut named = named_logs(site, id);
+        // One with a condition leaves requests out: who takes the first one of a host has them all if any log does.
+        named.sort_by_key(|placed| placed.words().len() > 2);
+        for placed in named {
             let Some(name) = placed.words().into_iter().next() else { continue };
             let scope = scope.clone().filter(|_| !inherits);
             logs.add(site, LogKind::Access, &name, scope, Some(format_of(site, id, placed)));
