@@ -140,7 +140,10 @@ fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink:
         sample.missing = told.news(missing);
         // What was read for a target that is no longer meant would be taken for the new one.
         let current = shared.state().target == target;
-        if current && sink.send((clock_us, sample)).is_err() {
+        if !current {
+            collector.unheard();
+            told = Told::default();
+        } else if sink.send((clock_us, sample)).is_err() {
             return;
         }
         let every = if target.in_full { Duration::from_secs(1) } else { seldom };
@@ -270,6 +273,52 @@ mod tests {
         assert_eq!(port(samples.recv_timeout(PATIENCE).unwrap().1), 81.0);
         drop(observer);
         assert!(samples.recv_timeout(PATIENCE).is_err(), "its threads have ended");
+    }
+
+    /// What a reading that takes long, and its end, look like from outside.
+    #[derive(Debug, Default)]
+    struct Steps {
+        begun: AtomicBool,
+        may_end: AtomicBool,
+        unheard: AtomicBool,
+    }
+
+    struct Unheard(Arc<Steps>);
+
+    impl Collector for Unheard {
+        fn name(&self) -> &'static str {
+            "unheard"
+        }
+        fn metrics(&self) -> Vec<Metric> {
+            vec![]
+        }
+        fn read(&mut self, _: &Target) -> Reading {
+            self.0.begun.store(true, Ordering::Relaxed);
+            while !self.0.may_end.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Reading::default()
+        }
+        fn unheard(&mut self) {
+            self.0.unheard.store(true, Ordering::Relaxed);
+        }
+    }
+
+    // What leaves out what did not change must know that nobody heard of the change.
+    #[test]
+    fn a_reading_that_nobody_hears_is_told_to_its_collector() {
+        let steps = Arc::new(Steps::default());
+        let (sink, samples) = channel();
+        let collector = Unheard(Arc::clone(&steps));
+        let observer = Observer::start_with(vec![Box::new(collector)], target(80), sink).unwrap();
+        while !steps.begun.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        observer.set_target(target(81));
+        steps.may_end.store(true, Ordering::Relaxed);
+        samples.recv_timeout(PATIENCE).unwrap();
+        assert!(steps.unheard.load(Ordering::Relaxed));
+        drop(observer);
     }
 
     #[test]

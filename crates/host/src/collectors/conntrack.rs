@@ -142,6 +142,10 @@ impl Collector for Conntrack {
         }
         self.changes.only(reading, |name| !name.ends_with("entries_count"))
     }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
+    }
 }
 
 #[cfg(test)]

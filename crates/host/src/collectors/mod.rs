@@ -137,6 +137,8 @@ pub trait Collector: Send {
     }
     /// Reads once. May block up to two seconds: each collector runs on a thread of its own.
     fn read(&mut self, target: &Target) -> Reading;
+    /// The last reading was not told to anybody: what leaves out values that do not change has to tell all again.
+    fn unheard(&mut self) {}
 }
 
 /// All collectors, fresh, in the order in which they read: first what the others' work would disturb (the run queue,

@@ -251,6 +251,10 @@ impl Collector for Nic {
         }
         self.changes.only(reading, |name| !always_told(name))
     }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
+    }
 }
 
 #[cfg(test)]

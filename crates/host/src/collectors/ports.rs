@@ -123,6 +123,10 @@ impl Collector for Ports {
         }
         self.changes.only(reading, |name| [AVAILABLE, REUSED].contains(&name))
     }
+
+    fn unheard(&mut self) {
+        (self.changes, self.told) = (Changes::default(), None);
+    }
 }
 
 #[cfg(test)]

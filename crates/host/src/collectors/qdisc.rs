@@ -213,6 +213,10 @@ impl Collector for Qdisc {
         self.readings_count += 1;
         self.changes.only(reading, |_| true)
     }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
+    }
 }
 
 #[cfg(test)]

@@ -326,6 +326,10 @@ impl Collector for Sockets {
         self.states(place, &mut reading);
         reading
     }
+
+    fn unheard(&mut self) {
+        self.told = None;
+    }
 }
 
 /// The command that prints one counter: nstat names them as group and field in one word.

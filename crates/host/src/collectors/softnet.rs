@@ -89,6 +89,10 @@ impl Collector for Softnet {
         // Names of single cores have two dots.
         self.changes.only(reading, |name| name.matches('.').count() > 1)
     }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
+    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,10 @@ impl Collector for Tcp {
         }
         self.changes.only(reading, |_| true)
     }
+
+    fn unheard(&mut self) {
+        self.changes = Changes::default();
+    }
 }
 
 #[cfg(test)]
