@@ -179,8 +179,12 @@ fn opcache(pool: &str, php_ini: &str) -> (Fpm, Reading) {
 
 /// Whether a folder of a session is there.
 fn folders_count() -> usize {
+    folders_count_in("/tmp")
+}
+
+fn folders_count_in(place: &str) -> usize {
     let this = std::process::id().to_string();
-    let entries = std::fs::read_dir("/tmp").unwrap().flatten();
+    let entries = std::fs::read_dir(place).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names
         .filter(|name| name.starts_with("webdyno-observes-") && name.split('-').any(|part| part == this))
@@ -361,23 +365,26 @@ fn the_commands_show_the_same() {
     }
 }
 
-/// A pool with a network and a /tmp of its own, as in a container or under systemd's PrivateTmp=.
+/// Pools with a network and a /tmp of their own, as in a container or under systemd's PrivateTmp=.
 #[test]
-fn a_pool_in_a_container_is_reached() {
+fn pools_with_files_and_a_network_of_their_own_are_reached() {
     if !fpm_is_installed() || !crate::mounts::can_mount() {
         return crate::skip::skip("needs root, and to mount something");
     }
-    let fpm = Fpm::start_apart(&[(
-        "www",
-        "listen = 127.0.0.1:9000\npm = static\npm.max_children = 1\npm.status_path = /status\n",
-    )]);
+    let pool = "pm = static\npm.max_children = 1\npm.status_path = /status\n";
+    let fpm = Fpm::start_apart(&[
+        ("www", &format!("listen = 127.0.0.1:9000\n{pool}")),
+        ("shop", &format!("listen = /tmp/shop.sock\n{pool}")),
+    ]);
     let target = fpm.target();
     let snapshot = &target.backends[0];
-    assert_eq!(snapshot.version, None, "its program is not started from outside");
+    assert!(snapshot.version.is_some(), "its program is ours: {:?}", snapshot.missing);
     let reading = PhpFpm::default().read(&target);
+    assert_eq!(reading.value("php_fpm.shop.active_count"), Some(1.0), "{reading:?}");
     assert_eq!(reading.value("php_fpm.www.active_count"), Some(1.0), "{reading:?}");
     assert_eq!(reading.value("php_fpm.www.listen_queue_count"), Some(0.0));
     let cache = Opcache::default().read(&target);
     assert_eq!(cache.value("opcache.www.enabled_count"), Some(0.0), "{cache:?}");
-    assert_eq!(folders_count(), 0);
+    // In ours other tests may have some now.
+    assert_eq!(folders_count_in(&format!("/proc/{}/root/tmp", snapshot.pid)), 0);
 }

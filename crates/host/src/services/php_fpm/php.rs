@@ -7,6 +7,7 @@ use super::config::{Line, Placed, lines};
 use super::pools::{PHP, in_force};
 use crate::limits;
 use crate::reach::Root;
+use crate::rooted;
 use crate::scratch::Scratch;
 use crate::services::apache::program::{Invocation, run};
 use std::collections::BTreeMap;
@@ -32,8 +33,8 @@ pub fn prefix(executable: Option<&str>) -> String {
     folder.map(|(prefix, _)| prefix).filter(|prefix| !prefix.is_empty()).unwrap_or("/usr").to_owned()
 }
 
-/// Asks the program, where it is on our own file system.
-pub fn ask(root: &Root, executable: Option<&(String, bool)>) -> Php {
+/// Asks the program, where it is on our own file system: a `/tmp` of its own (PrivateTmp=) makes no container.
+pub fn ask(pid: u32, executable: Option<&(String, bool)>) -> Php {
     let unasked = |why: &str, how: &str| Php {
         missing: vec![Missing {
             signal: "php_fpm.version".into(),
@@ -45,7 +46,7 @@ pub fn ask(root: &Root, executable: Option<&(String, bool)>) -> Php {
     let Some((path, replaced)) = executable else {
         return unasked("the executable of php-fpm cannot be seen", crate::discover::NEEDS_RIGHTS);
     };
-    if !root.is_ours() {
+    if rooted::is_elsewhere(pid) {
         return unasked(
             "php-fpm runs in a container, whose programs are not started from outside",
             "run webdyno in there",
@@ -55,7 +56,7 @@ pub fn ask(root: &Root, executable: Option<&(String, bool)>) -> Php {
         return unasked("the executable of php-fpm was replaced since it was started", "restart php-fpm");
     }
     // OPcache makes a file to lock by, in `/tmp` unless it is told another place.
-    let scratch = Scratch::create(root).ok();
+    let scratch = Scratch::create(&Root::ours()).ok();
     let place = scratch.as_ref().map(|scratch| format!("opcache.lockfile_path={}", scratch.path()));
     let mut arguments = vec!["-i".to_owned()];
     arguments.extend(place.into_iter().flat_map(|place| ["-d".to_owned(), place]));
