@@ -6,10 +6,11 @@
 //! others (overlay), have a device number of no disk: then the source of the mount tells, where it is a device.
 
 use super::super::{Reading, Target, control_group::unescape};
+use crate::logs::followed::place;
 use crate::procfs;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use webdyno_model::service::ServiceSnapshot;
 
 /// Logs that are looked for at most.
@@ -70,10 +71,11 @@ impl Places {
 
 /// The device number of a log's file system; `None` for what is no file (a pipe, a terminal) or not there.
 fn device_of_log(service: &ServiceSnapshot, path: &str) -> Option<u64> {
-    let within = path.strip_prefix('/')?;
+    if !path.starts_with('/') {
+        return None;
+    }
     // As the service sees it: it may be in a container.
-    let seen = PathBuf::from(format!("/proc/{}/root", service.pid)).join(within);
-    let metadata = std::fs::metadata(seen).or_else(|_| std::fs::metadata(path)).ok()?;
+    let metadata = std::fs::metadata(place(service.pid, path)).ok()?;
     metadata.is_file().then(|| metadata.dev())
 }
 
@@ -138,6 +140,11 @@ mod tests {
             assert_eq!(device_of_log(&service, path), None, "{path}");
         }
         assert!(device_of_log(&service, "/proc/self/exe").is_some());
+        let gone = ServiceSnapshot { pid: u32::MAX, ..service };
+        assert!(
+            device_of_log(&gone, "/proc/self/exe").is_some(),
+            "where nothing is seen of it, ours is meant"
+        );
     }
 
     proptest! {
