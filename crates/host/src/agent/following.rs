@@ -219,3 +219,24 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
         ..before
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // What tells that it has to be looked again: the end of any of them, and of those alone that were there.
+    #[test]
+    fn the_end_of_a_backend_is_seen() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let backend = |pid| ServiceSnapshot { pid, ..ServiceSnapshot::default() };
+        let backends: Arc<[ServiceSnapshot]> =
+            [backend(process.id()), backend(outside::NO_PID), backend(u32::MAX)].into();
+        let target = Target { service_pid: Some(std::process::id()), backends, ..Target::default() };
+        let (main, named) = mains(&target);
+        assert!(main.is_some_and(ProcessName::is_alive) && named.len() == 1 && named[0].is_alive());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(!named[0].is_alive());
+        assert_eq!(mains(&target).1.len(), 0, "it is looked for once");
+    }
+}

@@ -253,3 +253,16 @@ fn thousands_of_hosts_are_all_read_and_a_bounded_part_is_told() {
     let json = serde_json::to_string(&told.settings).unwrap();
     assert!(json.len() < 200_000, "{}", json.len());
 }
+
+// Who counts requests takes the first log of each part.
+#[test]
+fn a_log_that_leaves_requests_out_comes_after_one_that_does_not() {
+    let root = tempfile::tempdir().unwrap();
+    let main_file = root.path().join("httpd.conf");
+    let text = "CustomLog /l/images \"%>s\" env=image\nCustomLog /l/others \"%>s\" env=!image\nCustomLog /l/all \"%>s\"\n";
+    std::fs::write(&main_file, text).unwrap();
+    let evaluation = evaluate(Input { main_file, server_root: root.path().into(), ..Input::default() });
+    let logs = super::logs::logs(&Site::of(&evaluation), 80, None);
+    let paths: Vec<&str> = logs.files.iter().map(|log| log.path.as_str()).collect();
+    assert_eq!(paths, ["/l/all", "/l/images", "/l/others"]);
+}
