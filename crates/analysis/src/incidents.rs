@@ -11,7 +11,7 @@ use crate::rules::say;
 use std::collections::{BTreeMap, HashMap};
 pub use table::{ALL, Kind};
 use table::{Row, What};
-use webdyno_model::sample::{Metric, MetricKind, Sample};
+use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Sample, TOLD_AGAIN_COUNT};
 
 /// So many readings in a row below the lower threshold end an incident.
 const CALM_READINGS: u32 = 10;
@@ -37,6 +37,20 @@ pub struct Detector {
     /// What each row knows of each metric.
     states: BTreeMap<(usize, String), State>,
     templates: Vec<Metric>,
+    /// What rows compare their metrics with.
+    wholes: Vec<Metric>,
+    /// What the samples mean.
+    catalogue: Vec<Metric>,
+    /// The values that readings may leave out while they are as they were.
+    held: BTreeMap<String, Held>,
+}
+
+/// A value that holds until its collector tells another one.
+#[derive(Debug)]
+struct Held {
+    source: String,
+    value: f64,
+    readings_since: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,27 +67,81 @@ struct State {
 impl Default for Detector {
     /// One that has seen nothing.
     fn default() -> Self {
-        let template = |row: &Row| Metric { name: row.metric.to_owned(), ..EMPTY };
-        let templates = ALL.iter().map(template).collect();
-        Self { last: HashMap::new(), states: BTreeMap::new(), templates }
+        let named = |name: &str| Metric { name: name.to_owned(), ..EMPTY };
+        Self {
+            last: HashMap::new(),
+            states: BTreeMap::new(),
+            templates: ALL.iter().map(|row| named(row.metric)).collect(),
+            wholes: ALL.iter().filter_map(Row::whole).map(named).collect(),
+            catalogue: vec![],
+            held: BTreeMap::new(),
+        }
     }
 }
 
 impl Detector {
+    /// One that has seen nothing of a host that is read by these collectors.
+    pub fn of(collectors: &[CollectorInfo]) -> Self {
+        let all = Self::default();
+        let metrics = collectors.iter().flat_map(|info| &info.metrics);
+        Self { catalogue: metrics.filter(|metric| all.may_be_needed(metric)).cloned().collect(), ..all }
+    }
+
+    /// Whether values of a metric of the catalogue may be what a row is about.
+    fn may_be_needed(&self, metric: &Metric) -> bool {
+        let first = |metric: &Metric| metric.name.split('.').next().map(str::to_owned);
+        self.templates.iter().chain(&self.wholes).any(|needed| first(needed) == first(metric))
+    }
+
     /// Looks at the next sample of the host, read at `t_s`. Gives what goes wrong since then.
     pub fn see(&mut self, t_s: f64, sample: &Sample) -> Vec<Incident> {
+        let values = self.whole(sample);
         let mut found = vec![];
         for (index, row) in ALL.iter().enumerate() {
-            for (name, value) in &sample.values {
+            for (name, value) in &values {
                 if self.templates[index].describes(name) {
-                    found.extend(self.look(index, row, (t_s, name, value.0), sample));
+                    found.extend(self.look(index, row, (t_s, name, *value), &values));
                 }
             }
         }
-        for (name, value) in &sample.values {
-            self.remember(t_s, name, value.0);
+        for (name, value) in &values {
+            self.remember(t_s, name, *value);
         }
         found
+    }
+
+    /// The values of a reading that rows are about, with those that it left out as they were unchanged.
+    fn whole(&mut self, sample: &Sample) -> BTreeMap<String, f64> {
+        let is_needed =
+            |name: &str| self.templates.iter().chain(&self.wholes).any(|needed| needed.describes(name));
+        let told = sample.values.iter().filter(|(name, _)| is_needed(name));
+        let mut values: BTreeMap<String, f64> = told.map(|(name, value)| (name.clone(), value.0)).collect();
+        let may_be_held: Vec<String> =
+            values.keys().filter(|name| self.is_on_change(name)).cloned().collect();
+        let mut left_out = vec![];
+        self.held.retain(|name, held| {
+            if held.source != sample.source || values.contains_key(name) {
+                return held.source != sample.source;
+            }
+            held.readings_since += 1;
+            let holds = sample.error.is_none() && held.readings_since < TOLD_AGAIN_COUNT;
+            left_out.extend(holds.then(|| (name.clone(), held.value)));
+            holds
+        });
+        for name in may_be_held {
+            let held = Held { source: sample.source.clone(), value: values[&name], readings_since: 0 };
+            self.held.insert(name, held);
+        }
+        values.extend(left_out);
+        values
+    }
+
+    /// Whether readings leave a value out while it is as it was: the metric with the longest name before the star tells.
+    fn is_on_change(&self, name: &str) -> bool {
+        let describing = self.catalogue.iter().filter(|metric| metric.describes(name));
+        describing
+            .max_by_key(|metric| (metric.name == name, metric.name.find('*')))
+            .is_some_and(|metric| metric.on_change)
     }
 
     /// Only what a row compares with is remembered.
@@ -92,9 +160,9 @@ impl Detector {
         index: usize,
         row: &Row,
         (t_s, name, value): (f64, &str, f64),
-        sample: &Sample,
+        values: &BTreeMap<String, f64>,
     ) -> Option<Incident> {
-        let figure = self.figure(row, (t_s, name, value), sample)?;
+        let figure = self.figure(row, (t_s, name, value), values)?;
         let followed = self.states.keys().filter(|(row, _)| *row == index).count();
         let state = match self.states.get_mut(&(index, name.to_owned())) {
             Some(state) => state,
@@ -108,7 +176,12 @@ impl Detector {
     }
 
     /// What a row looks at: the level, the rate since the reading before, or the share of another metric.
-    fn figure(&self, row: &Row, (t_s, name, value): (f64, &str, f64), sample: &Sample) -> Option<f64> {
+    fn figure(
+        &self,
+        row: &Row,
+        (t_s, name, value): (f64, &str, f64),
+        values: &BTreeMap<String, f64>,
+    ) -> Option<f64> {
         match row.what {
             What::Level => Some(value),
             What::Rise | What::Rate(_) => {
@@ -126,7 +199,7 @@ impl Detector {
             What::ShareOf(whole) => {
                 let template = Metric { name: row.metric.to_owned(), ..EMPTY };
                 let whole = whole.replace('*', template.instance(name).unwrap_or("*"));
-                let whole = sample.values.get(&whole)?.0;
+                let whole = *values.get(&whole)?;
                 (whole > 0.0).then(|| value / whole)
             }
         }

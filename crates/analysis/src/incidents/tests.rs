@@ -89,6 +89,52 @@ fn each_of_several_has_its_own_incident() {
     assert!(told_at(&[("pressure.memory_full_us", &[0.0, 2e5, 4e5, 6e5])])[0].1.contains("20% of the time"));
 }
 
+/// The seconds at which something is told when readings leave out what is as it was, and tell all every so many.
+fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
+    let metric = |(name, _): &(&str, &[f64])| Metric { name: (*name).to_owned(), on_change: true, ..EMPTY };
+    let info = CollectorInfo { name: "x".into(), metrics: metrics.iter().map(metric).collect() };
+    let mut detector = Detector::of(&[info]);
+    let length = metrics[0].1.len();
+    let told = (0..length).filter(|second| {
+        let all = second.is_multiple_of(TOLD_AGAIN_COUNT as usize);
+        let is_told = |values: &[f64]| all || values[*second] != values[second - 1];
+        let values: Vec<(&str, f64)> =
+            metrics.iter().filter(|(_, of)| is_told(of)).map(|(name, of)| (*name, of[*second])).collect();
+        let t_s = *second as f64;
+        !detector.see(t_s, &sample(t_s, "x", &values).sample).is_empty()
+    });
+    told.collect()
+}
+
+/// Readings leave out what did not change: it goes on as it was, in shares, rates and calm seconds.
+#[test]
+fn what_is_left_out_of_a_reading_is_as_it_was() {
+    let limit = [1000.0; 400];
+    let entries: Vec<f64> = (0..400).map(|second| if second < 20 { 100.0 } else { 950.0 }).collect();
+    let table = [("conntrack.entries_count", &entries[..]), ("conntrack.max_count", &limit[..])];
+    assert_eq!(seconds_of_changes(&table), seconds(&table));
+    assert_eq!(seconds(&table), [21]);
+    // Half a minute of silence does not thin out a burst, and what was over may come back.
+    let burst = |second: i32| {
+        if second >= 350 {
+            60.0
+        } else if second >= 30 {
+            30.0
+        } else {
+            0.0
+        }
+    };
+    let drops: Vec<f64> = (0..400).map(burst).collect();
+    assert_eq!(seconds_of_changes(&[("conntrack.drop_count", &drops)]), [30, 350]);
+    // What was not read holds no longer.
+    let mut failed = sample(1.0, "x", &[("conntrack.entries_count", 950.0)]).sample;
+    failed.error = Some("torn".into());
+    let metrics = vec![Metric { name: "conntrack.max_count".into(), on_change: true, ..EMPTY }];
+    let mut detector = Detector::of(&[CollectorInfo { name: "x".into(), metrics }]);
+    detector.see(0.0, &sample(0.0, "x", &[("conntrack.max_count", 1000.0)]).sample);
+    assert!((1..9).all(|second| detector.see(f64::from(second), &failed).is_empty()));
+}
+
 #[test]
 fn rows_are_sound() {
     for row in ALL {
