@@ -87,8 +87,9 @@ impl Level {
     pub fn points(&self, series: &SeriesSet<'_>) -> Vec<(f64, f64)> {
         match self.of {
             Of::Processors(kinds) => processors(series, kinds),
-            Of::Gauge(metric) => readings(series, metric),
-            Of::Rate(metric, factor) => rises(&readings(series, metric), factor),
+            Of::Gauge(metric) => summed(series, metric, <[(f64, f64)]>::to_vec),
+            // Of each apart: one that appears brings all that it counted before.
+            Of::Rate(metric, factor) => summed(series, metric, |readings| rises(readings, factor)),
         }
     }
 }
@@ -108,10 +109,15 @@ fn processors(series: &SeriesSet<'_>, kinds: &[&str]) -> Vec<(f64, f64)> {
     (1..times.len()).filter_map(share).collect()
 }
 
-/// The readings of a metric; with a star in its name the sum over all that there are of it, by the time of reading.
-fn readings(series: &SeriesSet<'_>, metric: &str) -> Vec<(f64, f64)> {
+/// What follows from the readings of a metric; with a star in its name the sum over all that there are of it, by the time
+/// of reading.
+fn summed(
+    series: &SeriesSet<'_>,
+    metric: &str,
+    points: impl Fn(&[(f64, f64)]) -> Vec<(f64, f64)>,
+) -> Vec<(f64, f64)> {
     if !metric.contains('*') {
-        return series.all(metric).to_vec();
+        return points(series.all(metric));
     }
     let template = Metric {
         name: metric.to_owned(),
@@ -123,9 +129,9 @@ fn readings(series: &SeriesSet<'_>, metric: &str) -> Vec<(f64, f64)> {
     };
     let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (_, name) in series.instances(&template) {
-        for (t_s, value) in series.all(name) {
+        for (t_s, value) in points(series.all(name)) {
             let us = (t_s * 1e6).round().max(0.0) as u64;
-            sums.entry(us).or_insert((*t_s, 0.0)).1 += value;
+            sums.entry(us).or_insert((t_s, 0.0)).1 += value;
         }
     }
     sums.into_values().collect()
@@ -166,15 +172,17 @@ mod tests {
             samples: vec![
                 reading(0.0, 10.0, 20.0, &[("a.x.n_count", 1.0), ("a.y.n_count", 2.0), ("t_us", 0.0)]),
                 reading(1.0, 11.5, 20.5, &[("a.x.n_count", 4.0), ("t_us", 250_000.0)]),
-                reading(2.0, 11.5, 22.5, &[("t_us", 100.0)]),
+                reading(2.0, 11.5, 22.5, &[("t_us", 100.0), ("a.z.n_count", 1e9)]),
             ],
             ..Measurement::default()
         };
         let series = SeriesSet::of(&measurement);
         let points = |of: Of| level("", "", "", of).points(&series);
         assert_eq!(points(Of::Processors(BUSY)), [(1.0, 0.75), (2.0, 0.0)]);
-        assert_eq!(points(Of::Gauge("a.*.n_count")), [(0.0, 3.0), (1.0, 4.0)]);
+        assert_eq!(points(Of::Gauge("a.*.n_count")), [(0.0, 3.0), (1.0, 4.0), (2.0, 1e9)]);
         assert_eq!(points(Of::Rate("t_us", SHARE)), [(1.0, 0.25)], "what was set back is not told");
+        // What appears, and what is gone, is no rise: y counted 2 before.
+        assert_eq!(points(Of::Rate("a.*.n_count", 1.0)), [(1.0, 3.0)]);
         assert_eq!(points(Of::Gauge("none")), []);
         assert_eq!(Level::points(&MAIN[0], &SeriesSet::of(&Measurement::default())), []);
     }

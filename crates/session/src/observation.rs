@@ -60,14 +60,19 @@ pub fn observation(recording: &Recording) -> Option<Observation> {
 /// The main levels of all hosts since the first reading, as far as they were read.
 pub fn levels(recording: &Recording) -> Vec<Series> {
     let Some((first_us, _)) = recording.extent_us() else { return vec![] };
-    let others = recording.hosts.iter().map(|(role, host)| (Some(role), &host.samples));
-    let all = std::iter::once((None, &recording.samples)).chain(others);
-    all.flat_map(|(role, samples)| levels_of(role, first_us, samples)).collect()
+    let others = recording.hosts.iter().map(|(role, host)| (Some(role), &host.collectors, &host.samples));
+    let all = std::iter::once((None, &recording.collectors, &recording.samples)).chain(others);
+    all.flat_map(|(role, collectors, samples)| levels_of(role, first_us, (collectors, samples))).collect()
 }
 
-fn levels_of(role: Option<&String>, first_us: u64, samples: &[(u64, Sample)]) -> Vec<Series> {
+fn levels_of(
+    role: Option<&String>,
+    first_us: u64,
+    (collectors, samples): (&[CollectorInfo], &[(u64, Sample)]),
+) -> Vec<Series> {
     let measurement = Measurement {
         samples: samples.iter().map(|read| timed(first_us, read)).collect(),
+        collectors: collectors.to_vec(),
         ..Measurement::default()
     };
     let set = SeriesSet::of(&measurement);

@@ -11,7 +11,7 @@ use webdyno_analysis::levels::{Level, MAIN};
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::series::SeriesSet;
 use webdyno_model::event::{Event, EventBody};
-use webdyno_model::sample::Sample;
+use webdyno_model::sample::{CollectorInfo, Sample};
 use webdyno_session::log::writer::Watcher;
 
 /// Readings are kept so long, as those that are read rarely need one before,
@@ -51,6 +51,8 @@ struct Shown {
     rewrites: bool,
     /// The last readings by the role of the host.
     recent: BTreeMap<Option<String>, Vec<(u64, Sample)>>,
+    /// What they mean.
+    collectors: BTreeMap<Option<String>, Vec<CollectorInfo>>,
     /// The second that was shown last.
     second: Option<u64>,
     /// Lines of the table that stands on the terminal.
@@ -62,6 +64,10 @@ impl Shown {
     /// What is written for the next event.
     fn next(&mut self, event: &Event) -> String {
         match &event.body {
+            EventBody::Server { host, collectors, .. } => {
+                self.collectors.insert(host.clone(), collectors.clone());
+                String::new()
+            }
             EventBody::Sample { host, sample } => {
                 let recent = self.recent.entry(host.clone()).or_default();
                 recent.push((event.t_us, sample.clone()));
@@ -118,7 +124,10 @@ impl Shown {
 
     /// The levels as they are now.
     fn levels(&mut self, second: u64) -> String {
-        let hosts = self.recent.iter().map(|(host, samples)| (host.clone(), latest(samples)));
+        let hosts = self.recent.iter().map(|(host, samples)| {
+            let collectors = self.collectors.get(host).cloned().unwrap_or_default();
+            (host.clone(), latest(samples, collectors))
+        });
         let hosts: Vec<_> = hosts.collect();
         if !self.rewrites {
             return hosts.iter().map(|(host, levels)| line(second, host.as_deref(), levels)).collect();
@@ -132,10 +141,11 @@ impl Shown {
 }
 
 /// The last value of each level that has one.
-fn latest(samples: &[(u64, Sample)]) -> Vec<(&'static Level, f64)> {
+fn latest(samples: &[(u64, Sample)], collectors: Vec<CollectorInfo>) -> Vec<(&'static Level, f64)> {
     let timed =
         |(t_us, sample): &(u64, Sample)| TimedSample { t_s: *t_us as f64 / 1e6, sample: sample.clone() };
-    let measurement = Measurement { samples: samples.iter().map(timed).collect(), ..Measurement::default() };
+    let samples_timed = samples.iter().map(timed).collect();
+    let measurement = Measurement { samples: samples_timed, collectors, ..Measurement::default() };
     let series = SeriesSet::of(&measurement);
     let now_s = samples.iter().map(|(t_us, _)| *t_us).max().map_or(0.0, |t_us| t_us as f64 / 1e6);
     // A server that does not tell any more is not as it was when it told last.
