@@ -41,11 +41,12 @@ pub fn freeze(directory: &Path, length_us: u64, wall: &str, incident: &Frozen) -
     let folder = directory.join(FOLDER);
     let name = name(wall, &incident.metric);
     let (unfinished, whole) = (folder.join(format!("{UNFINISHED}{name}")), folder.join(&name));
-    // One that was cut off in the middle is in the way.
-    remove_all(&unfinished)?;
+    // One that was cut off in the middle is in the way, and takes room.
+    forget_unfinished(&folder)?;
     let shift_us = merged.shift_us;
     let at_us = incident.t_us + shift_us;
-    copy(&unfinished, merged.events, (from_us + shift_us, to_us + shift_us), at_us)?;
+    let copied = copy(&unfinished, merged.events, (from_us + shift_us, to_us + shift_us), at_us);
+    copied.inspect_err(|_| drop(remove_all(&unfinished)))?;
     remove_all(&whole)?;
     std::fs::rename(&unfinished, &whole).map_err(|error| io_error("write", whole.display(), &error))?;
     forget_oldest(&folder)?;
@@ -98,10 +99,19 @@ fn is_frozen(name: &str) -> bool {
         && rest.starts_with("Z-")
 }
 
-fn forget_oldest(folder: &Path) -> Result<()> {
+/// The names in a folder.
+fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).map_err(|error| io_error("read", folder.display(), &error))?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut ours: Vec<String> = names.filter(|name| is_frozen(name)).collect();
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+fn forget_unfinished(folder: &Path) -> Result<()> {
+    let is_unfinished = |name: &&String| name.strip_prefix(UNFINISHED).is_some_and(is_frozen);
+    names(folder)?.iter().filter(is_unfinished).try_for_each(|name| remove_all(&folder.join(name)))
+}
+
+fn forget_oldest(folder: &Path) -> Result<()> {
+    let mut ours: Vec<String> = names(folder)?.into_iter().filter(|name| is_frozen(name)).collect();
     ours.sort();
     let too_many = ours.len().saturating_sub(INCIDENTS_MAX);
     ours[..too_many].iter().try_for_each(|name| remove_all(&folder.join(name)))
@@ -136,5 +146,7 @@ mod tests {
         assert!(others.into_iter().all(left));
         assert_eq!(ours.iter().filter(|name| left(name)).count(), INCIDENTS_MAX);
         assert!(left(&ours[24]) && !left(&ours[0]));
+        forget_unfinished(place.path()).unwrap();
+        assert!(!left(others[3]) && left(others[1]) && left(&ours[24]));
     }
 }

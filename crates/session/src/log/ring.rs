@@ -52,6 +52,7 @@ pub struct Ring {
 struct Segment {
     number: u64,
     length_us: u64,
+    bytes: u64,
 }
 
 impl Ring {
@@ -63,8 +64,10 @@ impl Ring {
         let lock = lock(&folder)?;
         let mut older = VecDeque::new();
         for number in numbers(&folder).map_err(|error| io_error("read", folder.display(), &error))? {
-            let length_us = extent_us(&path(&folder, number)).map_or(0, |(first, last)| last - first);
-            older.push_back(Segment { number, length_us });
+            let path = path(&folder, number);
+            let length_us = extent_us(&path).map_or(0, |(first, last)| last - first);
+            let bytes = path.metadata().map_or(0, |found| found.len());
+            older.push_back(Segment { number, length_us, bytes });
         }
         let number = older.back().map_or(1, |last| last.number + 1);
         let file = create(&folder, number).map_err(|error| failed(&folder, number, &error))?;
@@ -92,14 +95,20 @@ impl Ring {
         self.head.learn(event);
         let written = self.write(event);
         match written {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.make_room(event),
+            Err(error) if is_full(&error) => self.make_room(event),
             other => other.map_err(|error| self.failed(&error)),
         }
     }
 
-    /// Hands everything to the kernel.
+    /// Hands everything to the kernel. On a full disk the oldest segments go, and what was not taken is handed over again;
+    /// an error when that does not help.
     pub fn flush(&mut self) -> Result<()> {
-        self.file.flush().map_err(|error| self.failed(&error))
+        loop {
+            match self.file.flush() {
+                Err(error) if is_full(&error) && self.remove_oldest()? => {}
+                other => return other.map_err(|error| self.failed(&error)),
+            }
+        }
     }
 
     /// Whether the segment that is written is long enough.
@@ -113,7 +122,7 @@ impl Ring {
         // What cannot be written any more is a torn end, as after a crash.
         let flushed = self.file.flush();
         let length_us = self.extent_us.map_or(0, |(first, last)| last.max(t_us) - first);
-        self.older.push_back(Segment { number: self.number, length_us });
+        self.older.push_back(Segment { number: self.number, length_us, bytes: self.bytes });
         self.prune()?;
         self.number += 1;
         self.file = create(&self.folder, self.number).map_err(|error| self.failed(&error))?;
@@ -122,16 +131,21 @@ impl Ring {
             self.write(&mut Event { v: VERSION, seq: 0, t_us, body }).map_err(|error| self.failed(&error))?;
         }
         match flushed {
-            Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(self.failed(&error)),
+            Err(error) if !is_full(&error) => Err(self.failed(&error)),
             _ => Ok(()),
         }
     }
 
-    /// Removes the oldest segments as long as those after them are enough.
+    /// Removes the oldest segments as long as those after them are enough, or all take too much room.
     fn prune(&mut self) -> Result<()> {
         let after_oldest =
             |ring: &Self| ring.older.iter().skip(1).map(|segment| segment.length_us).sum::<u64>();
-        while after_oldest(self) >= self.length_us || self.older.len() >= FILES_COUNT_MAX {
+        let bytes = |ring: &Self| ring.older.iter().map(|segment| segment.bytes).sum::<u64>();
+        let seconds = self.length_us.max(SEGMENT_US_MIN * SEGMENTS_COUNT) / 1_000_000;
+        while after_oldest(self) >= self.length_us
+            || self.older.len() >= FILES_COUNT_MAX
+            || (bytes(self) > seconds * BYTES_PER_S_MAX && self.older.len() > 1)
+        {
             self.remove_oldest()?;
         }
         Ok(())
@@ -176,6 +190,11 @@ impl Ring {
     fn failed(&self, error: &io::Error) -> UserError {
         failed(&self.folder, self.number, error)
     }
+}
+
+/// Whether there is no room left, or none for this user.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn failed(folder: &Path, number: u64, error: &io::Error) -> UserError {
