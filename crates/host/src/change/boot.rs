@@ -9,7 +9,9 @@
 //! of names, and its dependencies are read anew when `/etc/init.d` is younger than what was read.
 //!
 //! All are plain files with the session's id in their names: two sessions are never in each other's way, and what a
-//! killed one left is known. Their directories are made where they are missing, and go with them.
+//! killed one left is known. Their directories are made where they are missing, and go with them. A program that would be
+//! gone by then (it was sent here for the session, and its file has no name) leaves a copy in the state directory, which
+//! is one of these files.
 
 use crate::change::action::{Action, BootHook, BootTable, OldFile, Served};
 use crate::change::disk::{Disk, sha256_hex};
@@ -55,6 +57,9 @@ pub struct Booting {
     pub root: PathBuf,
     /// The program that is to put everything back.
     pub program: PathBuf,
+    /// Where its bytes are, when nothing of that name is there after a boot: then a copy in the state directory stands for
+    /// it.
+    pub copy_of: Option<PathBuf>,
 }
 
 /// What a hook is for.
@@ -91,12 +96,23 @@ impl Booting {
         let program = std::env::current_exe().ok()?;
         // What an update replaced meanwhile has its name still, with a newer program behind it.
         let program = PathBuf::from(program.to_str()?.trim_end_matches(" (deleted)"));
-        Some(Self { init: detect(Path::new("/"))?, root: "/".into(), program })
+        let stays = program.is_file() && outlives_a_boot(folder_of(&program));
+        let copy_of = (!stays).then(|| PathBuf::from("/proc/self/exe"));
+        Some(Self { init: detect(Path::new("/"))?, root: "/".into(), program, copy_of })
+    }
+
+    /// The program that the boot is to run.
+    fn program_at_boot(&self, purpose: &Purpose<'_>) -> PathBuf {
+        match self.copy_of {
+            Some(_) => purpose.state.join(name(purpose.id)),
+            None => self.program.clone(),
+        }
     }
 
     /// The files to be installed, in their order; none when a path cannot be written into them.
     pub fn files(&self, purpose: &Purpose<'_>) -> Vec<HookFile> {
-        let shown = [&self.program, purpose.journal, purpose.state].map(|path: &Path| path.to_str());
+        let program = self.program_at_boot(purpose);
+        let shown = [&program, purpose.journal, purpose.state].map(|path: &Path| path.to_str());
         let [Some(program), Some(journal), Some(state)] = shown else { return vec![] };
         let is_plain = |text: &&str| !text.chars().any(char::is_control);
         if ![program, journal, state].iter().all(is_plain) {
@@ -175,6 +191,7 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
         let error = io_error("write", path.display(), &error).message;
         format!("{error}: if this machine goes down now, run `webdyno rollback` when it is up again")
     };
+    let at_boot = booting.program_at_boot(&purpose);
     let (hook, table) = match plan(tools.disk.as_ref(), &booting, &files, &purpose) {
         Ok((hook, _)) if hook.files.is_empty() => return Ok(None),
         Ok(planned) => planned,
@@ -182,7 +199,11 @@ pub fn ensure(journal: &mut Journal, tools: &Tools, served: &Served) -> Result<O
     };
     let n = history.last_n() + 1;
     journal.append(Record::Intent { n, action: Action::BootHook(hook.clone()) })?;
-    let Err(error) = install(tools.disk.as_ref(), &hook, &files, table) else {
+    let copied = booting.copy_of.as_deref().map_or(Ok(()), |from| {
+        tools.disk.copy_program(from, &at_boot)?;
+        tools.disk.sync_directory(tools.state.root())
+    });
+    let Err(error) = copied.and_then(|()| install(tools.disk.as_ref(), &hook, &files, table)) else {
         journal.append(Record::Completed { n, control: None })?;
         return Ok(None);
     };
@@ -254,7 +275,10 @@ fn plan(
     }
     // In this order parents come before what is in them.
     let folders = folders.into_iter().collect();
-    let files = files.iter().map(|file| file.path.display().to_string()).collect();
+    let copy = booting.copy_of.is_some().then(|| booting.program_at_boot(purpose));
+    let own = copy.iter().filter(|_| !files.is_empty());
+    let files =
+        own.chain(files.iter().map(|file| &file.path)).map(|path| path.display().to_string()).collect();
     let planned = plan_table(disk, booting, purpose)?;
     let new = planned.as_ref().map(|(table, after)| OldFile {
         content: after.clone().into_bytes(),

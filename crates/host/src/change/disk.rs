@@ -24,6 +24,9 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 
+/// What a copy of our program leaves free: journals come first.
+const SPARE_BYTES: u64 = 16 << 20;
+
 /// What is done to files. All paths are absolute.
 pub trait Disk: Send + Sync {
     /// Reads a regular file with all that is needed to put it back; `None` when there is none. Symbolic links are
@@ -31,6 +34,12 @@ pub trait Disk: Send + Sync {
     fn read(&self, path: &Path) -> io::Result<Option<OldFile>>;
     /// Creates a file that must not exist yet, with mode, owner, attributes and time, and brings it to the disk.
     fn create(&self, path: &Path, file: &OldFile) -> io::Result<()>;
+    /// Creates a file that must not exist yet as a copy of a program, for its owner only, and brings it to the disk. A disk
+    /// that holds no programs need not know how.
+    fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Gives a file another name in the same directory; an existing one of that name is replaced only if it may be.
     fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()>;
     /// Removes a file. That it is gone already is no error.
@@ -169,6 +178,18 @@ impl Disk for RealDisk {
             let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };
             rustix::fs::futimens(&target, &Timestamps { last_access: time, last_modification: time })?;
         }
+        target.sync_all()
+    }
+
+    fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut source = File::open(from)?;
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o700).open(to)?;
+        let found = rustix::fs::fstatvfs(&target)?;
+        if found.f_bavail.saturating_mul(found.f_frsize) < source.metadata()?.len() + SPARE_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        io::copy(&mut source, &mut target)?;
+        set_mode(to, 0o700)?;
         target.sync_all()
     }
 

@@ -39,7 +39,12 @@ impl World for BootWorld {
     fn booting(&self, _: &StateDir) -> Option<Booting> {
         let root = self.folder.join("root");
         let init = if root.join(TABLE).exists() { Init::SysV(&["etc/rc2.d"]) } else { Init::Systemd };
-        root.exists().then(|| Booting { init, root, program: "/usr/bin/webdyno".into() })
+        root.exists().then(|| Booting {
+            init,
+            root,
+            program: "/usr/bin/webdyno".into(),
+            copy_of: self.folder.join("uploaded").exists().then(|| self.folder.join("uploaded")),
+        })
     }
     fn boot_id(&self) -> Option<String> {
         self.boot_id.clone().or_else(|| ThisMachine.boot_id())
@@ -144,6 +149,53 @@ fn the_hook_is_there_as_long_as_a_boot_has_something_to_put_back() {
     assert!(server.running().contains("Workers 30"));
     rollback_with(&server.tools(Arc::new(RealDisk))).unwrap();
     assert_eq!(tree(&folder.path().join("root")), root);
+}
+
+/// A program that is gone at the boot leaves a copy, which is there exactly as long as the hook, whatever becomes of the
+/// change.
+#[test]
+fn a_program_that_would_be_gone_leaves_a_copy() {
+    let folder = empty_folder();
+    let server = FakeServer::set_up(folder.path());
+    std::fs::write(folder.path().join("uploaded"), "a program").unwrap();
+    let state = server.state();
+    let copies = || {
+        let all = tree(state.root()).into_iter();
+        let is_copy =
+            |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("webdyno-rollback-");
+        all.filter(is_copy).collect::<Vec<_>>()
+    };
+    let mut changer = server.changer();
+    let mark = apply(&mut changer, &server, "Workers 20\n");
+    let [copy] = &copies()[..] else { panic!("{:?}", copies()) };
+    assert_eq!(std::fs::read_to_string(copy).unwrap(), "a program");
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&copy.metadata().unwrap().permissions()) & 0o777,
+        0o700
+    );
+    let units = tree(&folder.path().join("root")).into_iter().filter(|path| path.is_file());
+    let texts: Vec<String> = units.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let run = format!("ExecStart=\"{}\" rollback --interrupted", copy.display());
+    assert!(texts.iter().any(|text| text.contains(&run)), "{texts:?}");
+    changer.revert(mark, false).unwrap();
+    assert_eq!(copies(), Vec::<PathBuf>::new(), "undone");
+    apply(&mut changer, &server, "Workers 30\n");
+    assert_eq!(copies().len(), 1);
+    changer.keep().unwrap();
+    assert_eq!(copies(), Vec::<PathBuf>::new(), "kept");
+    apply(&mut changer, &server, "Workers 40\n");
+    drop(changer);
+    std::fs::remove_file(folder.path().join("alive")).unwrap();
+    let done = undo_interrupted_with(&booted(&server, Arc::new(RealDisk))).unwrap();
+    assert!(done.problem.is_none() && copies().is_empty(), "{:?}", done.problem);
+    // What cannot be copied is told, and nothing of it stays.
+    std::fs::remove_file(folder.path().join("uploaded")).unwrap();
+    std::fs::create_dir(folder.path().join("uploaded")).unwrap();
+    std::fs::write(folder.path().join("alive"), "1").unwrap();
+    let mut changer = server.changer();
+    apply(&mut changer, &server, "Workers 50\n");
+    let notes = changer.take_notes();
+    assert!(notes.iter().any(|note| note.contains("webdyno rollback")) && copies().is_empty(), "{notes:?}");
 }
 
 /// What the unit runs when the machine boots: nothing of the service runs yet, and nobody's process is touched.
@@ -348,7 +400,7 @@ fn purpose<'a>(journal: &'a Path, state: &'a Path, services: &'a [String]) -> Pu
 /// Writes the files of a hook for `/` into a folder that stands for it, and gives them by their paths in it.
 fn written(folder: &Path, init: Init, program: &Path, state: &Path) -> Vec<(String, String)> {
     let services = ["apache2".to_owned(), "httpd".to_owned(), "apache2@one.service".to_owned()];
-    let booting = Booting { init, root: "/".into(), program: program.to_owned() };
+    let booting = Booting { init, root: "/".into(), program: program.to_owned(), copy_of: None };
     let files = booting.files(&purpose(&state.join("journals/x.jsonl"), state, &services));
     let write = |file: HookFile| {
         let name = file.path.strip_prefix("/").unwrap().to_owned();

@@ -148,6 +148,10 @@ impl Disk for FatefulDisk {
         self.0.act(|| RealDisk.create(path, &file), partly)
     }
 
+    fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.act(|| RealDisk.copy_program(from, to), |_| std::fs::write(to, "half").unwrap())
+    }
+
     fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
         self.0.act(
             || RealDisk.rename(from, to, may_replace),

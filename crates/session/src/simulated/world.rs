@@ -63,7 +63,7 @@ impl World for Process {
 
     fn booting(&self, _: &StateDir) -> Option<Booting> {
         let program = PathBuf::from("/usr/bin/webdyno");
-        let booting = Booting { init: Init::Systemd, root: "/".into(), program };
+        let booting = Booting { init: Init::Systemd, root: "/".into(), program, copy_of: None };
         Some(booting).filter(|_| self.machine().state().has_init)
     }
 
