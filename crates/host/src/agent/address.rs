@@ -139,6 +139,21 @@ impl ServerAddress {
     }
 }
 
+impl ServerAddress {
+    /// As it may stand in a recording: of a command only its first word, as others may be secrets (`sshpass -p`).
+    pub fn plainly(&self) -> String {
+        match self {
+            Self::Exec(command) => {
+                let mut words = command.split_whitespace();
+                // Variables before a program may hold tokens.
+                let program = words.find(|word| !word.contains('=')).unwrap_or_default();
+                format!("exec:{program}..")
+            }
+            Self::Local | Self::Ssh(_) => self.to_string(),
+        }
+    }
+}
+
 impl SshHost {
     /// Reads `[user@]host[:port]`; the error says what is wrong.
     fn parse(text: &str) -> std::result::Result<Self, String> {
@@ -263,6 +278,18 @@ mod tests {
             let error = ServerAddress::parse(text).unwrap_err();
             assert_eq!((error.message.as_str(), error.exit_code()), (message, 2));
             assert!(error.hint.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_recording_names_has_no_secrets() {
+        for (text, shown) in [
+            ("exec:sshpass -p s3cret ssh web webdyno agent", "exec:sshpass.."),
+            ("exec:TOKEN=s3cret docker exec -i C webdyno agent", "exec:docker.."),
+            ("ssh://admin@web1:22", "ssh://admin@web1:22"),
+            ("local", "local"),
+        ] {
+            assert_eq!(ServerAddress::parse(text).unwrap().plainly(), shown);
         }
     }
 

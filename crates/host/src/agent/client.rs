@@ -323,6 +323,11 @@ impl AgentClient {
         self.shared.heard().brake.take()
     }
 
+    /// Whether nothing is heard of it any more, not even answers to heartbeats, though its stream has not ended.
+    pub fn is_silent(&self) -> bool {
+        self.shared.is_silent()
+    }
+
     /// What the agent wanted to be known since this was asked last.
     pub fn warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.heard().warnings)

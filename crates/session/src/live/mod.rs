@@ -155,6 +155,9 @@ impl Session {
         if !(self.forgets_samples && matches!(body, EventBody::Sample { .. })) {
             self.recording.add(Event { v: VERSION, seq: self.seq, t_us, body: body.clone() });
         }
+        if self.forgets_samples {
+            self.recording.forget_former();
+        }
         self.seq += 1;
         self.log.append(t_us, body)
     }

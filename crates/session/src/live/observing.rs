@@ -1,15 +1,19 @@
 //! Observing without load: samples into the log, incidents told and frozen, until the time is over or the user ends it.
+//!
+//! Nothing is asked of an agent while this goes on: whoever waits for the answer of one host hears neither the others nor
+//! the user. Agents follow their services themselves, and say it when these are not as they were.
 
 use super::{Server, Servers, Session, monotonic_us};
 use crate::log::{FROZEN_AFTER_US, Frozen, INCIDENTS, freeze};
+use crate::recording::Recording;
 use jiff::Timestamp;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 use webdyno_analysis::incidents::Detector;
 use webdyno_model::event::EventBody;
-use webdyno_model::topology::{Access, Topology};
+use webdyno_model::topology::Access;
 use webdyno_model::{Result, UserError};
 
 /// How often samples and interrupts are looked at.
@@ -17,8 +21,6 @@ const POLL: Duration = Duration::from_millis(50);
 /// How often the wall clock is compared with the time that has passed, and from which difference on somebody has set it.
 const CLOCK_EVERY_US: u64 = 1_000_000;
 const CLOCK_SET_US: i64 = 1_000_000;
-/// How often it is looked again who stands behind the port: programs are started anew.
-const LOOK_EVERY_US: u64 = 60_000_000;
 /// One look: the readings of each collector, and how long they are waited for.
 const LOOK_READINGS: usize = 2;
 const LOOK_US_MAX: u64 = 5_000_000;
@@ -53,7 +55,6 @@ struct Loop {
     /// The wall clock minus ours, as the log has it.
     clock_us: i64,
     clock_due_us: u64,
-    look_due_us: u64,
 }
 
 impl Session {
@@ -75,7 +76,6 @@ impl Session {
     pub fn watch_until(
         &mut self,
         servers: &mut Servers,
-        watched: &Watched,
         until: Until,
         frozen: &mut dyn FnMut(Result<Frozen>),
     ) -> Result<()> {
@@ -86,7 +86,6 @@ impl Session {
             heard: BTreeMap::new(),
             clock_us: clock_us(),
             clock_due_us: began_us + CLOCK_EVERY_US,
-            look_due_us: began_us + LOOK_EVERY_US,
         };
         let result = loop {
             if self.is_interrupted() {
@@ -96,7 +95,7 @@ impl Session {
                 break Ok(());
             }
             thread::sleep(POLL);
-            if let Err(error) = self.observe_on(servers, watched, &mut state) {
+            if let Err(error) = self.observe_on(servers, &mut state) {
                 break Err(error);
             }
             let due =
@@ -132,11 +131,11 @@ impl Session {
     }
 
     /// One turn of the loop.
-    fn observe_on(&mut self, servers: &mut Servers, watched: &Watched, state: &mut Loop) -> Result<()> {
+    fn observe_on(&mut self, servers: &mut Servers, state: &mut Loop) -> Result<()> {
         let began_us = self.began_us;
         for (clock_us, body) in servers.hear()? {
             let t_us = clock_us.saturating_sub(began_us);
-            let found = state.see(t_us, &body);
+            let found = state.see(self.recording(), t_us, &body);
             self.append_at(t_us, body)?;
             for incident in found {
                 let (host, metric, what) = incident;
@@ -153,10 +152,6 @@ impl Session {
             state.clock_due_us = self.elapsed_us() + CLOCK_EVERY_US;
             self.note_the_clock(state)?;
         }
-        if self.elapsed_us() >= state.look_due_us {
-            self.look_again(servers, watched)?;
-            state.look_due_us = self.elapsed_us() + LOOK_EVERY_US;
-        }
         Ok(())
     }
 
@@ -168,24 +163,6 @@ impl Session {
         }
         state.clock_us = now_us;
         self.append(EventBody::Clock { wall: Timestamp::now().to_string() })
-    }
-
-    /// When other processes serve than before, they are observed from now on.
-    fn look_again(&mut self, servers: &mut Servers, watched: &Watched) -> Result<()> {
-        // A server that is being restarted has nobody on its port for a moment: the next look comes.
-        let Ok(seen) = servers.topologies(watched) else { return Ok(()) };
-        let found = seen.iter().filter_map(|body| match body {
-            EventBody::Topology { topology, .. } => Some(topology.as_ref()),
-            _ => None,
-        });
-        let recording = self.recording();
-        let others = recording.hosts.values().filter_map(|host| host.topology.as_ref());
-        let known = recording.topologies.last().map(|(_, topology)| topology).into_iter().chain(others);
-        if pids(found) == pids(known) {
-            return Ok(());
-        }
-        seen.into_iter().try_for_each(|body| self.append(body))?;
-        servers.watch(watched, false)
     }
 
     /// Freezes an incident, if this log is a ring that would forget it.
@@ -204,10 +181,16 @@ impl Session {
 
 impl Loop {
     /// Looks at what was heard. Gives the incidents that it shows: host, metric, what.
-    fn see(&mut self, t_us: u64, body: &EventBody) -> Vec<(Option<String>, String, String)> {
+    fn see(
+        &mut self,
+        recording: &Recording,
+        t_us: u64,
+        body: &EventBody,
+    ) -> Vec<(Option<String>, String, String)> {
         let EventBody::Sample { host, sample } = body else { return vec![] };
         *self.heard.entry((host.clone(), sample.source.clone())).or_default() += 1;
-        let detector = self.detectors.entry(host.clone()).or_default();
+        let known = || Detector::of(recording.collectors_of(host.as_deref()));
+        let detector = self.detectors.entry(host.clone()).or_insert_with(known);
         let found = detector.see(t_us as f64 / 1e6, sample).into_iter();
         found.map(|incident| (host.clone(), incident.metric, incident.what)).collect()
     }
@@ -218,8 +201,7 @@ impl Servers {
     pub fn topologies(&self, watched: &Watched) -> Result<Vec<EventBody>> {
         let of = |server: &Server| -> Result<EventBody> {
             let port = watched.port.filter(|_| server.role().is_none());
-            let topology = Box::new(server.agent().topology(port, &watched.access)?.for_log());
-            Ok(EventBody::Topology { host: server.role().map(str::to_owned), topology })
+            Ok(server.topology(&server.agent().topology(port, &watched.access)?))
         };
         self.all().map(of).collect()
     }
@@ -236,11 +218,6 @@ impl Servers {
         }
         Ok(())
     }
-}
-
-/// The main processes of the services.
-fn pids<'a>(topologies: impl Iterator<Item = &'a Topology>) -> BTreeSet<u32> {
-    topologies.flat_map(Topology::services).map(|service| service.pid).collect()
 }
 
 /// The wall clock minus ours, in microseconds.

@@ -15,7 +15,7 @@ use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::{Missing, Sample};
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::topology::Access;
+use webdyno_model::topology::{Access, Topology};
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -150,6 +150,11 @@ impl Server {
         Some(EventBody::Service { snapshot: Box::new(snapshot.for_log()) })
     }
 
+    /// Who serves on this host, as the log tells it.
+    pub(super) fn topology(&self, seen: &Topology) -> EventBody {
+        EventBody::Topology { host: self.role.clone(), topology: Box::new(seen.for_log()) }
+    }
+
     /// What the agent wanted to be known since this was asked last.
     pub fn notes(&self) -> impl Iterator<Item = EventBody> {
         let clock = self.clock_note();
@@ -166,7 +171,7 @@ impl Server {
         let error_ms = error_us.div_ceil(1000);
         Some(format!(
             "the times of samples of {} may be off by up to {error_ms} ms: the way there and back is long",
-            self.address()
+            self.address().plainly()
         ))
     }
 

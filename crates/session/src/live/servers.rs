@@ -10,7 +10,7 @@ use webdyno_host::agent::{AgentClient, Role, ServerList, Start};
 use webdyno_model::event::EventBody;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::topology::Access;
+use webdyno_model::topology::{Access, Topology};
 use webdyno_model::{Result, UserError};
 
 /// The pauses before each try to connect again: a server that boots is back by then.
@@ -106,6 +106,8 @@ pub(super) struct Lost {
 struct Again {
     agent: AgentClient,
     snapshot: Option<ServiceSnapshot>,
+    /// Where no service was discovered, what there is now.
+    topology: Option<Topology>,
     samples: Receiver<(u64, Sample)>,
 }
 
@@ -115,20 +117,29 @@ impl Server {
         if self.lost.is_some() {
             return Ok(self.try_again()?.into_iter().map(now).collect());
         }
+        let goes_on = self.start.reads_only && self.observed.is_some();
         match self.new_samples() {
+            // Its end of the connection may be open still, with nobody at work there.
+            Ok(_) if goes_on && self.agent.is_silent() => {
+                let why = format!("nothing was heard of the agent of {} any more", self.address().plainly());
+                Ok(self.is_lost(UserError::cannot_run(why)))
+            }
             Ok(samples) => {
-                let notes = self.notes().map(now).collect::<Vec<_>>();
+                let news = self.agent.topology_news().map(|seen| self.topology(&seen));
+                let notes = news.into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
                 Ok(events(self, samples).chain(notes).collect())
             }
-            Err(error) if self.start.reads_only && self.observed.is_some() => {
-                let text = format!("the connection to {} was lost; it is tried again", self.address());
-                let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
-                self.lost =
-                    Some(Lost { since: Instant::now(), why: error, tries: 0, next_try, trying: None });
-                Ok(vec![now(EventBody::Note { text })])
-            }
+            Err(error) if goes_on => Ok(self.is_lost(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Begins to connect again.
+    fn is_lost(&mut self, why: UserError) -> Vec<(u64, EventBody)> {
+        let text = format!("the connection to {} was lost; it is tried again", self.address().plainly());
+        let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
+        self.lost = Some(Lost { since: Instant::now(), why, tries: 0, next_try, trying: None });
+        vec![now(EventBody::Note { text })]
     }
 
     /// Takes the next step back to a lost agent.
@@ -166,7 +177,9 @@ impl Server {
                 let mut why = lost.why.clone();
                 why.message = format!(
                     "the connection to {} was lost and could not be made again in {} tries: {}",
-                    self.start.address, lost.tries, why.message
+                    self.start.address.plainly(),
+                    lost.tries,
+                    why.message.replace(&self.start.address.to_string(), &self.start.address.plainly())
                 );
                 Err(why)
             }
@@ -175,14 +188,19 @@ impl Server {
 
     fn is_back(&mut self, again: Again) -> Vec<EventBody> {
         let gap_s = self.lost.take().map_or(0.0, |lost| lost.since.elapsed().as_secs_f64());
-        self.agent = again.agent;
+        let former = std::mem::replace(&mut self.agent, again.agent);
+        // Taking leave of one that does not answer takes a while, and nobody is to wait for that.
+        std::thread::spawn(move || drop(former));
         self.samples = Some(again.samples);
-        let text =
-            format!("connected to {} again: there are no samples of the {gap_s:.0} s before", self.address());
+        let text = format!(
+            "connected to {} again: there are no samples of the {gap_s:.0} s before",
+            self.address().plainly()
+        );
         let changed = again.snapshot.is_some() && again.snapshot != self.snapshot;
         self.snapshot = again.snapshot.or(self.snapshot.take());
         let service = self.service().filter(|_| changed);
-        std::iter::once(EventBody::Note { text }).chain(service).collect()
+        let seen = again.topology.map(|seen| self.topology(&seen));
+        std::iter::once(EventBody::Note { text }).chain(service).chain(seen).collect()
     }
 
     /// Connects on a thread of its own.
@@ -195,8 +213,10 @@ impl Server {
                 let agent = AgentClient::start(&start)?;
                 let snapshot = discovered.map(|port| agent.discover(port)).transpose()?;
                 let (port, access) = observed.unwrap_or_default();
+                let looks = discovered.is_none();
+                let topology = looks.then(|| agent.topology(port, &access)).transpose()?;
                 let samples = agent.observe(port, client_pid, access)?;
-                Ok(Again { agent, snapshot, samples })
+                Ok(Again { agent, snapshot, topology, samples })
             };
             // Who asked may have ended meanwhile.
             let _ = sender.send(connect());

@@ -61,6 +61,20 @@ impl Recording {
         }
     }
 
+    /// What the samples of a host mean, by its role; `None` for the one under load.
+    pub fn collectors_of(&self, role: Option<&str>) -> &[CollectorInfo] {
+        match role {
+            None => &self.collectors,
+            Some(role) => self.hosts.get(role).map_or(&[], |host| &host.collectors),
+        }
+    }
+
+    /// Keeps of what was looked at again and again only what was seen last: a session may last for months.
+    pub(crate) fn forget_former(&mut self) {
+        self.services.drain(..self.services.len().saturating_sub(1));
+        self.topologies.drain(..self.topologies.len().saturating_sub(1));
+    }
+
     /// The record of another host.
     fn host(&mut self, role: String) -> &mut HostRecord {
         self.hosts.entry(role).or_default()

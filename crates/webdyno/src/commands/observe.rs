@@ -42,7 +42,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     let mut frozen = |frozen: Result<Frozen>| tell_frozen(frozen, arguments.ring.is_some(), quiet);
     let result = session
         .begin_observing(&mut servers, (&watched, found), until)
-        .and_then(|()| session.watch_until(&mut servers, &watched, until, &mut frozen));
+        .and_then(|()| session.watch_until(&mut servers, until, &mut frozen));
     drop(servers);
     end(session, result, until, arguments)
 }
