@@ -223,7 +223,7 @@ impl Teller<'_> {
         if let Some(absent) = absent_program(&info.name, self.topology) {
             return lack(absent, WHEN_THERE);
         }
-        if self.topology.front.is_none() && needs_a_service(metric) {
+        if self.topology.front.is_none() && needs_a_service(metric) && program_of(&info.name).is_none() {
             return lack(NO_PORT.into(), NAME_ONE);
         }
         match &state.error {
@@ -241,12 +241,17 @@ const NO_PORT: &str = "it is of the service on a port, and none was named";
 const NAME_ONE: &str = "observe with --port N or --url URL";
 const WHEN_THERE: &str = "nothing: it is read as soon as there is one";
 
-/// What is said of a collector that reads a program which is not there.
-fn absent_program(collector: &str, topology: &Topology) -> Option<String> {
+/// The program that a collector reads, wherever it is found; `None` for what is read of the host or the service in front.
+fn program_of(collector: &str) -> Option<&'static str> {
     let is_of = |program: &str| {
         collector.strip_prefix(program).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
     };
-    let program = PROGRAMS.iter().find(|(of, _)| is_of(of)).map(|(_, program)| *program)?;
+    PROGRAMS.iter().find(|(of, _)| is_of(of)).map(|(_, program)| *program)
+}
+
+/// What is said of a collector that reads a program which is not there.
+fn absent_program(collector: &str, topology: &Topology) -> Option<String> {
+    let program = program_of(collector)?;
     let is_there = topology.services().any(|service| service.service == program);
     (!is_there).then(|| format!("no {program} was found"))
 }
@@ -268,7 +273,8 @@ fn explained(missing: Vec<Missing>, collectors: &[CollectorInfo], topology: &Top
         if let Some(why) = absent_program(&info.name, topology) {
             return Missing { why, how_to_enable: WHEN_THERE.into(), ..lack };
         }
-        match topology.front.is_none() && info.metrics.iter().any(needs_a_service) {
+        let of_the_front = program_of(&info.name).is_none() && info.metrics.iter().any(needs_a_service);
+        match topology.front.is_none() && of_the_front {
             true => Missing { why: NO_PORT.into(), how_to_enable: NAME_ONE.into(), ..lack },
             false => lack,
         }

@@ -44,6 +44,8 @@ pub struct Watched {
     /// What these read.
     target: Target,
     topology: Topology,
+    /// The port that was asked for; without one all services of the machine are looked for.
+    asked: Option<u16>,
     /// The main process, where it is one of this machine.
     main: Option<ProcessName>,
     /// The main processes of its backends.
@@ -54,16 +56,17 @@ pub struct Watched {
 }
 
 impl Following {
-    /// Follows what is observed already. `looked_well` tells whether the topology is one of more than a glance.
+    /// Follows what is observed already, by the port that was asked for. `looked_well` tells whether the topology is one of
+    /// more than a glance.
     pub fn start(
         host: Arc<dyn Host>,
         voice: Voice,
         (watch, brake): (Box<dyn Watch>, Box<dyn LoadBrake>),
         (target, topology): (Target, Topology),
-        looked_well: bool,
+        (asked, looked_well): (Option<u16>, bool),
     ) -> Self {
         let (main, backends) = mains(&target);
-        let watched = Watched { watch, brake, target, topology, main, backends, generation: 0, voice };
+        let watched = Watched { watch, brake, target, topology, asked, main, backends, generation: 0, voice };
         let shared = Arc::new(Mutex::new(watched));
         let weak = Arc::downgrade(&shared);
         std::thread::spawn(move || follow(host.as_ref(), &weak, looked_well));
@@ -162,15 +165,15 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
 /// Looks once; whether the service was found.
 fn look(host: &dyn Host, shared: &Weak<Mutex<Watched>>, effort: Effort, reads_anew: bool) -> bool {
     let Some(held) = shared.upgrade() else { return false };
-    let (generation, target, mut before) = {
+    let (generation, asked, access, mut before) = {
         let watched = lock(&held);
-        (watched.generation, watched.target.clone(), watched.topology.clone())
+        (watched.generation, watched.asked, watched.target.access.clone(), watched.topology.clone())
     };
     drop(held);
     if reads_anew {
-        before.backends.clear();
+        forget_what_was_read(&mut before);
     }
-    let look = || host.look_again(target.port, &target.access, &before, effort);
+    let look = || host.look_again(asked, &access, &before, effort);
     let Ok(Ok(mut found)) = catch_unwind(AssertUnwindSafe(look)) else { return false };
     let Some(held) = shared.upgrade() else { return false };
     let mut watched = lock(&held);
@@ -181,6 +184,17 @@ fn look(host: &dyn Host, shared: &Weak<Mutex<Watched>>, effort: Effort, reads_an
         watched.found(found);
     }
     true
+}
+
+/// Of the service in front remains which process it is: without a port, that is the one that is meant.
+fn forget_what_was_read(before: &mut Topology) {
+    before.backends.clear();
+    before.front = before.front.take().map(|front| ServiceSnapshot {
+        pid: front.pid,
+        executable: None,
+        control: None,
+        ..ServiceSnapshot::default()
+    });
 }
 
 /// A short look misses what is quiet just now: links between services that are still there stay, and so do their servers.
@@ -212,6 +226,8 @@ fn keep_quiet_links(found: &mut Topology, before: &Topology) {
 /// What is to be read of a service as it is now, the rest as before.
 pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
     Target {
+        // Nobody named one: it is the service's own.
+        port: before.port.or_else(|| snapshot.map(|snapshot| snapshot.port).filter(|port| *port != 0)),
         // Of a service that may not be looked into, no process is known.
         service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
         status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),

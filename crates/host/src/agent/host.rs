@@ -30,7 +30,8 @@ pub trait Host: Programs {
     /// The service that listens on a port; one that is not known has `unknown` for its name.
     fn discover(&self, port: u16) -> Result<ServiceSnapshot>;
 
-    /// The service that listens on a port with its backends, or all known services of the machine. Reads only.
+    /// The service that listens on a port with its backends, or all known services of the machine: then the one web server
+    /// among them is in front, where there is just one. Reads only.
     fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
         let _ = access;
         let front = port.map(|port| self.discover(port)).transpose()?;
@@ -132,7 +133,8 @@ impl Host for ThisMachine {
             (Some(port), None) => Some(self.discover(port)?),
             (None, None) => None,
         };
-        Ok(survey(front, services::all(), (before, access), effort))
+        let seen = survey(front, services::all(), (before, access), effort);
+        Ok(if port.is_none() { with_front(seen, before) } else { seen })
     }
 
     fn observe(&self, target: Target, sink: Sender<(u64, Sample)>) -> Result<Box<dyn Watch>> {
@@ -151,6 +153,22 @@ impl Host for ThisMachine {
     fn owns(&self, address: IpAddr) -> bool {
         machine::owns(address)
     }
+}
+
+/// Where no port was named: the web server that was in front before, as long as it is there, else the only one that there
+/// is. Of two nobody knows which one is meant.
+fn with_front(mut seen: Topology, before: &Topology) -> Topology {
+    let former = before.front.as_ref().map(|front| front.pid);
+    let is_web = |service: &&ServiceSnapshot| service.role.as_deref() == Some("web");
+    let mut web = seen.backends.iter().filter(is_web).map(|service| service.pid);
+    let only = web.next().filter(|_| web.next().is_none());
+    let again = former.filter(|former| seen.backends.iter().filter(is_web).any(|one| one.pid == *former));
+    if let Some(pid) = again.or(only)
+        && let Some(at) = seen.backends.iter().position(|service| service.pid == pid)
+    {
+        seen.front = Some(seen.backends.remove(at));
+    }
+    seen
 }
 
 /// The access logs of a service, or why there are none to be read.
@@ -190,5 +208,41 @@ impl LoadBrake for LoadWatch {
 impl Watch for Observer {
     fn set_target(&self, target: Target) {
         Observer::set_target(self, target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(services: &[(u32, &str)]) -> Topology {
+        let service = |(pid, role): &(u32, &str)| ServiceSnapshot {
+            pid: *pid,
+            role: Some((*role).to_owned()),
+            ..ServiceSnapshot::default()
+        };
+        Topology { backends: services.iter().map(service).collect(), ..Topology::default() }
+    }
+
+    /// Without a port the only web server is meant, and it stays the one that is meant as long as it is there.
+    #[test]
+    fn the_only_web_server_is_in_front() {
+        let before = |pid: u32| Topology {
+            front: Some(ServiceSnapshot { pid, ..ServiceSnapshot::default() }),
+            ..Topology::default()
+        };
+        for (services, former, front) in [
+            (&[(7, "db"), (8, "web"), (9, "php")][..], None, Some(8)),
+            (&[(7, "db")], None, None),
+            (&[(7, "web"), (8, "web")], None, None),
+            (&[(7, "web"), (8, "web")], Some(8), Some(8)),
+            (&[(7, "web"), (8, "web")], Some(9), None),
+            (&[(7, "web")], Some(9), Some(7)),
+            (&[(7, "db")], Some(7), None),
+        ] {
+            let found = with_front(seen(services), &former.map(before).unwrap_or_default());
+            assert_eq!(found.front.as_ref().map(|front| front.pid), front, "{services:?} {former:?}");
+            assert_eq!(found.services().count(), services.len(), "none is lost");
+        }
     }
 }

@@ -322,7 +322,7 @@ impl Worker {
         seen.front = snapshot.clone();
         let (sink, samples) = channel();
         let backends = seen.backends.clone().into();
-        let what = Target { port, backends, ..target(snapshot.as_ref(), asked) };
+        let what = target(snapshot.as_ref(), Target { port, backends, ..asked });
         let voice = self.voice.clone();
         let pull = Box::new(move |brake| voice.say(FromAgent::Brake { brake }));
         let brake: Box<dyn LoadBrake> = if self.reads_only {
@@ -339,7 +339,7 @@ impl Worker {
             }
         });
         let (host, voice) = (Arc::clone(&self.host), self.voice.clone());
-        self.watch = Some(Following::start(host, voice, (watch, brake), (what, seen), looked_well));
+        self.watch = Some(Following::start(host, voice, (watch, brake), (what, seen), (port, looked_well)));
         Ok(FromAgent::Done)
     }
 

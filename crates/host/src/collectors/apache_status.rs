@@ -486,6 +486,11 @@ const TABLE_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 
 /// Why there is no page is what the snapshot says.
 fn without_page(target: &Target) -> Reading {
+    if target.services("apache").next().is_none() {
+        let mut reading = Reading::default();
+        reading.lacks("apache_status", "no Apache was found", crate::discover::NEEDS_RIGHTS);
+        return reading;
+    }
     let mut reading = Reading::failed("no status page");
     let all = target.services("apache").flat_map(|service| &service.missing);
     reading.missing = all.filter(|missing| missing.signal == "mod_status").cloned().collect();

@@ -128,7 +128,7 @@ impl Collector for Cgroup {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         let Some(pid) = target.service_pid else {
-            return Reading::failed("no service was found: no control group to read");
+            return Reading::without_service(self.name(), target);
         };
         match self.finder.of(pid) {
             Ok(groups) => {

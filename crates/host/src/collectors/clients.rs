@@ -201,7 +201,7 @@ impl Collector for Clients {
 
     fn read(&mut self, target: &Target) -> Reading {
         let Some(port) = target.port else {
-            return Reading::failed("no port is under load: no connections to read");
+            return Reading::without_service(self.name(), target);
         };
         match self.whereabouts.place(target) {
             Ok(Place::Own) => self.read_port(port, target),

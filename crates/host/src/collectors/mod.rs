@@ -67,6 +67,16 @@ impl Target {
         let all = self.service.as_deref().into_iter().chain(self.backends.iter());
         all.filter(move |snapshot| snapshot.service == name)
     }
+
+    /// Why nothing can be read of a service, and what helps: not a failure, as nothing was tried.
+    fn no_service(&self) -> (&'static str, &'static str) {
+        match self.port {
+            None => {
+                ("it is of the service on a port, and none was named", "observe with --port N or --url URL")
+            }
+            Some(_) => ("the process that serves the port is not known", "run as root; `ss -ltnp` shows it"),
+        }
+    }
 }
 
 /// What a collector gives back: values by metric name, and what went wrong with the others.
@@ -101,6 +111,19 @@ impl Reading {
     /// Adds a signal that cannot be had.
     pub fn lacks(&mut self, signal: impl Into<String>, why: impl Into<String>, how: impl Into<String>) {
         self.missing.push(Missing { signal: signal.into(), why: why.into(), how_to_enable: how.into() });
+    }
+
+    /// A reading of nothing, as there is no service to read it of.
+    fn without_service(signal: &str, target: &Target) -> Self {
+        let mut reading = Self::default();
+        reading.lacks_service(signal, target);
+        reading
+    }
+
+    /// Adds a signal that there is no service to read it of.
+    fn lacks_service(&mut self, signal: &str, target: &Target) {
+        let (why, how) = target.no_service();
+        self.lacks(signal, why, how);
     }
 
     /// Adds a reason why values are missing to those that are there.
@@ -275,6 +298,18 @@ mod tests {
             ];
             let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());
+        }
+    }
+
+    /// Where no service was named there is nothing that could fail: it is told once as missing.
+    #[test]
+    fn what_takes_a_service_lacks_one_and_does_not_fail() {
+        let lacks = ["workers", "worker_memory", "cgroup", "clients", "process", "sockets", "apache_status"];
+        for mut collector in all().into_iter().filter(|collector| lacks.contains(&collector.name())) {
+            let reading = collector.read(&Target::default());
+            let name = collector.name();
+            assert!(reading.error.is_none(), "{name}: {reading:?}");
+            assert!(reading.missing.iter().any(|missing| missing.signal.starts_with(name)), "{reading:?}");
         }
     }
 

@@ -153,7 +153,7 @@ impl Collector for Process {
                 Self::service_values(&tree, pid, &mut reading);
             }
             (Some(None), Some(pid)) => reading.problem(format!("the service's main process {pid} is gone")),
-            _ => reading.problem("no service was found: no processes to read"),
+            _ => reading.lacks_service(self.name(), target),
         }
         self.backend_values(target, &mut reading);
         // With nothing else to tell there is no reading.

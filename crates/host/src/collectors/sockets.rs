@@ -201,7 +201,7 @@ impl Sockets {
     }
 
     /// The accept queue of the port, and how full all queues are.
-    fn queues(port: Option<u16>, place: Place, reading: &mut Reading) {
+    fn queues(target: &Target, place: Place, reading: &mut Reading) {
         let net = place.net();
         let mut sockets = place.within(netlink::listening);
         match &sockets {
@@ -219,8 +219,8 @@ impl Sockets {
                 sockets = listening(&format!("{net}/tcp")).map(|four| [four, six].concat());
             }
         }
-        let Some(port) = port else {
-            return reading.problem("no port is under load: no accept queue to read");
+        let Some(port) = target.port else {
+            return reading.lacks_service("sockets.accept_queue", target);
         };
         match sockets.map(|sockets| accept_queue(&sockets, port)) {
             Ok(Some((queue, limit))) => {
@@ -313,7 +313,7 @@ impl Collector for Sockets {
             Err(why) => return Reading::failed(why),
         };
         let mut reading = Reading::default();
-        Self::queues(target.port, place, &mut reading);
+        Self::queues(target, place, &mut reading);
         if place == Place::Own {
             tables(&mut reading);
         }

@@ -310,7 +310,7 @@ impl Collector for WorkerMemory {
 
     fn read(&mut self, target: &Target) -> Reading {
         let Some(main_pid) = target.service_pid else {
-            return Reading::failed("no service was found: no processes to read");
+            return Reading::without_service(self.name(), target);
         };
         if !procfs::stat(main_pid).is_ok_and(|stat| !stat.has_ended()) {
             self.known.clear();

@@ -403,9 +403,7 @@ impl Survey<'_> {
             return Some(former.clone());
         }
         let listens = self.listens(pid, view);
-        let port =
-            listens.iter().find_map(|address| Some(address.parse::<std::net::SocketAddr>().ok()?.port()));
-        let port = port.unwrap_or(0);
+        let port = main_port(&listens).unwrap_or(0);
         let (program, service) = self.program(pid);
         let mut snapshot =
             match service.and_then(|service| Some((service, read(service, pid, port, self.access)?))) {
@@ -481,6 +479,16 @@ impl Survey<'_> {
     }
 }
 
+/// The port that stands for all on which a service listens: those that browsers take by themselves, else the first one.
+fn main_port(listens: &[String]) -> Option<u16> {
+    let ports = listens.iter().filter_map(|at| Some(at.parse::<std::net::SocketAddr>().ok()?.port()));
+    ports.min_by_key(|port| match port {
+        80 => 0,
+        443 => 1,
+        _ => 2,
+    })
+}
+
 /// Reads a service in its own network; `None` when that takes a port and it has none.
 fn read(
     service: &'static dyn Service,
@@ -533,5 +541,24 @@ fn read_space(id: u64, pid: u32, with_closed: bool) -> Space {
         id,
         tcp: tcp.into_iter().filter(closed).collect(),
         unix: unix.unwrap_or_else(|| diag::unix_of_files(net).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_port_stands_for_all() {
+        for (listens, port) in [
+            (&["0.0.0.0:443", "127.0.0.1:8080", "[::]:80"][..], Some(80)),
+            (&["127.0.0.1:8080", "[::]:443"], Some(443)),
+            (&["127.0.0.1:8080", "127.0.0.1:9000"], Some(8080)),
+            (&["unix:/run/x.sock"], None),
+            (&[], None),
+        ] {
+            let listens: Vec<String> = listens.iter().map(|at| (*at).to_owned()).collect();
+            assert_eq!(main_port(&listens), port, "{listens:?}");
+        }
     }
 }

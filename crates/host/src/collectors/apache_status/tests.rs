@@ -211,7 +211,10 @@ fn a_refused_connection_is_named() {
 #[test]
 fn no_status_page_is_no_values() {
     let reading = ApacheStatus::default().read(&Target::default());
-    assert_eq!(reading, Reading::failed("no status page"));
+    assert_eq!((reading.error, reading.missing[0].why.as_str()), (None, "no Apache was found"));
+    let service = webdyno_model::service::ServiceSnapshot { service: "apache".into(), ..Default::default() };
+    let target = Target { service: Some(std::sync::Arc::new(service)), ..Target::default() };
+    assert_eq!(ApacheStatus::default().read(&target), Reading::failed("no status page"));
 }
 
 /// Boards of real servers: 8 workers after there were 12, on prefork with ghosts, on event with a process that took

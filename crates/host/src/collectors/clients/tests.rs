@@ -33,7 +33,8 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
 
 #[test]
 fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
-    assert!(Clients::default().read(&Target::default()).error.is_some());
+    let reading = Clients::default().read(&Target::default());
+    assert_eq!((reading.error, reading.missing[0].signal.as_str()), (None, "clients"));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let target = Target { port: Some(port), client_pid: Some(u32::MAX), ..Target::default() };

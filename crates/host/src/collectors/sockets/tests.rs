@@ -92,7 +92,8 @@ fn check_live(address: &str, waiting: u32) {
     assert!(by_netlink.queue_max_count.unwrap() > 0);
     assert_eq!(ListenSocket { queue_max_count: None, ..by_netlink }, by_file);
     let mut reading = Reading::default();
-    Sockets::queues(Some(local.port()), Place::Own, &mut reading);
+    let target = Target { port: Some(local.port()), ..Target::default() };
+    Sockets::queues(&target, Place::Own, &mut reading);
     assert_eq!(reading.value("sockets.accept_queue_count"), Some(f64::from(waiting)));
     drop(clients);
 }
