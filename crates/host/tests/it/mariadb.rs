@@ -8,12 +8,17 @@
 use crate::ports::free_port;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::mariadb::Mariadb as Collected;
 use webdyno_host::collectors::{Collector, Reading, Target};
+use webdyno_host::observer::Observer;
 use webdyno_host::services::Service;
 use webdyno_host::services::mariadb::Mariadb;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
@@ -201,6 +206,7 @@ fn a_database_is_read_asked_exhausted_and_lost() {
 
     exhausted(&database, &mut collector, &target);
     locked_out(&database);
+    what_blocks_delays_no_other(&database);
     started_anew(&mut database, &mut collector, &target);
 }
 
@@ -268,6 +274,45 @@ fn exhausted(database: &Database, collector: &mut Collected, target: &Target) {
     assert_eq!(value(&late, "refused_count"), 1.0);
     assert!(late.value("mariadb.threads_connected_count").is_none(), "unknown is not zero");
     drop(taken);
+}
+
+/// A database that stands still and a status page that nobody answers take their collectors two seconds each time; all
+/// others are read each second.
+fn what_blocks_delays_no_other(database: &Database) {
+    let page = TcpListener::bind("127.0.0.1:0").unwrap();
+    let apache = ServiceSnapshot { service: "apache".into(), ..ServiceSnapshot::default() };
+    let target = Target {
+        port: Some(page.local_addr().unwrap().port()),
+        service_pid: Some(std::process::id()),
+        status_url: Some(format!("http://{}/server-status", page.local_addr().unwrap())),
+        service: Some(Arc::new(apache)),
+        ..database.target(Access::default())
+    };
+    let (sink, samples) = channel();
+    let observer = Observer::start(target, sink).unwrap();
+    let next = || samples.recv_timeout(PATIENCE).unwrap().1;
+    while next().source != "mariadb" {}
+    let pid = Pid::from_raw(i32::try_from(database.process.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut blocked: BTreeMap<String, usize> = BTreeMap::new();
+    let has =
+        |blocked: &BTreeMap<String, usize>, name: &str| blocked.get(name).is_some_and(|count| *count >= 3);
+    while !(has(&blocked, "mariadb") && has(&blocked, "apache_status")) {
+        let sample = next();
+        *counts.entry(sample.source.clone()).or_default() += 1;
+        if sample.duration_us > 1_000_000 {
+            assert!(sample.error.is_some(), "{sample:?}");
+            *blocked.entry(sample.source).or_default() += 1;
+        }
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    drop(observer);
+    assert_eq!(blocked.len(), 2, "{blocked:?}");
+    let slowest = blocked.keys().map(|name| counts[name]).max().unwrap();
+    for name in ["cpu", "sockets", "process", "memory", "disk", "nic", "workers", "php_fpm"] {
+        assert!(counts[name] > slowest, "{name} waited for what is blocked: {counts:?}");
+    }
 }
 
 /// An account that is not let in is missing with what helps, and is tried once.
