@@ -1,6 +1,6 @@
 //! Observing without load, as its users meet it: one look, a recording, and a ring that keeps what went wrong.
 
-use crate::support::{Apache, Place, Server, run, shared_turn, signal, wait_until};
+use crate::support::{Apache, Place, Server, run, shared_turn, signal, turn, wait_until};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,8 @@ fn one_look_has_every_metric_with_its_value_or_the_reason_why_not() {
 
 #[test]
 fn without_a_port_the_host_is_observed_and_what_takes_one_says_so() {
-    let _turn = shared_turn();
+    // It asks all servers of the machine: to other tests that would be somebody else's requests.
+    let _turn = turn();
     let place = Place::new();
     let ended = run(place.webdyno().args(["observe", "--for", "1s", "--json", "-"])).with_code(0);
     let json = ended.json();

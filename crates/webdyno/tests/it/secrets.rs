@@ -3,7 +3,7 @@
 
 use crate::ports::free_port;
 use crate::skip::skip;
-use crate::support::{Apache, Place, run, shared_turn, wait_until};
+use crate::support::{Apache, Place, run, turn, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,8 @@ fn leaks(name: &str, text: &[u8]) -> Vec<String> {
 
 #[test]
 fn no_secret_of_the_servers_is_written_or_shown() {
-    let _turn = shared_turn();
+    // Without a port it asks all servers of the machine: to other tests that would be somebody else's requests.
+    let _turn = turn();
     let place = Place::new();
     let socket = place.path("fpm/www.sock");
     let fpm = start_fpm(&place.path("fpm"));
