@@ -164,8 +164,9 @@ fn members_of(group: u32, leader: ProcessName) -> Vec<u32> {
     procfs::pids().into_iter().filter(in_group).collect()
 }
 
-/// The process group of a process. Not by getpgid(2), whose 0 for kernel threads is no group.
-fn group_of(pid: u32) -> Option<u32> {
+/// The process group of a process. Not by getpgid(2), whose 0 for kernel threads and for groups of another pid namespace is
+/// no group.
+pub fn group_of(pid: u32) -> Option<u32> {
     procfs::stat(pid).ok().map(|stat| stat.group).filter(|group| *group != 0)
 }
 

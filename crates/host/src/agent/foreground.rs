@@ -4,8 +4,9 @@
 //! In the foreground it also gets Ctrl-C, which ends the attempt.
 
 use crate::agent::connect::group;
+use crate::process::group_of;
 use nix::sys::signal::{SigSet, Signal as Blocked};
-use rustix::process::{Pid, Signal, getpgrp, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::fs::File;
 use std::process::Child;
@@ -23,7 +24,7 @@ impl Foreground {
     /// `None` without a terminal, and in the background.
     pub fn ours() -> Option<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        let group = getpgrp();
+        let group = Pid::from_raw(i32::try_from(group_of(std::process::id())?).ok()?)?;
         (tcgetpgrp(&terminal).ok()? == group).then_some(Self { terminal, group })
     }
 

@@ -9,7 +9,7 @@
 use crate::{procfs, spawn};
 use nix::sys::signal::SigSet;
 use rustix::mm::{MlockAllFlags, mlockall};
-use rustix::process::{Resource, getpgid, getppid, getrlimit, setpgid, setsid};
+use rustix::process::{Pid, Resource, getppid, getrlimit, setpgid, setsid};
 use rustix::thread::{CapabilitySet, capabilities};
 use signal_hook::consts::{FORBIDDEN, SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
 use std::sync::Arc;
@@ -40,8 +40,12 @@ fn lead_a_session() {
     if setsid().is_ok() {
         return;
     }
-    // The leader of a group may not begin a session: for a moment it joins the group of its parent.
-    if let Some(group) = getppid().and_then(|parent| getpgid(Some(parent)).ok())
+    // The leader of a group may not begin a session: for a moment it joins the group of its parent. That is told as 0, and
+    // cannot be joined, when its leader is outside of our pid namespace (pid_namespaces(7)).
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
+    let group = parent.and_then(|parent| crate::process::group_of(u32::try_from(parent).ok()?));
+    let group = group.and_then(|group| Pid::from_raw(i32::try_from(group).ok()?));
+    if let Some(group) = group
         && setpgid(None, Some(group)).is_ok()
     {
         let _ = setsid();
