@@ -323,9 +323,11 @@ impl AgentClient {
         self.shared.heard().brake.take()
     }
 
-    /// Whether nothing is heard of it any more, not even answers to heartbeats, though its stream has not ended.
-    pub fn is_silent(&self) -> bool {
-        self.shared.is_silent()
+    /// For how long nothing was heard of it, not even answers to heartbeats, though its stream has not ended; `None` as
+    /// long as that may be chance.
+    pub fn silent_for(&self) -> Option<Duration> {
+        let last = self.shared.heard().last;
+        last.map(|last| last.elapsed()).filter(|silence| *silence > limits::AGENT_SILENCE)
     }
 
     /// What the agent wanted to be known since this was asked last.

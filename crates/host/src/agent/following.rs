@@ -95,7 +95,9 @@ impl Watched {
 
     fn set(&mut self, target: Target) {
         self.generation += 1;
-        (self.main, self.backends) = mains(&target);
+        let (main, backends) = mains(&target);
+        // One that is gone stays the one that is waited for, until there is another.
+        (self.main, self.backends) = (main.or(self.main), backends);
         if target != self.target {
             self.target = target;
             self.brake.set_target(&self.target);
@@ -155,8 +157,10 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
             effort = Effort::AGAIN;
             due = Instant::now() + if soon_count > 0 { SOON } else { LOOK_EVERY };
             soon_count = soon_count.saturating_sub(1);
+            let Some(held) = shared.upgrade() else { return };
+            let is_there = lock(&held).main.is_none_or(ProcessName::is_alive);
             // One that stays away is not looked for at the same pace for ever.
-            pause = if is_found { TICK } else { LOOK_EVERY.min(pause * 2) };
+            pause = if is_found && is_there { TICK } else { LOOK_EVERY.min(pause * 2) };
         }
         std::thread::sleep(pause);
     }

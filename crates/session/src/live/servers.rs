@@ -118,27 +118,28 @@ impl Server {
             return Ok(self.try_again()?.into_iter().map(now).collect());
         }
         let goes_on = self.start.reads_only && self.observed.is_some();
-        match self.new_samples() {
+        match (self.new_samples(), self.agent.silent_for()) {
             // Its end of the connection may be open still, with nobody at work there.
-            Ok(_) if goes_on && self.agent.is_silent() => {
+            (Ok(_), Some(silence)) if goes_on => {
                 let why = format!("nothing was heard of the agent of {} any more", self.address().plainly());
-                Ok(self.is_lost(UserError::cannot_run(why)))
+                Ok(self.is_lost(UserError::cannot_run(why), silence))
             }
-            Ok(samples) => {
+            (Ok(samples), _) => {
                 let news = self.agent.topology_news().map(|seen| self.topology(&seen));
                 let notes = news.into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
                 Ok(events(self, samples).chain(notes).collect())
             }
-            Err(error) if goes_on => Ok(self.is_lost(error)),
-            Err(error) => Err(error),
+            (Err(error), _) if goes_on => Ok(self.is_lost(error, Duration::ZERO)),
+            (Err(error), _) => Err(error),
         }
     }
 
-    /// Begins to connect again.
-    fn is_lost(&mut self, why: UserError) -> Vec<(u64, EventBody)> {
+    /// Begins to connect again to one that was heard last so long ago.
+    fn is_lost(&mut self, why: UserError, silence: Duration) -> Vec<(u64, EventBody)> {
         let text = format!("the connection to {} was lost; it is tried again", self.address().plainly());
         let next_try = Instant::now() + Duration::from_secs(PAUSES_S[0]);
-        self.lost = Some(Lost { since: Instant::now(), why, tries: 0, next_try, trying: None });
+        let since = Instant::now().checked_sub(silence).unwrap_or_else(Instant::now);
+        self.lost = Some(Lost { since, why, tries: 0, next_try, trying: None });
         vec![now(EventBody::Note { text })]
     }
 

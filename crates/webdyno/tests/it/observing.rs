@@ -1,10 +1,13 @@
 //! Observing without load, as its users meet it: one look, a recording, and a ring that keeps what went wrong.
 
-use crate::support::{Apache, Place, Server, run, shared_turn, signal, turn, wait_until};
+use crate::support::{Apache, Place, Server, can_mount, run, shared_turn, signal, skip, wait_until};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use webdyno_model::event::EventBody;
+use webdyno_session::log::writer::EventLog;
+use webdyno_session::recording::Recording;
 
 /// All files below a directory.
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -58,21 +61,104 @@ fn one_look_has_every_metric_with_its_value_or_the_reason_why_not() {
     assert_eq!(apache.configuration(), before);
 }
 
+/// Runs a test again, alone on its machine: with networks, processes and mounts of its own. False where that is not
+/// possible; inside it is true.
+fn is_alone(test: &str) -> bool {
+    const INSIDE: &str = "WEBDYNO_TEST_ALONE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    if !can_mount() {
+        skip("needs root and mount(8)");
+        return false;
+    }
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c"]);
+    command.arg("ip link set lo up && exec \"$0\" \"$@\"").arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", told.concat());
+    false
+}
+
+/// Without a port the host is observed, and what takes a service says so; where there is one web server, that one is meant.
 #[test]
-fn without_a_port_the_host_is_observed_and_what_takes_one_says_so() {
-    // It asks all servers of the machine: to other tests that would be somebody else's requests.
-    let _turn = turn();
+fn without_a_port_the_host_is_observed_with_the_only_web_server_in_front() {
+    if !is_alone("observing::without_a_port_the_host_is_observed_with_the_only_web_server_in_front") {
+        return;
+    }
     let place = Place::new();
-    let ended = run(place.webdyno().args(["observe", "--for", "1s", "--json", "-"])).with_code(0);
-    let json = ended.json();
-    let facts = json["facts"].as_array().unwrap();
-    let queue = facts.iter().find(|fact| fact["name"] == "sockets.accept_queue_count").unwrap();
-    assert!(
-        queue["value"].is_null() && queue["how_to_enable"].as_str().unwrap().contains("--port"),
-        "{queue:#}"
-    );
-    let memory = facts.iter().find(|fact| fact["name"] == "memory.available_bytes").unwrap();
-    assert!(memory["value"].as_f64().unwrap() > 1e6 && memory["mean"].is_number(), "{memory:#}");
+    let look = || run(place.webdyno().args(["observe", "--once", "--json", "-"])).with_code(0).json();
+    let fact = |json: &serde_json::Value, name: &str| -> serde_json::Value {
+        let facts = json["facts"].as_array().unwrap();
+        facts.iter().find(|fact| fact["name"] == name).unwrap().clone()
+    };
+    let failed = |json: &serde_json::Value, names: &[&str]| -> Vec<String> {
+        let all = json["collectors"].as_array().unwrap().iter().filter(|state| state["success"] == false);
+        all.map(|state| state["name"].as_str().unwrap().to_owned())
+            .filter(|name| names.contains(&name.as_str()))
+            .collect()
+    };
+    let of_a_service =
+        ["workers", "worker_memory", "cgroup", "clients", "process", "sockets", "apache_status"];
+    let asks_for_a_port = |json: &serde_json::Value| {
+        assert!(json["services"]["front"].is_null());
+        let queue = fact(json, "sockets.accept_queue_count");
+        assert!(queue["value"].is_null(), "{queue:#}");
+        assert!(queue["how_to_enable"].as_str().unwrap().contains("--port"), "{queue:#}");
+        assert_eq!(failed(json, &of_a_service), Vec::<String>::new());
+        let memory = fact(json, "memory.available_bytes");
+        assert!(memory["value"].as_f64().unwrap() > 1e6 && memory["mean"].is_number(), "{memory:#}");
+    };
+    asks_for_a_port(&look());
+
+    let apache = Apache::start(&place.path("server"), 20);
+    let json = look();
+    assert_eq!(json["services"]["front"]["port"], apache.files.port, "{:#}", json["services"]);
+    assert_eq!(failed(&json, &of_a_service), Vec::<String>::new());
+    for name in ["sockets.accept_queue_count", "workers.count", "process.cpu_s", "apache.slots_count"] {
+        assert!(fact(&json, name)["value"].is_number(), "{:#}", fact(&json, name));
+    }
+
+    let other = Place::new();
+    let _second = Apache::start(&other.path("server"), 20);
+    let json = look();
+    assert_eq!(json["services"]["backends"].as_array().unwrap().len(), 2);
+    assert!(json["services"]["front"].is_null());
+    assert!(fact(&json, "workers.count")["how_to_enable"].as_str().unwrap().contains("--port"));
+}
+
+/// The disk is full: what is oldest goes, what is newest stays, and the session goes on, wherever it was noticed.
+#[test]
+fn a_ring_on_a_full_disk_makes_room_for_what_is_newest() {
+    if !is_alone("observing::a_ring_on_a_full_disk_makes_room_for_what_is_newest") {
+        return;
+    }
+    let place = Place::new();
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=256k", "none"]).arg(&disk);
+    assert!(mount.status().unwrap().success());
+    let note =
+        |second: u64, bytes: usize| EventBody::Note { text: format!("{second} {}", "x".repeat(bytes)) };
+    // A segment of a ring of an hour is five minutes long: some 50 kB in each case.
+    for (every_s, bytes) in [(1, 100), (10, 1_000), (100, 20_000)] {
+        let directory = disk.join(format!("of-{bytes}"));
+        let mut log = EventLog::ring(&directory, 3_600_000_000).unwrap();
+        for n in 0..5400 / every_s {
+            log.append(n * every_s * 1_000_000, note(n, bytes)).unwrap();
+            log.flush().unwrap();
+        }
+        drop(log);
+        let notes = Recording::read(&directory).unwrap().notes;
+        let seconds: Vec<u64> =
+            notes.iter().map(|note| note.split(' ').next().unwrap().parse().unwrap()).collect();
+        assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{bytes}: {seconds:?}");
+        assert!(seconds.len() >= 3, "{bytes}: {seconds:?}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }
 
 #[test]
