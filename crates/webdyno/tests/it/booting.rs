@@ -4,7 +4,7 @@ use crate::support::{Apache, Place, can_mount, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use webdyno_host::agent::{AgentClient, ServerAddress};
+use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_host::change::{StateDir, pending};
 use webdyno_host::process::{ProcessName, wait_until};
 use webdyno_model::change::{ApplyOptions, Wish};
@@ -35,19 +35,28 @@ fn the_unit_for_the_boot_puts_everything_back() {
 }
 
 fn inside() {
+    webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
+    let program = assert_cmd::cargo::cargo_bin("webdyno");
     let units = Path::new("/etc/systemd/system");
     for folder in [units, Path::new("/run/systemd")] {
         std::fs::create_dir_all(folder).unwrap();
         assert!(Command::new("mount").args(["-t", "tmpfs", "none"]).arg(folder).status().unwrap().success());
     }
     std::fs::create_dir("/run/systemd/system").unwrap();
+    // Also one that was sent there for the session, whose file has no name any more.
+    for server in ["local", "exec:sh -c 'exec sh'"] {
+        boot_after(&Start::at(ServerAddress::parse(server).unwrap(), &program), units);
+    }
+}
+
+/// A session changes something and is killed; what the machine runs when it boots puts it back.
+fn boot_after(start: &Start, units: &Path) {
     let place = Place::new();
     let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();
     let state = StateDir::of_environment().unwrap();
 
-    webdyno_host::agent::name_build(env!("WEBDYNO_BUILD"));
-    let client = AgentClient::spawn(&ServerAddress::Local, &assert_cmd::cargo::cargo_bin("webdyno")).unwrap();
+    let client = AgentClient::start(start).unwrap();
     client.discover(apache.files.port).unwrap();
     let setting = "MaxRequestWorkers".to_owned();
     let wish = Wish { service: "apache".into(), setting, to: SettingValue::Integer(30) };
@@ -77,6 +86,8 @@ fn inside() {
     assert_eq!(files(units), Vec::<PathBuf>::new());
     assert!(!units.join("multi-user.target.d").exists());
     assert_eq!(pending(&state).unwrap(), []);
+    let left = std::fs::read_dir(state.root()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_str().unwrap().starts_with("webdyno-rollback")));
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
