@@ -11,6 +11,7 @@
 //! A look is bounded. Of a log that grows faster its last part is read, and what was not read is told in bytes: counts
 //! are then of what was read. So is a log that was cut (rotation by copying): lines of its last moment may be lost.
 
+use super::changes::on_change;
 use super::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::logs::followed::{Event, Followed, Place};
 use crate::logs::tail::{Looked, Part};
@@ -210,9 +211,10 @@ impl Collector for ApacheLog {
                      s/connection_reset/[(]104[)]/; s/timeout_expired/[(]70007[)]/')\"";
         let level = "cat ERROR_LOGS | grep -c ':INSTANCE[1-8]*\\] '";
         vec![
-            counter("apache_log.*.messages_count", SOURCE, named),
+            // One that is left out is none still: only those that came are told each time.
+            on_change(counter("apache_log.*.messages_count", SOURCE, named)),
             gauge("apache_log.*.before_count", SOURCE, named),
-            counter("apache_log.*.lines_count", SOURCE, level),
+            on_change(counter("apache_log.*.lines_count", SOURCE, level)),
             counter("apache_log.lines_count", SOURCE, "cat ERROR_LOGS | wc -l"),
             counter("apache_log.written_bytes", SOURCE, "cat ERROR_LOGS | wc -c"),
             counter(

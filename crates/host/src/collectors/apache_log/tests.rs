@@ -84,6 +84,29 @@ fn what_is_said_is_counted_from_the_start_on() {
     assert_eq!((second.error, second.missing), (None, vec![]));
 }
 
+// What is left out of a reading has to be what it was told to be last: none.
+#[test]
+fn what_is_left_out_is_said_to_be_unchanged() {
+    let log = Log::new();
+    let mut collector = ApacheLog::default();
+    let may_miss = |collector: &ApacheLog, name: &str| {
+        let metrics = collector.metrics();
+        let describing = metrics.iter().filter(|metric| metric.describes(name));
+        describing.max_by_key(|metric| (!metric.name.contains('*'), metric.name.len())).unwrap().on_change
+    };
+    let mut told = collector.read(&log.target());
+    for round in 0..3 {
+        log.say("error", "AH00161: server reached MaxRequestWorkers setting");
+        let reading = collector.read(&log.target());
+        assert_eq!(reading.error, None);
+        for (name, value) in &told.values {
+            let kept = reading.value(name).is_some() || (may_miss(&collector, name) && *value == 0.0);
+            assert!(kept, "{name} was {value} and is left out in round {round}");
+        }
+        told = reading;
+    }
+}
+
 #[test]
 fn any_number_of_codes_takes_bounded_room() {
     let log = Log::new();
