@@ -205,7 +205,17 @@ impl Collector for Clients {
         };
         match self.whereabouts.place(target) {
             Ok(Place::Own) => self.read_port(port, target),
-            Ok(Place::Of(_)) => Reading::failed("the service is in another network namespace"),
+            Ok(Place::Of(_)) => {
+                // Seen from in there the load generator's connections are anybody's.
+                let mut reading = Reading::default();
+                let why = "the service is in another network namespace, where clients cannot be told apart";
+                reading.lacks(
+                    "clients",
+                    why,
+                    "run the agent in there: --server exec:'ip netns exec NAME webdyno agent'",
+                );
+                reading
+            }
             Err(why) => Reading::failed(why),
         }
     }
