@@ -150,6 +150,9 @@ impl Tracker {
         self.known = seen;
         self.threads_count = tree.threads_count;
         self.details();
+        for known in self.known.values().filter(|known| !known.stat.has_ended()) {
+            tree.files(known.open_files, known.details.and_then(|details| details.limits.open_files));
+        }
         self.sum_up(&mut tree);
         Some(tree)
     }
@@ -209,7 +212,6 @@ impl Tracker {
             tree.threads_count += known.stat.threads_count;
             tree.running_count += u64::from(known.stat.state == 'R');
             tree.disk_wait_count += u64::from(known.stat.state == 'D');
-            tree.files(known.open_files, known.details.and_then(|details| details.limits.open_files));
         }
         Some(known)
     }
@@ -256,7 +258,7 @@ impl Tracker {
         }
     }
 
-    /// Adds what counts against the limit of a user.
+    /// Adds what counts against the limit of a user. Workers whose user was not read yet have that of the others.
     fn sum_up(&self, tree: &mut Tree) {
         let mut users: BTreeMap<u32, (usize, User)> = BTreeMap::new();
         for known in self.known.values().filter(|known| !known.stat.has_ended()) {
@@ -271,7 +273,11 @@ impl Tracker {
         }
         // Root is not limited (getrlimit(2)).
         let limited = users.into_values().filter(|(_, user)| user.id != 0);
-        tree.user = limited.max_by_key(|(processes, _)| *processes).map(|(_, user)| user);
+        let unread = self.known.values().filter(|known| known.details.is_none() && !known.is_parent[0]);
+        let unread = unread.filter(|known| !known.stat.has_ended());
+        let unread_tasks: u64 = unread.map(|known| known.stat.threads_count).sum();
+        let most = limited.max_by_key(|(processes, _)| *processes);
+        tree.user = most.map(|(_, user)| User { tasks_count: user.tasks_count + unread_tasks, ..user });
     }
 }
 

@@ -129,3 +129,24 @@ fn limits_and_user_are_read_in_turn() {
     let root = rustix::process::getuid().is_root();
     assert_eq!(trees[2].user.is_none(), root, "root has no limit");
 }
+
+/// Limits are read of a few at a time: until then a worker counts for the user that the others have.
+#[test]
+fn workers_whose_user_was_not_read_yet_count() {
+    let limits = Limits { tasks: Some(900), ..Limits::default() };
+    let worker = |pid: u32, user: Option<u32>| Known {
+        stat: stat(pid, 0, 0),
+        children: vec![],
+        is_parent: [pid == 1, false],
+        turns_count: 0,
+        listed_at: 0,
+        open_files: None,
+        details: user.map(|user| Details { limits, user: Some(user), at_turn: 0 }),
+    };
+    let users = [(1, Some(0)), (2, Some(33)), (3, Some(33)), (4, None), (5, None)];
+    let known = users.into_iter().map(|(pid, user)| (pid, worker(pid, user))).collect();
+    let mut tree = Tree::default();
+    Tracker { known, ..Tracker::default() }.sum_up(&mut tree);
+    // Two threads each, without those of root's main process.
+    assert_eq!(tree.user, Some(User { id: 33, tasks_count: 8, limit_count: Some(900) }));
+}
