@@ -6,7 +6,7 @@
 
 use crate::discover::processes::space_of;
 use crate::outside::NO_PID;
-use crate::rooted;
+use crate::{netns, rooted};
 use webdyno_model::UserError;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
@@ -31,6 +31,9 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
     if pid == NO_PID {
         return;
     }
+    if has_own_network(pid) && netns::on_own_thread(pid, || ()).is_err() {
+        forget_page(snapshot);
+    }
     if rooted::is_elsewhere(pid) {
         // How it is started and what it reads are words of another place.
         snapshot.control = None;
@@ -47,6 +50,18 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
             "process {pid} is in another network namespace of this machine: it is observed from outside, and nothing of it is changed from there"
         ));
     }
+}
+
+/// Takes back what a status page told that was asked for in our network, as that of the service may not be entered: it may
+/// be another server's.
+fn forget_page(snapshot: &mut ServiceSnapshot) {
+    let Some(url) = snapshot.status_url.take() else { return };
+    snapshot.settings.values_mut().for_each(|setting| setting.running = None);
+    snapshot.missing.push(Missing {
+        signal: "mod_status".into(),
+        why: format!("{url} is in another network namespace, which may not be entered"),
+        how_to_enable: ENTER_NETWORK.into(),
+    });
 }
 
 /// Why a service may not be changed from here; `None` when it may.
@@ -70,6 +85,26 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> Option<UserError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::service::{SettingInForce, SettingValue};
+
+    // Without the right to enter its network, the page that answered here was not that of the service.
+    #[test]
+    fn what_another_network_told_is_taken_back() {
+        let running = SettingInForce {
+            configured: Some(SettingValue::Integer(10)),
+            running: Some(SettingValue::Integer(99)),
+            ..SettingInForce::default()
+        };
+        let mut snapshot = ServiceSnapshot {
+            status_url: Some("http://127.0.0.1:80/server-status".into()),
+            settings: [("MaxRequestWorkers".to_owned(), running)].into(),
+            ..ServiceSnapshot::default()
+        };
+        forget_page(&mut snapshot);
+        let workers = &snapshot.settings["MaxRequestWorkers"];
+        assert_eq!((&workers.running, &workers.configured), (&None, &Some(SettingValue::Integer(10))));
+        assert_eq!((snapshot.status_url, snapshot.missing[0].signal.as_str()), (None, "mod_status"));
+    }
 
     #[test]
     fn what_is_here_is_changed_from_here() {
