@@ -195,9 +195,7 @@ fn a_database_is_read_asked_exhausted_and_lost() {
     assert!(value(&first, "threads_connected_count") >= 2.0 && value(&first, "resident_bytes") > 1e6);
     assert!(value(&first, &format!("{}.executions_count", scans.digest)) >= 20.0);
     let scans_before = value(&first, "select_scans_count");
-    for _ in 0..5 {
-        conn.query_drop("SELECT count(*) FROM shop.users WHERE mail = 'x'").unwrap();
-    }
+    (0..5).for_each(|_| conn.query_drop("SELECT count(*) FROM shop.users WHERE mail = 'x'").unwrap());
     let second = collector.read(&target);
     // What the collector asks counts too.
     let scans_seen = value(&second, "select_scans_count") - scans_before;

@@ -23,7 +23,7 @@ const CLOCK_EVERY_US: u64 = 1_000_000;
 const CLOCK_SET_US: i64 = 1_000_000;
 /// One look: the readings of each collector, and how long they are waited for.
 const LOOK_READINGS: usize = 2;
-const LOOK_US_MAX: u64 = 5_000_000;
+const LOOK_US_MAX: u64 = 4_800_000;
 
 /// What is observed on the hosts.
 #[derive(Debug, Clone, Default)]

@@ -125,7 +125,9 @@ impl Server {
                 Ok(self.is_lost(UserError::cannot_run(why), silence))
             }
             (Ok(samples), _) => {
-                let news = self.agent.topology_news().map(|seen| self.topology(&seen));
+                // Of a service that was discovered the session tells itself how it is.
+                let news = self.agent.topology_news().filter(|_| self.snapshot.is_none());
+                let news = news.map(|seen| self.topology(&seen));
                 let notes = news.into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
                 Ok(events(self, samples).chain(notes).collect())
             }
