@@ -13,6 +13,7 @@ use crate::logs::followed::{Event, Followed, Place};
 use crate::logs::line::{Line, LineFormat};
 use crate::logs::tail::{Looked, Part};
 use crate::services::apache::access_log::line_format;
+use crate::services::php_fpm;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 
 /// What all logs together may be read in one reading: some 2000 lines, which take about half a millisecond.
@@ -137,8 +138,11 @@ fn kept(place: &Place) -> Kept {
 
 impl AccessLog {
     fn follow(&mut self, target: &Target) {
-        let all = target.service.as_deref().into_iter().chain(target.backends.iter());
-        self.followed.meet(all.filter(|service| has_access_log(service)), choose, |place, _| kept(place));
+        // A request that goes on to a backend stands in the logs of both, and counts once: where it came in.
+        let front = target.service.as_deref().filter(|service| has_access_log(service));
+        let backends = target.backends.iter().filter(|_| front.is_none());
+        let backends = backends.filter(|service| service.service != php_fpm::NAME && has_access_log(service));
+        self.followed.meet(front.into_iter().chain(backends), choose, |place, _| kept(place));
     }
 
     fn look(&mut self) -> Looked {
@@ -239,11 +243,8 @@ impl Collector for AccessLog {
             counter("access_log.time_us", SOURCE, last("{s += $NF}")),
             counter("access_log.slow_count", SOURCE, last(&format!("$NF > {SLOW_US} {{s++}}"))),
             counter("access_log.written_bytes", SOURCE, "cat ACCESS_LOGS | wc -c"),
-            counter(
-                "access_log.unread_bytes",
-                "what of the access logs was estimated by size",
-                "cat ACCESS_LOGS | wc -c",
-            ),
+            // Of what a command reads at once nothing has to be estimated.
+            counter("access_log.unread_bytes", "what of the access logs was estimated by size", "echo 0"),
             gauge("access_log.logs_count", SOURCE, "ls ACCESS_LOGS | wc -l"),
         ]);
         metrics
