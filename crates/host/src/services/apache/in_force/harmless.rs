@@ -203,7 +203,7 @@ fn socket(words: &[String], word: &str) -> Option<String> {
     }
 }
 
-/// `host example.org`, `from name`: what is looked up for each request; of other conditions their kind.
+/// `host example.org`, `from name`: what is looked up for each request; `all denied`; of other conditions their kind.
 fn require(words: &[String]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (negated, words) = match words.split_first()? {
@@ -216,7 +216,12 @@ fn require(words: &[String]) -> Option<String> {
         plain && word.chars().any(|c| c.is_ascii_alphabetic())
     };
     let shows = ["host", "forward-dns", "from"].iter().any(|known| known.eq_ignore_ascii_case(kind));
-    let names: Vec<&str> = rest.iter().filter(|word| shows && is_name(word)).copied().collect();
+    let decides = |word: &str| ["granted", "denied"].iter().any(|known| known.eq_ignore_ascii_case(word));
+    let is_shown = |word: &&&str| match kind.eq_ignore_ascii_case("all") {
+        true => decides(word),
+        false => shows && is_name(word),
+    };
+    let names: Vec<&str> = rest.iter().filter(is_shown).copied().collect();
     Some(format!("{negated}{kind} {}", names.join(" ")).trim_end().to_owned())
 }
 
