@@ -46,6 +46,11 @@ impl<'a> SeriesSet<'a> {
         (self.from_s, self.to_s)
     }
 
+    /// Whether there are readings of a metric whose name begins so.
+    pub fn has(&self, beginning: &str) -> bool {
+        self.points.range(beginning..).next().is_some_and(|(name, _)| name.starts_with(beginning))
+    }
+
     /// What a metric is, if the catalogue of the recording knows it.
     pub fn metric(&self, name: &str) -> Option<&'a Metric> {
         most_specific(&self.metrics, name)

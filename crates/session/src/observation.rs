@@ -201,16 +201,37 @@ impl Teller<'_> {
             min: level(levels().reduce(f64::min)),
             max: level(levels().reduce(f64::max)),
             source: metric.source.clone(),
-            reproduce: by_hand::filled_in(&metric.reproduce, self.service(info), instance),
+            reproduce: self.by_hand(info, metric, instance),
             why: lack.as_ref().map(|lack| lack.why.clone()),
             how_to_enable: lack.map(|lack| lack.how_to_enable),
         }
     }
 
-    /// The service that a collector's commands are about: its own, else the one in front.
-    fn service(&self, info: &CollectorInfo) -> Option<&ServiceSnapshot> {
-        let own = self.topology.services().find(|service| service.service == info.name);
-        own.or(self.topology.front.as_ref())
+    /// The command that shows the same figure, run where the figure is read.
+    fn by_hand(&self, info: &CollectorInfo, metric: &Metric, instance: Option<&str>) -> String {
+        let service = self.service(info, instance);
+        let command = by_hand::filled_in(&metric.reproduce, service, instance);
+        let enters = metric.reproduce.starts_with("nsenter ");
+        let elsewhere = service.filter(|service| service.pid != 0 && self.is_elsewhere());
+        match elsewhere.filter(|_| !enters && IN_ITS_NETWORK.contains(&info.name.as_str())) {
+            Some(service) => by_hand::in_network_of(service.pid, &command),
+            None => command,
+        }
+    }
+
+    /// Whether the service in front has a network of its own: then there are readings of both.
+    fn is_elsewhere(&self) -> bool {
+        self.series.has("nic.service.")
+    }
+
+    /// The service that a collector's commands are about: the program that it reads, else the one in front.
+    fn service(&self, info: &CollectorInfo, instance: Option<&str>) -> Option<&ServiceSnapshot> {
+        let Some(program) = program_of(&info.name) else { return self.topology.front.as_ref() };
+        let own = || self.topology.services().filter(|service| service.service == program);
+        let has_it = |service: &&ServiceSnapshot| {
+            service.endpoints.iter().any(|endpoint| Some(endpoint.name.as_str()) == instance)
+        };
+        own().find(has_it).or_else(|| own().next())
     }
 
     /// Why a metric has no value, and what helps.
@@ -226,6 +247,14 @@ impl Teller<'_> {
         if self.topology.front.is_none() && needs_a_service(metric) && program_of(&info.name).is_none() {
             return lack(NO_PORT.into(), NAME_ONE);
         }
+        if metric.reproduce.contains("CLIENT") {
+            return lack(NO_LOAD.into(), "nothing: webdyno diagnose has it, which loads the server");
+        }
+        if metric.name.contains(".service.") && !self.is_elsewhere() {
+            let (collector, _) = metric.name.split_once('.').unwrap_or_default();
+            let how = format!("nothing: {collector}.* without `service` is the same");
+            return lack(SAME_NETWORK.into(), &how);
+        }
         match &state.error {
             Some(error) => lack(error.clone(), "see the message; some signals need root"),
             None if metric.name.contains('*') => lack("there is none of it on this host".into(), WHEN_THERE),
@@ -238,6 +267,8 @@ impl Teller<'_> {
 }
 
 const NO_PORT: &str = "it is of the service on a port, and none was named";
+const NO_LOAD: &str = "it is of the load generator, and observing has none";
+const SAME_NETWORK: &str = "the service is in the same network namespace as the agent";
 const NAME_ONE: &str = "observe with --port N or --url URL";
 const WHEN_THERE: &str = "nothing: it is read as soon as there is one";
 
@@ -255,6 +286,20 @@ fn absent_program(collector: &str, topology: &Topology) -> Option<String> {
     let is_there = topology.services().any(|service| service.service == program);
     (!is_there).then(|| format!("no {program} was found"))
 }
+
+/// Collectors that read the network that the service is in, wherever the agent is.
+const IN_ITS_NETWORK: [&str; 10] = [
+    "sockets",
+    "tcp",
+    "ports",
+    "clients",
+    "apache_status",
+    "php_fpm",
+    "opcache",
+    "mariadb",
+    "nginx",
+    "lighttpd",
+];
 
 /// Collectors that read a program, by the first word of their name, and the service that it is.
 const PROGRAMS: [(&str, &str); 6] = [

@@ -2,14 +2,15 @@
 
 use crate::measurement::Measurement;
 use std::collections::BTreeSet;
-use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
+use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
 use webdyno_model::transport::{AddressFamily, Transport};
 use webdyno_model::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
-/// A command of the catalogue with the service's own values in the places of the words PID, PORT, URL, ERROR_LOGS
-/// and ACCESS_LOGS, the load generator's process in that of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not
-/// known stays, and a name that a shell would read as something else: the reader has to fill it in.
+/// A command of the catalogue with the service's own values in the places of the words PID, PORT, URL, ERROR_LOGS (of
+/// PHP-FPM: LOG) and ACCESS_LOGS, of a pool ADDRESS and STATUS, of a database DATABASE, the load generator's process in that
+/// of CLIENT, and the name of the disk, interface, pool.. in that of INSTANCE. What is not known stays, and a name that a
+/// shell would read as something else: the reader has to fill it in.
 pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Option<&str>) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let value = |word: &str| -> Option<String> {
@@ -18,7 +19,12 @@ pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Opt
             "PORT" => Some(service?.port.to_string()).filter(|port| port != "0"),
             "URL" => service?.status_url.clone(),
             "INSTANCE" => instance.filter(|name| name.chars().all(is_plain)).map(ToOwned::to_owned),
-            "ERROR_LOGS" => logs(service?, LogKind::Error),
+            "ERROR_LOGS" | "LOG" => logs(service?, LogKind::Error),
+            "ADDRESS" => pool(service?, instance)
+                .map(|pool| path_or_address(pool).to_owned())
+                .filter(|text| is_plain_text(text)),
+            "STATUS" => pool(service?, instance)?.path.clone().filter(|text| is_plain_text(text)),
+            "DATABASE" => client_options(service?),
             "ACCESS_LOGS" => logs(service?, LogKind::Access),
             "CLIENT" => Some("$(pgrep -x webdyno | head -n 1)".into()),
             _ => None,
@@ -39,6 +45,37 @@ pub fn filled_in(command: &str, service: Option<&ServiceSnapshot>, instance: Opt
 /// Whether a letter is the same within quotes of a shell and without.
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "_-.:/@+,=%".contains(letter)
+}
+
+fn is_plain_text(text: &str) -> bool {
+    text.chars().all(is_plain)
+}
+
+/// The endpoint of this name, which is how pools are called.
+fn pool<'a>(service: &'a ServiceSnapshot, instance: Option<&str>) -> Option<&'a Endpoint> {
+    service.endpoints.iter().find(|endpoint| Some(endpoint.name.as_str()) == instance)
+}
+
+fn path_or_address(endpoint: &Endpoint) -> &str {
+    endpoint.address.strip_prefix("unix:").unwrap_or(&endpoint.address)
+}
+
+/// Where a database listens, as options of its client.
+fn client_options(service: &ServiceSnapshot) -> Option<String> {
+    let endpoint = service.endpoints.first()?;
+    let options = match (endpoint.address.strip_prefix("unix:"), endpoint.address.rsplit_once(':')) {
+        (Some(path), _) => format!("--socket={path}"),
+        (None, Some((host, port))) => {
+            format!("--protocol=tcp --host={} --port={port}", host.trim_matches(['[', ']']))
+        }
+        (None, None) => return None,
+    };
+    options.chars().all(|letter| is_plain(letter) || letter == ' ').then_some(options)
+}
+
+/// A command that runs where a process has its network.
+pub fn in_network_of(pid: u32, command: &str) -> String {
+    format!("nsenter -t {pid} -n sh -c '{}'", command.replace('\'', "'\\''"))
 }
 
 /// The paths of the logs of a service, quoted for the shell; `None` when none is known.
@@ -224,6 +261,28 @@ mod tests {
             assert_eq!(filled_in(command, Some(&service), None), expected);
         }
         assert_eq!(filled_in("ps PID", None, None), "ps PID");
+        let endpoint = |name: &str, address: &str, path: Option<&str>| Endpoint {
+            name: name.into(),
+            address: address.into(),
+            path: path.map(Into::into),
+        };
+        service.endpoints = vec![
+            endpoint("server", "unix:/run/d.sock", None),
+            endpoint("www", "127.0.0.1:9000", Some("/status")),
+            endpoint("shop", "unix:/run/a b", Some("/s")),
+        ];
+        for (command, instance, expected) in [
+            ("mariadb DATABASE -Ne 'SHOW STATUS'", None, "mariadb --socket=/run/d.sock -Ne 'SHOW STATUS'"),
+            ("ask ADDRESS STATUS", Some("www"), "ask 127.0.0.1:9000 /status"),
+            // What a shell would read as two words is left to the reader.
+            ("ask ADDRESS STATUS", Some("shop"), "ask ADDRESS /s"),
+        ] {
+            assert_eq!(filled_in(command, Some(&service), instance), expected);
+        }
+        service.endpoints = vec![endpoint("server", "[::1]:3306", None)];
+        let command = filled_in("mariadb DATABASE", Some(&service), None);
+        assert_eq!(command, "mariadb --protocol=tcp --host=::1 --port=3306");
+        assert_eq!(in_network_of(7, "echo 'a'"), r"nsenter -t 7 -n sh -c 'echo '\''a'\'''");
         let command = "cat /sys/class/net/INSTANCE/speed # INSTANCES";
         for (instance, shown) in [("eth0.100", "eth0.100"), ("a b", "INSTANCE"), ("$(x)", "INSTANCE")] {
             let expected = command.replacen("INSTANCE", shown, 1);

@@ -91,7 +91,7 @@ impl Collector for Foreign {
         let page = rustix::param::page_size();
         let hertz = procfs::clock_ticks_per_s();
         let files = |pids: &str, file: &str, awk: &str| {
-            format!("cat $(printf '/proc/%s/{file} ' {pids}) 2>/dev/null | awk '{awk}'")
+            format!("for p in {pids}; do cat /proc/$p/{file}; done 2>/dev/null | awk '{awk}'")
         };
         let mut metrics = vec![];
         // Of one name, and of all: there what is the service's, PID, has to be taken off by hand.
@@ -119,7 +119,7 @@ impl Collector for Foreign {
         metrics.push(gauge(
             "foreign.user_tasks_count",
             "/proc/PID/status",
-            "ps -L -e -o ruid=,ppid= | awk -v u=$(ps -o ruid= --ppid PID | sort -n | tail -n 1) '$1==u && $2!=PID' | wc -l",
+            "ps -L -e -o ruid=,ppid= | awk -v u=\"$(ps -o ruid= --ppid PID | sort -n | tail -n 1)\" '$1==u+0 && $2!=PID' | wc -l",
         ));
         metrics
     }
@@ -144,7 +144,12 @@ impl Collector for Foreign {
         reading.push_some("foreign.kernel_threads_cpu_s", look.kernel_ns.map(|ns| ns as f64 / 1e9));
         reading.push_some("foreign.user_tasks_count", look.user_tasks_count.map(|count| count as f64));
         if look.io_refused {
-            reading.lacks("foreign.disk", "what others read and write may not be looked at", "run as root");
+            let why = "what some of the others read and write may not be looked at";
+            let how = match rustix::process::geteuid().is_root() {
+                true => "nothing helps: these refuse also root, and have no part in the sums",
+                false => "run as root",
+            };
+            reading.lacks("foreign.disk", why, how);
         }
         if look.hidden {
             let why = "only processes of the own user are visible (/proc is mounted with hidepid)";

@@ -181,28 +181,24 @@ impl Collector for Mariadb {
 
     fn metrics(&self) -> Vec<Metric> {
         let process = [
-            gauge(
-                "mariadb.threads_count",
-                "/proc/PID/stat of the database",
-                "ps -o nlwp= -p $(pgrep -o -x 'mariadbd|mysqld')",
-            ),
+            gauge("mariadb.threads_count", "/proc/PID/stat of the database", "ps -o nlwp= -p PID"),
             counter(
                 "mariadb.cpu_s",
                 "/proc/PID/stat of the database",
                 format!(
-                    "sed 's/.*) //' /proc/$(pgrep -o -x 'mariadbd|mysqld')/stat | awk '{{print ($12+$13)/{}}}'",
+                    "sed 's/.*) //' /proc/PID/stat | awk '{{print ($12+$13)/{}}}'",
                     procfs::clock_ticks_per_s()
                 ),
             ),
             gauge(
                 "mariadb.resident_bytes",
                 "/proc/PID/statm of the database",
-                "ps -o rss= -p $(pgrep -o -x 'mariadbd|mysqld') | awk '{print $1*1024}'",
+                "ps -o rss= -p PID | awk '{print $1*1024}'",
             ),
             counter(
                 "mariadb.refused_count",
                 "connections of webdyno itself that the database refused as too many",
-                "mariadb -e 'SELECT 1' 2>&1 | grep -c 1040",
+                "mariadb DATABASE -e 'SELECT 1' 2>&1 | grep -c 1040",
             ),
         ];
         process.into_iter().chain(tables::metrics()).collect()

@@ -169,7 +169,7 @@ impl Collector for Opcache {
         // ADDRESS is where the pool listens.
         let show = |keys: &str| {
             format!(
-                "d=$(mktemp -d) && chmod 711 $d && echo '<?php echo opcache_get_status(false){keys};' >$d/x.php && \
+                "d=$(mktemp -d) && chmod 711 $d && echo '<?php echo +opcache_get_status(false){keys};' >$d/x.php && \
                  SCRIPT_NAME=/x.php SCRIPT_FILENAME=$d/x.php REQUEST_METHOD=GET cgi-fcgi -bind -connect ADDRESS | \
                  tail -n 1; rm -r $d"
             )

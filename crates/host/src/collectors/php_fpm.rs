@@ -332,7 +332,7 @@ fn metrics() -> Vec<Metric> {
         )
     };
     let queue = |column: u8| format!("ss -lnH -x -t | awk '$5==\"ADDRESS\" {{print ${column}}}'");
-    let children = "$(pgrep -f '^php-fpm: pool INSTANCE *$')";
+    let children = "$(pgrep -P PID -f '^php-fpm: pool INSTANCE *$')";
     let mean = |key: &str| {
         format!(
             "cat $(printf '/proc/%s/smaps_rollup ' {children}) | awk '/^{key}:/ {{s+=$2; n++}} END {{print s*1024/n}}'"
@@ -350,7 +350,7 @@ fn metrics() -> Vec<Metric> {
         gauge(
             name("processes_count"),
             "the titles of php-fpm's children",
-            "pgrep -fc '^php-fpm: pool INSTANCE *$'",
+            "pgrep -P PID -fc '^php-fpm: pool INSTANCE *$'",
         ),
         gauge(name("processes_busy_count"), "/proc/PID/syscall of the pool's processes", busy),
         gauge(name("pss_mean_bytes"), rollup, mean("Pss")),

@@ -297,7 +297,9 @@ impl Collector for Sockets {
             let file = if group == "Tcp" { "/proc/net/snmp" } else { "/proc/net/netstat" };
             counter(name, file, by_nstat(&format!("{group}{field}")))
         }));
-        metrics.push(gauge(OPEN, "/proc/net/snmp", by_nstat("TcpCurrEstab")));
+        // nstat leaves levels out.
+        let open = "awk '$1==\"Tcp:\" && $2 ~ /^[0-9]/ {print $10}' /proc/net/snmp";
+        metrics.push(gauge(OPEN, "/proc/net/snmp", open));
         // Told when the table of all sockets is read: every ten seconds, and more rarely where it is long.
         let in_state = |state: &str| format!("ss -tanH state {state} | wc -l");
         metrics.push(gauge(ESTABLISHED, "/proc/net/snmp, sock_diag(7)", in_state("established")));

@@ -341,6 +341,7 @@ fn the_commands_show_the_same() {
         if !metric.source.contains("status page") || has_client {
             let command = metric.reproduce.replace("INSTANCE", "byhand").replace("STATUS", "/status");
             let command = command.replace("LOG", &fpm.path("error.log"));
+            let command = command.replace("PID", &target.backends[0].pid.to_string());
             let address = fpm.path("byhand.sock");
             let command = command.replace("ADDRESS", &address);
             let expected = reading.value(&format!("php_fpm.byhand.{what}"));

@@ -117,11 +117,11 @@ pub const STATEMENTS: [(&str, &str); 5] = [
     ("without_index_count", "SUM_NO_INDEX_USED"),
 ];
 
-/// What these tables are, for the catalogue.
+/// What these tables are, for the catalogue. DATABASE is where it listens, as options of the client.
 pub fn metrics() -> Vec<Metric> {
     let metric = |row: &Row, what: &str, source: &str| {
         let name = format!("{NAME}.{}", row.metric);
-        let show = format!("mariadb -Ne \"SHOW GLOBAL {what} LIKE '{}'\" | cut -f2", row.variable);
+        let show = format!("mariadb DATABASE -Ne \"SHOW GLOBAL {what} LIKE '{}'\" | cut -f2", row.variable);
         match row.kind {
             Counter => on_change(counter(name, source, show)),
             Gauge => gauge(name, source, show),
@@ -131,7 +131,7 @@ pub fn metrics() -> Vec<Metric> {
     let variables = VARIABLES.iter().map(|row| metric(row, "VARIABLES", "SHOW GLOBAL VARIABLES"));
     let table = "performance_schema.events_statements_summary_by_digest";
     let statements = STATEMENTS.map(|(name, column)| {
-        let show = format!("mariadb -Ne \"SELECT {column} FROM {table} WHERE DIGEST='INSTANCE'\"");
+        let show = format!("mariadb DATABASE -Ne \"SELECT {column} FROM {table} WHERE DIGEST='INSTANCE'\"");
         // Read now and then only: left out they would count as unchanged.
         counter(format!("{NAME}.*.{name}"), table, show)
     });
