@@ -23,8 +23,9 @@ pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
 pub use observation::level;
 pub(crate) use observation::{
-    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_row, fact_row, incident, layers, level_row, links,
-    observation_headline, observed_service, scoped_settings, setting_rows, troubles,
+    COLLECTOR_TITLES, LEVEL_TITLES, LOOK_S_MAX, collector_row, fact_row, incident, layers, level_now,
+    level_row, links, never_happened_count, observation_headline, observed_service, scoped_settings,
+    setting_rows, troubles,
 };
 pub(crate) use pages::{
     CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, Rest, captures_missed, pages_by_count, part_failure,

@@ -85,6 +85,12 @@ pub(crate) fn level_row(series: &Series) -> Vec<String> {
     std::iter::once(series.name.clone()).chain(extremes.map(shown)).collect()
 }
 
+/// Name and last value of a level.
+pub(crate) fn level_now(series: &Series) -> Vec<String> {
+    let last = series.points.iter().map(|(_, value)| *value).rfind(|value| value.is_finite());
+    vec![series.name.clone(), last.map_or_else(|| UNKNOWN.into(), |value| level(value, &series.unit))]
+}
+
 /// A level as a table has it, whose first column says what is counted: `12%`, `1.5 MB/s`, `37/s`, `4`.
 pub fn level(value: f64, unit: &str) -> String {
     match unit {
@@ -97,9 +103,19 @@ pub fn level(value: f64, unit: &str) -> String {
 /// The titles of [`level_row`].
 pub(crate) const LEVEL_TITLES: [&str; 5] = ["", "mean", "least", "most", "last"];
 
-/// The facts that have a value by layer, in the order of the catalogue.
+/// Whether a fact says that nothing of the kind ever happened: a total that stands at zero.
+fn never_happened(fact: &ObservedFact) -> bool {
+    fact.kind == MetricKind::Counter && fact.value.is_some_and(|value| value.0 == 0.0)
+}
+
+/// How many totals stand at zero.
+pub(crate) fn never_happened_count(host: &ObservedHost) -> usize {
+    host.facts.iter().filter(|fact| never_happened(fact)).count()
+}
+
+/// The facts that have a value by layer, in the order of the catalogue, without totals that stand at zero.
 pub(crate) fn layers(host: &ObservedHost) -> Vec<(&'static str, Vec<&ObservedFact>)> {
-    let known = || host.facts.iter().filter(|fact| fact.value.is_some());
+    let known = || host.facts.iter().filter(|fact| fact.value.is_some() && !never_happened(fact));
     let of = |names: &[&str]| known().filter(|fact| is_of(fact, names)).collect::<Vec<_>>();
     let rest = known().filter(|fact| !LAYERS.iter().any(|(_, names)| is_of(fact, names))).collect();
     let named = LAYERS.iter().map(|(layer, names)| (*layer, of(names)));
@@ -175,11 +191,19 @@ pub(crate) fn collector_row(state: &CollectorState) -> Vec<String> {
 pub(crate) const COLLECTOR_TITLES: [&str; 6] =
     ["collector", "readings", "failed", "took", "at most", "late at most"];
 
+/// A file as seen from the folder of the main configuration: paths from the root would fill the page.
+fn below<'a>(service: &ServiceSnapshot, file: &'a str) -> &'a str {
+    let folder =
+        service.config_file.as_deref().and_then(|main| main.rsplit_once('/')).map(|(folder, _)| folder);
+    let rest = folder.filter(|folder| !folder.is_empty()).and_then(|folder| file.strip_prefix(folder));
+    rest.and_then(|rest| rest.strip_prefix('/')).unwrap_or(file)
+}
+
 /// Name, value and place of each setting of a service.
 pub(crate) fn setting_rows(service: &ServiceSnapshot) -> Vec<Vec<String>> {
     let place = |file: &Option<String>, line: Option<u32>, otherwise: &str| match (file, line) {
-        (Some(file), Some(line)) => format!("{file}:{line}"),
-        (Some(file), None) => file.clone(),
+        (Some(file), Some(line)) => format!("{}:{line}", below(service, file)),
+        (Some(file), None) => below(service, file).to_owned(),
         (None, _) => otherwise.to_owned(),
     };
     let whole = service.settings.iter().map(|(name, setting): (&String, &SettingInForce)| {
@@ -195,7 +219,11 @@ pub(crate) fn scoped_settings(service: &ServiceSnapshot) -> Vec<String> {
     let written = service.scoped.iter().filter_map(|scoped| Some((scoped, scoped.file.as_ref()?)));
     let told = written.map(|(scoped, file)| {
         let line = scoped.line.map_or(String::new(), |line| format!(":{line}"));
-        let scope = scoped.scope.join(", ");
+        let scope = match scoped.scope.join(", ") {
+            scope if scope.is_empty() => "the whole server".into(),
+            scope => scope,
+        };
+        let file = below(service, file);
         format!("{} {} in {scope} ({file}{line})", scoped.setting, scoped.value)
     });
     told.collect()

@@ -17,16 +17,18 @@ pub(super) fn whole(page: &mut Page, view: &View, seen: &Observation) {
         seen.incidents.iter().for_each(|incident| page.item("-", &say::incident(incident)));
     }
     let is_look = seen.window_s < say::LOOK_S_MAX;
-    if !is_look {
+    if is_look {
+        levels_now(page, view);
+    } else {
         levels(page, view);
     }
     for host in std::iter::once(&seen.observed).chain(&seen.others) {
         services(page, host);
+        missing(page, host);
         if is_look {
             facts(page, host);
         }
         collectors(page, host, is_look);
-        missing(page, host);
     }
 }
 
@@ -49,6 +51,16 @@ fn levels(page: &mut Page, view: &View) {
     let titles = say::LEVEL_TITLES.map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(titles).chain(view.series.iter().map(say::level_row)).collect();
     page.table(&columns, &rows);
+}
+
+/// Of one look there is no course, only how it stands.
+fn levels_now(page: &mut Page, view: &View) {
+    if view.series.is_empty() {
+        return;
+    }
+    page.heading("How it stands");
+    let rows: Vec<_> = view.series.iter().map(say::level_now).collect();
+    page.table(&[Column::Words, Column::Number], &rows);
 }
 
 fn services(page: &mut Page, host: &ObservedHost) {
@@ -82,6 +94,13 @@ fn facts(page: &mut Page, host: &ObservedHost) {
         page.heading(&titled(layer, host));
         let rows: Vec<_> = facts.into_iter().map(say::fact_row).collect();
         page.table(&[Column::Words, Column::Number, Column::Number], &rows);
+    }
+    let count = say::never_happened_count(host);
+    if count > 0 {
+        page.gap();
+        page.para(&format!(
+            "Beside these, {count} totals stand at zero; --json has every fact with its command."
+        ));
     }
 }
 
