@@ -26,6 +26,9 @@ pub fn port(url: &str) -> Result<u16> {
         UserError::usage(format!("`{url}` is not a URL to load: {why}")).hint("as in http://127.0.0.1:8080/")
     };
     let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    if !["http", "https"].contains(&parsed.scheme()) {
+        return Err(wrong(format!("webdyno speaks http and https, not {}", parsed.scheme())));
+    }
     parsed.port_or_known_default().ok_or_else(|| wrong("it names no port".into()))
 }
 

@@ -28,6 +28,7 @@ const SETTLE_S_MAX: u32 = 40;
 
 /// Diagnoses. Gives the exit code.
 pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
+    refuse_what_goes_with_others(arguments)?;
     match (&arguments.from, arguments.watch_for) {
         (Some(directory), _) => from_recording(directory, arguments),
         (None, Some(window_us)) => watch(window_us, arguments),
@@ -100,6 +101,22 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));
     drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
+}
+
+/// clap drops a requirement where the flag that is required conflicts with one that is given.
+fn refuse_what_goes_with_others(arguments: &DiagnoseArgs) -> Result<()> {
+    let wrong = |flag: &str, with: &str| {
+        let text = format!("{flag} goes with {with}, which is not given");
+        Err(UserError::usage(text).hint("`webdyno diagnose --help` says which flags go together"))
+    };
+    if arguments.at.is_some() && arguments.from.is_none() {
+        return wrong("--at", "--from DIR");
+    }
+    match (arguments.watch_for, arguments.port, &arguments.url) {
+        (None, Some(_), _) => wrong("--port", "--for TIME"),
+        (None, _, Some(_)) => wrong("--url", "--for TIME"),
+        _ => Ok(()),
+    }
 }
 
 /// What needs a load of our own, told before there is something to wait for.
