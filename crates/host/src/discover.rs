@@ -31,6 +31,14 @@ const OWN_NET: &str = "/proc/self/net";
 /// What helps who may not look into a process.
 pub const NEEDS_RIGHTS: &str = "run webdyno with sudo, or as the user that the service was started by";
 
+/// What helps when a program was not found: for root there is none.
+pub fn to_find_it() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "nothing: it is read as soon as there is one",
+        false => NEEDS_RIGHTS,
+    }
+}
+
 /// Who listens on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {

@@ -12,6 +12,7 @@ use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::series::SeriesSet;
 use webdyno_model::event::{Event, EventBody};
 use webdyno_model::sample::{CollectorInfo, Sample};
+use webdyno_model::sample::{Missing, Sample};
 use webdyno_session::log::writer::Watcher;
 
 /// Readings are kept so long, as those that are read rarely need one before,
@@ -97,7 +98,9 @@ impl Shown {
     fn missing(&mut self, host: Option<&String>, sample: &Sample) -> String {
         let role = host.map_or(String::new(), |role| format!("{role}: "));
         let mut text = String::new();
-        for missing in sample.missing.iter().flatten() {
+        // What nothing helps against, and what is missing of nothing, would hide the rest here; the results have it.
+        let helped = |missing: &&Missing| !missing.how_to_enable.starts_with("nothing");
+        for missing in sample.missing.iter().flatten().filter(helped) {
             if self.told.insert(format!("{role}{}", missing.signal)) {
                 text += &self.above(&format!(
                     "missing: {role}{}: {} ({})",
@@ -199,7 +202,6 @@ fn table(second: u64, host: Option<&str>, levels: &[(&Level, f64)]) -> Vec<Strin
 mod tests {
     use super::*;
     use webdyno_model::number::Number;
-    use webdyno_model::sample::Missing;
 
     fn sample(t_us: u64, values: &[(&str, f64)], missing: Option<Vec<Missing>>) -> Event {
         let values = values.iter().map(|(name, value)| ((*name).to_owned(), Number(*value))).collect();
@@ -216,6 +218,8 @@ mod tests {
         };
         let mut shown = Shown::default();
         assert_eq!(shown.next(&sample(100, &[(QUEUE, 3.0)], lack())), "missing: mod_status: off (on)\n");
+        let none = Missing { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
+        assert_eq!(shown.next(&sample(150, &[], Some(vec![none]))), "");
         assert_eq!(shown.next(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
         let line = shown.next(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));
         assert_eq!(line, "   0 s  accept queue waiting 4, workers busy 7\n");

@@ -156,7 +156,7 @@ fn nobody(target: &Target, reading: &mut Reading) {
             "look at opcache_get_status() in a page of the site, or let php-fpm run PHP",
         );
     } else {
-        reading.lacks("opcache", "no PHP-FPM was found behind the service", crate::discover::NEEDS_RIGHTS);
+        reading.lacks("opcache", "no PHP-FPM was found behind the service", crate::discover::to_find_it());
     }
 }
 

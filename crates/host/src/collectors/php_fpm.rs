@@ -281,7 +281,7 @@ impl Collector for PhpFpm {
             reading.lacks(
                 "php_fpm",
                 "no PHP-FPM was found behind the service",
-                crate::discover::NEEDS_RIGHTS,
+                crate::discover::to_find_it(),
             );
             return reading;
         }

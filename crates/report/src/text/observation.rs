@@ -125,10 +125,16 @@ fn missing(page: &mut Page, host: &ObservedHost) {
         return;
     }
     page.heading(&titled("What could not be read", host));
-    for missing in &host.missing {
+    let (not_there, helped): (Vec<_>, Vec<_>) =
+        host.missing.iter().partition(|missing| missing.how_to_enable.starts_with("nothing"));
+    for missing in helped {
         page.item("-", &format!("{}: {}", missing.signal, missing.why));
         if !missing.how_to_enable.is_empty() {
             page.inner_item("To have it:", &missing.how_to_enable);
         }
+    }
+    // Nothing has to be done about these.
+    for missing in not_there {
+        page.item("-", &format!("{}: {} ({})", missing.signal, missing.why, missing.how_to_enable));
     }
 }
