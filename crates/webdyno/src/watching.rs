@@ -11,8 +11,7 @@ use webdyno_analysis::levels::{Level, MAIN};
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_analysis::series::SeriesSet;
 use webdyno_model::event::{Event, EventBody};
-use webdyno_model::sample::{CollectorInfo, Sample};
-use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::sample::{CollectorInfo, Missing, Sample};
 use webdyno_session::log::writer::Watcher;
 
 /// Readings are kept so long, as those that are read rarely need one before,

@@ -357,7 +357,7 @@ fn numbers(status: &ServerStatus) -> [Option<u64>; NUMBERS.len()] {
 
 /// Metrics and the states that they count, in the order of [`states`].
 const STATES: [(&str, &str); 13] = [
-    ("apache.slots_count", "-_SRWKDCLGI."),
+    ("apache.slots_count", "_SRWKDCLGI.-"),
     ("apache.slots_open_count", "."),
     ("apache.workers_idle_count", "_"),
     ("apache.workers_busy_count", "RWKDCL"),
