@@ -324,6 +324,18 @@ mod tests {
         assert!(Root::of(std::process::id()).is_ours());
     }
 
+    // As of a service in a container: a root that is not ours.
+    #[test]
+    fn sockets_and_patterns_are_found_below_another_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let _listener = UnixListener::bind(folder.path().join("s")).unwrap();
+        let directory =
+            rustix::fs::open(folder.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let root = Root { directory: Some(directory) };
+        assert_eq!(root.glob("/*").unwrap(), ["/s"]);
+        connect(std::process::id(), &root, "unix:/s", Duration::from_secs(1)).unwrap();
+    }
+
     #[test]
     fn a_long_path_can_be_connected_to() {
         let folder = tempfile::tempdir().unwrap();
