@@ -212,11 +212,34 @@ impl Survey<'_> {
     }
 
     /// The users that the processes of a service act as and its main process does not: whom that gave up its rights for has no
-    /// other programs, and any other user may.
+    /// other programs, and any other user may. Where a second service of the same program acts as such a user (another Apache
+    /// as `www-data`), a connection of his may be of either, and is taken for none's.
     fn users_of(&self, pid: u32) -> BTreeSet<u32> {
         let common = [Some(0), user_of(pid)];
-        let users = self.processes.tree(pid).into_iter().filter_map(user_of);
-        users.filter(|user| !common.contains(&Some(*user))).collect()
+        let tree = self.processes.tree(pid);
+        let users = tree.iter().copied().filter_map(user_of).filter(|user| !common.contains(&Some(*user)));
+        let mut users: BTreeSet<u32> = users.collect();
+        if users.is_empty() {
+            return users;
+        }
+        for twin in self.same_programs(pid).filter(|other| !tree.contains(other)) {
+            user_of(twin).map(|user| users.remove(&user));
+        }
+        users
+    }
+
+    /// The processes that run the program of this one.
+    fn same_programs(&self, pid: u32) -> impl Iterator<Item = u32> {
+        let name = |pid| procfs::stat(pid).ok().map(|stat| stat.name);
+        let file = |pid| procfs::executable(pid).ok().map(|(file, _)| file);
+        let ours = name(pid).map(|name| (name, file(pid)));
+        // By name first, which is cheap: most processes have another one.
+        let is_same = move |other: &u32| {
+            ours.as_ref().is_some_and(|(own, own_file)| {
+                name(*other).as_ref() == Some(own) && file(*other) == *own_file
+            })
+        };
+        self.processes.iter().map(|(other, _)| other).filter(is_same)
     }
 
     /// Notes that a service talks to somebody, who is looked at in turn when he is new.
