@@ -74,8 +74,10 @@ head=$!
 ) </dev/null >/dev/null 2>&1 3<&- 4>&- &
 watch=$!
 wait "$head"
-# Its sleep of a second goes by itself.
+# Its sleep of a second goes by itself. While it had the file open to write (it closes that first of all), nothing could run
+# it.
 kill "$watch" 2>/dev/null
+wait "$watch" 2>/dev/null
 exec 3<&- 4>&-
 size=$(($(wc -c </proc/self/fd/5)))
 [ "$size" = @BYTES@ ] || fail short "$size"

@@ -1,6 +1,7 @@
 //! A real Apache of the operator's: diagnosed, planned for, tuned by reload, and rolled back to the byte.
 
-use crate::support::{Apache, Place, Server, can_mount, is_alive, run, shared_turn, skip, snapshot};
+use crate::support::{Apache, Place, Server, can_mount, is_alive, run, shared_turn, signal, skip, snapshot};
+use rustix::process::Signal;
 use std::time::Duration;
 
 /// Sixty users on twenty workers: a reload suffices to lift the limit, and it is found within seconds.
@@ -225,7 +226,8 @@ fn the_traffic_that_is_there_is_diagnosed_without_load() {
     let apache = Apache::start(&place.path("server"), 20);
     let port = apache.files.port.to_string();
     let before = snapshot(&apache.files.root);
-    let users = place.child(&["run", &apache.url(), "-c", "60", "--no-keepalive", "-d", "14s", "-q"]);
+    // Longer than the busiest machine takes to look: they are sent home then.
+    let users = place.child(&["run", &apache.url(), "-c", "60", "--no-keepalive", "-d", "60s", "-q"]);
     std::thread::sleep(Duration::from_secs(6));
     let json = run(place.webdyno().args(["diagnose", "--for", "5s", "--port", &port, "-q", "--json", "-"]))
         .with_code(0)
@@ -234,6 +236,8 @@ fn the_traffic_that_is_there_is_diagnosed_without_load() {
     assert_eq!(json["run"], serde_json::Value::Null);
     assert_eq!(snapshot(&apache.files.root), before);
     let users_pid = users.id();
+    assert!(is_alive(users_pid), "nobody looked at their traffic to the end");
+    signal(users_pid, Signal::INT);
     drop(users.wait_with_output());
     assert!(!is_alive(users_pid));
 }
