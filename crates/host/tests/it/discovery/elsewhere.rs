@@ -88,7 +88,7 @@ fn a_service_in_another_network_namespace_is_found_and_not_changed() {
     assert_eq!(status.value("apache.slots_count"), Some(21.0), "{status:?}");
     drop(here);
     let all = ThisMachine.topology(None, &Access::default()).unwrap();
-    assert!(all.backends.iter().any(|service| service.pid == apache.pid()), "{all:#?}");
+    assert!(all.services().any(|service| service.pid == apache.pid()), "{all:#?}");
     // The same port once more: which one is meant has to be said.
     let second = Server::debian("event", EVENT);
     second.write("ports.conf", &format!("Listen 127.0.0.1:{}\n", server.port));
