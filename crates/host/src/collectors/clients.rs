@@ -29,7 +29,7 @@ const SERVICE_PROCESSES_MAX: usize = 512;
 const CHEAP: Duration = Duration::from_millis(1);
 
 /// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
-const REST: u32 = 700;
+const REST: u32 = 1_200;
 const REST_MAX: Duration = Duration::from_secs(30);
 
 /// The collector.

@@ -26,7 +26,7 @@ mod growth;
 use growth::{Line, Trend};
 
 /// Processor time that readings may take on average.
-const READING_US: i64 = 1_500;
+const READING_US: i64 = 1_000;
 
 /// Time that was not used, at most: more would come at once.
 const SAVED_US_MAX: i64 = 5_000;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 const EVERY_MIN: Duration = Duration::from_secs(10);
 const EVERY_MAX: Duration = Duration::from_secs(120);
 
-/// Time spent between two tables, for each time that reading one took: less than a thousandth of a core.
-const REST: u32 = 1_500;
+/// Time spent between two tables, for each time that reading one took: half a thousandth of a core.
+const REST: u32 = 2_500;
 
 /// Where connections go that are counted at most: a bound for clients that connect to everything.
 const DESTINATIONS_MAX: usize = 50_000;
