@@ -1,6 +1,6 @@
 //! Other clients on the server: they are seen, and tuning does not cost them a request. Nobody is seen who is not there.
 
-use crate::support::{Apache, Place, run, shared_turn, skip};
+use crate::support::{Apache, Place, run, shared_turn, skip, turn};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -157,7 +157,8 @@ fn a_change_that_hurts_is_put_back_at_once() {
 
 #[test]
 fn nobody_is_seen_who_is_not_there() {
-    let _turn = shared_turn();
+    // This process is a server of other tests, and talks to their servers: whoever looks behind it finds ours, and asks it.
+    let _turn = turn();
     let place = Place::shielded();
     let apache = Apache::start(&place.path("server"), 20);
     // Each one right after the load of the one before, whose workers Apache is ending with requests of its own.
