@@ -1,4 +1,5 @@
-//! Servers of our own to load. So far one: the private Apache of the quickstart; scenarios in network namespaces and
-//! control groups have their place beside it.
+//! Servers of our own to load: the private Apache of the quickstart, and scenarios: faulty servers in network namespaces
+//! and control groups, on one machine.
 
 pub mod quickstart;
+pub mod scenario;

@@ -18,7 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("analysis", &["model"]),
     ("session", &["model", "load", "host", "analysis"]),
     ("report", &["model", "analysis", "session"]),
-    ("lab", &["model", "host", "session"]),
+    ("lab", &["model", "host", "analysis", "session"]),
     ("webdyno", &["model", "load", "host", "analysis", "session", "report", "lab"]),
 ];
 
