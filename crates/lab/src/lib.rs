@@ -3,3 +3,4 @@
 
 pub mod quickstart;
 pub mod scenario;
+pub mod services;

@@ -41,7 +41,8 @@ impl Catalogue {
     pub fn names(&self) -> Result<Vec<String>> {
         let files = self.files("")?;
         let named = |path: &String| Some(path.strip_suffix(DESCRIPTION)?.strip_suffix('/')?.to_owned());
-        let names: BTreeSet<String> = files.iter().filter_map(named).filter(|name| !name.contains('/')).collect();
+        let names: BTreeSet<String> =
+            files.iter().filter_map(named).filter(|name| !name.contains('/')).collect();
         Ok(names.into_iter().collect())
     }
 

@@ -1,0 +1,23 @@
+# Starts Apache as apache2ctl does: MOST-OPEN-FILES.
+ulimit -n "$1" || exit 1
+. /etc/apache2/envvars
+mkdir -p /run/lock && chmod 1777 /run/lock || exit 1
+for folder in "$APACHE_RUN_DIR/socks" "$APACHE_LOCK_DIR"; do
+    mkdir -p "$folder" && chown "$APACHE_RUN_USER" "$folder" || exit 1
+done
+rm -f "$APACHE_PID_FILE" "$APACHE_RUN_DIR"/*ssl_scache*
+said=$(mktemp)
+if /usr/sbin/apache2 -k start >"$said" 2>&1; then
+    # It has gone to the background before it knows whether it can run.
+    while ! pid=$(cat "$APACHE_PID_FILE" 2>/dev/null); do
+        grep -qsx apache2 /proc/[0-9]*/comm || break
+        sleep 0.02
+    done
+    if [ -n "$pid" ] && kill -0 "$pid"; then
+        rm -f "$said"
+        exit 0
+    fi
+fi
+cat "$said" >&2
+tail -n 5 "$APACHE_LOG_DIR/error.log" >&2
+exit 1
