@@ -46,9 +46,9 @@ impl Host {
         let (folder, catalogue) = folder(services, files);
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        lay_out(&folder, "server", root.path(), &[("server".into(), "127.0.0.1".into())]).unwrap();
+        lay_out(&folder, "server", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
         let script = "cd \"$1\" && for own in etc var srv root; do mount --bind $own /$own || exit 1; done \
-             && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp && ip link set lo up \
+             && mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /tmp && ip link set lo up && ip address add 10.80.0.2 dev lo \
              && hostname server && echo ready && exec sleep 60";
         let mut unshare = Command::new("unshare")
             .args(["--mount", "--pid", "--fork", "--net", "--uts", "--kill-child", "--mount-proc"])
