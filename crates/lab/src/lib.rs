@@ -1,8 +1,19 @@
 //! Servers of our own to load: the private Apache of the quickstart, and scenarios: faulty servers in network namespaces
 //! and control groups, on one machine.
 
+pub mod down;
 pub mod figures;
+pub mod groups;
+pub mod hosts;
+pub mod journal;
+mod lab;
+mod machine;
+pub mod packages;
 pub mod proof;
 pub mod quickstart;
 pub mod scenario;
 pub mod services;
+pub mod sizes;
+pub mod up;
+
+pub use lab::{CLIENT, Lab, SERVER};

@@ -47,5 +47,6 @@ fn run(command: Command) -> Result<u8> {
         Command::Explain(arguments) => commands::explain::explain(&arguments),
         Command::Workload(arguments) => commands::workload::workload(&arguments),
         Command::Agent(arguments) => commands::agent::agent(&arguments),
+        Command::Lab(arguments) => commands::lab::lab(&arguments),
     }
 }

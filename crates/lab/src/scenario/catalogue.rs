@@ -101,6 +101,14 @@ fn of_directory(directory: &Path) -> Result<Vec<String>> {
 }
 
 impl Folder {
+    /// The folder of folders that it is in; `None` when it is built into the program.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.catalogue {
+            Catalogue::BuiltIn => None,
+            Catalogue::Directory(directory) => Some(directory),
+        }
+    }
+
     /// The files of a host, by their absolute paths on it, with their bytes.
     pub fn files_of(&self, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let prefix = format!("{}/{host}/", self.name);

@@ -3,6 +3,7 @@
 
 pub mod body;
 pub mod export;
+pub mod lab;
 pub mod list;
 pub mod load;
 pub mod observe;
@@ -15,6 +16,7 @@ pub mod workload;
 
 use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
+use lab::LabArgs;
 use load::LoadArgs;
 pub use load::connections_allowed;
 pub use observe::ObserveArgs;
@@ -67,6 +69,8 @@ pub enum Command {
     Workload(WorkloadArgs),
     /// The server's end of --server: speaks framed messages on stdin and stdout
     Agent(AgentArgs),
+    /// Faulty servers of our own, in namespaces: build them, load them, mend them
+    Lab(LabArgs),
 }
 
 impl Command {
@@ -83,9 +87,12 @@ impl Command {
             Self::Diagnose(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
             Self::Observe(arguments) => Some(&arguments.output),
-            Self::Report(_) | Self::Rollback(_) | Self::Explain(_) | Self::Workload(_) | Self::Agent(_) => {
-                None
-            }
+            Self::Report(_)
+            | Self::Rollback(_)
+            | Self::Explain(_)
+            | Self::Workload(_)
+            | Self::Agent(_)
+            | Self::Lab(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod diagnose;
 pub mod explain;
+pub mod lab;
 pub mod observe;
 pub mod quickstart;
 pub mod report;

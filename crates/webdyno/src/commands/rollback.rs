@@ -48,7 +48,7 @@ fn print(lines: &[String]) -> Result<u8> {
 /// Commands that only read tell that a rollback is pending. Everyone hears, once, that a guardian put everything back.
 /// An error when a tuning would begin with a server that is not as it was.
 pub fn put_back_first(command: &Command) -> Result<()> {
-    if matches!(command, Command::Agent(_) | Command::Rollback(_) | Command::Workload(_)) {
+    if matches!(command, Command::Agent(_) | Command::Rollback(_) | Command::Workload(_) | Command::Lab(_)) {
         return Ok(());
     }
     // Without a state directory there is no journal, and so nothing to do.

@@ -1,0 +1,379 @@
+//! The groups of one scenario as they really are: made, limited, emptied, removed.
+//!
+//! Facts: cgroups(7) (a group is removed by rmdir(2) once it has neither children nor processes), cpusets.rst,
+//! cgroup-v2.rst (cgroup.subtree_control).
+
+use super::{
+    FOLDER, Hierarchy, Limits, Write, hierarchies, of_builders, of_host, of_processes, of_scenario,
+    of_service,
+};
+use crate::journal::Act;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// How long processes that were killed may take to go.
+const EMPTY_WAIT: Duration = Duration::from_secs(5);
+
+/// Levels below a scenario's group: host, service. One more, as others may have made groups there.
+const DEPTH_MAX: usize = 4;
+
+/// The control groups of one scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// Where groups are.
+    pub hierarchies: Vec<Hierarchy>,
+    name: String,
+}
+
+impl Tree {
+    /// Those of this machine.
+    pub fn of_this_machine(name: &str) -> Result<Self> {
+        let path = "/proc/self/mountinfo";
+        let mounts = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
+        let controllers =
+            |top: &Path| std::fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
+        Ok(Self::of(hierarchies(&mounts, controllers), name))
+    }
+
+    /// Given ones.
+    pub fn of(hierarchies: Vec<Hierarchy>, name: &str) -> Self {
+        Self { hierarchies, name: name.to_owned() }
+    }
+
+    /// An error when a limit cannot be set here.
+    pub fn check(&self, controllers: &BTreeSet<&str>) -> Result<()> {
+        if self.hierarchies.is_empty() {
+            return Err(UserError::cannot_run("no control groups are mounted")
+                .hint("mount -t cgroup2 none /sys/fs/cgroup"));
+        }
+        let has = |controller: &str| {
+            let also = if controller == "io" { "blkio" } else { controller };
+            self.hierarchies.iter().any(|one| one.has(controller) || one.has(also))
+        };
+        match controllers.iter().find(|controller| !has(controller)) {
+            Some(lacking) => Err(UserError::cannot_run(format!(
+                "the control groups of this machine have no `{lacking}`, which a limit of this scenario needs"
+            ))
+            .hint("/proc/cgroups lists the kernel's controllers; `enabled` must be 1, and one hierarchy must have it")),
+            None => Ok(()),
+        }
+    }
+
+    /// The group that building programs run in: in one hierarchy, which suffices to find them.
+    fn builders(&self) -> Option<(&Hierarchy, String)> {
+        let simple = |one: &&Hierarchy| one.unified || !one.has("cpuset");
+        let hierarchy = self
+            .hierarchies
+            .iter()
+            .find(|one| one.unified)
+            .or_else(|| self.hierarchies.iter().find(simple))?;
+        Some((hierarchy, of_builders(&self.name)))
+    }
+
+    /// The folder of that group.
+    pub fn builders_folder(&self) -> Option<PathBuf> {
+        self.builders().map(|(hierarchy, group)| hierarchy.top.join(group))
+    }
+
+    /// Makes the groups of the scenario itself.
+    pub fn make(
+        &self,
+        controllers: &BTreeSet<&str>,
+        tell: &mut impl FnMut(&Act) -> Result<()>,
+    ) -> Result<()> {
+        for hierarchy in &self.hierarchies {
+            let of_this = wanted(hierarchy, controllers);
+            make_group(hierarchy, FOLDER, &of_this, tell)?;
+            make_group(hierarchy, &of_scenario(&self.name), &of_this, tell)?;
+        }
+        match self.builders() {
+            Some((hierarchy, group)) => make_group(hierarchy, &group, &[], tell),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes those of a host; `services` are the numbers of its services with limits of their own, with these.
+    pub fn make_host(
+        &self,
+        host: &str,
+        controllers: &BTreeSet<&str>,
+        services: &[(usize, Limits)],
+        tell: &mut impl FnMut(&Act) -> Result<()>,
+    ) -> Result<()> {
+        for hierarchy in &self.hierarchies {
+            let group = of_host(&self.name, host);
+            make_group(hierarchy, &group, &wanted(hierarchy, controllers), tell)?;
+            let processes = of_processes(hierarchy, &self.name, host, !services.is_empty());
+            if processes != group {
+                make_group(hierarchy, &processes, &[], tell)?;
+            }
+            for (index, limits) in services {
+                if self.has_service_group(hierarchy) {
+                    let group = of_service(&self.name, host, *index);
+                    make_group(hierarchy, &group, &[], tell)?;
+                    write_all(&limits.writes(hierarchy, &group))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Services have limits of memory and processes alone.
+    fn has_service_group(&self, hierarchy: &Hierarchy) -> bool {
+        hierarchy.unified || hierarchy.has("memory") || hierarchy.has("pids")
+    }
+
+    /// Writes the limits of a host.
+    pub fn limit(&self, host: &str, limits: &Limits) -> Result<()> {
+        let group = of_host(&self.name, host);
+        self.hierarchies.iter().try_for_each(|hierarchy| write_all(&limits.writes(hierarchy, &group)))
+    }
+
+    /// The folders that a process of a host joins, or of a service with limits of its own.
+    pub fn folders(&self, host: &str, has_services: bool, service: Option<usize>) -> Vec<PathBuf> {
+        let group = |hierarchy: &Hierarchy| match service {
+            Some(index) if self.has_service_group(hierarchy) => of_service(&self.name, host, index),
+            _ => of_processes(hierarchy, &self.name, host, has_services),
+        };
+        self.hierarchies.iter().map(|hierarchy| hierarchy.top.join(group(hierarchy))).collect()
+    }
+
+    /// The tops of all groups of the scenario.
+    fn tops(&self) -> Vec<PathBuf> {
+        self.hierarchies.iter().map(|one| one.top.join(of_scenario(&self.name))).collect()
+    }
+
+    /// All processes in them. Of other namespaces' processes the number is 0: there are none above ours.
+    pub fn pids(&self) -> BTreeSet<i32> {
+        let mut pids = BTreeSet::new();
+        for folder in self.tops().iter().flat_map(|top| folders_below(top, DEPTH_MAX)) {
+            let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+        }
+        pids
+    }
+
+    /// Whether any of them is there.
+    pub fn exists(&self) -> bool {
+        self.tops().iter().any(|top| top.exists())
+    }
+
+    /// Kills everything in them and removes them, as well as the folder above if nobody else has groups in it. An error
+    /// when something does not end.
+    pub fn remove(&self) -> Result<()> {
+        let until = Instant::now() + EMPTY_WAIT;
+        loop {
+            let pids = self.pids();
+            for pid in &pids {
+                if let Some(pid) = Pid::from_raw(*pid) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
+            }
+            let left: Vec<(PathBuf, io::Error)> =
+                self.tops().iter().filter_map(|top| remove_tree(top).err()).collect();
+            match left.first() {
+                None => break,
+                Some((path, error)) if Instant::now() > until => {
+                    let shown = path.display();
+                    let text = match pids.first() {
+                        Some(pid) => format!("process {pid} in {shown} was killed and does not end"),
+                        None => io_error("remove", shown, error).message,
+                    };
+                    return Err(UserError::cannot_run(text).hint(
+                        "`ps -o pid,stat,wchan:30,args` shows what it waits for; repeat the command then",
+                    ));
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        for hierarchy in &self.hierarchies {
+            let _ = std::fs::remove_dir(hierarchy.top.join(FOLDER));
+        }
+        Ok(())
+    }
+}
+
+/// The controllers of a hierarchy of version 2 that groups need.
+fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
+    let is_wanted = |own: &&String| hierarchy.unified && controllers.contains(own.as_str());
+    hierarchy.controllers.iter().filter(is_wanted).cloned().collect()
+}
+
+/// Makes a group that may use these controllers of version 2.
+fn make_group(
+    hierarchy: &Hierarchy,
+    group: &str,
+    controllers: &[String],
+    tell: &mut impl FnMut(&Act) -> Result<()>,
+) -> Result<()> {
+    let path = hierarchy.top.join(group);
+    let parent = path.parent().unwrap_or(&path);
+    let is_service = group.split('/').count() > 3;
+    enable(parent, if is_service { &hierarchy.controllers } else { controllers }, hierarchy.unified, tell)?;
+    if !path.is_dir() {
+        tell(&Act::Group { path: path.clone() })?;
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(io_error("create", path.display(), &error));
+            }
+            _ => {}
+        }
+    }
+    if !hierarchy.unified && hierarchy.has("cpuset") {
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let own = std::fs::read_to_string(path.join(file)).unwrap_or_default();
+            if own.trim().is_empty() {
+                let value = std::fs::read_to_string(parent.join(file)).unwrap_or_default();
+                write_all(&[Write { path: path.join(file), value: value.trim().to_owned() }])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Lets groups below one use controllers that they may not use yet.
+fn enable(
+    folder: &Path,
+    controllers: &[String],
+    unified: bool,
+    tell: &mut impl FnMut(&Act) -> Result<()>,
+) -> Result<()> {
+    let path = folder.join("cgroup.subtree_control");
+    if !unified || controllers.is_empty() {
+        return Ok(());
+    }
+    let enabled = std::fs::read_to_string(&path).unwrap_or_default();
+    let lacking: Vec<&str> = controllers
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !enabled.split_ascii_whitespace().any(|had| had == *name))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    // What our own groups enable ends with them.
+    if !folder.components().any(|part| part.as_os_str() == FOLDER) {
+        tell(&Act::Controllers { path: path.clone(), added: lacking.join(" ") })?;
+    }
+    let value = lacking.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(" ");
+    write_all(&[Write { path, value }])
+}
+
+/// Writes values into files of groups, in order.
+pub fn write_all(writes: &[Write]) -> Result<()> {
+    for Write { path, value } in writes {
+        // The kernel wants one write, and a newline does no harm.
+        match std::fs::write(path, format!("{value}\n")) {
+            Ok(()) => {}
+            // Without accounting of swap there is no such file, and no group may be kept from it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_of_swap(path) => {}
+            Err(error) => {
+                let text = format!("{value} into {}", path.display());
+                return Err(io_error("write", text, &error));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_of_swap(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("memory.memsw.") || name.starts_with("memory.swap.")
+}
+
+/// A folder and those below it, the deepest last.
+fn folders_below(top: &Path, depth: usize) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(top) else { return vec![] };
+    let mut found = vec![top.to_owned()];
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        if depth > 0 {
+            found.extend(folders_below(&entry.path(), depth - 1));
+        }
+    }
+    found
+}
+
+/// Removes a group with those below it. The error names the first that stays.
+fn remove_tree(top: &Path) -> std::result::Result<(), (PathBuf, io::Error)> {
+    for folder in folders_below(top, DEPTH_MAX).into_iter().rev() {
+        match std::fs::remove_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err((folder, error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with version 2 alone: folders as the kernel has them.
+    fn fake(top: &Path) -> Tree {
+        std::fs::write(top.join("cgroup.subtree_control"), "cpu pids\n").unwrap();
+        let mounts = format!("29 1 0:26 / {} rw - cgroup2 cgroup2 rw\n", top.display());
+        Tree::of(hierarchies(&mounts, |_| "cpuset cpu io memory pids".into()), "x")
+    }
+
+    #[test]
+    fn version_2_has_its_controllers_enabled_from_the_top_down() {
+        let top = tempfile::tempdir().unwrap();
+        let tree = fake(top.path());
+        let mut acts = vec![];
+        let mut tell = |act: &Act| -> Result<()> {
+            acts.push(act.clone());
+            Ok(())
+        };
+        let controllers = BTreeSet::from(["memory", "pids"]);
+        let own = Limits { processes: Some(30), ..Limits::default() };
+        tree.check(&controllers).unwrap();
+        tree.make(&controllers, &mut tell).unwrap();
+        tree.make_host("server", &controllers, &[(1, own)], &mut tell).unwrap();
+        tree.limit("server", &Limits { memory_bytes: Some(4096), ..Limits::default() }).unwrap();
+        let read = |path: &str| std::fs::read_to_string(top.path().join(path)).unwrap();
+        assert_eq!(read("cgroup.subtree_control"), "+memory\n");
+        assert_eq!(read("webdyno-lab/cgroup.subtree_control"), "+memory +pids\n");
+        assert_eq!(read("webdyno-lab/x/cgroup.subtree_control"), "+memory +pids\n");
+        assert_eq!(read("webdyno-lab/x/server/service-1/pids.max"), "30\n");
+        assert_eq!(read("webdyno-lab/x/server/memory.max"), "4096\n");
+        assert_eq!(
+            tree.folders("server", true, None),
+            [top.path().join("webdyno-lab/x/server/main")],
+            "no process stands beside a group with controllers"
+        );
+        assert_eq!(
+            tree.folders("server", true, Some(1)),
+            [top.path().join("webdyno-lab/x/server/service-1")]
+        );
+        let path = top.path().join("cgroup.subtree_control");
+        assert_eq!(acts[0], Act::Controllers { path, added: "memory".into() });
+        assert!(acts[1..].iter().all(|act| matches!(act, Act::Group { .. })), "{acts:?}");
+    }
+
+    #[test]
+    fn a_limit_that_the_kernel_does_not_know_is_told_before_anything_is_made() {
+        let top = tempfile::tempdir().unwrap();
+        let mut tree = fake(top.path());
+        tree.hierarchies[0].controllers.retain(|name| name != "memory");
+        let told = tree.check(&BTreeSet::from(["memory"])).unwrap_err();
+        assert!(told.message.contains("no `memory`"), "{told}");
+        assert!(Tree::of(vec![], "x").check(&BTreeSet::new()).is_err());
+    }
+
+    #[test]
+    fn groups_of_another_scenario_stay() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(top.path().join("webdyno-lab/other")).unwrap();
+        std::fs::create_dir_all(top.path().join("webdyno-lab/x/server/main")).unwrap();
+        let tree = fake(top.path());
+        assert!(tree.exists());
+        tree.remove().unwrap();
+        assert!(!tree.exists());
+        assert!(top.path().join("webdyno-lab/other").is_dir());
+    }
+}

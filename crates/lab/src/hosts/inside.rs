@@ -1,0 +1,262 @@
+//! Process 1 of a host, and the process that starts it.
+//!
+//! Facts: unshare(2), pid_namespaces(7) (the next child is process 1; it must reap, and /proc must be mounted anew by it),
+//! mount_namespaces(7), mount(2) (`MS_REMOUNT | MS_BIND` changes one mount and nothing of its file system; a new bind
+//! mount has the flags of the one it is made from), sysfs shows the network namespace of whoever mounts it.
+
+use super::SECOND;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal};
+use rustix::process::{WaitOptions, setsid, waitpid};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// Folders that a host has for itself, in its folder of files.
+pub const OWN: [&str; 5] = ["etc", "var", "srv", "root", "tmp"];
+
+/// Folders that a host has for itself and that are empty when it starts, with their modes.
+const EMPTY: [(&str, &str); 2] = [("/run", "mode=755"), ("/dev/shm", "mode=1777")];
+
+/// Files of the kernel that are the machine's, not a namespace's: only what is below `/proc/sys/net` may be written.
+const OF_THE_MACHINE: [&str; 6] =
+    ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/pressure"];
+
+/// What process 1 hears on its stdin.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// The host's name.
+    pub host: String,
+    /// Whether it keeps the machine's files, but for `/etc/hosts` and `/etc/resolv.conf`.
+    pub keeps_files: bool,
+    /// Where its own files are.
+    pub files: PathBuf,
+}
+
+/// What it says on its stdout, in one line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "said", rename_all = "kebab-case")]
+pub enum Said {
+    /// The host is there.
+    Ready,
+    /// It is not, and nothing of it stays.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The first process: leaves all namespaces and starts the second one, whose number it prints.
+pub fn first() -> Result<u8> {
+    let spaces = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWPID;
+    unshare(spaces).map_err(|error| {
+        UserError::cannot_run(format!("namespaces cannot be made: {}", error.desc()))
+            .hint("the kernel needs CONFIG_NAMESPACES; in a container they need its --privileged")
+    })?;
+    let program = std::env::current_exe().map_err(|error| io_error("find", "this program", &error))?;
+    // Nobody waits for what holds their stderr.
+    let mut command = Command::new(program);
+    let child = command.arg("lab").args(SECOND).stderr(Stdio::null()).spawn();
+    let child = child.map_err(|error| io_error("start", "process 1", &error))?;
+    print(&child.id().to_string())?;
+    Ok(0)
+}
+
+/// The second one: process 1. Ends only when the host could not be arranged.
+pub fn second() -> Result<u8> {
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(|error| io_error("read", "stdin", &error))?;
+    let said = serde_json::from_str(&text)
+        .map_err(|error| UserError::usage(format!("this is no host: {error}")))
+        .and_then(|spec| arrange(&spec));
+    let line = match &said {
+        Ok(()) => Said::Ready,
+        Err(error) => Said::Failed { why: error.message.clone() },
+    };
+    // Whoever built it hears it only when it will not be asked again.
+    let _ = setsid();
+    let text = serde_json::to_string(&line).unwrap_or_default();
+    print(&text)?;
+    said?;
+    reap()
+}
+
+fn print(line: &str) -> Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| io_error("write to", "stdout", &error))
+}
+
+/// Takes note of everybody who ends, for ever.
+fn reap() -> Result<u8> {
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    let failed = |error: nix::errno::Errno| UserError::cannot_run(format!("cannot wait: {}", error.desc()));
+    children.thread_block().map_err(failed)?;
+    loop {
+        while matches!(waitpid(None, WaitOptions::NOHANG), Ok(Some(_))) {}
+        children.wait().map_err(failed)?;
+    }
+}
+
+/// Gives the host its name and its files.
+fn arrange(spec: &Spec) -> Result<()> {
+    nix::unistd::sethostname(&spec.host)
+        .map_err(|error| UserError::cannot_run(format!("no name can be given: {}", error.desc())))?;
+    change("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    // Before /sys is covered.
+    let groups = File::options().read(true).custom_flags(PATH_ONLY).open("/sys/fs/cgroup").ok();
+    match spec.keeps_files {
+        true => own_names(&spec.files)?,
+        false => own_files(&spec.files)?,
+    }
+    new("proc", "/proc", MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, "")?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    new("sysfs", "/sys", flags, "")?;
+    if let Some(groups) = groups {
+        bind(&by_descriptor(&groups), "/sys/fs/cgroup", MsFlags::MS_REC)?;
+    }
+    if !spec.keeps_files {
+        only_to_read(|place| place == "/sys" || place.starts_with("/sys/"))?;
+        for place in OF_THE_MACHINE.iter().filter(|place| Path::new(place).exists()) {
+            bind(place, place, MsFlags::empty())?;
+            change(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY)?;
+        }
+        bind("/proc/sys/net", "/proc/sys/net", MsFlags::empty())?;
+        change("/proc/sys/net", MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+    }
+    Ok(())
+}
+
+/// open(2): a descriptor that names a place and opens nothing.
+const PATH_ONLY: i32 = rustix::fs::OFlags::PATH.bits().cast_signed();
+
+/// The machine's files, but for the names of hosts.
+fn own_names(files: &Path) -> Result<()> {
+    for name in ["hosts", "resolv.conf"] {
+        let (own, place) = (files.join("etc").join(name), Path::new("/etc").join(name));
+        if own.exists() && place.exists() {
+            bind(&own, &place, MsFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+/// The machine's programs, which cannot be written, and everything else its own.
+fn own_files(files: &Path) -> Result<()> {
+    let open = |name: &str| {
+        let path = files.join(name);
+        let opened = File::options().read(true).custom_flags(PATH_ONLY).open(&path);
+        opened
+            .map(|file| (format!("/{name}"), file))
+            .map_err(|error| io_error("open", path.display(), &error))
+    };
+    // Before any of them covers where the others are.
+    let own = OWN.iter().map(|name| open(name)).collect::<Result<Vec<_>>>()?;
+    only_to_read(|place| !(place == "/dev" || place.starts_with("/dev/") || place.starts_with("/proc")))?;
+    for (place, folder) in &own {
+        bind(&by_descriptor(folder), place, MsFlags::empty())?;
+        change(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+    }
+    for (place, options) in EMPTY {
+        new("tmpfs", place, MsFlags::MS_NOSUID | MsFlags::MS_NODEV, options)?;
+    }
+    let lock = Path::new("/run/lock");
+    std::fs::create_dir(lock).map_err(|error| io_error("create", lock.display(), &error))?;
+    let sticky = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(lock, sticky).map_err(|error| io_error("change", lock.display(), &error))
+}
+
+fn by_descriptor(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// Makes mounts read-only: those that `which` picks.
+fn only_to_read(which: impl Fn(&str) -> bool) -> Result<()> {
+    let path = "/proc/self/mountinfo";
+    let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
+    for (place, flags) in mounts(&text).into_iter().filter(|(place, _)| which(place)) {
+        let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+        match mount(None::<&str>, place.as_str(), None::<&str>, flags, None::<&str>) {
+            // What is covered by another mount cannot be reached by anybody.
+            Ok(())
+            | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => {}
+            Err(error) => return Err(failed("make read-only", &place, error)),
+        }
+    }
+    Ok(())
+}
+
+/// The places of mounts with the flags that must not be lost, from `/proc/self/mountinfo`.
+fn mounts(text: &str) -> Vec<(String, MsFlags)> {
+    let flag = |name: &str| match name {
+        "nosuid" => MsFlags::MS_NOSUID,
+        "nodev" => MsFlags::MS_NODEV,
+        "noexec" => MsFlags::MS_NOEXEC,
+        "noatime" => MsFlags::MS_NOATIME,
+        "nodiratime" => MsFlags::MS_NODIRATIME,
+        "relatime" => MsFlags::MS_RELATIME,
+        _ => MsFlags::empty(),
+    };
+    let read = |line: &str| {
+        let mut words = line.split(' ');
+        let place = crate::groups::unescaped(words.nth(4)?);
+        Some((place, words.next()?.split(',').map(flag).collect()))
+    };
+    text.lines().filter_map(read).collect()
+}
+
+fn failed(action: &str, place: &str, error: nix::errno::Errno) -> UserError {
+    io_error(action, place, &io::Error::from_raw_os_error(error as i32))
+}
+
+/// Changes a mount.
+fn change(place: &str, flags: MsFlags) -> Result<()> {
+    mount(None::<&str>, place, None::<&str>, flags, None::<&str>)
+        .map_err(|error| failed("change the mount", place, error))
+}
+
+/// Mounts a new file system of the kernel.
+fn new(kind: &str, place: &str, flags: MsFlags, options: &str) -> Result<()> {
+    mount(Some(kind), place, Some(kind), flags, Some(options)).map_err(|error| failed("mount", place, error))
+}
+
+/// Shows a file or folder in another place.
+fn bind(what: impl AsRef<Path>, place: impl AsRef<Path>, more: MsFlags) -> Result<()> {
+    let place = place.as_ref();
+    mount(Some(what.as_ref()), place, None::<&str>, MsFlags::MS_BIND | more, None::<&str>)
+        .map_err(|error| failed("mount", &place.display().to_string(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_mounts_are_kept() {
+        let text =
+            "24 27 0:6 / /a\\040b rw,nosuid,nodev,relatime shared:3 - devtmpfs devtmpfs rw\nnonsense\n";
+        let expected = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_RELATIME;
+        assert_eq!(mounts(text), [("/a b".to_owned(), expected)]);
+    }
+
+    proptest::proptest! {
+        /// Any text: never a panic.
+        #[test]
+        fn any_text_is_a_list_of_mounts(text: String) {
+            mounts(&text);
+        }
+    }
+}

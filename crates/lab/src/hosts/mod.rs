@@ -1,0 +1,77 @@
+//! Hosts: processes 1 in namespaces of their own, with files, addresses and disks of their own.
+//!
+//! A host begins as two processes of ours. The first joins the host's groups, leaves its namespaces behind and starts the
+//! second, which is process 1 of the new ones: it arranges the files (`inside`), says that it is ready, and from then on
+//! only reaps. When it is killed, the kernel ends everything else in there (pid_namespaces(7)).
+
+pub mod disks;
+pub mod inside;
+pub mod links;
+mod tools;
+
+pub use tools::Tools;
+
+use crate::Lab;
+use crate::lab::{CLIENT, joining, service_limits};
+use inside::{Said, Spec};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use webdyno_host::process::ProcessName;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The words behind `webdyno lab` that make a process the first or the second of a host.
+pub const FIRST: [&str; 2] = ["host", "first"];
+/// The second.
+pub const SECOND: [&str; 2] = ["host", "second"];
+
+/// Starts a host whose groups and files are there. `program` is ours.
+pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
+    let failed = |why: String| UserError::cannot_run(format!("the host `{host}` does not start: {why}"));
+    let has_services = !service_limits(lab.scenario(), host).is_empty();
+    let mut command = joining(&lab.tree.folders(host, has_services, None));
+    command.arg(program).arg("lab").args(FIRST).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| io_error("start", program.display(), &error))?;
+    let spec = Spec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };
+    let said = talk(&mut child, &spec);
+    let ended = child.wait().map_err(|error| io_error("wait for", "the first process of a host", &error))?;
+    match said {
+        Ok((pid, Said::Ready)) => {
+            ProcessName::of(pid).ok_or_else(|| failed("its process 1 has ended".into()))
+        }
+        Ok((_, Said::Failed { why })) => Err(failed(why)),
+        Err(why) => {
+            let mut told = String::new();
+            if let Some(mut stderr) = child.stderr.take() {
+                let _ = std::io::Read::read_to_string(&mut stderr, &mut told);
+            }
+            let last = told.lines().last().map(|line| format!(", {line}")).unwrap_or_default();
+            Err(failed(format!("{why} ({ended}{last})")))
+        }
+    }
+}
+
+/// Tells the second process what it is, and hears its number from the first and how it went from itself.
+fn talk(child: &mut Child, spec: &Spec) -> std::result::Result<(u32, Said), String> {
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("it has no pipes".into());
+    };
+    let text = serde_json::to_vec(spec).map_err(|error| error.to_string())?;
+    stdin.write_all(&text).map_err(|error| error.to_string())?;
+    drop(stdin);
+    let mut lines = BufReader::new(stdout).lines();
+    let mut line = || match lines.next() {
+        Some(Ok(line)) => Ok(line),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("it said nothing".to_owned()),
+    };
+    // Two processes write, and either may be the first.
+    let (one, other) = (line()?, line()?);
+    let (pid, said) = match one.parse() {
+        Ok(pid) => (pid, other),
+        Err(_) => (other.parse().map_err(|_| "it told no number".to_owned())?, one),
+    };
+    Ok((pid, serde_json::from_str(&said).map_err(|error| error.to_string())?))
+}

@@ -1,0 +1,343 @@
+//! What a scenario that is up did to the machine: one line of JSON before each act that outlives the program, in
+//! `STATE/lab/NAME/journal.jsonl`. Whoever is killed at whichever line leaves enough for `down`.
+//!
+//! Lines need not reach the disk: all that they tell of ends with the machine, but for files, which are found by name.
+//! The folder itself is locked (flock(2)) by whoever builds or removes; the kernel drops the lock with its holder.
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use webdyno_host::process::{ProcessName, boot_id};
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The most that is read of a journal: a thousand times what the largest scenario writes.
+const JOURNAL_BYTES_MAX: u64 = 16 << 20;
+
+/// How long somebody is waited for who is at work on a scenario: a killed one holds its lock until its last child runs
+/// its own program.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// An act on the machine, told before it is done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case")]
+pub enum Act {
+    /// The first line.
+    Begin {
+        /// Between which two boots all of this is true.
+        boot_id: Option<String>,
+        /// Where the scenario is from: a folder of folders; `None` for those in the program.
+        scenarios: Option<PathBuf>,
+        /// Settings of the whole machine that it changes in any of its rounds.
+        settings: Vec<String>,
+    },
+    /// A control group.
+    Group {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// Controllers that groups below one of others may use from now on (version 2).
+    Controllers {
+        /// Its cgroup.subtree_control.
+        path: PathBuf,
+        /// As `memory pids`.
+        added: String,
+    },
+    /// A host is there: told behind the act, as only that tells the process. Until then its groups tell.
+    Host {
+        /// Its name.
+        host: String,
+        /// Its process 1, as the machine sees it.
+        process: ProcessName,
+    },
+    /// A loop device on a file of ours.
+    Loop {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Swap in a file of ours.
+    Swap {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A kernel setting of the whole machine.
+    Setting {
+        /// As `net.netfilter.nf_conntrack_max`.
+        name: String,
+        /// What it was.
+        old: String,
+        /// What it becomes.
+        new: String,
+    },
+    /// All is there.
+    Up {},
+}
+
+/// What a journal says.
+#[derive(Debug, Default, PartialEq)]
+pub struct Told {
+    /// Its acts in their order.
+    pub acts: Vec<Act>,
+    /// Lines that cannot be read, from 1. A torn last one is none: its act was never done.
+    pub damaged: Vec<usize>,
+}
+
+impl Told {
+    /// Reads a journal's text.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut told = Self::default();
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for (at, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
+            match serde_json::from_slice(line) {
+                Ok(act) => told.acts.push(act),
+                Err(_) => told.damaged.push(at + 1),
+            }
+        }
+        told
+    }
+
+    /// Whether everything was there when the last line was written, and the machine was not started anew since.
+    pub fn is_up(&self) -> bool {
+        let ends_well = self.acts.iter().any(|act| *act == Act::Up {});
+        ends_well && self.is_of_this_boot()
+    }
+
+    /// Whether the machine was not started anew since.
+    pub fn is_of_this_boot(&self) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Begin { boot_id: then, .. } if *then == boot_id()))
+    }
+
+    /// The first line's settings of the machine.
+    pub fn settings(&self) -> &[String] {
+        let begin = self.acts.iter().find_map(|act| match act {
+            Act::Begin { settings, .. } => Some(settings.as_slice()),
+            _ => None,
+        });
+        begin.unwrap_or(&[])
+    }
+}
+
+/// A scenario's folder below the state directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    root: PathBuf,
+    name: String,
+}
+
+impl Place {
+    /// The one of a scenario, below a state directory. A usage error for a name that is none.
+    pub fn of(state: &Path, name: &str) -> Result<Self> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
+            return Err(UserError::usage(format!("`{name}` is no name of a scenario"))
+                .hint("`webdyno lab list` names them"));
+        }
+        Ok(Self { root: state.join("lab"), name: name.to_owned() })
+    }
+
+    /// All scenarios that have a folder.
+    pub fn all(state: &Path) -> Result<Vec<Self>> {
+        let folder = state.join("lab");
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(error) => return Err(io_error("read", folder.display(), &error)),
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut all: Vec<Self> = names.filter_map(|name| Self::of(state, &name).ok()).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// The scenario's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The folder.
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.name)
+    }
+
+    /// Where all scenarios have their folders.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What its journal says; `None` without any.
+    pub fn told(&self) -> Result<Option<Told>> {
+        let path = self.path().join("journal.jsonl");
+        let shown = path.display();
+        let text = match std::fs::metadata(&path) {
+            Ok(found) if found.len() > JOURNAL_BYTES_MAX => {
+                return Err(UserError::cannot_run(format!("{shown} is no journal: it is too large"))
+                    .hint("look into it, and remove it: then what it tells of is found by name"));
+            }
+            Ok(_) => std::fs::read(&path),
+            Err(error) => Err(error),
+        };
+        match text {
+            Ok(text) => Ok(Some(Told::parse(&text))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", shown, &error)),
+        }
+    }
+}
+
+/// The right to build or remove a scenario; it ends with this value, and with the process in any case.
+#[derive(Debug)]
+pub struct Claimed {
+    place: Place,
+    _folder: File,
+    journal: Option<File>,
+}
+
+impl Claimed {
+    /// Takes it, making the folder if there is none. An error when somebody else is at work on the scenario.
+    pub fn take(place: &Place) -> Result<Self> {
+        let until = Instant::now() + LOCK_WAIT;
+        loop {
+            let folder = place.path();
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&folder)
+                .map_err(|error| io_error("create", folder.display(), &error))?;
+            match lock(&folder) {
+                Ok(Some(locked)) => {
+                    return Ok(Self { place: place.clone(), _folder: locked, journal: None });
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error("lock", folder.display(), &error));
+                }
+                _ if Instant::now() > until => {
+                    let text = format!("another webdyno is building or removing `{}`", place.name);
+                    return Err(UserError::cannot_run(text).hint("wait until it has ended"));
+                }
+                _ => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Whose it is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Adds a line to the journal. Called before the act.
+    pub fn tell(&mut self, act: &Act) -> Result<()> {
+        let path = self.place.path().join("journal.jsonl");
+        let told = |error: io::Error| io_error("write", path.display(), &error);
+        if self.journal.is_none() {
+            let opened = File::options().create(true).append(true).open(&path);
+            self.journal = Some(opened.map_err(told)?);
+        }
+        let mut line = serde_json::to_vec(act).map_err(|error| told(error.into()))?;
+        line.push(b'\n');
+        self.journal.as_mut().map_or(Ok(()), |file| file.write_all(&line)).map_err(told)
+    }
+
+    /// Removes the folder, and the one of all scenarios if it is empty.
+    pub fn remove(self) -> Result<()> {
+        let folder = self.place.path();
+        std::fs::remove_dir_all(&folder).map_err(|error| io_error("remove", folder.display(), &error))?;
+        // Another scenario may be there, or may be coming.
+        let _ = std::fs::remove_dir(&self.place.root);
+        Ok(())
+    }
+}
+
+/// Locks a folder; `None` when somebody else has it, or when it was removed and made anew meanwhile.
+fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let opened = File::open(folder)?;
+    match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let (ours, there) = (opened.metadata()?, std::fs::metadata(folder)?);
+    Ok((ours.ino() == there.ino() && ours.dev() == there.dev()).then_some(opened))
+}
+
+/// Holds off everybody else who begins a scenario, so that two never miss each other's settings of the machine.
+pub fn only_beginner(place: &Place) -> Result<File> {
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match lock(place.root()) {
+            Ok(Some(locked)) => return Ok(locked),
+            Err(error) => return Err(io_error("lock", place.root().display(), &error)),
+            Ok(None) if Instant::now() > until => {
+                return Err(UserError::cannot_run(
+                    "another scenario is beginning, and does not come to an end",
+                ));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_last_line_was_never_done_and_damage_before_it_is_told() {
+        let text = b"{\"act\":\"up\"}\nnonsense\n{\"act\":\"loop\",\"file\":\"/x\"}\n{\"act\":\"swa";
+        let told = Told::parse(text);
+        assert_eq!(told.acts, [Act::Up {}, Act::Loop { file: "/x".into() }]);
+        assert_eq!(told.damaged, [2]);
+        assert!(!told.is_up(), "nobody knows of which boot it is");
+        assert_eq!(Told::parse(b""), Told::default());
+    }
+
+    #[test]
+    fn what_is_told_is_read_again_and_goes_with_the_folder() {
+        let state = tempfile::tempdir().unwrap();
+        let place = Place::of(state.path(), "s1-siege").unwrap();
+        assert_eq!(place.told(), Ok(None));
+        let mut claimed = Claimed::take(&place).unwrap();
+        let begin = Act::Begin { boot_id: boot_id(), scenarios: None, settings: vec!["vm.x".into()] };
+        for act in [&begin, &Act::Up {}] {
+            claimed.tell(act).unwrap();
+        }
+        let told = place.told().unwrap().unwrap();
+        assert!(told.is_up());
+        assert_eq!((told.settings(), told.acts.len()), (&["vm.x".to_owned()][..], 2));
+        assert_eq!(Place::all(state.path()).unwrap(), [place.clone()]);
+        claimed.remove().unwrap();
+        assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
+        assert_eq!(Place::all(state.path()), Ok(vec![]));
+    }
+
+    #[test]
+    fn two_never_build_one_scenario() {
+        let state = tempfile::tempdir().unwrap();
+        let place = Place::of(state.path(), "x").unwrap();
+        let first = Claimed::take(&place).unwrap();
+        let refused = Claimed::take(&place).unwrap_err();
+        assert_eq!(refused.message, "another webdyno is building or removing `x`");
+        drop(first);
+        Claimed::take(&place).unwrap();
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        for name in ["", ".", "..", "a/b", ".x", "a b", "a\nb"] {
+            assert!(Place::of(Path::new("/x"), name).is_err(), "{name}");
+        }
+    }
+
+    proptest::proptest! {
+        /// Any bytes: never a panic.
+        #[test]
+        fn any_bytes_are_a_journal(text: Vec<u8>) {
+            let told = Told::parse(&text);
+            let lines = text.iter().filter(|byte| **byte == b'\n').count();
+            proptest::prop_assert_eq!(told.acts.len() + told.damaged.len(), lines);
+        }
+    }
+}

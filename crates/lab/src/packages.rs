@@ -1,0 +1,124 @@
+//! Programs of others that the lab runs, and the packages of Debian that have them.
+
+use crate::scenario::Scenario;
+use crate::services;
+use std::path::{Path, PathBuf};
+use webdyno_model::{Result, UserError};
+
+/// Where programs for administrators are, which not everybody has in PATH.
+const DIRECTORIES: [&str; 6] =
+    ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin"];
+
+/// A program of others, found anew each time: installing a package mends an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its file's name.
+    pub name: &'static str,
+    /// The package.
+    pub package: &'static str,
+}
+
+/// Addresses and links.
+pub const IP: Program = Program { name: "ip", package: "iproute2" };
+/// Shaping.
+pub const TC: Program = Program { name: "tc", package: "iproute2" };
+/// Firewalls.
+pub const NFT: Program = Program { name: "nft", package: "nftables" };
+/// File systems.
+pub const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
+/// Disks on files.
+pub const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+/// Mounts in hosts.
+pub const MOUNT: Program = Program { name: "mount", package: "mount" };
+/// Makes swap.
+pub const MKSWAP: Program = Program { name: "mkswap", package: "util-linux" };
+/// Swap in use.
+pub const SWAPON: Program = Program { name: "swapon", package: "mount" };
+/// And not.
+pub const SWAPOFF: Program = Program { name: "swapoff", package: "mount" };
+/// Enters a host.
+pub const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
+/// Ends what runs in a host with whoever started it.
+pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
+/// Limits of processes.
+pub const PRLIMIT: Program = Program { name: "prlimit", package: "util-linux" };
+
+impl Program {
+    /// Its file.
+    pub fn find(self) -> Result<PathBuf> {
+        self.look().ok_or_else(|| not_installed(&[self.package]))
+    }
+
+    fn look(self) -> Option<PathBuf> {
+        DIRECTORIES.iter().map(|directory| Path::new(directory).join(self.name)).find(|path| path.is_file())
+    }
+}
+
+/// An error when something is not installed that a scenario needs: all of it at once.
+pub fn check(scenario: &Scenario) -> Result<()> {
+    let mut missing: Vec<&'static str> = needed(scenario)
+        .into_iter()
+        .filter(|program| program.look().is_none())
+        .map(|program| program.package)
+        .collect();
+    missing.extend(services::missing_packages(scenario));
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() { Ok(()) } else { Err(not_installed(&missing)) }
+}
+
+/// The programs that the lab itself runs for a scenario.
+fn needed(scenario: &Scenario) -> Vec<Program> {
+    let mut needed = vec![IP, NSENTER, SETPRIV, PRLIMIT];
+    let mut hosts = scenario.hosts.values();
+    let shaped = |link: &crate::scenario::Link| link.rate_there.is_some() || link.rate_back.is_some();
+    let rounds = scenario.rounds.iter().flat_map(|round| &round.links);
+    if scenario.links.iter().chain(rounds).any(shaped) {
+        needed.push(TC);
+    }
+    if hosts.clone().any(|host| host.firewall || host.nft.is_some()) {
+        needed.push(NFT);
+    }
+    if hosts.any(|host| !host.disks.is_empty()) {
+        needed.extend([MKFS, LOSETUP, MOUNT]);
+    }
+    if scenario.machine.swap.is_some() || scenario.rounds.iter().any(|round| round.machine.swap.is_some()) {
+        needed.extend([MKSWAP, SWAPON, SWAPOFF]);
+    }
+    needed
+}
+
+fn not_installed(packages: &[&str]) -> UserError {
+    let (noun, verb) = if packages.len() == 1 { ("package", "is") } else { ("packages", "are") };
+    UserError::cannot_run(format!("the {noun} {} {verb} not installed", packages.join(", ")))
+        .hint(format!("apt-get install {}", packages.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_with_the_command_that_installs_it() {
+        let nothing = Program { name: "no-such-program", package: "nothing" };
+        let told = nothing.find().unwrap_err();
+        assert_eq!(told.message, "the package nothing is not installed");
+        assert_eq!(told.hint.as_deref(), Some("apt-get install nothing"));
+        assert_eq!(not_installed(&["a", "b"]).message, "the packages a, b are not installed");
+    }
+
+    #[test]
+    fn only_what_a_scenario_uses_is_needed() {
+        let head = "title = \"x\"\ngroup = \"fault\"\nstory = \"x\"\nrounds = []\nload = { flags = \"\" }\n";
+        let names = |more: &str| {
+            let scenario = crate::scenario::parse(&format!("{head}{more}"), Path::new("x")).unwrap();
+            needed(&scenario).iter().skip(4).map(|program| program.name).collect::<Vec<_>>()
+        };
+        assert!(names("").is_empty());
+        assert_eq!(
+            names("[hosts.server]\nfirewall = true\n[machine]\nswap = \"1M\""),
+            ["nft", "mkswap", "swapon", "swapoff"]
+        );
+        assert_eq!(names("[[links]]\nends = [\"client\", \"server\"]\nrate_there = \"1mbit\""), ["tc"]);
+    }
+}

@@ -1,0 +1,304 @@
+//! Builds a scenario: groups, hosts, cables, firewalls, settings, disks, services, in this order. What fails leaves
+//! nothing behind.
+
+use crate::down::take_down;
+use crate::groups::Limits;
+use crate::hosts::inside::OWN;
+use crate::hosts::links::{Net, set, within};
+use crate::hosts::{Tools, disks, start};
+use crate::journal::{Act, Claimed, Place, only_beginner};
+use crate::lab::{CLIENT, Lab, host_names, service_limits};
+use crate::machine;
+use crate::packages;
+use crate::scenario::{Folder, Host, Link, Machine, Scenario, Service};
+use crate::{services, sizes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use webdyno_host::process::boot_id;
+use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// How long it may take until all services are ready: twice what it takes on a machine that does nothing else.
+const UP_MAX: Duration = Duration::from_secs(20);
+
+/// Rules that track connections and refuse nothing, as those that most distributions' firewalls begin with.
+const FIREWALL: &str = "table inet webdyno {\n\
+    chain input { type filter hook input priority 0; policy accept; ct state established,related accept; ct state new accept; }\n\
+    chain output { type filter hook output priority 0; policy accept; ct state established,related accept; }\n\
+    chain forward { type filter hook forward priority 0; policy accept; ct state established,related accept; }\n}\n";
+
+/// What building needs to know besides the scenario.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Our own program, which runs as process 1 of hosts.
+    pub program: PathBuf,
+    /// The state directory.
+    pub state: PathBuf,
+    /// Set by whoever wants it to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Builds a scenario. Nothing of it is left when that fails, or is interrupted.
+pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
+    check_root("up", &folder.name)?;
+    packages::check(&folder.scenario)?;
+    let place = Place::of(&options.state, &folder.name)?;
+    let mut lab = Lab::of(folder.clone(), place.clone())?;
+    lab.stop = options.stop.clone();
+    // What cannot be is told before anything is made.
+    let net = Net::of(&lab.host_names(), &lab.links)?;
+    lab.tree.check(&controllers(&folder.scenario)?)?;
+    let mut claimed = Claimed::take(&place)?;
+    if let Some(told) = place.told()? {
+        if told.is_up() {
+            return Err(UserError::cannot_run(format!("the scenario `{}` is up already", folder.name))
+                .hint(format!("webdyno lab down {}", folder.name)));
+        }
+        // Half of it, from somebody who was killed, or from before the machine was started anew.
+        take_down(claimed)?;
+        claimed = Claimed::take(&place)?;
+    }
+    let built = begin(&lab, &mut claimed).and_then(|()| {
+        let mut building = Building { lab: &mut lab, claimed: &mut claimed, net, program: &options.program };
+        building.all()
+    });
+    match built {
+        Ok(()) => Ok(lab),
+        Err(error) => {
+            lab.hosts.clear();
+            Err(match take_down(claimed) {
+                Ok(_) => error,
+                Err(also) => {
+                    UserError { message: format!("{}; and {}", error.message, also.message), ..error }
+                }
+            })
+        }
+    }
+}
+
+/// An error for whoever is not root.
+pub fn check_root(command: &str, name: &str) -> Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(UserError::cannot_run(format!(
+            "`webdyno lab {command}` needs root: hosts have namespaces and control groups of their own"
+        ))
+        .hint(format!("sudo webdyno lab {command} {name}"))),
+    }
+}
+
+/// Writes the journal's first line, unless another scenario needs the same setting of the machine.
+fn begin(lab: &Lab, claimed: &mut Claimed) -> Result<()> {
+    let settings = machine_settings(lab.scenario());
+    let place = claimed.place().clone();
+    let _only = only_beginner(&place)?;
+    let state = place.root().parent().unwrap_or(place.root());
+    for other in Place::all(state)?.into_iter().filter(|other| *other != place) {
+        let Some(told) = other.told()? else { continue };
+        if let Some(common) =
+            told.settings().iter().find(|name| told.is_of_this_boot() && settings.contains(name))
+        {
+            let text =
+                format!("the scenario `{}` is up, and needs `{common}` of this machine, too", other.name());
+            return Err(UserError::cannot_run(text).hint(format!("webdyno lab down {}", other.name())));
+        }
+    }
+    let scenarios = lab.folder.directory().map(std::path::absolute).transpose();
+    let scenarios = scenarios.map_err(|error| io_error("find", "the working directory", &error))?;
+    claimed.tell(&Act::Begin { boot_id: boot_id(), scenarios, settings })
+}
+
+/// All settings of the machine that a scenario has in any round.
+fn machine_settings(scenario: &Scenario) -> Vec<String> {
+    let rounds = scenario.rounds.iter().flat_map(|round| round.machine.sysctl.keys());
+    let all: BTreeSet<String> = scenario.machine.sysctl.keys().chain(rounds).cloned().collect();
+    all.into_iter().collect()
+}
+
+/// The controllers that limits need, in any round.
+fn controllers(scenario: &Scenario) -> Result<BTreeSet<&'static str>> {
+    let mut needed = BTreeSet::new();
+    let rounds = scenario.rounds.iter().flat_map(|round| round.hosts.values());
+    for host in scenario.hosts.values().chain(rounds) {
+        needed.extend(Limits::of(host)?.controllers());
+        if host.disks.iter().any(|disk| disks::limits(disk).is_ok_and(|limits| limits != Default::default()))
+        {
+            needed.insert("io");
+        }
+    }
+    for service in &scenario.services {
+        needed.extend(service.memory.as_ref().map(|_| "memory"));
+        needed.extend(service.processes.map(|_| "pids"));
+    }
+    Ok(needed)
+}
+
+/// A scenario that is coming up.
+struct Building<'a> {
+    lab: &'a mut Lab,
+    claimed: &'a mut Claimed,
+    net: Net,
+    program: &'a Path,
+}
+
+impl Building<'_> {
+    fn all(&mut self) -> Result<()> {
+        let deadline = Instant::now() + UP_MAX;
+        self.groups()?;
+        self.hosts()?;
+        let pids = self.lab.pids();
+        let tools = self.lab.tools();
+        self.net.connect(&tools, &pids)?;
+        for link in &self.lab.links {
+            self.net.shape(&tools, link, &pids)?;
+        }
+        for host in self.lab.host_names() {
+            self.lab.go_on()?;
+            self.arrange(&host)?;
+        }
+        let machine = self.lab.scenario().machine.clone();
+        self.lab.change_machine_of(self.claimed, &machine)?;
+        for service in &self.lab.scenario().services {
+            self.lab.go_on()?;
+            self.lab.start_service(service, deadline)?;
+        }
+        self.lab.go_on()?;
+        self.claimed.tell(&Act::Up {})
+    }
+
+    fn groups(&mut self) -> Result<()> {
+        let scenario = &self.lab.folder.scenario;
+        let controllers = controllers(scenario)?;
+        let mut tell = |act: &Act| self.claimed.tell(act);
+        self.lab.tree.make(&controllers, &mut tell)?;
+        for host in host_names(scenario) {
+            let own = service_limits(scenario, &host).into_iter().map(|(index, service)| {
+                let memory_bytes = service.memory.as_deref().map(sizes::bytes).transpose()?;
+                Ok((index, Limits { memory_bytes, processes: service.processes, ..Limits::default() }))
+            });
+            self.lab.tree.make_host(&host, &controllers, &own.collect::<Result<Vec<_>>>()?, &mut tell)?;
+            if let Some(limits) = self.lab.limits.get(&host) {
+                self.lab.tree.limit(&host, limits)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hosts(&mut self) -> Result<()> {
+        for host in self.lab.host_names() {
+            self.lab.go_on()?;
+            let root = self.lab.root(&host);
+            folder(&root, 0o755)?;
+            if host != CLIENT {
+                OWN.iter().try_for_each(|name| folder(&root.join(name), mode(name)))?;
+            }
+            services::lay_out(&self.lab.folder, &host, &root, &self.net.names(&host))?;
+            let process = start(self.lab, &host, self.program)?;
+            self.claimed.tell(&Act::Host { host: host.clone(), process })?;
+            self.lab.hosts.insert(host, process);
+        }
+        Ok(())
+    }
+
+    /// Firewall, settings and disks of a host.
+    fn arrange(&mut self, host: &str) -> Result<()> {
+        let Some(wanted) = self.lab.scenario().hosts.get(host).cloned() else { return Ok(()) };
+        let pid = self.lab.pid(host)?;
+        let tools = self.lab.tools();
+        if wanted.firewall {
+            within(pid, || tools.feed(packages::NFT, &["-f", "-"], FIREWALL))?;
+        }
+        if let Some(path) = &wanted.nft {
+            let name = format!("{host}/{}", path.trim_start_matches('/'));
+            let rules = self.lab.folder.file(&name)?.ok_or_else(|| {
+                UserError::usage(format!("the scenario `{}` has no file {name}", self.lab.folder.name))
+            })?;
+            let rules = String::from_utf8_lossy(&rules).into_owned();
+            within(pid, || tools.feed(packages::NFT, &["-f", "-"], &rules))?;
+        }
+        for (name, value) in &wanted.sysctl {
+            set(pid, name, &machine::value(value))?;
+        }
+        for (number, disk) in wanted.disks.iter().enumerate() {
+            disks::attach(self.lab, self.claimed, host, number, disk)?;
+        }
+        Ok(())
+    }
+}
+
+fn mode(name: &str) -> u32 {
+    match name {
+        "root" => 0o700,
+        "tmp" => 0o1777,
+        _ => 0o755,
+    }
+}
+
+/// Makes a folder with a mode, whatever the umask is.
+fn folder(path: &Path, mode: u32) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    let made = made.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(mode)));
+    made.map_err(|error| io_error("create", path.display(), &error))
+}
+
+impl Lab {
+    /// The hosts' processes 1.
+    pub(crate) fn pids(&self) -> BTreeMap<String, u32> {
+        self.hosts.iter().map(|(host, process)| (host.clone(), process.pid)).collect()
+    }
+
+    /// What runs programs of others for this scenario.
+    pub(crate) fn tools(&self) -> Tools {
+        Tools { group: self.tree.builders_folder() }
+    }
+
+    /// Starts a service, and waits until it is ready.
+    fn start_service(&self, service: &Service, deadline: Instant) -> Result<()> {
+        let index = self.scenario().services.iter().position(|other| std::ptr::eq(other, service));
+        let enter = || match index {
+            Some(index) => self.enter_service_group(&service.host, index),
+            None => self.enter(&service.host),
+        };
+        let scratch = self.place.path();
+        let inside = services::Inside { host: &service.host, scratch: &scratch, enter: &enter };
+        services::start_in(&inside, &self.folder, service, deadline)
+    }
+
+    /// New limits of a host: what is given replaces what was.
+    pub fn change_host(&mut self, host: &str, change: &Host) -> Result<()> {
+        self.pid(host)?;
+        let change = Limits::of(change)?;
+        let limits = self.limits.get(host).cloned().unwrap_or_default().changed(change);
+        self.tree.limit(host, &limits)?;
+        self.limits.insert(host.to_owned(), limits);
+        Ok(())
+    }
+
+    /// New rates of the link with the same ends.
+    pub fn change_link(&mut self, change: &Link) -> Result<()> {
+        let net = Net::of(&self.host_names(), &self.links)?;
+        net.shape(&self.tools(), change, &self.pids())
+    }
+
+    /// New settings of the whole machine. They are put back by `down`, like the first ones.
+    pub fn change_machine(&mut self, change: &Machine) -> Result<()> {
+        let mut claimed = Claimed::take(&self.place)?;
+        self.change_machine_of(&mut claimed, change)
+    }
+
+    fn change_machine_of(&self, claimed: &mut Claimed, change: &Machine) -> Result<()> {
+        if let Some(size) = &change.swap {
+            machine::add_swap(&self.tools(), claimed, sizes::bytes(size)?)?;
+        }
+        for (name, value) in &change.sysctl {
+            self.go_on()?;
+            machine::change_setting(claimed, name, &machine::value(value))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Flags of `webdyno lab`.
+
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `webdyno lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// Take the scenarios of this folder instead of those in the program
+    #[arg(long, value_name = "DIR", global = true)]
+    pub scenarios: Option<PathBuf>,
+    /// What to do
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What the lab does.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// List the scenarios, and which of them are up
+    List,
+    /// Build a scenario: its hosts, links and services
+    Up(UpArgs),
+    /// Run a command on a host of a scenario that is up; a shell without one
+    Exec(ExecArgs),
+    /// Remove a scenario with everything that belongs to it
+    Down(DownArgs),
+    /// What hosts are made of
+    #[command(hide = true)]
+    Host(HostArgs),
+}
+
+/// `webdyno lab up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The scenario
+    pub name: String,
+}
+
+/// `webdyno lab exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The scenario
+    pub name: String,
+    /// The host [default: server], and the command with its arguments
+    #[arg(value_name = "HOST] [--] [COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// `webdyno lab down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// The scenario
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub name: Option<String>,
+    /// Remove all of them
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `webdyno lab host`.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// Which of the two processes that a host begins with
+    #[arg(value_parser = ["first", "second"])]
+    pub process: String,
+}
