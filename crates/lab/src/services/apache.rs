@@ -6,6 +6,7 @@
 
 use super::base;
 use super::inside::Inside;
+use super::php_fpm;
 use super::tree::Tree;
 use crate::scenario::{Program, Service};
 use std::collections::BTreeSet;
@@ -92,7 +93,7 @@ pub fn lay_out(tree: &Tree) -> Result<()> {
         tree.file(&format!("/etc/apache2/mods-available/{name}.load"), text.as_bytes(), 0o644)?;
     }
     if Path::new(PHP.1).exists() {
-        base::lay_out(tree, "mod_php")?;
+        php_fpm::lay_out_module(tree)?;
     }
     tree.owned("/var/log/apache2", "root", "adm", 0o750)?;
     for name in ["access", "error", "other_vhosts_access"] {
@@ -188,8 +189,7 @@ fn load_files(installed: &[String]) -> Vec<(String, String)> {
 
 /// Starts it, and waits until it has written its process id, which it does when it listens.
 pub fn start(inside: &Inside, service: &Service, deadline: Instant) -> Result<()> {
-    let files = service.open_files.unwrap_or(8192).to_string();
-    inside.run("Apache", include_str!("apache.sh"), &[&files], deadline)
+    inside.run(service, "Apache", include_str!("apache.sh"), &[], deadline)
 }
 
 /// Whether a service is an Apache that has a module enabled.

@@ -1,7 +1,6 @@
-# Starts Apache as apache2ctl does: MOST-OPEN-FILES.
-ulimit -n "$1" || exit 1
+# Starts Apache as apache2ctl(8) does.
+limit_files "$1" 8192
 . /etc/apache2/envvars
-mkdir -p /run/lock && chmod 1777 /run/lock || exit 1
 for folder in "$APACHE_RUN_DIR/socks" "$APACHE_LOCK_DIR"; do
     mkdir -p "$folder" && chown "$APACHE_RUN_USER" "$folder" || exit 1
 done

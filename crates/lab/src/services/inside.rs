@@ -1,11 +1,14 @@
 //! Short scripts of sh(1) that run inside of a host: they start a program, wait until it is ready, and tell why not.
 
+use crate::scenario::Service;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
+/// What the scripts share.
+const PRELUDE: &str = include_str!("prelude.sh");
 /// Lines of a log that an error tells.
 const LINES_TOLD_MAX: usize = 6;
 /// How much of what a script said is read.
@@ -22,14 +25,23 @@ pub struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// Runs a script with arguments `$1`.. to its end. An error tells what it said.
-    pub fn run(&self, name: &str, script: &str, arguments: &[&str], deadline: Instant) -> Result<()> {
-        self.run_with(name, script, arguments, b"", deadline)
+    /// Runs the script of a service to its end: `$1` is its limit of open files, `arguments` are `$2`.. An error tells
+    /// what it said.
+    pub fn run(
+        &self,
+        service: &Service,
+        name: &str,
+        script: &str,
+        arguments: &[&str],
+        deadline: Instant,
+    ) -> Result<()> {
+        self.run_with(service, name, script, arguments, b"", deadline)
     }
 
     /// The same with standard input.
     pub fn run_with(
         &self,
+        service: &Service,
         name: &str,
         script: &str,
         arguments: &[&str],
@@ -39,7 +51,10 @@ impl Inside<'_> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(100));
         let mut command = (self.enter)()?;
         // timeout(1) inside of the host ends what the script has started; from outside only the entering would end.
-        command.args(["timeout", "-k", "1", &format!("{:.3}", left.as_secs_f64()), "sh", "-c", script, name]);
+        let script = format!("{PRELUDE}{script}");
+        let left = format!("{:.3}", left.as_secs_f64());
+        command.args(["timeout", "-k", "1", &left, "sh", "-c", &script, name]);
+        command.arg(service.open_files.map(|files| files.to_string()).unwrap_or_default());
         let mut said = self.scratch_file(b"")?;
         let clone = |file: &std::fs::File| {
             file.try_clone().map_err(|error| io_error("share", self.scratch.display(), &error))

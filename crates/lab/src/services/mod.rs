@@ -8,8 +8,12 @@
 mod apache;
 mod base;
 mod borrowed;
+mod command;
 mod inside;
+mod mariadb;
+mod nginx;
 mod packages;
+mod php_fpm;
 mod tree;
 
 #[cfg(test)]
@@ -66,7 +70,10 @@ pub fn lay_out(folder: &Folder, host: &str, root: &Path, names: &[(String, Strin
 fn lay_out_program(tree: &Tree, program: Program) -> Result<()> {
     match program {
         Program::Apache => apache::lay_out(tree),
-        Program::PhpFpm | Program::Mariadb | Program::Nginx | Program::Command => Ok(()),
+        Program::PhpFpm => php_fpm::lay_out(tree),
+        Program::Mariadb => mariadb::lay_out(tree),
+        Program::Nginx => nginx::lay_out(tree),
+        Program::Command => Ok(()),
     }
 }
 
@@ -142,8 +149,9 @@ pub fn environment(root: &Path) -> Vec<(String, String)> {
 pub fn start_in(inside: &Inside, folder: &Folder, service: &Service, deadline: Instant) -> Result<()> {
     match service.program {
         Program::Apache => apache::start(inside, service, deadline),
-        Program::PhpFpm | Program::Mariadb | Program::Nginx | Program::Command => {
-            Err(UserError::cannot_run(format!("{} cannot start this yet", folder.name)))
-        }
+        Program::PhpFpm => php_fpm::start(inside, service, deadline),
+        Program::Mariadb => mariadb::start(inside, folder, service, deadline),
+        Program::Nginx => nginx::start(inside, service, deadline),
+        Program::Command => command::start(inside, folder, service, deadline),
     }
 }

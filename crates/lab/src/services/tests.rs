@@ -120,3 +120,22 @@ fn apache_starts_with_each_mpm_and_reloads_as_typed() {
         assert_eq!(limits.split_whitespace().nth(3), Some("8192"), "{limits}");
     }
 }
+
+#[test]
+fn a_page_of_php_asks_the_database() {
+    if !is_root("a host") {
+        return;
+    }
+    let services = "[[services]]\nprogram = \"mariadb\"\nsql = \"srv/shop.sql\"\n\
+         [[services]]\nprogram = \"php-fpm\"\n\
+         [[services]]\nprogram = \"apache\"\nmodules = [\"proxy_fcgi\"]\nconfs = [\"php8.2-fpm\"]\n";
+    let page = "<?php $db = new mysqli('localhost', 'shop', '', 'shop');\
+         echo $db->query('select name from article')->fetch_row()[0], opcache_get_status()['opcache_enabled'];";
+    let sql = "create database shop; use shop; create table article (name text) engine=innodb;\
+         insert into article values ('teapot'); create user shop@localhost;\
+         grant all on shop.* to shop@localhost;";
+    let host = Host::new(services, &[("server/srv/shop.sql", sql), ("server/var/www/html/shop.php", page)]);
+    host.start().unwrap();
+    assert_eq!(host.typed("curl -s http://server/shop.php"), "teapot1");
+    assert_eq!(host.typed("stat -c '%a %U' /var/lib/php/sessions /var/lib/mysql /var/log/apache2"), "1733 root\n755 mysql\n750 root\n");
+}

@@ -1,0 +1,12 @@
+# What all the scripts begin with. Their first argument is the service's own limit of open files, or empty.
+mkdir -p /run/lock && chmod 1777 /run/lock || exit 1
+# limit_files OWN USUAL: the usual limit only where the machine allows it.
+limit_files() {
+    if [ -n "$1" ]; then ulimit -n "$1" || exit 1; else ulimit -n "$2" 2>/dev/null || true; fi
+}
+# limit_files_softly OWN USUAL: the usual limit is one that the program may raise.
+limit_files_softly() {
+    if [ -n "$1" ]; then ulimit -n "$1" || exit 1; else ulimit -S -n "$2" || exit 1; fi
+}
+# is_there PID: a process that has ended and that nobody waited for is still in the table.
+is_there() { grep -qs '^State:.[^ZX]' "/proc/$1/status"; }
