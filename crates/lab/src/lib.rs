@@ -11,6 +11,7 @@ mod machine;
 pub mod packages;
 pub mod proof;
 pub mod quickstart;
+pub mod run;
 pub mod scenario;
 pub mod services;
 pub mod sizes;

@@ -125,6 +125,15 @@ impl Folder {
         Ok(self.catalogue.bytes(&format!("{}/{path}", self.name))?.map(Cow::into_owned))
     }
 
+    /// The files of the load, relative to the folder: those of no host.
+    pub fn load_files(&self) -> Result<Vec<String>> {
+        let of_a_host = |path: &String| {
+            let first = path.split('/').next().unwrap_or_default();
+            path.contains('/') && self.scenario.has_host(first)
+        };
+        Ok(self.paths()?.into_iter().filter(|path| path != DESCRIPTION && !of_a_host(path)).collect())
+    }
+
     /// All files of the folder, relative to it.
     pub fn paths(&self) -> Result<Vec<String>> {
         let prefix = format!("{}/", self.name);

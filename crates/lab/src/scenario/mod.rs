@@ -14,7 +14,7 @@ mod read;
 pub use catalogue::{Catalogue, Folder};
 pub use read::parse;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A faulty server, and its story.
@@ -46,7 +46,7 @@ pub struct Scenario {
 }
 
 /// The parts of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// A whole story with several rounds.
@@ -311,4 +311,11 @@ pub struct Gain {
 
 fn rate() -> String {
     "load.rate".into()
+}
+
+impl Scenario {
+    /// Whether there is a host of this name: `client` and `server` always are.
+    pub fn has_host(&self, name: &str) -> bool {
+        matches!(name, "client" | "server") || self.hosts.contains_key(name)
+    }
 }

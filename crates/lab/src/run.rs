@@ -1,0 +1,123 @@
+//! A scenario from its start to its end: up, its rounds, down.
+//!
+//! What a round is: [`rounds`]; what comes out: [`Outcome`]. The hosts are behind a seam, so that a run can be tested
+//! without namespaces.
+
+mod child;
+pub mod outcome;
+pub mod rounds;
+pub mod text;
+
+use crate::scenario::{Folder, Round};
+use outcome::{Outcome, SCHEMA};
+use rounds::Drive;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use webdyno_model::error::io_error;
+use webdyno_model::number::significant;
+use webdyno_model::{Result, UserError};
+
+/// The hosts of a scenario that is up.
+pub trait Hosts {
+    /// A command that runs what is added to its arguments in a host.
+    fn enter(&self, host: &str) -> Result<Command>;
+
+    /// Makes the changes of limits, links and machine settings that a round asks for.
+    fn change(&mut self, round: &Round) -> Result<()>;
+
+    /// Removes everything.
+    fn down(&mut self) -> Result<()>;
+}
+
+/// How a scenario is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where recordings and logs go; made anew.
+    pub directory: PathBuf,
+    /// This program, which makes the load.
+    pub executable: PathBuf,
+    /// How many rounds; `None` for all.
+    pub rounds: Option<usize>,
+    /// Whether the scenario stays up.
+    pub keep: bool,
+    /// Set when the user interrupts.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// An error once the user has interrupted.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.interrupted.load(Ordering::Relaxed) { Err(UserError::interrupted()) } else { Ok(()) }
+    }
+}
+
+/// Runs a scenario. `up` builds it, and leaves nothing when it fails; `tell` gets a line for each thing that begins.
+/// Whatever happens in between, it is taken down again, unless it is to be kept.
+pub fn run(
+    folder: &Folder,
+    options: &Options,
+    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    let scenario = &folder.scenario;
+    create_directory(&options.directory)?;
+    tell(&format!("{}: up", folder.name));
+    let began = Instant::now();
+    let mut hosts = up()?;
+    let up_s = seconds(began);
+    let began = Instant::now();
+    let driven = options.check().and_then(|()| Drive { folder, options, hosts: &mut *hosts, tell }.rounds());
+    let run_s = seconds(began);
+    let began = Instant::now();
+    // What is to be kept for a look is also kept when something went wrong, but not when the user has had enough.
+    let interrupted = options.check().is_err();
+    let downed = if options.keep && !interrupted {
+        tell(&format!("{0}: stays up; `webdyno lab down {0}` removes it", folder.name));
+        Ok(None)
+    } else {
+        tell(&format!("{}: down", folder.name));
+        hosts.down().map(|()| Some(seconds(began)))
+    };
+    // Why the run failed matters more than that something could not be removed: `down` is there for that.
+    let rounds = driven?;
+    let down_s = downed?;
+    let proved = rounds.iter().all(|round| round.is_proved());
+    Ok(Outcome {
+        schema: SCHEMA.into(),
+        scenario: folder.name.clone(),
+        title: scenario.title.clone(),
+        group: scenario.group,
+        rounds_in_all: scenario.rounds.len(),
+        up_s,
+        run_s,
+        down_s,
+        rounds,
+        proved,
+        directory: options.directory.display().to_string(),
+    })
+}
+
+fn seconds(since: Instant) -> f64 {
+    significant(since.elapsed().as_secs_f64(), 3)
+}
+
+/// A new directory, with those that it lies in.
+fn create_directory(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        std::fs::create_dir_all(parent).map_err(|error| io_error("create", parent.display(), &error))?;
+    }
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(UserError::usage(format!("{} exists already", path.display()))
+                .hint("give a new directory with --out DIR; recordings are never overwritten"))
+        }
+        made => made.map_err(|error| io_error("create", path.display(), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

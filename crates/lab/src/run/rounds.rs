@@ -1,0 +1,239 @@
+//! The rounds of a scenario: what is changed and typed, the load, and what was seen.
+//!
+//! A round begins with its new limits, then come its lines for sh(1), then the load of the host `client`, observed from
+//! the host `server`. What went wrong with a line ends the run; a load whose every request fails is a result.
+
+use super::outcome::RoundOutcome;
+use super::{Hosts, Options, child};
+use crate::figures::NAMES;
+use crate::proof::Evidence;
+use crate::scenario::{Folder, Load, Round};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use webdyno_analysis::diagnosis;
+use webdyno_analysis::rules::{healthy, unknown};
+use webdyno_model::error::io_error;
+use webdyno_model::number::significant;
+use webdyno_model::{Result, UserError};
+use webdyno_session::recording::Recording;
+
+/// The longest that a line of a round may take: some wait until tables of the kernel are empty.
+const LINE: Duration = Duration::from_secs(300);
+/// The longest that a load may take.
+const LOAD: Duration = Duration::from_secs(1800);
+/// What was typed takes effect a moment later: a graceful reload is only asked for when its command ends.
+const SETTLE: Duration = Duration::from_millis(1000);
+/// The folder of the run directory with the files of the load.
+const LOAD_FILES: &str = "load";
+/// Codes with which a load ends that was made: done, and done with something that was not met.
+const MADE: [i32; 2] = [0, 3];
+
+/// What drives the rounds.
+pub struct Drive<'a> {
+    /// The scenario.
+    pub folder: &'a Folder,
+    /// How it is run.
+    pub options: &'a Options,
+    /// Its hosts.
+    pub hosts: &'a mut dyn Hosts,
+    /// Gets a line for each thing that begins.
+    pub tell: &'a mut dyn FnMut(&str),
+}
+
+impl Drive<'_> {
+    /// All rounds that are asked for.
+    pub fn rounds(mut self) -> Result<Vec<RoundOutcome>> {
+        self.write_load_files()?;
+        let scenario = &self.folder.scenario;
+        let mut load = &scenario.load;
+        let mut seen: BTreeMap<&str, Evidence> = BTreeMap::new();
+        let mut before: Option<&str> = None;
+        let mut outcomes = vec![];
+        let count = self.options.rounds.unwrap_or(scenario.rounds.len());
+        for (number, round) in (1..).zip(scenario.rounds.iter().take(count)) {
+            load = round.load.as_ref().unwrap_or(load);
+            let directory = self.options.directory.join(format!("{number:02}-{}", file_name(&round.name)));
+            self.prepare(number, round)?;
+            self.load(round, load, &directory)?;
+            let evidence = Evidence::of(&Recording::read(&directory)?)?;
+            outcomes.push(judge(round, &evidence, before, &seen, &directory)?);
+            seen.insert(&round.name, evidence);
+            before = Some(&round.name);
+        }
+        Ok(outcomes)
+    }
+
+    /// The files that flags of the load name, where the load can read them.
+    fn write_load_files(&self) -> Result<()> {
+        let directory = self.options.directory.join(LOAD_FILES);
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| io_error("create", directory.display(), &error))?;
+        for path in self.folder.load_files()? {
+            let to = directory.join(&path);
+            let parent = to.parent().unwrap_or(&directory);
+            std::fs::create_dir_all(parent).map_err(|error| io_error("create", parent.display(), &error))?;
+            let bytes = self.folder.file(&path)?.unwrap_or_default();
+            std::fs::write(&to, bytes).map_err(|error| io_error("write", to.display(), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Everything of a round that comes before its load.
+    fn prepare(&mut self, number: usize, round: &Round) -> Result<()> {
+        let name = &self.folder.name;
+        if number > 1 || round.changes() {
+            (self.tell)(&format!("{name}: {}: changing what the round changes", round.name));
+        }
+        self.hosts.change(round)?;
+        for (host, line) in round.lines() {
+            self.type_in(round, host, line)?;
+        }
+        if round.lines().next().is_some() {
+            std::thread::sleep(SETTLE);
+        }
+        self.options.check()
+    }
+
+    fn type_in(&mut self, round: &Round, host: &str, line: &str) -> Result<()> {
+        let log = self.options.directory.join("by-hand.log");
+        let log_of_line = self.options.directory.join("by-hand.last.log");
+        drop(std::fs::remove_file(&log_of_line));
+        (self.tell)(&format!("{}: {}: {host}$ {line}", self.folder.name, round.name));
+        let mut command = self.hosts.enter(host)?;
+        command.args(["sh", "-c", line]);
+        let ended = child::run(command, line, &log_of_line, LINE, self.options)?;
+        let said = child::tail(&log_of_line);
+        append(&log, &format!("{host}$ {line}{said}\n"))?;
+        let why = match ended {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => format!("it ended with {status}"),
+            None => format!("it did not end within {} s", LINE.as_secs()),
+        };
+        let text = format!("round `{}`: `{line}` on {host}: {why}{said}", round.name);
+        Err(UserError::cannot_run(text).hint(format!(
+            "`webdyno lab run {} --keep` leaves it up, and `webdyno lab exec {} {host}` gives a shell there",
+            self.folder.name, self.folder.name
+        )))
+    }
+
+    fn load(&mut self, round: &Round, load: &Load, directory: &Path) -> Result<()> {
+        let name = &self.folder.name;
+        (self.tell)(&format!("{name}: {}: {} {}", round.name, load.urls.join(" "), load.flags));
+        let executable = self.options.executable.display().to_string();
+        let mut command = self.hosts.enter("client")?;
+        command.arg(&executable).arg("lab-load").args(&load.urls).args(split(&load.flags)?);
+        command.arg("--server").arg(server(&executable, name)?);
+        command.arg("--directory").arg(self.options.directory.join(LOAD_FILES));
+        command.arg("--quiet").arg("--out").arg(directory);
+        let log = directory.with_extension("log");
+        let ended = child::run(command, "the load", &log, LOAD, self.options)?;
+        let why = match ended.map(|status| (status, status.code())) {
+            Some((_, Some(code))) if MADE.contains(&code) => return Ok(()),
+            Some((status, _)) => format!("it ended with {status}"),
+            None => format!("it did not end within {} s", LOAD.as_secs()),
+        };
+        let text = format!("the load of round `{}` was not made: {why}{}", round.name, child::tail(&log));
+        Err(UserError::cannot_run(text).hint(format!("everything that it said is in {}", log.display())))
+    }
+}
+
+/// `--server` of the load: the agent runs in the host `server`.
+fn server(executable: &str, name: &str) -> Result<String> {
+    let quoted = shlex::try_quote(executable).map_err(|_| {
+        UserError::cannot_run(format!("the path of this program cannot be quoted: {executable}"))
+            .hint("move it to a path without a zero byte")
+    })?;
+    Ok(format!("exec:{quoted} lab exec {name} server"))
+}
+
+/// Flags as a shell splits them.
+pub fn split(flags: &str) -> Result<Vec<String>> {
+    shlex::split(flags).ok_or_else(|| {
+        UserError::usage(format!("the flags `{flags}` have a quote that is not closed"))
+            .hint("write them as you would type them, as in -c 200 --no-keepalive -d 8s")
+    })
+}
+
+/// What a round showed.
+fn judge(
+    round: &Round,
+    evidence: &Evidence,
+    before: Option<&str>,
+    seen: &BTreeMap<&str, Evidence>,
+    directory: &Path,
+) -> Result<RoundOutcome> {
+    let gain = |gain: &crate::scenario::Gain| {
+        let over = gain.over.as_deref().or(before).unwrap_or_default();
+        let former = seen.get(over).ok_or_else(|| {
+            UserError::usage(format!(
+                "round `{}` gains over `{over}`, which is no round before it",
+                round.name
+            ))
+        })?;
+        Ok(evidence.gain(gain, over, former))
+    };
+    let diagnosis = diagnosis::diagnose(&evidence.measurement)?;
+    let run = diagnosis.run.as_ref();
+    let is_fault = |id: &String| *id != diagnosis.bottleneck && id != healthy::ID && id != unknown::ID;
+    Ok(RoundOutcome {
+        name: round.name.clone(),
+        figures: all_figures(evidence),
+        signs: round.binds.iter().map(|sign| evidence.sign(sign)).collect(),
+        gains: round.gains.iter().map(gain).collect::<Result<_>>()?,
+        expected: round.finding.clone(),
+        found_beside: diagnosis.findings.iter().map(|finding| finding.id.clone()).filter(is_fault).collect(),
+        beside: round.beside.clone(),
+        generator: run.and_then(|run| run.client.why.clone()),
+        found: diagnosis.bottleneck,
+        directory: directory.display().to_string(),
+    })
+}
+
+/// All figures of the list, and those that are of this load alone.
+fn all_figures(evidence: &Evidence) -> BTreeMap<String, Option<f64>> {
+    let always = NAMES.iter().map(|(name, _)| *name).filter(|name| !name.contains(char::is_uppercase));
+    let mut figures: BTreeMap<String, Option<f64>> = always.map(|name| (name.to_owned(), None)).collect();
+    let is_told = |name: &str, value: f64| value != 0.0 || figures.contains_key(name);
+    let known: Vec<_> = evidence
+        .figures
+        .all()
+        .filter(|(name, figure)| is_told(name, figure.value))
+        .map(|(name, figure)| (name.to_owned(), Some(significant(figure.value, 5))))
+        .collect();
+    figures.extend(known);
+    figures
+}
+
+/// A name as part of a path: `225 workers` becomes `225-workers`.
+pub fn file_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let mapped: String = name.chars().map(plain).collect();
+    let words: Vec<&str> = mapped.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-").chars().take(60).collect()
+}
+
+fn append(path: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    let opened = std::fs::File::options().create(true).append(true).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| io_error("write", PathBuf::from(path).display(), &error))
+}
+
+impl Round {
+    /// What is typed before its load, in order: host and line.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.by_hand_on.iter();
+        let others =
+            others.flat_map(|(host, lines)| lines.iter().map(move |line| (host.as_str(), line.as_str())));
+        others.chain(self.by_hand.iter().map(|line| ("server", line.as_str())))
+    }
+
+    /// Whether it changes anything.
+    pub fn changes(&self) -> bool {
+        let machine = &self.machine;
+        let limits = !self.hosts.is_empty() || !self.links.is_empty();
+        let machine = machine.swap.is_some() || !machine.sysctl.is_empty();
+        limits || machine || self.lines().next().is_some()
+    }
+}

@@ -1,0 +1,234 @@
+//! Runs with hosts that are this machine, and a load that is a script: what is done in which order, and what comes of
+//! errors.
+
+use super::*;
+use crate::scenario::Catalogue;
+use std::cell::RefCell;
+use std::rc::Rc;
+use webdyno_model::event::{Event, EventBody, Purpose, VERSION};
+use webdyno_model::interval::{EndReason, LoadEnd};
+
+const SCENARIO: &str = r#"
+title = "A test"
+group = "fault"
+story = "It is slow."
+[load]
+urls = ["http://server/"]
+flags = "-c 10 --header 'X: a b'"
+[[rounds]]
+name = "as found"
+finding = "apache-workers-exhausted"
+binds = [{ metric = "load.rate", at_most = 110 }]
+[[rounds]]
+name = "Mended, twice"
+by_hand = ["echo first >> $WHERE", "echo second >> $WHERE"]
+by_hand_on.client = ["echo client >> $WHERE"]
+finding = "healthy"
+gains = [{ at_least = 1.5 }]
+"#;
+
+/// Hosts that are this machine; what is asked of them is noted.
+struct Here {
+    place: PathBuf,
+    noted: Rc<RefCell<Vec<String>>>,
+}
+
+impl Hosts for Here {
+    fn enter(&self, host: &str) -> Result<Command> {
+        self.noted.borrow_mut().push(format!("enter {host}"));
+        let mut command = Command::new("env");
+        command.env("WHERE", self.place.join("typed"));
+        Ok(command)
+    }
+
+    fn change(&mut self, round: &Round) -> Result<()> {
+        self.noted.borrow_mut().push(format!("change {}", round.name));
+        Ok(())
+    }
+
+    fn down(&mut self) -> Result<()> {
+        self.noted.borrow_mut().push("down".into());
+        Ok(())
+    }
+}
+
+/// A recording of a load with so many good answers a second.
+fn recording(rate: u64) -> String {
+    let measurement = crate::proof::testing::measured(&[rate, rate + 2, rate - 2, rate], 0, 20_000);
+    let end = LoadEnd {
+        elapsed_us: 4_000_000,
+        in_flight_at_end: 0,
+        waiting_at_end: 0,
+        censored_time: None,
+        thread_cpu_us: vec![],
+        reason: EndReason::Duration,
+    };
+    let start = EventBody::SessionStart {
+        command: "diagnose".into(),
+        started_at: "2026-11-21T03:00:00Z".into(),
+        client: Default::default(),
+        goal: None,
+        objectives: vec![],
+        operator: None,
+        directory: None,
+    };
+    let workload = measurement.workload.unwrap();
+    let mut bodies = vec![start, EventBody::LoadStart { load: 1, purpose: Purpose::Diagnose, workload }];
+    let intervals = measurement.intervals.into_iter();
+    bodies.extend(intervals.map(|second| EventBody::Interval { load: 1, interval: Box::new(second) }));
+    let (warmup_why, measured_to_s) = (None, None);
+    bodies.push(EventBody::LoadEnd { load: 1, end, measured_from_s: 0.0, warmup_why, measured_to_s });
+    bodies.push(EventBody::SessionEnd { exit_code: 0, error: None });
+    let line = |(seq, body)| {
+        serde_json::to_string(&Event { v: VERSION, seq, t_us: seq * 100, body }).unwrap() + "\n"
+    };
+    (0..).zip(bodies).map(line).collect()
+}
+
+/// A place with the scenario and a program that makes its loads.
+struct Place {
+    directory: tempfile::TempDir,
+    noted: Rc<RefCell<Vec<String>>>,
+}
+
+impl Place {
+    fn new(scenario: &str, program: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::create_dir_all(path("scenarios/test/load")).unwrap();
+        std::fs::write(path("scenarios/test/scenario.toml"), scenario).unwrap();
+        std::fs::write(path("scenarios/test/load/list.txt"), "http://server/a\n").unwrap();
+        for (name, rate) in [("01-as-found", 100), ("02-mended-twice", 300)] {
+            std::fs::write(path(name), recording(rate)).unwrap();
+        }
+        std::fs::write(
+            path("program"),
+            format!("#!/bin/sh\nplace={}\n{program}", directory.path().display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(path("program"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { directory, noted: Rc::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            directory: self.path("runs/one"),
+            executable: self.path("program"),
+            rounds: None,
+            keep: false,
+            interrupted: Arc::default(),
+        }
+    }
+
+    fn run(&self, options: &Options) -> Result<Outcome> {
+        let folder = Catalogue::Directory(self.path("scenarios")).open("test")?;
+        let mut up = || -> Result<Box<dyn Hosts>> {
+            self.noted.borrow_mut().push("up".into());
+            let place = self.directory.path().to_owned();
+            Ok(Box::new(Here { place, noted: self.noted.clone() }))
+        };
+        run(&folder, options, &mut up, &mut |_| {})
+    }
+}
+
+/// Takes the recording that belongs to its run directory, which is its last argument, and notes its arguments.
+const LOADS: &str = r#"
+for last; do :; done
+printf '%s\n' "$@" > "$place/arguments"
+mkdir "$last" && cp "$place/$(basename "$last")" "$last/events.jsonl" && exit 3
+"#;
+
+#[test]
+fn a_run_goes_through_its_rounds_and_judges_them() {
+    let place = Place::new(SCENARIO, LOADS);
+    let outcome = place.run(&place.options()).unwrap();
+    let rounds = ["change as found", "enter client", "change Mended, twice"];
+    let typed = ["enter client", "enter server", "enter server", "enter client"];
+    let expected: Vec<&str> = ["up"].into_iter().chain(rounds).chain(typed).chain(["down"]).collect();
+    assert_eq!(*place.noted.borrow(), expected);
+    assert_eq!(std::fs::read_to_string(place.path("typed")).unwrap(), "client\nfirst\nsecond\n");
+    let arguments = std::fs::read_to_string(place.path("arguments")).unwrap();
+    let begin = "lab-load\nhttp://server/\n-c\n10\n--header\nX: a b\n--server\nexec:";
+    assert!(arguments.starts_with(begin), "{arguments}");
+    assert!(arguments.contains("program lab exec test server\n"), "{arguments}");
+    assert!(place.path("runs/one/load/load/list.txt").exists());
+    assert!(outcome.proved && outcome.rounds.len() == 2, "{outcome:?}");
+    let (found, mended) = (&outcome.rounds[0], &outcome.rounds[1]);
+    assert_eq!((found.figure("load.rate"), found.signs[0].seen), (Some(100.0), true));
+    assert_eq!((mended.gains[0].over.as_str(), mended.gains[0].ratio), ("as found", Some(3.0)));
+    let text = super::text::text(&outcome);
+    for part in ["as found", "3.00 times (", "seen: load.rate: 100; it must be at most 110", "  proved: up"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    // What was written is what is read again.
+    let json = serde_json::to_string(&outcome).unwrap();
+    assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
+}
+
+#[test]
+fn what_was_not_seen_is_told() {
+    let place = Place::new(&SCENARIO.replace("at_most = 110", "at_most = 90"), LOADS);
+    let outcome = place.run(&Options { rounds: Some(1), keep: true, ..place.options() }).unwrap();
+    assert!(!outcome.proved && outcome.down_s.is_none() && outcome.rounds.len() == 1);
+    assert!(!place.noted.borrow().contains(&"down".to_owned()));
+    let text = super::text::text(&outcome);
+    assert!(text.contains("NOT SEEN: load.rate: 100; it must be at most 90") && text.contains("NOT PROVED"));
+}
+
+#[test]
+fn errors_end_the_run_and_everything_is_removed() {
+    let failing = SCENARIO.replace("echo second >> $WHERE", "echo bad luck >&2; exit 4");
+    for (scenario, program, parts) in [
+        (&failing[..], LOADS, &["round `Mended, twice`", "exit status: 4", "bad luck"][..]),
+        (SCENARIO, "echo no agent; exit 1", &["the load of round `as found` was not made", "no agent"]),
+        (SCENARIO, "exit 0", &["events.jsonl"]),
+    ] {
+        let place = Place::new(scenario, program);
+        let told = place.run(&place.options()).unwrap_err();
+        for part in parts {
+            assert!(told.message.contains(part), "{part} in {}", told.message);
+        }
+        assert_eq!(place.noted.borrow().last().unwrap(), "down");
+    }
+}
+
+#[test]
+fn a_directory_that_is_there_is_refused_before_anything_is_built() {
+    let place = Place::new(SCENARIO, LOADS);
+    std::fs::create_dir_all(place.path("runs/one")).unwrap();
+    let told = place.run(&place.options()).unwrap_err();
+    assert!(told.message.contains("exists already") && told.exit_code() == 2, "{told}");
+    assert!(place.noted.borrow().is_empty());
+}
+
+#[test]
+fn an_interrupt_ends_what_runs_and_takes_it_down() {
+    let place = Place::new(SCENARIO, "exec sleep 60");
+    let options = Options { keep: true, ..place.options() };
+    let interrupted = options.interrupted.clone();
+    let began = Instant::now();
+    let waits = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        interrupted.store(true, Ordering::Relaxed);
+    });
+    let told = place.run(&options).unwrap_err();
+    waits.join().unwrap();
+    assert_eq!(told.exit_code(), 130);
+    assert!(began.elapsed().as_secs() < 30);
+    assert_eq!(place.noted.borrow().last().unwrap(), "down");
+}
+
+#[test]
+fn names_of_rounds_are_file_names() {
+    for (name, file) in
+        [("225 workers", "225-workers"), ("a/../b", "a-b"), ("", ""), ("Ümlaut & Co.", "mlaut-co")]
+    {
+        assert_eq!(rounds::file_name(name), file);
+    }
+    assert!(rounds::split("-c 10 'open").unwrap_err().hint.is_some());
+}
