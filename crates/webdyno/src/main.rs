@@ -48,5 +48,6 @@ fn run(command: Command) -> Result<u8> {
         Command::Workload(arguments) => commands::workload::workload(&arguments),
         Command::Agent(arguments) => commands::agent::agent(&arguments),
         Command::Lab(arguments) => commands::lab::lab(&arguments),
+        Command::LabLoad(arguments) => commands::lab_load::load(&arguments),
     }
 }

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 /// The directory that `--out` names, or a new one under `webdyno-runs`, named by time and command.
 pub fn run_directory(output: &OutputArgs, command: &str) -> PathBuf {
-    output
-        .out
-        .clone()
-        .unwrap_or_else(|| fresh(Path::new("webdyno-runs"), &jiff::Timestamp::now().to_string(), command))
+    output.out.clone().unwrap_or_else(|| fresh_directory(command))
+}
+
+/// A new directory under `webdyno-runs`, named by time and command.
+pub fn fresh_directory(command: &str) -> PathBuf {
+    fresh(Path::new("webdyno-runs"), &jiff::Timestamp::now().to_string(), command)
 }
 
 fn fresh(parent: &Path, now: &str, command: &str) -> PathBuf {

@@ -85,7 +85,8 @@ impl Session {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        let unwatched = servers.map_or(Ok(vec![]), |all| all.front().load_begins(prepared, workload))?;
+        let braking = servers.filter(|_| !self.unbraked);
+        let unwatched = braking.map_or(Ok(vec![]), |all| all.front().load_begins(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
             self.append(EventBody::Unwatched { load, missing: unwatched })?;
@@ -117,7 +118,7 @@ impl Session {
         });
         let tables = tables.end();
         // Also after an error: what goes on without a load is not its doing.
-        let late = servers.map_or(Ok(None), |all| all.front().load_ends());
+        let late = braking.map_or(Ok(None), |all| all.front().load_ends());
         let end = end?;
         if let Some(brake) =
             late?.filter(|brake| end.reason != EndReason::Braked && stands(brake, &self.whole_seconds(load)))
@@ -153,7 +154,8 @@ impl Session {
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            if let Some(brake) = servers.and_then(|servers| servers.front().agent().brake())
+            let braking = servers.filter(|_| !self.unbraked);
+            if let Some(brake) = braking.and_then(|servers| servers.front().agent().brake())
                 && control.stopped() != Some(EndReason::Braked)
                 && stands(&brake, &self.whole_seconds(load))
             {

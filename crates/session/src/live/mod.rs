@@ -59,6 +59,8 @@ pub struct Session {
     stop_loss: Option<StopLoss>,
     /// Whether a run ends when an objective is lost.
     gives_up: bool,
+    /// Whether loads go on also when they do harm.
+    unbraked: bool,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -111,6 +113,7 @@ impl Session {
             loads: 0,
             stop_loss: None,
             gives_up: false,
+            unbraked: false,
             interrupted,
         };
         session.append(EventBody::SessionStart {
@@ -133,6 +136,12 @@ impl Session {
     /// From now on a run ends as soon as an objective cannot be met any more.
     pub fn give_up_when_hopeless(&mut self) {
         self.gives_up = true;
+    }
+
+    /// From now on loads go on whatever harm they do to the server, and nobody watches for it: for servers of the lab,
+    /// whose faults are to be seen.
+    pub fn without_brake(&mut self) {
+        self.unbraked = true;
     }
 
     /// Microseconds since the session began.

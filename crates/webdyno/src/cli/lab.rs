@@ -1,5 +1,6 @@
 //! Flags of `webdyno lab`.
 
+use super::lab_run::LabRunArgs;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ pub enum LabCommand {
     List,
     /// Build a scenario: its hosts, links and services
     Up(UpArgs),
+    /// Build scenarios, go through their rounds, judge them, and remove them
+    Run(LabRunArgs),
     /// Run a command on a host of a scenario that is up; a shell without one
     Exec(ExecArgs),
     /// Remove a scenario with everything that belongs to it

@@ -4,6 +4,7 @@
 pub mod body;
 pub mod export;
 pub mod lab;
+pub mod lab_run;
 pub mod list;
 pub mod load;
 pub mod observe;
@@ -17,6 +18,7 @@ pub mod workload;
 use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use lab::LabArgs;
+use lab_run::LabLoadArgs;
 use load::LoadArgs;
 pub use load::connections_allowed;
 pub use observe::ObserveArgs;
@@ -71,6 +73,9 @@ pub enum Command {
     Agent(AgentArgs),
     /// Faulty servers of our own, in namespaces: build them, load them, mend them
     Lab(LabArgs),
+    /// The load of a scenario's round
+    #[command(hide = true)]
+    LabLoad(LabLoadArgs),
 }
 
 impl Command {
@@ -92,7 +97,8 @@ impl Command {
             | Self::Explain(_)
             | Self::Workload(_)
             | Self::Agent(_)
-            | Self::Lab(_) => None,
+            | Self::Lab(_)
+            | Self::LabLoad(_) => None,
         }
     }
 }

@@ -169,6 +169,15 @@ pub struct MeasuredLoad {
 impl MeasuredLoad {
     /// Checks everything that can be checked before anything is started: flags, URLs, and one probing request.
     pub fn prepare(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
+        let mut load = Self::unprobed(arguments, draft, server)?;
+        load.probe()?;
+        let prepared = &load.prepared;
+        objectives::check(&draft.objectives, &draft.objective_places, &load.workload, prepared.names())?;
+        Ok(load)
+    }
+
+    /// The same without the request: for a server that may not answer.
+    pub fn unprobed(arguments: &LoadArgs, draft: &Draft, server: &ServerArgs) -> Result<Self> {
         let list = server.list()?;
         let how = server.start(list.web()?)?;
         let address = &how.address;
@@ -198,16 +207,20 @@ impl MeasuredLoad {
             // A given warm-up replaces the detection: then the load has a fixed end.
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
-        let mut prepared = webdyno_load::prepare(&workload)?;
+        let prepared = webdyno_load::prepare(&workload)?;
         objectives::check_before(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
         let port = observed_port(&prepared, address)?;
-        webdyno_load::probe(&mut prepared)?;
-        // The probe may have been led on to other servers.
-        observed_port(&prepared, address)
-            .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))?;
-        objectives::check(&draft.objectives, &draft.objective_places, &workload, prepared.names())?;
         let access = server.access();
         Ok(Self { workload, prepared, length, list, how, access, port })
+    }
+
+    /// One request before the load: is there a server, and is it the one that is meant?
+    pub fn probe(&mut self) -> Result<()> {
+        webdyno_load::probe(&mut self.prepared)?;
+        // The probe may have been led on to other servers.
+        observed_port(&self.prepared, &self.how.address)
+            .map(|_| ())
+            .map_err(|told| told.hint("a redirect leads there: load what is meant, without --redirects"))
     }
 
     /// Seconds that are measured.

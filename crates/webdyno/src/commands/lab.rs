@@ -1,5 +1,8 @@
 //! `webdyno lab`: faulty servers of our own.
 
+mod load;
+mod run;
+
 use crate::cli::lab::{DownArgs, ExecArgs, HostArgs, LabArgs, LabCommand, UpArgs};
 use crate::{interrupt, terminal};
 use std::collections::BTreeMap;
@@ -19,6 +22,7 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
     match &arguments.command {
         LabCommand::List => list(&catalogue),
         LabCommand::Up(arguments) => build(&catalogue, arguments),
+        LabCommand::Run(arguments) => run::run(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(arguments),
         LabCommand::Down(arguments) => remove(arguments),
         LabCommand::Host(HostArgs { process }) if process == "first" => inside::first(),

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod diagnose;
 pub mod explain;
 pub mod lab;
+pub mod lab_load;
 pub mod observe;
 pub mod quickstart;
 pub mod report;

@@ -208,6 +208,7 @@ fn hints_name_only_flags_that_exist() {
         "quickstart",
         "report",
         "rollback",
+        "lab run",
         "workload check",
         "workload make-tree",
         "workload from-tree",

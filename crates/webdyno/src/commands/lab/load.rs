@@ -1,0 +1,66 @@
+//! What a scenario says of its load, read as the command line that it is.
+
+use crate::cli::lab_run::LabLoadArgs;
+use clap::{Args, Command, FromArgMatches};
+use webdyno_lab::run::rounds::split;
+use webdyno_lab::scenario::{Folder, Load};
+use webdyno_model::{Result, UserError};
+
+/// Flags that a run gives itself.
+const OURS: [&str; 5] = ["--server", "--out", "--quiet", "-q", "--directory"];
+
+/// Checks the loads of a scenario before anything is built: their flags are those of `webdyno diagnose`.
+pub fn check(folder: &Folder) -> Result<()> {
+    let scenario = &folder.scenario;
+    let loads =
+        std::iter::once(&scenario.load).chain(scenario.rounds.iter().filter_map(|round| round.load.as_ref()));
+    loads.map(|load| check_load(folder, load)).collect()
+}
+
+fn check_load(folder: &Folder, load: &Load) -> Result<()> {
+    let words = split(&load.flags)?;
+    let wrong = |why: String| {
+        UserError::usage(format!("{}: the load's flags `{}`: {why}", folder.name, load.flags))
+            .hint("`webdyno diagnose --help` lists the flags of a load")
+    };
+    if let Some(word) = words.iter().find(|word| OURS.contains(&word.split('=').next().unwrap_or_default())) {
+        return Err(wrong(format!("the run itself gives {word}")));
+    }
+    let command = LabLoadArgs::augment_args(Command::new("load").no_binary_name(true));
+    let matches = command.try_get_matches_from(load.urls.iter().cloned().chain(words));
+    let parsed = matches.and_then(|matches| LabLoadArgs::from_arg_matches(&matches));
+    // clap tells the mistake in its first line, and much besides.
+    let first = |error: &clap::Error| error.to_string().lines().next().unwrap_or_default().to_owned();
+    parsed.map(|_| ()).map_err(|error| wrong(first(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_lab::scenario::Catalogue;
+
+    #[test]
+    fn the_loads_of_all_scenarios_are_command_lines() {
+        for name in Catalogue::BuiltIn.names().unwrap() {
+            let folder = Catalogue::BuiltIn.open(&name).unwrap();
+            check(&folder).unwrap();
+        }
+    }
+
+    #[test]
+    fn wrong_flags_are_told_before_anything_is_built() {
+        let name = Catalogue::BuiltIn.names().unwrap().remove(0);
+        let mut folder = Catalogue::BuiltIn.open(&name).unwrap();
+        for (flags, part) in [
+            ("-c", "a value is required"),
+            ("-c 10 --no-keepalives", "unexpected argument '--no-keepalives'"),
+            ("-c 'x", "quote that is not closed"),
+            ("-c 10 --out /tmp/x", "the run itself gives --out"),
+            ("-c 10 --server=local", "the run itself gives --server=local"),
+        ] {
+            folder.scenario.load.flags = flags.into();
+            let told = check(&folder).unwrap_err();
+            assert!(told.message.contains(part) && told.exit_code() == 2, "{flags}: {told}");
+        }
+    }
+}
