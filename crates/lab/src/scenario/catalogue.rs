@@ -49,9 +49,9 @@ impl Catalogue {
     /// One scenario. Usage errors: there is none of this name, or its description is wrong.
     pub fn open(&self, name: &str) -> Result<Folder> {
         let path = format!("{name}/{DESCRIPTION}");
-        let bytes = self.bytes(&path)?.ok_or_else(|| {
-            UserError::usage(format!("there is no scenario `{name}`")).hint("`webdyno lab list` names them")
-        })?;
+        let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "..";
+        let bytes = if is_name { self.bytes(&path)? } else { None };
+        let bytes = bytes.map_or_else(|| Err(self.unknown(name)), Ok)?;
         let shown = match self {
             Self::BuiltIn => Path::new("scenarios").join(&path),
             Self::Directory(directory) => directory.join(&path),
@@ -62,6 +62,17 @@ impl Catalogue {
         let folder = Folder { name: name.to_owned(), scenario, catalogue: self.clone() };
         super::check::check(&folder, &shown, &text)?;
         Ok(folder)
+    }
+
+    fn unknown(&self, name: &str) -> UserError {
+        let told = UserError::usage(format!("there is no scenario `{name}`"));
+        match self.names() {
+            Ok(names) => {
+                let names = names.iter().map(String::as_str);
+                told.hint(super::did_you_mean(name, names, "`webdyno lab list` names them"))
+            }
+            Err(error) => error,
+        }
     }
 
     /// The paths of all files that begin with `prefix`, relative to the catalogue.

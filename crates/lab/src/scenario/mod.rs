@@ -9,9 +9,11 @@
 
 mod catalogue;
 mod check;
+mod place;
 mod read;
 
 pub use catalogue::{Catalogue, Folder};
+pub(crate) use place::did_you_mean;
 pub use read::parse;
 
 use serde::{Deserialize, Serialize};
@@ -314,6 +316,12 @@ fn rate() -> String {
 }
 
 impl Scenario {
+    /// The names of all hosts, `client` and `server` first.
+    pub fn host_names(&self) -> Vec<String> {
+        let others = self.hosts.keys().filter(|name| !matches!(name.as_str(), "client" | "server"));
+        ["client", "server"].into_iter().map(str::to_owned).chain(others.cloned()).collect()
+    }
+
     /// Whether there is a host of this name: `client` and `server` always are.
     pub fn has_host(&self, name: &str) -> bool {
         matches!(name, "client" | "server") || self.hosts.contains_key(name)

@@ -1,0 +1,50 @@
+//! Loads: URLs of hosts of the scenario, flags that a shell could split, files that are there.
+
+use super::{Check, below};
+use crate::run::rounds::split;
+use crate::scenario::Load;
+use crate::scenario::place::Step;
+use webdyno_model::Result;
+
+/// Flags that name a file of the scenario's folder.
+const OF_FILES: [&str; 3] = ["--workload", "--urls", "--body-file"];
+/// Those that say what is asked for.
+const OF_REQUESTS: [&str; 2] = ["--workload", "--urls"];
+
+impl Check<'_> {
+    pub(super) fn load(&self, at: &[Step<'_>], load: &Load) -> Result<()> {
+        let flags = below(at, &["flags".into()]);
+        let words = split(&load.flags).map_err(|error| self.wrong_of(&flags, error))?;
+        let mut asks = !load.urls.is_empty();
+        for (index, word) in words.iter().enumerate() {
+            let (flag, value) = match word.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (word.as_str(), words.get(index + 1).map(String::as_str)),
+            };
+            if OF_FILES.contains(&flag) {
+                let path = value.unwrap_or_default();
+                self.file(&flags, "", path)?;
+            }
+            asks |= OF_REQUESTS.contains(&flag);
+        }
+        if !asks {
+            let told = self.wrong(at, "the load asks for nothing");
+            return Err(told.hint("as in: urls = [\"http://server/\"]"));
+        }
+        for (index, url) in load.urls.iter().enumerate() {
+            self.url(&below(at, &["urls".into(), index.into()]), url)?;
+        }
+        Ok(())
+    }
+
+    fn url(&self, at: &[Step<'_>], url: &str) -> Result<()> {
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        let authority = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
+        let host = authority.split(':').next().unwrap_or_default();
+        if host.is_empty() {
+            let told = self.wrong(at, format!("`{url}` is no URL of a server"));
+            return Err(told.hint("as in: http://server/"));
+        }
+        self.host(at, host)
+    }
+}

@@ -1,0 +1,175 @@
+//! Rounds: names that differ, hosts and links that exist, findings that are known, and something that is proved.
+
+use super::{Check, below};
+use crate::run::rounds::file_name;
+use crate::scenario::place::{Step, did_you_mean};
+use crate::scenario::{Remedy, Round};
+use std::collections::BTreeSet;
+use webdyno_model::Result;
+
+/// Ids of findings, those of rules that are still to come included: scenarios are there before the rules that name them.
+pub const FINDINGS: &[&str] = &[
+    "apache-async-cap",
+    "apache-negotiation",
+    "apache-scoreboard-full",
+    "apache-setting-clamped",
+    "apache-spawn-lag",
+    "apache-symlink-checks",
+    "apache-worker-churn",
+    "apache-workers-exhausted",
+    "accept-queue-overflow",
+    "backend-refused",
+    "conntrack-full",
+    "cpu-saturated",
+    "cpu-stolen",
+    "cpu-throttled",
+    "db-cache-too-small",
+    "db-connection-memory",
+    "db-connections-exhausted",
+    "db-lock-contention",
+    "db-slow-queries",
+    "db-thread-churn",
+    "ephemeral-ports-exhausted",
+    "foreign-load",
+    "generator-saturated",
+    "healthy",
+    "hostname-lookups",
+    "htaccess-lookups",
+    "keepalive-holds-workers",
+    "keepalive-ineffective",
+    "kernel-limit-total",
+    "log-io",
+    "log-verbosity",
+    "lost-syns",
+    "memory-exhausted",
+    "network-saturated",
+    "nic-negotiated-low",
+    "open-files-exhausted",
+    "opcache-full",
+    "opcache-off",
+    "php-fpm-workers-exhausted",
+    "process-limit",
+    "proxy-loopback",
+    "rate-limited",
+    "slow-clients",
+    "softirq-bound",
+    "syn-queue-overflow",
+    "time-wait-overflow",
+    "tls-handshakes",
+    "unknown",
+    "upstream-bandwidth",
+    "worker-memory-growth",
+    "working-set-exceeds-memory",
+];
+
+impl Check<'_> {
+    pub(super) fn rounds(&self) -> Result<()> {
+        let rounds = &self.folder.scenario.rounds;
+        if rounds.is_empty() {
+            return Err(self
+                .wrong(&["rounds".into()], "there is no round")
+                .hint("as in: [[rounds]] name = \"as found\""));
+        }
+        let mut names: Vec<&str> = vec![];
+        for (index, round) in rounds.iter().enumerate() {
+            let at: [Step<'_>; 2] = ["rounds".into(), index.into()];
+            self.round_name(&at, round, &names)?;
+            self.changes(&at, round)?;
+            self.findings(&at, round)?;
+            if round.binds.is_empty() && round.gains.is_empty() {
+                let told = self.wrong(&at, format!("round `{}` proves nothing", round.name));
+                return Err(
+                    told.hint("as in: binds = [{ metric = \"load.failed_fraction\", at_most = 0.01 }]")
+                );
+            }
+            for (sign, bind) in round.binds.iter().enumerate() {
+                self.sign(&below(&at, &["binds".into(), sign.into()]), bind)?;
+            }
+            for (number, gain) in round.gains.iter().enumerate() {
+                self.gain(&below(&at, &["gains".into(), number.into()]), gain, &names)?;
+            }
+            names.push(&round.name);
+        }
+        Ok(())
+    }
+
+    fn round_name(&self, at: &[Step<'_>], round: &Round, known: &[&str]) -> Result<()> {
+        let at = below(at, &["name".into()]);
+        if file_name(&round.name).is_empty() || round.name.contains('\n') || round.name.len() > 60 {
+            return Err(self
+                .wrong(&at, "a round is named by a few words")
+                .hint("as in: name = \"225 workers\""));
+        }
+        if known.contains(&round.name.as_str()) {
+            return Err(self.wrong(&at, format!("there are two rounds `{}`", round.name)));
+        }
+        Ok(())
+    }
+
+    fn changes(&self, at: &[Step<'_>], round: &Round) -> Result<()> {
+        for (host, lines) in &round.by_hand_on {
+            let at = below(at, &["by_hand_on".into(), Step::Key(host)]);
+            self.host(&at, host)?;
+            self.lines(&at, lines)?;
+        }
+        self.lines(&below(at, &["by_hand".into()]), &round.by_hand)?;
+        for (name, host) in &round.hosts {
+            self.changed_host(&below(at, &["hosts".into(), Step::Key(name)]), name, host)?;
+        }
+        for (index, link) in round.links.iter().enumerate() {
+            self.changed_link(&below(at, &["links".into(), index.into()]), link)?;
+        }
+        self.machine_of(&below(at, &["machine".into()]), &round.machine)?;
+        match &round.load {
+            Some(load) => self.load(&below(at, &["load".into()]), load),
+            None => Ok(()),
+        }
+    }
+
+    fn lines(&self, at: &[Step<'_>], lines: &[String]) -> Result<()> {
+        match lines.iter().position(|line| line.trim().is_empty() || line.contains('\0')) {
+            Some(index) => Err(self.wrong(&below(at, &[index.into()]), "nothing can be typed here")),
+            None => Ok(()),
+        }
+    }
+
+    fn findings(&self, at: &[Step<'_>], round: &Round) -> Result<()> {
+        self.finding(&below(at, &["finding".into()]), &round.finding)?;
+        for (index, id) in round.beside.iter().enumerate() {
+            self.finding(&below(at, &["beside".into(), index.into()]), id)?;
+        }
+        if let Some(id) = &round.next_limit {
+            self.finding(&below(at, &["next_limit".into()]), id)?;
+        }
+        let mut all: BTreeSet<&String> = round.beside.iter().collect();
+        all.insert(&round.finding);
+        if all.len() != round.beside.len() + 1 {
+            return Err(self.wrong(&below(at, &["beside".into()]), "a finding is named twice"));
+        }
+        match &round.remedy {
+            Some(remedy) => self.remedy(&below(at, &["remedy".into()]), remedy),
+            None => Ok(()),
+        }
+    }
+
+    fn finding(&self, at: &[Step<'_>], id: &str) -> Result<()> {
+        if FINDINGS.contains(&id) {
+            return Ok(());
+        }
+        let all = format!("there is {}", FINDINGS.join(", "));
+        Err(self.wrong(at, format!("`{id}` is no id of a finding")).hint(did_you_mean(
+            id,
+            FINDINGS.iter().copied(),
+            &all,
+        )))
+    }
+
+    fn remedy(&self, at: &[Step<'_>], remedy: &Remedy) -> Result<()> {
+        let is_number = remedy.at_least.is_some() || remedy.at_most.is_some();
+        if is_number == remedy.is.is_some() {
+            let told = self.wrong(at, "a remedy is a number within bounds, or a word");
+            return Err(told.hint("as in: at_least = 90, at_most = 400, or: is = \"event\""));
+        }
+        self.bounds(at, remedy.at_least, remedy.at_most)
+    }
+}
