@@ -4,6 +4,7 @@
 //! without namespaces.
 
 mod child;
+pub mod hosts;
 pub mod outcome;
 pub mod rounds;
 pub mod text;
@@ -28,8 +29,8 @@ pub trait Hosts {
     /// Makes the changes of limits, links and machine settings that a round asks for.
     fn change(&mut self, round: &Round) -> Result<()>;
 
-    /// Removes everything.
-    fn down(&mut self) -> Result<()>;
+    /// Removes everything. Gives what somebody has to know about it, a line each.
+    fn down(&mut self) -> Result<Vec<String>>;
 }
 
 /// How a scenario is run.
@@ -79,7 +80,10 @@ pub fn run(
         Ok(None)
     } else {
         tell(&format!("{}: down", folder.name));
-        hosts.down().map(|()| Some(seconds(began)))
+        hosts.down().map(|notes| {
+            notes.iter().for_each(|note| tell(&format!("{}: {note}", folder.name)));
+            Some(seconds(began))
+        })
     };
     // Why the run failed matters more than that something could not be removed: `down` is there for that.
     let rounds = driven?;

@@ -46,9 +46,9 @@ impl Hosts for Here {
         Ok(())
     }
 
-    fn down(&mut self) -> Result<()> {
+    fn down(&mut self) -> Result<Vec<String>> {
         self.noted.borrow_mut().push("down".into());
-        Ok(())
+        Ok(vec![])
     }
 }
 

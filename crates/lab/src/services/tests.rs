@@ -137,5 +137,8 @@ fn a_page_of_php_asks_the_database() {
     let host = Host::new(services, &[("server/srv/shop.sql", sql), ("server/var/www/html/shop.php", page)]);
     host.start().unwrap();
     assert_eq!(host.typed("curl -s http://server/shop.php"), "teapot1");
-    assert_eq!(host.typed("stat -c '%a %U' /var/lib/php/sessions /var/lib/mysql /var/log/apache2"), "1733 root\n755 mysql\n750 root\n");
+    assert_eq!(
+        host.typed("stat -c '%a %U' /var/lib/php/sessions /var/lib/mysql /var/log/apache2"),
+        "1733 root\n755 mysql\n750 root\n"
+    );
 }

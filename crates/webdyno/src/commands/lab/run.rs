@@ -4,11 +4,11 @@ use crate::cli::lab_run::LabRunArgs;
 use crate::{interrupt, place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use webdyno_host::change::state::StateDir;
 use webdyno_lab::run::outcome::Outcome;
-use webdyno_lab::run::{self, Hosts, Options, text};
+use webdyno_lab::run::{self, Options, hosts, text};
 use webdyno_lab::scenario::{Catalogue, Folder};
+use webdyno_lab::up::{self, check_root};
 use webdyno_model::error::io_error;
 use webdyno_model::{ErrorKind, Result, UserError};
 
@@ -28,6 +28,7 @@ struct Tally {
 /// Runs scenarios. Gives the exit code: 3 when one did not prove itself, 1 when one of several could not be run.
 pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
     let folders = folders(catalogue, &arguments.names)?;
+    check_root("run", &arguments.names.join(" "))?;
     let mut json = Json::open(arguments.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let single = folders.len() == 1 && arguments.repeat == 1;
@@ -77,8 +78,12 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
             terminal::tell(line);
         }
     };
-    let interrupted = options.interrupted.clone();
-    let outcome = run::run(folder, options, &mut || up(folder, &interrupted), &mut tell)?;
+    let up = up::Options {
+        program: options.executable.clone(),
+        state: StateDir::of_environment()?.root().to_owned(),
+        stop: options.interrupted.clone(),
+    };
+    let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
     json.write(&outcome)?;
     if !json.takes_stdout() {
         terminal::print_report(&text::text(&outcome))?;
@@ -124,12 +129,6 @@ fn summary(tallies: &[(&String, Tally)]) -> String {
         let _ = writeln!(text, "{name}: proved in {} of {}{failed}", tally.proved, tally.made + tally.failed);
     }
     text
-}
-
-/// Builds a scenario.
-fn up(folder: &Folder, interrupted: &Arc<AtomicBool>) -> Result<Box<dyn Hosts>> {
-    let _ = interrupted;
-    Err(UserError::cannot_run(format!("{} cannot be built", folder.name)))
 }
 
 /// Where the JSON goes.
