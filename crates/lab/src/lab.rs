@@ -141,7 +141,9 @@ impl Lab {
         let pid = self.pid(host)?;
         let has_services = !service_limits(self.scenario(), host).is_empty();
         let mut command = joining(&self.tree.folders(host, has_services, service));
-        command.arg(packages::NSENTER.find()?).args(["-t", &pid.to_string(), "-m", "-u", "-i", "-n", "-p"]);
+        command.arg(packages::NSENTER.find()?).args(["-t", &pid.to_string(), "-m", "-u", "-i", "-n"]);
+        // The clients are among the machine's processes.
+        command.args((host != CLIENT).then_some("-p"));
         command.arg(packages::SETPRIV.find()?).args(["--pdeathsig", "KILL"]);
         if host == CLIENT {
             let here = std::env::current_dir().unwrap_or_else(|_| "/".into());

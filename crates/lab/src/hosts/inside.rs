@@ -53,13 +53,15 @@ pub enum Said {
     },
 }
 
-/// The first process: leaves all namespaces and starts the second one, whose number it prints.
-pub fn first() -> Result<u8> {
-    let spaces = CloneFlags::CLONE_NEWNS
+/// The first process: leaves all namespaces and starts the second one, whose number it prints. The host of the clients
+/// sees the machine's processes: from there the other hosts are entered, and that goes by the numbers of their processes
+/// (setns(2): no way leads from one namespace of processes to another beside it).
+pub fn first(sees_processes: bool) -> Result<u8> {
+    let mut spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWUTS
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWPID;
+        | CloneFlags::CLONE_NEWIPC;
+    spaces.set(CloneFlags::CLONE_NEWPID, !sees_processes);
     unshare(spaces).map_err(|error| {
         UserError::cannot_run(format!("namespaces cannot be made: {}", error.desc()))
             .hint("the kernel needs CONFIG_NAMESPACES; in a container they need its --privileged")
@@ -122,7 +124,9 @@ fn arrange(spec: &Spec) -> Result<()> {
         true => own_names(&spec.files)?,
         false => own_files(&spec.files)?,
     }
-    new("proc", "/proc", MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, "")?;
+    if !spec.keeps_files {
+        new("proc", "/proc", MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, "")?;
+    }
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     new("sysfs", "/sys", flags, "")?;
     if let Some(groups) = groups {

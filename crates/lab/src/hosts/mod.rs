@@ -32,6 +32,7 @@ pub fn start(lab: &Lab, host: &str, program: &Path) -> Result<ProcessName> {
     let has_services = !service_limits(lab.scenario(), host).is_empty();
     let mut command = joining(&lab.tree.folders(host, has_services, None));
     command.arg(program).arg("lab").args(FIRST).env_clear().current_dir("/");
+    command.args((host == CLIENT).then_some("--sees-processes"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| io_error("start", program.display(), &error))?;
     let spec = Spec { host: host.to_owned(), keeps_files: host == CLIENT, files: lab.root(host) };

@@ -68,4 +68,7 @@ pub struct HostArgs {
     /// Which of the two processes that a host begins with
     #[arg(value_parser = ["first", "second"])]
     pub process: String,
+    /// Whether the host sees the machine's processes
+    #[arg(long)]
+    pub sees_processes: bool,
 }

@@ -25,7 +25,9 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Run(arguments) => run::run(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(arguments),
         LabCommand::Down(arguments) => remove(arguments),
-        LabCommand::Host(HostArgs { process }) if process == "first" => inside::first(),
+        LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {
+            inside::first(*sees_processes)
+        }
         LabCommand::Host(_) => inside::second(),
     }
 }
