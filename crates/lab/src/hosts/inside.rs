@@ -5,7 +5,8 @@
 //! mount has the flags of the one it is made from), sysfs shows the network namespace of whoever mounts it.
 
 use super::SECOND;
-use nix::mount::{MsFlags, mount};
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{WaitOptions, setsid, waitpid};
@@ -117,7 +118,9 @@ fn reap() -> Result<u8> {
 fn arrange(spec: &Spec) -> Result<()> {
     nix::unistd::sethostname(&spec.host)
         .map_err(|error| UserError::cannot_run(format!("no name can be given: {}", error.desc())))?;
-    change("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    // What is mounted here is seen nowhere else; what the machine unmounts, this host does not hold.
+    change("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
+    let_go(spec.keeps_files)?;
     // Before /sys is covered.
     let groups = File::options().read(true).custom_flags(PATH_ONLY).open("/sys/fs/cgroup").ok();
     match spec.keeps_files {
@@ -140,6 +143,19 @@ fn arrange(spec: &Spec) -> Result<()> {
         }
         bind("/proc/sys/net", "/proc/sys/net", MsFlags::empty())?;
         change("/proc/sys/net", MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
+    }
+    Ok(())
+}
+
+/// Lets go of mounts that would keep something of the machine alive: namespaces that have names, and whatever the host
+/// covers.
+fn let_go(keeps_files: bool) -> Result<()> {
+    let covers = |place: &str| OWN.iter().any(|own| place.starts_with(&format!("/{own}/"))) || place.starts_with("/run/");
+    for mounted in mounts(&mountinfo()?).iter().rev() {
+        if mounted.kind == "nsfs" || (!keeps_files && covers(&mounted.place)) {
+            // One that is covered, or went with another.
+            let _ = umount2(mounted.place.as_str(), MntFlags::MNT_DETACH);
+        }
     }
     Ok(())
 }
@@ -189,22 +205,32 @@ fn by_descriptor(file: &File) -> PathBuf {
 
 /// Makes mounts read-only: those that `which` picks.
 fn only_to_read(which: impl Fn(&str) -> bool) -> Result<()> {
-    let path = "/proc/self/mountinfo";
-    let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
-    for (place, flags) in mounts(&text).into_iter().filter(|(place, _)| which(place)) {
+    for Mounted { place, flags, .. } in mounts(&mountinfo()?).into_iter().filter(|one| which(&one.place)) {
         let flags = flags | MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
         match mount(None::<&str>, place.as_str(), None::<&str>, flags, None::<&str>) {
             // What is covered by another mount cannot be reached by anybody.
-            Ok(())
-            | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT | nix::errno::Errno::ENOTDIR) => {}
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(error) => return Err(failed("make read-only", &place, error)),
         }
     }
     Ok(())
 }
 
-/// The places of mounts with the flags that must not be lost, from `/proc/self/mountinfo`.
-fn mounts(text: &str) -> Vec<(String, MsFlags)> {
+fn mountinfo() -> Result<String> {
+    let path = "/proc/self/mountinfo";
+    std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))
+}
+
+/// A mount: where it is, the flags that must not be lost, and the kind of its file system.
+#[derive(Debug, PartialEq)]
+struct Mounted {
+    place: String,
+    flags: MsFlags,
+    kind: String,
+}
+
+/// The mounts of `/proc/self/mountinfo`.
+fn mounts(text: &str) -> Vec<Mounted> {
     let flag = |name: &str| match name {
         "nosuid" => MsFlags::MS_NOSUID,
         "nodev" => MsFlags::MS_NODEV,
@@ -215,14 +241,16 @@ fn mounts(text: &str) -> Vec<(String, MsFlags)> {
         _ => MsFlags::empty(),
     };
     let read = |line: &str| {
-        let mut words = line.split(' ');
+        let (place, system) = line.split_once(" - ")?;
+        let mut words = place.split(' ');
         let place = crate::groups::unescaped(words.nth(4)?);
-        Some((place, words.next()?.split(',').map(flag).collect()))
+        let flags = words.next()?.split(',').map(flag).collect();
+        Some(Mounted { place, flags, kind: system.split(' ').next()?.to_owned() })
     };
     text.lines().filter_map(read).collect()
 }
 
-fn failed(action: &str, place: &str, error: nix::errno::Errno) -> UserError {
+fn failed(action: &str, place: &str, error: Errno) -> UserError {
     io_error(action, place, &io::Error::from_raw_os_error(error as i32))
 }
 
@@ -253,7 +281,8 @@ mod tests {
         let text =
             "24 27 0:6 / /a\\040b rw,nosuid,nodev,relatime shared:3 - devtmpfs devtmpfs rw\nnonsense\n";
         let expected = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_RELATIME;
-        assert_eq!(mounts(text), [("/a b".to_owned(), expected)]);
+        let expected = Mounted { place: "/a b".into(), flags: expected, kind: "devtmpfs".into() };
+        assert_eq!(mounts(text), [expected]);
     }
 
     proptest::proptest! {
