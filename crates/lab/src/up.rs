@@ -70,7 +70,8 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     match built {
         Ok(()) => Ok(lab),
         Err(error) => {
-            lab.hosts.clear();
+            let is_stopped = lab.go_on().is_err();
+            let error = if is_stopped { UserError::interrupted() } else { error };
             Err(match take_down(claimed) {
                 Ok(_) => error,
                 Err(also) => {

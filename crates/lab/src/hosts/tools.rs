@@ -4,6 +4,7 @@
 use crate::lab::joining;
 use crate::packages::Program;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use webdyno_model::error::io_error;
@@ -43,6 +44,8 @@ impl Tools {
 
 /// Runs a command with something on its stdin, which must fit into a pipe (64 KiB).
 fn fed(mut command: Command, input: &str) -> std::io::Result<Output> {
+    // Ctrl-C is ours to hear: what removes things must not be ended by it.
+    command.process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(input.as_bytes()) {
