@@ -12,12 +12,13 @@ use crate::machine;
 use crate::packages;
 use crate::scenario::{Folder, Host, Link, Machine, Scenario, Service};
 use crate::{services, sizes};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use webdyno_host::process::boot_id;
 use webdyno_model::error::io_error;
@@ -25,6 +26,9 @@ use webdyno_model::{Result, UserError};
 
 /// How long it may take until all services are ready: twice what it takes on a machine that does nothing else.
 const UP_MAX: Duration = Duration::from_secs(20);
+
+/// How often is looked whether the user wants an end.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Rules that track connections and refuse nothing, as those that most distributions' firewalls begin with.
 const FIREWALL: &str = "table inet webdyno {\n\
@@ -267,7 +271,24 @@ impl Lab {
         };
         let scratch = self.place.path();
         let inside = services::Inside { host: &service.host, scratch: &scratch, enter: &enter };
-        services::start_in(&inside, &self.folder, service, deadline)
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // What waits in the host ends with it: nobody who wants an end waits for a service.
+            let watch = || {
+                while !is_over.load(Ordering::SeqCst) {
+                    if let (Err(_), Some(host)) = (self.go_on(), self.hosts.get(&service.host)) {
+                        let _ = host.signal(Signal::KILL);
+                    }
+                    std::thread::sleep(LOOK_EVERY);
+                }
+            };
+            let watcher = std::thread::Builder::new().spawn_scoped(scope, watch);
+            let started = watcher
+                .map_err(|error| io_error("start", "a thread", &error))
+                .and_then(|_| services::start_in(&inside, &self.folder, service, deadline));
+            is_over.store(true, Ordering::SeqCst);
+            started
+        })
     }
 
     /// New limits of a host: what is given replaces what was.

@@ -150,7 +150,9 @@ fn arrange(spec: &Spec) -> Result<()> {
 /// Lets go of mounts that would keep something of the machine alive: namespaces that have names, and whatever the host
 /// covers.
 fn let_go(keeps_files: bool) -> Result<()> {
-    let covers = |place: &str| OWN.iter().any(|own| place.starts_with(&format!("/{own}/"))) || place.starts_with("/run/");
+    let covers = |place: &str| {
+        OWN.iter().any(|own| place.starts_with(&format!("/{own}/"))) || place.starts_with("/run/")
+    };
     for mounted in mounts(&mountinfo()?).iter().rev() {
         if mounted.kind == "nsfs" || (!keeps_files && covers(&mounted.place)) {
             // One that is covered, or went with another.

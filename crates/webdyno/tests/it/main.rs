@@ -12,6 +12,7 @@ mod debian;
 mod exports;
 mod interrupted;
 mod kills;
+mod lab_hosts;
 mod lists;
 mod live_traffic;
 mod loading;

@@ -1,0 +1,321 @@
+//! Scenarios come and go without a trace, whoever is killed and whatever fails. Everything runs where nobody else is: in
+//! a network, with processes and mounts of its own.
+
+mod machine;
+
+use crate::support::{Place, can_mount, run, shared_turn, skip, wait_until};
+use machine::{Look, differences, look};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Settings of the machine belong to one test at a time.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// A setting of the machine that hurts nobody.
+const SETTING: &str = "kernel.printk_ratelimit_burst";
+
+/// A scenario with all that there is, and one service without any program of others.
+const ALL_OF_IT: &str = r#"
+title = "All of it"
+group = "fault"
+story = "It has everything."
+rounds = []
+load = { flags = "" }
+[hosts.server]
+memory = "200M"
+swap = "8M"
+cpus = 0.9
+processes = 200
+firewall = true
+sysctl = { "net.core.somaxconn" = 77 }
+disks = [{ path = "/srv/data", size = "8M", sync = true, writes_per_s = 1000 }]
+[hosts.database]
+[[links]]
+ends = ["client", "server"]
+rate_there = "50mbit"
+[[links]]
+ends = ["server", "database"]
+[machine]
+sysctl = { "kernel.printk_ratelimit_burst" = 11 }
+swap = "8M"
+[[services]]
+program = "command"
+command = "touch /tmp/there; exec sleep 1000"
+ready = "/tmp/there"
+processes = 20
+"#;
+
+/// Two hosts and nothing on them.
+const SMALL: &str = r#"
+title = "Small"
+group = "healthy"
+story = "It has nothing."
+rounds = []
+load = { flags = "" }
+"#;
+
+/// Runs a test again, alone on its machine; false outside of that, and where it is not possible.
+fn is_alone(test: &str) -> bool {
+    const INSIDE: &str = "WEBDYNO_TEST_ALONE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    if !can_mount() {
+        skip("needs root and mount(8)");
+        return false;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child", "sh", "-c"]);
+    // The shell stays process 1, and takes note of everybody who ends.
+    command.arg("ip link set lo up && mount -t tmpfs none /run && \"$0\" \"$@\"; exit $?");
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let output = command.env(INSIDE, "1").env("TMPDIR", folder.path()).output().unwrap();
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", told.concat());
+    false
+}
+
+/// A place with scenarios, and how the machine was before any of them. Their names are of this process: their groups are
+/// everybody's.
+struct Bench {
+    place: Place,
+    names: Vec<String>,
+    before: Look,
+}
+
+impl Bench {
+    fn new(scenarios: &[&str]) -> Self {
+        let place = Place::new();
+        let mut names = vec![];
+        for (number, text) in scenarios.iter().enumerate() {
+            let name =
+                format!("test-{}-{number}", std::fs::metadata(place.path(".")).map(|it| inode(&it)).unwrap());
+            std::fs::create_dir_all(place.path("scenarios").join(&name)).unwrap();
+            std::fs::write(place.path("scenarios").join(&name).join("scenario.toml"), text).unwrap();
+            names.push(name);
+        }
+        std::fs::create_dir(place.path("state")).unwrap();
+        let before = Look::new();
+        let mut bench = Self { place, names, before };
+        bench.before = bench.look();
+        bench
+    }
+
+    fn look(&self) -> Look {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        look(&self.place.path("state"), &names)
+    }
+
+    /// `webdyno lab` with these words.
+    fn lab(&self, words: &[&str]) -> assert_cmd::Command {
+        let mut command = self.place.webdyno();
+        command.args(["lab", "--scenarios", "scenarios"]).args(words);
+        command
+    }
+
+    fn child(&self, words: &[&str]) -> std::process::Child {
+        self.place.child(&[&["lab", "--scenarios", "scenarios"], words].concat())
+    }
+
+    fn said(&self, words: &[&str]) -> String {
+        run(&mut self.lab(words)).with_code(0).stdout.trim().to_owned()
+    }
+
+    fn state(&self, name: &str, file: &str) -> std::path::PathBuf {
+        self.place.path("state/lab").join(name).join(file)
+    }
+
+    /// Nothing is left; processes may take a moment to be gone.
+    fn assert_clean(&self, when: &str) {
+        let mut left = vec![];
+        wait_until(Duration::from_secs(5), || {
+            left = differences(&self.before, &self.look());
+            left.is_empty()
+        });
+        assert!(left.is_empty(), "{when}:\n{}", left.join("\n"));
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = self.lab(&["down", name]).output();
+        }
+    }
+}
+
+fn inode(found: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(found)
+}
+
+fn setting() -> String {
+    std::fs::read_to_string(Path::new("/proc/sys").join(SETTING.replace('.', "/"))).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_scenario_comes_and_goes_without_a_trace() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::a_scenario_comes_and_goes_without_a_trace") {
+        return;
+    }
+    let rival = format!("{SMALL}[machine]\nsysctl = {{ \"{SETTING}\" = 12 }}\n");
+    let bench = Bench::new(&[ALL_OF_IT, SMALL, &rival]);
+    let [all, small, rival] = [0, 1, 2].map(|at| bench.names[at].as_str());
+    assert_eq!(bench.said(&["down", all]), format!("{all} is not up: nothing to do"));
+    bench.assert_clean("nothing to do");
+
+    assert!(bench.said(&["up", all]).starts_with(&format!("{all} is up after ")));
+    run(&mut bench.lab(&["up", all])).with_code(1).told("is up already", "webdyno lab down");
+    run(&mut bench.lab(&["up", rival]))
+        .with_code(1)
+        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
+    assert_eq!(setting(), "11");
+    for (words, said) in [
+        (&["hostname"][..], "server"),
+        (&["database", "hostname"], "database"),
+        (&["--", "sh", "-c", "kill -0 1 && echo $HOME"], "/root"),
+        (&["cat", "/proc/sys/net/core/somaxconn"], "77"),
+        (&["sh", "-c", "echo 5 > /proc/sys/vm/swappiness || touch /usr/x || echo refused"], "refused"),
+        (&["sh", "-c", "echo 78 > /proc/sys/net/core/somaxconn && touch /etc/x /var/x && echo may"], "may"),
+        (&["stat", "-f", "-c", "%T", "/srv/data"], "ext2/ext3"),
+        (&["client", "getent", "hosts", "database"], "10.80.1.2       database.test database"),
+    ] {
+        let whole: Vec<&str> = ["exec", all].into_iter().chain(words.iter().copied()).collect();
+        assert_eq!(bench.said(&whole), said, "{words:?}");
+    }
+    assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
+    bench.said(&["up", small]);
+    assert!(bench.said(&["list"]).contains(&format!("{small}  up")));
+    bench.said(&["down", small]);
+    assert_eq!(bench.said(&["exec", all, "hostname"]), "server", "the other one stays");
+
+    assert_eq!(bench.said(&["down", all]), format!("{all} is removed"));
+    bench.assert_clean("after its end");
+    run(&mut bench.lab(&["exec", all, "true"]))
+        .with_code(1)
+        .told("is not up", &format!("webdyno lab up {all}"));
+    bench.said(&["up", rival]);
+    std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "13").unwrap();
+    run(&mut bench.lab(&["down", "--all"]))
+        .with_code(0)
+        .told(&format!("`{SETTING}` is 13: somebody set it since"), "");
+    assert_eq!(setting(), "13", "who changed it meant to");
+    std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();
+    bench.assert_clean("after all");
+}
+
+/// Whoever is killed at whichever line of the journal leaves enough for `down`, and for the next `up`.
+#[test]
+fn a_half_built_scenario_is_removed_whole() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::a_half_built_scenario_is_removed_whole") {
+        return;
+    }
+    let bench = Bench::new(&[ALL_OF_IT]);
+    let name = bench.names[0].as_str();
+    bench.said(&["up", name]);
+    let journal = std::fs::read_to_string(bench.state(name, "journal.jsonl")).unwrap();
+    bench.said(&["down", name]);
+    let is_group = |line: &&str| line.contains("\"act\":\"group\"");
+    let lines: Vec<&str> = journal.lines().collect();
+    // Of groups there are many, and one is like the other.
+    let points = (0..lines.len()).filter(|at| !is_group(&lines[*at]) || at % 12 == 5);
+    for lines_before in points {
+        let mut child = bench.child(&["up", name]);
+        let told = || std::fs::read(bench.state(name, "journal.jsonl")).unwrap_or_default();
+        wait_until(Duration::from_secs(20), || {
+            told().iter().filter(|byte| **byte == b'\n').count() > lines_before
+                || child.try_wait().unwrap().is_some()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        bench.said(&["down", name]);
+        bench.assert_clean(&format!("killed behind {}", lines[lines_before]));
+    }
+    let mut child = bench.child(&["up", name]);
+    wait_until(Duration::from_secs(20), || bench.state(name, "hosts/server/tmp").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    bench.said(&["up", name]);
+    bench.said(&["down", name]);
+    bench.assert_clean("after an end that the next beginning made");
+}
+
+#[test]
+fn what_fails_or_is_interrupted_leaves_nothing() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::what_fails_or_is_interrupted_leaves_nothing") {
+        return;
+    }
+    let never = ALL_OF_IT.replace("touch /tmp/there; exec sleep 1000", "echo it broke >&2; exit 3");
+    let waits = ALL_OF_IT.replace("touch /tmp/there", "touch /tmp/begun");
+    let bench = Bench::new(&[&never, &waits]);
+    let [never, waits] = [0, 1].map(|at| bench.names[at].as_str());
+    run(&mut bench.lab(&["up", never])).with_code(1).told("it broke", "");
+    bench.assert_clean("after a service that does not start");
+    let mut child = bench.child(&["up", waits]);
+    assert!(wait_until(Duration::from_secs(20), || bench.state(waits, "hosts/server/tmp/begun").exists()));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    bench.assert_clean("interrupted");
+}
+
+#[test]
+fn a_damaged_journal_costs_only_what_it_told() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::a_damaged_journal_costs_only_what_it_told") {
+        return;
+    }
+    let bench = Bench::new(&[ALL_OF_IT]);
+    let name = bench.names[0].as_str();
+    bench.said(&["up", name]);
+    let path = bench.state(name, "journal.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let line = text.lines().position(|line| line.contains("\"swap\"")).unwrap();
+    let damaged = text.replace("{\"act\":\"swap\"", "\u{0}\u{0}{\"a");
+    std::fs::write(&path, damaged).unwrap();
+    run(&mut bench.lab(&["down", name]))
+        .with_code(1)
+        .told(&format!("line {} of the journal", line + 1), "sysctl -a");
+    bench.assert_clean("a damaged line");
+    bench.said(&["up", name]);
+    std::fs::remove_file(&path).unwrap();
+    bench.said(&["down", name]);
+    assert_eq!(setting(), "11", "nobody knows any more");
+    std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();
+    bench.assert_clean("without a journal");
+}
+
+#[test]
+fn without_root_the_lab_says_so() {
+    let place = Place::new();
+    let program = assert_cmd::cargo::cargo_bin("webdyno");
+    let is_reachable = || {
+        let words = ["--reuid", "65534", "--clear-groups", "test", "-x"];
+        std::process::Command::new("setpriv")
+            .args(words)
+            .arg(&program)
+            .status()
+            .is_ok_and(|ended| ended.success())
+    };
+    if rustix::process::geteuid().is_root() && !is_reachable() {
+        return skip("the program cannot be reached by others");
+    }
+    for words in [["up", "workers-exhausted-prefork"], ["exec", "workers-exhausted-prefork"]] {
+        let mut command = match rustix::process::geteuid().is_root() {
+            true => {
+                let mut command = assert_cmd::Command::new("setpriv");
+                command.args(["--reuid", "65534", "--clear-groups"]).arg(&program);
+                command
+            }
+            false => assert_cmd::Command::new(&program),
+        };
+        command.arg("lab").args(words).env("WEBDYNO_STATE", place.path("state")).current_dir(place.path("."));
+        let message = format!("`webdyno lab {}` needs root", words[0]);
+        run(&mut command).with_code(1).told(&message, "sudo webdyno lab");
+    }
+}

@@ -1,0 +1,136 @@
+//! What a machine looks like from outside of all hosts, to be compared before and after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Everything that a scenario could leave behind, where nobody else is: each thing with what is to be the same again.
+pub type Look = BTreeMap<String, String>;
+
+/// Settings that move by themselves, and one of the machine that every network shows and that other tests may set.
+const MOVING: &[&str] = &[
+    "fs/aio-nr",
+    "fs/dentry-state",
+    "fs/file-nr",
+    "fs/inode-nr",
+    "fs/inode-state",
+    "fs/quota",
+    "kernel/ns_last_pid",
+    "kernel/pty/nr",
+    "kernel/random",
+    "kernel/sched_domain",
+    "net/netfilter/nf_conntrack_count",
+    "net/netfilter/nf_conntrack_max",
+];
+
+/// Looks at namespaces, processes, mounts, interfaces, settings, swap, loop devices, groups and files. `state` is the
+/// state directory, `names` are those of the scenarios.
+pub fn look(state: &Path, names: &[&str]) -> Look {
+    let mut look = Look::new();
+    processes(&mut look);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    // Names of namespaces come from the machine, whoever gives them.
+    for line in mounts.lines().filter(|line| !line.contains(" - nsfs ")) {
+        look.insert(format!("mount {line}"), String::new());
+    }
+    for entry in fs::read_dir("/sys/class/net").unwrap().flatten() {
+        look.insert(format!("interface {:?}", entry.file_name()), String::new());
+    }
+    settings(&mut look);
+    let swaps = fs::read_to_string("/proc/swaps").unwrap();
+    for line in swaps.lines().filter(|line| line.starts_with(&state.display().to_string())) {
+        look.insert(format!("swap {line}"), String::new());
+    }
+    for file in loops().into_iter().filter(|file| file.starts_with(&state.display().to_string())) {
+        look.insert(format!("loop device on {file}"), String::new());
+    }
+    for folder in groups(names) {
+        look.insert(format!("group {}", folder.display()), String::new());
+    }
+    for folder in [Path::new("/etc"), Path::new("/run"), &std::env::temp_dir(), state] {
+        files(folder, &mut look);
+    }
+    look
+}
+
+/// Those that were there before and those that are there now, as lines to be read.
+pub fn differences(before: &Look, after: &Look) -> Vec<String> {
+    let all: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let shown = |look: &Look, key: &String| {
+        look.get(key).map_or("not there".to_owned(), |value| format!("`{value}`"))
+    };
+    let differ = |key: &&&String| before.get(**key) != after.get(**key);
+    all.iter()
+        .filter(differ)
+        .map(|key| format!("{key}: {} -> {}", shown(before, key), shown(after, key)))
+        .collect()
+}
+
+/// The files that loop devices are on.
+pub fn loops() -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").unwrap().flatten();
+    let file = |path: PathBuf| fs::read_to_string(path.join("loop/backing_file")).ok();
+    devices.filter_map(|device| file(device.path())).map(|file| file.trim().to_owned()).collect()
+}
+
+fn processes(look: &mut Look) {
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        for space in ["mnt", "net", "pid", "uts", "ipc", "cgroup", "user"] {
+            if let Ok(inode) = fs::read_link(entry.path().join("ns").join(space)) {
+                look.insert(format!("namespace {}", inode.display()), String::new());
+            }
+        }
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        look.insert(format!("process {name}"), String::from_utf8_lossy(&command).replace('\0', " "));
+    }
+}
+
+fn settings(look: &mut Look) {
+    for part in ["net", "vm", "kernel", "fs"] {
+        let mut folders = vec![Path::new("/proc/sys").join(part)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                let name = path.strip_prefix("/proc/sys").unwrap().display().to_string();
+                if MOVING.iter().any(|moving| name.starts_with(moving)) {
+                    continue;
+                }
+                match fs::read(&path) {
+                    Ok(value) => {
+                        drop(look.insert(format!("setting {name}"), String::from_utf8_lossy(&value).into()))
+                    }
+                    Err(_) if path.is_dir() => folders.push(path),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// The groups of these scenarios, in all hierarchies.
+fn groups(names: &[&str]) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let tops =
+        mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
+    let of_top = |top: &str| {
+        names.iter().map(|name| Path::new(top).join("webdyno-lab").join(name)).collect::<Vec<_>>()
+    };
+    tops.flat_map(of_top).filter(|path| path.exists()).collect()
+}
+
+fn files(folder: &Path, look: &mut Look) {
+    use std::os::unix::fs::MetadataExt;
+    for entry in walkdir::WalkDir::new(folder).into_iter().flatten() {
+        if let Ok(found) = entry.metadata() {
+            let value = match found.is_dir() {
+                true => format!("{:o}", found.mode()),
+                false => format!("{:o} {} bytes, {}", found.mode(), found.len(), found.mtime()),
+            };
+            look.insert(format!("file {}", entry.path().display()), value);
+        }
+    }
+}
