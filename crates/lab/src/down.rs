@@ -7,7 +7,7 @@ use crate::groups::Tree;
 use crate::hosts::{Tools, disks};
 use crate::journal::{Act, Claimed, Place, Told};
 use crate::machine;
-use crate::up::check_root;
+use crate::up::{check_own, check_root};
 use std::path::Path;
 use webdyno_model::{Result, UserError};
 
@@ -28,6 +28,7 @@ pub fn down(state: &Path, name: &str) -> Result<Removed> {
         return Ok(nothing);
     }
     check_root("down", name)?;
+    check_own(&place, &Tree::of_this_machine(name)?)?;
     take_down(Claimed::take(&place)?)
 }
 

@@ -102,7 +102,7 @@ impl Told {
 
     /// Whether everything was there when the last line was written, and the machine was not started anew since.
     pub fn is_up(&self) -> bool {
-        let ends_well = self.acts.iter().any(|act| *act == Act::Up {});
+        let ends_well = self.acts.contains(&Act::Up {});
         ends_well && self.is_of_this_boot()
     }
 
@@ -168,6 +168,12 @@ impl Place {
         &self.root
     }
 
+    /// Makes the folder. The state directory itself is nobody's secret: others keep other things there.
+    fn create(&self) -> io::Result<()> {
+        std::fs::create_dir_all(self.root.parent().unwrap_or(&self.root))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(self.path())
+    }
+
     /// What its journal says; `None` without any.
     pub fn told(&self) -> Result<Option<Told>> {
         let path = self.path().join("journal.jsonl");
@@ -202,11 +208,7 @@ impl Claimed {
         let until = Instant::now() + LOCK_WAIT;
         loop {
             let folder = place.path();
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&folder)
-                .map_err(|error| io_error("create", folder.display(), &error))?;
+            place.create().map_err(|error| io_error("create", folder.display(), &error))?;
             match lock(&folder) {
                 Ok(Some(locked)) => {
                     return Ok(Self { place: place.clone(), _folder: locked, journal: None });
@@ -307,7 +309,7 @@ mod tests {
         let told = place.told().unwrap().unwrap();
         assert!(told.is_up());
         assert_eq!((told.settings(), told.acts.len()), (&["vm.x".to_owned()][..], 2));
-        assert_eq!(Place::all(state.path()).unwrap(), [place.clone()]);
+        assert_eq!(Place::all(state.path()).unwrap(), std::slice::from_ref(&place));
         claimed.remove().unwrap();
         assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
         assert_eq!(Place::all(state.path()), Ok(vec![]));

@@ -27,7 +27,7 @@ pub fn bits_per_s(text: &str) -> Result<u64> {
 fn scaled(number: &str, factor: f64) -> Option<u64> {
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value = number.parse::<f64>().ok().filter(|_| is_plain)? * factor;
-    (value >= 1.0 && value < 1e18).then_some(value as u64)
+    (1.0..1e18).contains(&value).then_some(value as u64)
 }
 
 #[cfg(test)]

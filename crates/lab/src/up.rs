@@ -2,7 +2,7 @@
 //! nothing behind.
 
 use crate::down::take_down;
-use crate::groups::Limits;
+use crate::groups::{Limits, Tree};
 use crate::hosts::inside::OWN;
 use crate::hosts::links::{Net, set, within};
 use crate::hosts::{Tools, disks, start};
@@ -12,7 +12,6 @@ use crate::machine;
 use crate::packages;
 use crate::scenario::{Folder, Host, Link, Machine, Scenario, Service};
 use crate::{services, sizes};
-use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -57,6 +56,7 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     // What cannot be is told before anything is made.
     let net = Net::of(&lab.host_names(), &lab.links)?;
     lab.tree.check(&controllers(&folder.scenario)?)?;
+    check_own(&place, &lab.tree)?;
     let mut claimed = Claimed::take(&place)?;
     if let Some(told) = place.told()? {
         if told.is_up() {
@@ -94,6 +94,20 @@ pub fn check_root(command: &str, name: &str) -> Result<()> {
             "`webdyno lab {command}` needs root: hosts have namespaces and control groups of their own"
         ))
         .hint(format!("sudo webdyno lab {command} {name}"))),
+    }
+}
+
+/// An error when a scenario of this name was built with another state directory: its groups would be taken for ours.
+pub(crate) fn check_own(place: &Place, tree: &Tree) -> Result<()> {
+    let own = place.path().canonicalize().unwrap_or_else(|_| place.path());
+    match tree.stranger(&own) {
+        None => Ok(()),
+        Some(folder) => Err(UserError::cannot_run(format!(
+            "the scenario `{}` is up already, with its files in {}",
+            place.name(),
+            folder.display()
+        ))
+        .hint("set WEBDYNO_STATE to the folder that holds that `lab`, then `webdyno lab down` removes it")),
     }
 }
 
@@ -276,8 +290,8 @@ impl Lab {
             // What waits in the host ends with it: nobody who wants an end waits for a service.
             let watch = || {
                 while !is_over.load(Ordering::SeqCst) {
-                    if let (Err(_), Some(host)) = (self.go_on(), self.hosts.get(&service.host)) {
-                        let _ = host.signal(Signal::KILL);
+                    if self.go_on().is_err() {
+                        self.tree.kill_host(&service.host);
                     }
                     std::thread::sleep(LOOK_EVERY);
                 }

@@ -19,6 +19,9 @@ use webdyno_model::{Result, UserError};
 /// How long processes that were killed may take to go.
 const EMPTY_WAIT: Duration = Duration::from_secs(5);
 
+/// The limits that services have of their own.
+const OF_SERVICES: [&str; 2] = ["memory", "pids"];
+
 /// Levels below a scenario's group: host, service. One more, as others may have made groups there.
 const DEPTH_MAX: usize = 4;
 
@@ -108,14 +111,18 @@ impl Tree {
         for hierarchy in &self.hierarchies {
             let group = of_host(&self.name, host);
             make_group(hierarchy, &group, &wanted(hierarchy, controllers), tell)?;
+            let of_services = wanted(
+                hierarchy,
+                &OF_SERVICES.into_iter().filter(|name| controllers.contains(name)).collect(),
+            );
             let processes = of_processes(hierarchy, &self.name, host, !services.is_empty());
             if processes != group {
-                make_group(hierarchy, &processes, &[], tell)?;
+                make_group(hierarchy, &processes, &of_services, tell)?;
             }
             for (index, limits) in services {
                 if self.has_service_group(hierarchy) {
                     let group = of_service(&self.name, host, *index);
-                    make_group(hierarchy, &group, &[], tell)?;
+                    make_group(hierarchy, &group, &of_services, tell)?;
                     write_all(&limits.writes(hierarchy, &group))?;
                 }
             }
@@ -123,9 +130,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Services have limits of memory and processes alone.
     fn has_service_group(&self, hierarchy: &Hierarchy) -> bool {
-        hierarchy.unified || hierarchy.has("memory") || hierarchy.has("pids")
+        hierarchy.unified || OF_SERVICES.iter().any(|name| hierarchy.has(name))
     }
 
     /// Writes the limits of a host.
@@ -148,14 +154,29 @@ impl Tree {
         self.hierarchies.iter().map(|one| one.top.join(of_scenario(&self.name))).collect()
     }
 
-    /// All processes in them. Of other namespaces' processes the number is 0: there are none above ours.
+    /// All processes in them.
     pub fn pids(&self) -> BTreeSet<i32> {
-        let mut pids = BTreeSet::new();
-        for folder in self.tops().iter().flat_map(|top| folders_below(top, DEPTH_MAX)) {
-            let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
-        }
-        pids
+        self.tops().iter().flat_map(|top| pids_below(top)).collect()
+    }
+
+    /// Kills all processes of a host.
+    pub fn kill_host(&self, host: &str) {
+        let group = of_host(&self.name, host);
+        kill(&self.hierarchies.iter().flat_map(|one| pids_below(&one.top.join(&group))).collect());
+    }
+
+    /// The folder that they have their files from, if that is still there and is not `own`: then the scenario was built
+    /// with another state directory.
+    pub fn stranger(&self, own: &Path) -> Option<PathBuf> {
+        let mark = format!("/lab/{}/hosts/", self.name);
+        let folder = |pid: i32| {
+            let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+            mounts.lines().find_map(|line| source_with(line, &mark))
+        };
+        let folders: Vec<PathBuf> = self.pids().into_iter().filter_map(folder).collect();
+        // A path that is shown may begin at the top of a file system that is mounted somewhere.
+        let is_own = |folder: &PathBuf| own.ends_with(folder.strip_prefix("/").unwrap_or(folder));
+        if folders.iter().any(is_own) { None } else { folders.into_iter().next() }
     }
 
     /// Whether any of them is there.
@@ -169,11 +190,7 @@ impl Tree {
         let until = Instant::now() + EMPTY_WAIT;
         loop {
             let pids = self.pids();
-            for pid in &pids {
-                if let Some(pid) = Pid::from_raw(*pid) {
-                    let _ = kill_process(pid, Signal::KILL);
-                }
-            }
+            kill(&pids);
             let left: Vec<(PathBuf, io::Error)> =
                 self.tops().iter().filter_map(|top| remove_tree(top).err()).collect();
             match left.first() {
@@ -198,6 +215,31 @@ impl Tree {
     }
 }
 
+/// All processes in a group and those below it. Those of other namespaces have the number 0: there are none above ours.
+fn pids_below(top: &Path) -> BTreeSet<i32> {
+    let text = |folder: &PathBuf| std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let texts: Vec<String> = folders_below(top, DEPTH_MAX).iter().map(text).collect();
+    texts
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter_map(|line| line.parse().ok())
+        .filter(|pid| *pid > 0)
+        .collect()
+}
+
+fn kill(pids: &BTreeSet<i32>) {
+    for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// The part of a line of mountinfo's source up to a mark, with the mark's own folder; `None` where it was removed.
+fn source_with(line: &str, mark: &str) -> Option<PathBuf> {
+    let source = super::unescaped(line.split(' ').nth(3)?);
+    let (before, _) = source.split_once(mark).filter(|_| !source.ends_with("//deleted"))?;
+    Some(Path::new(before).join(mark.trim_start_matches('/').trim_end_matches("/hosts/")))
+}
+
 /// The controllers of a hierarchy of version 2 that groups need.
 fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
     let is_wanted = |own: &&String| hierarchy.unified && controllers.contains(own.as_str());
@@ -213,8 +255,7 @@ fn make_group(
 ) -> Result<()> {
     let path = hierarchy.top.join(group);
     let parent = path.parent().unwrap_or(&path);
-    let is_service = group.split('/').count() > 3;
-    enable(parent, if is_service { &hierarchy.controllers } else { controllers }, hierarchy.unified, tell)?;
+    enable(parent, controllers, hierarchy.unified, tell)?;
     if !path.is_dir() {
         tell(&Act::Group { path: path.clone() })?;
         match std::fs::create_dir(&path) {
@@ -329,7 +370,7 @@ mod tests {
             acts.push(act.clone());
             Ok(())
         };
-        let controllers = BTreeSet::from(["memory", "pids"]);
+        let controllers = BTreeSet::from(["cpu", "memory", "pids"]);
         let own = Limits { processes: Some(30), ..Limits::default() };
         tree.check(&controllers).unwrap();
         tree.make(&controllers, &mut tell).unwrap();
@@ -337,8 +378,9 @@ mod tests {
         tree.limit("server", &Limits { memory_bytes: Some(4096), ..Limits::default() }).unwrap();
         let read = |path: &str| std::fs::read_to_string(top.path().join(path)).unwrap();
         assert_eq!(read("cgroup.subtree_control"), "+memory\n");
-        assert_eq!(read("webdyno-lab/cgroup.subtree_control"), "+memory +pids\n");
-        assert_eq!(read("webdyno-lab/x/cgroup.subtree_control"), "+memory +pids\n");
+        assert_eq!(read("webdyno-lab/cgroup.subtree_control"), "+cpu +memory +pids\n");
+        assert_eq!(read("webdyno-lab/x/cgroup.subtree_control"), "+cpu +memory +pids\n");
+        assert_eq!(read("webdyno-lab/x/server/cgroup.subtree_control"), "+memory +pids\n");
         assert_eq!(read("webdyno-lab/x/server/service-1/pids.max"), "30\n");
         assert_eq!(read("webdyno-lab/x/server/memory.max"), "4096\n");
         assert_eq!(
@@ -363,6 +405,20 @@ mod tests {
         let told = tree.check(&BTreeSet::from(["memory"])).unwrap_err();
         assert!(told.message.contains("no `memory`"), "{told}");
         assert!(Tree::of(vec![], "x").check(&BTreeSet::new()).is_err());
+    }
+
+    #[test]
+    fn files_of_a_host_tell_where_it_was_built() {
+        let line = |source: &str| format!("156 129 254:0 {source} /etc rw,relatime - ext4 /dev/vda rw");
+        let found = |source: &str| source_with(&line(source), "/lab/x/hosts/");
+        assert_eq!(
+            found("/var/lib/web\\040dyno/lab/x/hosts/server/etc"),
+            Some("/var/lib/web dyno/lab/x".into())
+        );
+        assert_eq!(found("/webdyno/lab/x/hosts/server/etc"), Some("/webdyno/lab/x".into()));
+        assert_eq!(found("/var/lib/webdyno/lab/x/hosts/server/etc//deleted"), None);
+        assert_eq!(found("/var/lib/webdyno/lab/y/hosts/server/etc"), None);
+        assert_eq!(found("/"), None);
     }
 
     #[test]

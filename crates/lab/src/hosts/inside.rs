@@ -133,7 +133,7 @@ fn arrange(spec: &Spec) -> Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     new("sysfs", "/sys", flags, "")?;
     if let Some(groups) = groups {
-        bind(&by_descriptor(&groups), "/sys/fs/cgroup", MsFlags::MS_REC)?;
+        bind(by_descriptor(&groups), "/sys/fs/cgroup", MsFlags::MS_REC)?;
     }
     if !spec.keeps_files {
         only_to_read(|place| place == "/sys" || place.starts_with("/sys/"))?;
@@ -189,7 +189,7 @@ fn own_files(files: &Path) -> Result<()> {
     let own = OWN.iter().map(|name| open(name)).collect::<Result<Vec<_>>>()?;
     only_to_read(|place| !(place == "/dev" || place.starts_with("/dev/") || place.starts_with("/proc")))?;
     for (place, folder) in &own {
-        bind(&by_descriptor(folder), place, MsFlags::empty())?;
+        bind(by_descriptor(folder), place, MsFlags::empty())?;
         change(place, MsFlags::MS_REMOUNT | MsFlags::MS_BIND)?;
     }
     for (place, options) in EMPTY {

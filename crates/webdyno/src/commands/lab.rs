@@ -102,7 +102,7 @@ fn remove(arguments: &DownArgs) -> Result<u8> {
         Some(name) => vec![name.clone()],
         None => down::all(&state)?.into_iter().map(|(name, _)| name).collect(),
     };
-    let mut failed = None;
+    let mut failed = Ok(0);
     for name in &names {
         match down::down(&state, name) {
             Ok(removed) => {
@@ -110,14 +110,16 @@ fn remove(arguments: &DownArgs) -> Result<u8> {
                 let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };
                 terminal::print(&format!("{name} {what}\n"))?;
             }
+            // The last one is told by whoever called.
             Err(error) => {
-                failed =
-                    failed.or_else(|| Some((name, error))).inspect(|(_, error)| terminal::tell_error(error))
+                if let Err(earlier) = std::mem::replace(&mut failed, Err(error)) {
+                    terminal::tell_error(&earlier);
+                }
             }
         }
     }
     if names.is_empty() {
         terminal::print("Nothing is up.\n")?;
     }
-    failed.map_or(Ok(0), |(_, error)| Err(error))
+    failed
 }

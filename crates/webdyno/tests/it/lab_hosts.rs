@@ -21,8 +21,7 @@ const ALL_OF_IT: &str = r#"
 title = "All of it"
 group = "fault"
 story = "It has everything."
-rounds = []
-load = { flags = "" }
+load = { urls = ["http://server/"], flags = "-c 1 -d 1s" }
 [hosts.server]
 memory = "200M"
 swap = "8M"
@@ -45,15 +44,26 @@ program = "command"
 command = "touch /tmp/there; exec sleep 1000"
 ready = "/tmp/there"
 processes = 20
+[[rounds]]
+name = "one"
+finding = "healthy"
+binds = [{ metric = "load.failed_fraction", at_most = 0.01 }]
 "#;
 
-/// Two hosts and nothing on them.
+/// Two hosts and hardly anything on them.
 const SMALL: &str = r#"
 title = "Small"
 group = "healthy"
 story = "It has nothing."
-rounds = []
-load = { flags = "" }
+load = { urls = ["http://server/"], flags = "-c 1 -d 1s" }
+[[services]]
+program = "command"
+command = "touch /tmp/there; exec sleep 1000"
+ready = "/tmp/there"
+[[rounds]]
+name = "one"
+finding = "healthy"
+binds = [{ metric = "load.failed_fraction", at_most = 0.01 }]
 "#;
 
 /// Runs a test again, alone on its machine; false outside of that, and where it is not possible.
