@@ -36,7 +36,7 @@ pub fn attach(lab: &Lab, claimed: &mut Claimed, host: &str, number: usize, disk:
     let content = content(&lab.root(host), &disk.path)?;
     make(&tools, &file, sizes::bytes(&disk.size)?, &content)?;
     claimed.tell(&Act::Loop { file: file.clone() })?;
-    let device = tools.run(packages::LOSETUP, &["--find", "--show", &shown(&file)])?.trim().to_owned();
+    let device = tools.run(packages::LOSETUP, &["-f", "--show", &shown(&file)])?.trim().to_owned();
     let mounted = mount(lab, host, disk, &device);
     // While it is mounted this only says that it goes with its mount; else it goes now.
     let detached = tools.run(packages::LOSETUP, &["-d", &device]);
