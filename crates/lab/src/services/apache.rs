@@ -11,7 +11,9 @@ use super::tree::Tree;
 use crate::scenario::{Program, Service};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
+use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 /// Where the distribution has the modules.
@@ -83,6 +85,9 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("session_dbd", &["session"]),
     ("ssl", &["setenvif", "mime", "socache_shmcb"]),
 ];
+/// Where the sites have their certificate and its key.
+const CERTIFICATE: &str = "/etc/ssl/certs/ssl-cert-snakeoil.pem";
+const KEY: &str = "/etc/ssl/private/ssl-cert-snakeoil.key";
 /// PHP inside of Apache, whose files are not named as others are.
 pub const PHP: (&str, &str) = ("php8.2", "/usr/lib/apache2/modules/libphp8.2.so");
 
@@ -124,7 +129,30 @@ pub fn enable(tree: &Tree, service: &Service) -> Result<()> {
     for folder in ["mods", "conf", "sites"] {
         tree.folder(&format!("/etc/apache2/{folder}-enabled"))?;
     }
-    Ok(())
+    if uses(service, "ssl") && !tree.has(KEY) { make_certificate(tree, &service.host) } else { Ok(()) }
+}
+
+/// A certificate of the host's own with its key, where Debian's package ssl-cert puts them and default-ssl looks for
+/// them: RSA of 2048 bits, ten years, as make-ssl-cert(8) makes it. The machine's own is never taken.
+fn make_certificate(tree: &Tree, host: &str) -> Result<()> {
+    tree.owned("/etc/ssl/private", "root", "root", 0o700)?;
+    tree.file(KEY, b"", 0o600)?;
+    tree.file(CERTIFICATE, b"", 0o644)?;
+    let names = format!("subjectAltName=DNS:{host},DNS:{host}.test,DNS:localhost");
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-batch"]);
+    command.args(["-subj", &format!("/CN={host}"), "-addext", &names]);
+    command.arg("-keyout").arg(tree.outside(KEY)?).arg("-out").arg(tree.outside(CERTIFICATE)?);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| {
+        io_error("run", "openssl", &error).hint("a server with TLS needs it: apt-get install openssl")
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or("it said nothing");
+    Err(UserError::cannot_run(format!("openssl makes no certificate for {host}: {last}")))
 }
 
 fn link(tree: &Tree, kind: &str, file: &str) -> Result<()> {
