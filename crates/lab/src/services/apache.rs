@@ -141,7 +141,14 @@ fn make_certificate(tree: &Tree, host: &str) -> Result<()> {
     let names = format!("subjectAltName=DNS:{host},DNS:{host}.test,DNS:localhost");
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-batch"]);
-    command.args(["-subj", &format!("/CN={host}"), "-addext", &names]);
+    command.args([
+        "-subj",
+        &format!("/CN={host}"),
+        "-addext",
+        &names,
+        "-addext",
+        "basicConstraints=CA:FALSE",
+    ]);
     command.arg("-keyout").arg(tree.outside(KEY)?).arg("-out").arg(tree.outside(CERTIFICATE)?);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| {

@@ -9,7 +9,8 @@ said=$(mktemp)
 if /usr/sbin/apache2 -k start >"$said" 2>&1; then
     # It has gone to the background before it knows whether it can run.
     while ! pid=$(cat "$APACHE_PID_FILE" 2>/dev/null); do
-        grep -qsx apache2 /proc/[0-9]*/comm || break
+        # By its file: mod_perl gives the process another name.
+        ls -l /proc/[0-9]*/exe 2>/dev/null | grep -q '/apache2$' || break
         sleep 0.02
     done
     if [ -n "$pid" ] && kill -0 "$pid"; then

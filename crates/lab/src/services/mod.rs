@@ -17,6 +17,8 @@ mod php_fpm;
 mod tree;
 
 #[cfg(test)]
+mod program_tests;
+#[cfg(test)]
 mod tests;
 
 pub use inside::Inside;

@@ -1,8 +1,12 @@
 # What all the scripts begin with. Their first argument is the service's own limit of open files, or empty.
 mkdir -p /run/lock && chmod 1777 /run/lock || exit 1
-# limit_files OWN USUAL: the usual limit only where the machine allows it.
+# limit_files OWN USUAL: of the usual limit only as much as the machine allows.
 limit_files() {
-    if [ -n "$1" ]; then ulimit -n "$1" || exit 1; else ulimit -n "$2" 2>/dev/null || true; fi
+    if [ -n "$1" ]; then
+        ulimit -n "$1" || exit 1
+    else
+        ulimit -n "$2" 2>/dev/null || ulimit -n "$(ulimit -H -n)"
+    fi
 }
 # limit_files_softly OWN USUAL: the usual limit is one that the program may raise.
 limit_files_softly() {
