@@ -170,7 +170,8 @@ pub struct Service {
     /// Apache: conf-available files enabled.
     #[serde(default)]
     pub confs: Vec<String>,
-    /// `command`: the command line for sh(1), in the foreground.
+    /// `command`: the command line for sh(1), in the foreground. Its output is in /var/log/command.log of the host, that
+    /// of the host's second one in command-2.log.
     pub command: Option<String>,
     /// When it is ready: a port that takes connections or the path of a socket or a file that must be there. The
     /// programs that the lab knows need none.
@@ -181,7 +182,8 @@ pub struct Service {
     pub processes: Option<u32>,
     /// The same: memory.
     pub memory: Option<String>,
-    /// Most open files of each process (RLIMIT_NOFILE) [default: 8192, as Debian's apache2ctl sets it].
+    /// Most open files of each process (RLIMIT_NOFILE) [default: as Debian starts it: Apache 8192, MariaDB 32768, PHP-FPM
+    /// and nginx 1024 that they may raise themselves; of `command` 8192].
     pub open_files: Option<u64>,
 }
 

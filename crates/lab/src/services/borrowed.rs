@@ -36,7 +36,9 @@ const BORROWED: [&str; 20] = [
 /// Lays them out, with users and groups. What the machine does not have, the host has not either.
 pub fn lay_out(tree: &Tree) -> Result<()> {
     for name in BORROWED {
-        for entry in WalkDir::new(Path::new("/etc").join(name)).into_iter().flatten() {
+        let entries = WalkDir::new(Path::new("/etc").join(name)).into_iter().flatten();
+        // Most alternatives are pages of the manual.
+        for entry in entries.filter(|entry| entry.path().extension().is_none_or(|end| end != "gz")) {
             take(tree, entry.path())?;
         }
     }

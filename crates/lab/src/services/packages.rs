@@ -75,3 +75,43 @@ fn of_command(line: &str) -> impl Iterator<Item = Proof> + '_ {
     };
     COMMANDS.into_iter().filter(move |(_, file)| is_named(file))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_follow_from_what_is_used() {
+        let of = |services: &str| {
+            let head =
+                "title = \"x\"\ngroup = \"fault\"\nstory = \"x\"\nrounds = []\nload = { flags = \"\" }\n";
+            let scenario = crate::scenario::parse(&format!("{head}{services}"), Path::new("x")).unwrap();
+            needed(&scenario).iter().map(|(package, _)| *package).collect::<Vec<_>>()
+        };
+        let apache = "[[services]]\nprogram = \"apache\"\n";
+        for (services, packages) in [
+            (String::new(), &[][..]),
+            (apache.into(), &["apache2-bin"]),
+            (
+                format!("{apache}mpm = \"prefork\"\nmodules = [\"php8.2\"]"),
+                &["apache2-bin", "libapache2-mod-php8.2"],
+            ),
+            (
+                format!("{apache}modules = [\"perl\", \"ssl\"]"),
+                &["apache2-bin", "libapache2-mod-perl2", "openssl"],
+            ),
+            (format!("{apache}modules = [\"-status\", \"proxy_fcgi\"]"), &["apache2-bin"]),
+            (
+                "[[services]]\nprogram = \"mariadb\"\n[[services]]\nprogram = \"php-fpm\"".into(),
+                &["mariadb-server-core", "mariadb-client-core", "php8.2-fpm", "php8.2-mysql"],
+            ),
+            ("[[services]]\nprogram = \"nginx\"".into(), &["nginx-light"]),
+            (
+                "[[services]]\nprogram = \"command\"\ncommand = \"exec python3 /srv/perl.py\"".into(),
+                &["python3"],
+            ),
+        ] {
+            assert_eq!(of(&services), packages, "{services}");
+        }
+    }
+}

@@ -18,6 +18,8 @@ struct Host {
 impl Host {
     fn new(services: &str, files: &[(&str, &str)]) -> Self {
         let (folder, catalogue) = folder(services, files);
+        let missing = missing_packages(&folder.scenario);
+        assert!(missing.is_empty(), "scripts/setup lab installs {missing:?}");
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         lay_out(&folder, "server", root.path(), &[("server".into(), "10.80.0.2".into())]).unwrap();
