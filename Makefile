@@ -3,13 +3,14 @@
 CARGO ?= cargo
 PROGRAM := target/release/webdyno
 
-.PHONY: help build static quickstart test check bench fuzz setup setup-test
+.PHONY: help build static quickstart test check bench fuzz lab setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
+	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
@@ -31,6 +32,11 @@ quickstart: setup build
 
 test: setup-test
 	@scripts/test
+
+lab:
+	@scripts/setup lab
+	$(MAKE) --no-print-directory build
+	@WEBDYNO=$(PROGRAM) scripts/lab
 
 bench:
 	@scripts/setup bench

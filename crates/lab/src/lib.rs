@@ -9,12 +9,14 @@ pub mod journal;
 mod lab;
 mod machine;
 pub mod packages;
+pub mod page;
 pub mod proof;
 pub mod quickstart;
 pub mod run;
 pub mod scenario;
 pub mod services;
 pub mod sizes;
+pub mod table;
 pub mod up;
 
 pub use lab::{CLIENT, Lab, SERVER};

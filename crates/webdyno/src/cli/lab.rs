@@ -1,6 +1,6 @@
 //! Flags of `webdyno lab`.
 
-use super::lab_run::LabRunArgs;
+use super::lab_run::{LabPagesArgs, LabRunArgs, LabShowArgs, LabTableArgs};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +25,14 @@ pub enum LabCommand {
     Up(UpArgs),
     /// Build scenarios, go through their rounds, judge them, and remove them
     Run(LabRunArgs),
+    /// Print the page of a scenario: its story, its files, and what to type
+    Show(LabShowArgs),
+    /// Write the pages of all scenarios for the user guide
+    #[command(hide = true)]
+    Pages(LabPagesArgs),
+    /// Write docs/lab.md from what runs wrote
+    #[command(hide = true)]
+    Table(LabTableArgs),
     /// Run a command on a host of a scenario that is up; a shell without one
     Exec(ExecArgs),
     /// Remove a scenario with everything that belongs to it

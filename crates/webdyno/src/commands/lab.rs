@@ -1,5 +1,6 @@
 //! `webdyno lab`: faulty servers of our own.
 
+mod guide;
 mod load;
 mod run;
 
@@ -23,6 +24,9 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::List => list(&catalogue),
         LabCommand::Up(arguments) => build(&catalogue, arguments),
         LabCommand::Run(arguments) => run::run(&catalogue, arguments),
+        LabCommand::Show(arguments) => guide::show(&catalogue, arguments),
+        LabCommand::Pages(arguments) => guide::pages(&catalogue, arguments),
+        LabCommand::Table(arguments) => guide::table(arguments),
         LabCommand::Exec(arguments) => exec(arguments),
         LabCommand::Down(arguments) => remove(arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {

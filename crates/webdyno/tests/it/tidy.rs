@@ -217,6 +217,8 @@ fn hints_name_only_flags_that_exist() {
         "lab exec",
         "lab down",
         "lab host",
+        "lab pages",
+        "lab-load",
         "workload check",
         "workload make-tree",
         "workload from-tree",

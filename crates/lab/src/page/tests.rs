@@ -1,0 +1,90 @@
+//! The pages in docs/ are those of the scenarios: renewed with `WEBDYNO_UPDATE_GOLDEN=1`.
+
+use super::*;
+use crate::scenario::Catalogue;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+#[test]
+fn the_pages_of_the_guide_are_up_to_date() {
+    let pages = guide(&Catalogue::BuiltIn).unwrap();
+    let renews = std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some();
+    let mut stale = vec![];
+    for (path, text) in &pages {
+        let place = docs().join(path);
+        if std::fs::read_to_string(&place).ok().as_ref() == Some(text) {
+            continue;
+        }
+        stale.push(path.clone());
+        if renews {
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::fs::write(place, text).unwrap();
+        }
+    }
+    // A page of a scenario that is gone.
+    let known: BTreeSet<&str> =
+        pages.iter().filter_map(|(path, _)| path.strip_prefix("scenarios/")).collect();
+    for entry in std::fs::read_dir(docs().join("scenarios")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !known.contains(name.as_str()) {
+            stale.push(format!("scenarios/{name} (remove it)"));
+        }
+    }
+    let told = "`webdyno lab pages --out docs` or WEBDYNO_UPDATE_GOLDEN=1 renews";
+    assert!(renews || stale.is_empty(), "{told}: {}", stale.join(", "));
+}
+
+#[test]
+fn a_page_tells_everything_that_a_reader_can_type() {
+    let folder = Catalogue::BuiltIn.open("workers-exhausted-prefork").unwrap();
+    let page = page(&folder).unwrap();
+    for part in [
+        "# All workers are busy waiting\n",
+        "cable as fast as the machine",
+        "Apache (prefork) on `server`, with the modules `lua`.",
+        "`/etc/apache2/mods-available/mpm_prefork.conf` on `server`:\n\n```\n",
+        "MaxRequestWorkers      20",
+        "sudo webdyno lab up workers-exhausted-prefork\n",
+        "lab exec workers-exhausted-prefork client webdyno diagnose http://server/app -c 100",
+        "--server \"exec:webdyno lab exec workers-exhausted-prefork server\"",
+        "server# apache2 -k graceful\n",
+        "`webdyno explain apache-workers-exhausted` tells more",
+        "`MaxRequestWorkers` of apache from 90 to 400",
+        "by hand on the server: `ss -ltn",
+        "at least 3.5 times that of the round `20 workers`, with the whole 95% interval",
+    ] {
+        assert!(page.contains(part), "{part} in\n{page}");
+    }
+}
+
+#[test]
+fn a_fence_is_longer_than_those_in_the_text() {
+    let mut page = String::new();
+    fenced(&mut page, "", "a\n```\nb\n```\n");
+    assert_eq!(page, "````\na\n```\nb\n```\n````\n\n");
+}
+
+#[test]
+fn all_that_a_scenario_can_have_is_in_words() {
+    let text = include_str!("../scenario/check/good_file.toml");
+    let scenario = crate::scenario::parse(text, Path::new("x")).unwrap();
+    let lines = [words::topology(&scenario), words::services(&scenario), words::changes(&scenario.rounds[1])];
+    let all = lines.concat().join("\n");
+    for part in [
+        "The cable between `client` and `server` carries 120mbit from `client` to `server`, waiting 20ms at most.",
+        "`server` has 256M memory; 64M swap; the time of 0.5 processors; the cores 0-1; at most 400 processes;",
+        "`net.core.somaxconn` = `128`",
+        "a disk of 64M at `/var/log`, with at most 100 writes a second",
+        "`db` is another machine, without limits.",
+        "The whole machine has `net.netfilter.nf_conntrack_max` = `1000`",
+        "MariaDB on `db`, filled by `srv/data.sql`.",
+        "Apache (prefork) on `server`, with the modules `lua`, without the modules `status`, at most 64M memory.",
+        "carries 250mbit",
+    ] {
+        assert!(all.contains(part), "{part} in\n{all}");
+    }
+}

@@ -1,0 +1,53 @@
+//! `webdyno lab show`, `lab pages` and `lab table`: scenarios as pages, and their runs as a table.
+
+use crate::cli::lab_run::{LabPagesArgs, LabShowArgs, LabTableArgs};
+use crate::{finish, terminal};
+use webdyno_lab::scenario::Catalogue;
+use webdyno_lab::{page, table};
+use webdyno_model::Result;
+use webdyno_model::error::io_error;
+
+/// Prints the page of a scenario.
+pub fn show(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
+    terminal::print(&page::page(&catalogue.open(&arguments.name)?)?)?;
+    Ok(0)
+}
+
+/// Writes the pages of all scenarios.
+pub fn pages(catalogue: &Catalogue, arguments: &LabPagesArgs) -> Result<u8> {
+    for (path, text) in page::guide(catalogue)? {
+        let path = arguments.out.join(path);
+        let folder = path.parent().unwrap_or(&arguments.out);
+        std::fs::create_dir_all(folder).map_err(|error| io_error("create", folder.display(), &error))?;
+        finish::write(&path, &text)?;
+    }
+    Ok(0)
+}
+
+/// Writes the table of runs.
+pub fn table(arguments: &LabTableArgs) -> Result<u8> {
+    let mut runs = vec![];
+    for path in &arguments.files {
+        let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path.display(), &error))?;
+        runs.extend(table::read(&text, path)?);
+    }
+    let page = table::page(&runs, &machine());
+    match &arguments.out {
+        Some(path) => finish::write(path, &page)?,
+        None => terminal::print(&page)?,
+    }
+    Ok(0)
+}
+
+/// This machine in a few words.
+fn machine() -> String {
+    let machine = webdyno_host::machine::environment();
+    let words = [
+        machine.cpu_model.clone(),
+        machine.cores.map(|cores| format!("{cores} cores")),
+        machine.memory_bytes.map(|bytes| format!("{:.0} GiB memory", bytes as f64 / f64::from(1 << 30))),
+        machine.os.clone(),
+        machine.kernel.map(|kernel| format!("kernel {kernel}")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
