@@ -13,6 +13,7 @@ mod exports;
 mod interrupted;
 mod kills;
 mod lab_hosts;
+mod lab_runs;
 mod lists;
 mod live_traffic;
 mod loading;

@@ -1,0 +1,120 @@
+//! Scenarios are run: an Apache of Debian's is built, loaded, mended by hand and judged; and what is wrong is told before
+//! anything is built.
+
+use crate::support::{Place, can_mount, run, shared_turn, skip};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// Few workers, then more. Its figures are not judged: other tests run meanwhile.
+const SCENARIO: &str = r#"
+title = "Too few workers"
+group = "fault"
+story = "Visitors wait."
+
+[[services]]
+program = "apache"
+mpm = "prefork"
+
+[load]
+urls = ["http://server/", "http://server/index.html"]
+flags = "-c 4 -d 1s --warmup 0s"
+
+[[rounds]]
+name = "as found"
+finding = "healthy"
+binds = [
+    { metric = "load.completed_count", at_least = 1 },
+    { metric = "sockets.allocated_count", at_least = 1 },
+]
+
+[[rounds]]
+name = "Mended: less is logged"
+by_hand = ["echo 'LogLevel error' > /etc/apache2/conf-enabled/less.conf", "apache2 -k graceful"]
+by_hand_on = { client = ["getent hosts server > typed"] }
+finding = "healthy"
+gains = [{ at_least = 0.00001 }]
+"#;
+
+/// A place with a scenario whose name nobody else has: control groups are everybody's.
+fn place(text: &str) -> (Place, String) {
+    let place = Place::new();
+    let name = format!("run-{}", std::fs::metadata(place.path(".")).unwrap().ino());
+    std::fs::create_dir_all(place.path("scenarios").join(&name)).unwrap();
+    std::fs::write(place.path("scenarios").join(&name).join("scenario.toml"), text).unwrap();
+    (place, name)
+}
+
+fn lab(place: &Place, words: &[&str]) -> assert_cmd::Command {
+    let mut command = place.webdyno();
+    command.args(["lab", "--scenarios", "scenarios"]).args(words).timeout(Duration::from_secs(120));
+    command
+}
+
+#[test]
+fn a_scenario_is_run_and_judged() {
+    if !can_mount() {
+        return skip("needs root and mount(8)");
+    }
+    let _turn = shared_turn();
+    let (place, name) = place(SCENARIO);
+    let ended = run(&mut lab(&place, &["run", &name, "--json", "-", "--out", "runs"])).with_code(0);
+    let json = ended.json();
+    assert_eq!((&json["schema"], &json["proved"]), (&"webdyno/lab/v1".into(), &true.into()), "{json}");
+    let rounds = json["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 2);
+    let rate = |round: usize| rounds[round]["figures"]["load.rate"].as_f64().unwrap();
+    assert!(rate(0) > 0.0 && rate(1) > 0.0, "{json}");
+    let sign = &rounds[0]["signs"][1];
+    assert!(sign["value"].as_f64().unwrap() >= 1.0 && sign["take"] == "max", "{json}");
+    assert_eq!(rounds[1]["gains"][0]["over"], "as found");
+    let typed = std::fs::read_to_string(place.path("typed")).unwrap();
+    assert!(typed.contains("10.80.0.2"), "{typed}");
+    // A recording is one as any other, and nobody watched for harm.
+    let recording = place.path("runs/02-mended-less-is-logged");
+    let log = std::fs::read_to_string(recording.join("events.jsonl")).unwrap();
+    assert!(!log.contains("\"kind\":\"unwatched\""));
+    run(place.webdyno().args(["diagnose", "--from"]).arg(recording)).with_code(0);
+    // It is gone, and its directory is not written again.
+    assert!(!run(&mut lab(&place, &["list"])).with_code(0).stdout.contains(" up "));
+    run(&mut lab(&place, &["run", &name, "--out", "runs"])).with_code(2).told("exists already", "--out DIR");
+}
+
+#[test]
+fn what_is_not_proved_is_told_and_the_others_go_on() {
+    if !can_mount() {
+        return skip("needs root and mount(8)");
+    }
+    let _turn = shared_turn();
+    let unproved = SCENARIO.replace("at_least = 1 },\n    {", "at_most = 0 },\n    {");
+    let (place, name) = place(&unproved);
+    let ended = run(&mut lab(&place, &["run", &name, "--rounds", "1", "--repeat", "2", "-q"])).with_code(3);
+    assert!(ended.stdout.contains("NOT SEEN: load.completed_count"), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with(&format!("{name}: proved in 0 of 2\n")), "{}", ended.stdout);
+    // One that fails does not keep the next one from running, and is told.
+    let broken = SCENARIO.replace("apache2 -k graceful", "echo no luck; false");
+    let other = format!("{name}-b");
+    std::fs::create_dir_all(place.path("scenarios").join(&other)).unwrap();
+    std::fs::write(place.path("scenarios").join(&other).join("scenario.toml"), broken).unwrap();
+    let ended = run(&mut lab(&place, &["run", "all", "--json", "out.jsonl", "-q", "--rounds", "2"])).with_code(1);
+    assert!(ended.stderr.contains("no luck"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(place.path("out.jsonl")).unwrap().lines().count(), 1);
+    let table = run(place.webdyno().args(["lab", "table", "out.jsonl"])).with_code(0).stdout;
+    assert!(table.contains(&format!("| [{name}](scenarios/{name}.md), one fault | 0 of 1 |")), "{table}");
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_built() {
+    let wrong_flag = SCENARIO.replace("-c 4", "--conections 4");
+    for (text, words, message, hint) in [
+        (SCENARIO, &["run", "nobody"][..], "there is no scenario `nobody`", "webdyno lab list"),
+        (SCENARIO, &["show", "nobody"], "there is no scenario `nobody`", "webdyno lab list"),
+        (&wrong_flag, &["run", "all"], "unexpected argument '--conections'", "webdyno diagnose --help"),
+        ("title = 1", &["run", "all"], "scenario.toml:1:9", "docs/scenarios.md"),
+    ] {
+        let (place, _) = place(text);
+        run(&mut lab(&place, words)).with_code(2).told(message, hint);
+        assert!(!place.path("webdyno-runs").exists());
+    }
+    let place = Place::new();
+    run(&mut lab(&place, &["run", "all"])).with_code(2).told("scenarios", "--scenarios takes a folder");
+}
