@@ -6,6 +6,7 @@
 use super::outcome::RoundOutcome;
 use super::{Hosts, Options, child};
 use crate::figures::NAMES;
+use crate::hosts::inside::OWN;
 use crate::proof::Evidence;
 use crate::scenario::{Folder, Load, Round};
 use std::collections::BTreeMap;
@@ -138,13 +139,22 @@ impl Drive<'_> {
     }
 }
 
-/// `--server` of the load: the agent runs in the host `server`.
+/// `--server` of the load: the agent runs in the host `server`. Where the host sees this program, it runs it; else it is
+/// sent there, which takes longer and counts as the host's memory while it is in the page cache.
 fn server(executable: &str, name: &str) -> Result<String> {
     let quoted = shlex::try_quote(executable).map_err(|_| {
         UserError::cannot_run(format!("the path of this program cannot be quoted: {executable}"))
             .hint("move it to a path without a zero byte")
     })?;
-    Ok(format!("exec:{quoted} lab exec {name} server"))
+    let agent = if is_seen(Path::new(executable)) { format!(" -- {quoted} agent") } else { String::new() };
+    Ok(format!("exec:{quoted} lab exec {name} server{agent}"))
+}
+
+/// Whether hosts see a file of the machine: it lies in no folder that each of them has for itself.
+fn is_seen(path: &Path) -> bool {
+    let own = OWN.iter().map(|name| Path::new("/").join(name));
+    let empty = ["/run", "/dev", "/proc", "/sys"].map(PathBuf::from);
+    path.is_absolute() && !own.chain(empty).any(|folder| path.starts_with(folder))
 }
 
 /// Flags as a shell splits them.
@@ -235,5 +245,23 @@ impl Round {
         let limits = !self.hosts.is_empty() || !self.links.is_empty();
         let machine = machine.swap.is_some() || !machine.sysctl.is_empty();
         limits || machine || self.lines().next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_hosts_see_is_not_sent_to_them() {
+        for (program, command) in [
+            ("/usr/bin/webdyno", "exec:/usr/bin/webdyno lab exec a server -- /usr/bin/webdyno agent"),
+            ("/opt/a b/webdyno", "exec:'/opt/a b/webdyno' lab exec a server -- '/opt/a b/webdyno' agent"),
+            ("/root/webdyno/target/webdyno", "exec:/root/webdyno/target/webdyno lab exec a server"),
+            ("/tmp/webdyno", "exec:/tmp/webdyno lab exec a server"),
+            ("/tmpfs/webdyno", "exec:/tmpfs/webdyno lab exec a server -- /tmpfs/webdyno agent"),
+        ] {
+            assert_eq!(server(program, "a").unwrap(), command);
+        }
     }
 }

@@ -95,7 +95,8 @@ fn what_is_not_proved_is_told_and_the_others_go_on() {
     let other = format!("{name}-b");
     std::fs::create_dir_all(place.path("scenarios").join(&other)).unwrap();
     std::fs::write(place.path("scenarios").join(&other).join("scenario.toml"), broken).unwrap();
-    let ended = run(&mut lab(&place, &["run", "all", "--json", "out.jsonl", "-q", "--rounds", "2"])).with_code(1);
+    let ended =
+        run(&mut lab(&place, &["run", "all", "--json", "out.jsonl", "-q", "--rounds", "2"])).with_code(1);
     assert!(ended.stderr.contains("no luck"), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(place.path("out.jsonl")).unwrap().lines().count(), 1);
     let table = run(place.webdyno().args(["lab", "table", "out.jsonl"])).with_code(0).stdout;
