@@ -36,7 +36,7 @@ pub fn attach(lab: &Lab, claimed: &mut Claimed, host: &str, number: usize, disk:
     let content = content(&lab.root(host), &disk.path)?;
     make(&tools, &file, sizes::bytes(&disk.size)?, &content)?;
     claimed.tell(&Act::Loop { file: file.clone() })?;
-    let device = tools.run(packages::LOSETUP, &["-f", "--show", &shown(&file)])?.trim().to_owned();
+    let device = device(&tools, &file)?;
     let mounted = mount(lab, host, disk, &device);
     // While it is mounted this only says that it goes with its mount; else it goes now.
     let detached = tools.run(packages::LOSETUP, &["-d", &device]);
@@ -70,6 +70,17 @@ fn make(tools: &Tools, file: &Path, bytes: u64, content: &Path) -> Result<()> {
     let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
     let words = ["-q", "-F", "-m", "0", "-E", extended, "-d", &shown(content), &shown(file)];
     tools.run(packages::MKFS, &words).map(drop)
+}
+
+/// A loop device on a file. What is read is cached once, in the host's own group, not in the machine's memory as well:
+/// a disk must be slow where the cache ends. Not all file systems can do that.
+fn device(tools: &Tools, file: &Path) -> Result<String> {
+    let path = shown(file);
+    let device = tools.run(packages::LOSETUP, &["-f", "--show", "--direct-io=on", &path]).or_else(|_| {
+        detach(tools, file)?;
+        tools.run(packages::LOSETUP, &["-f", "--show", &path])
+    })?;
+    Ok(device.trim().to_owned())
 }
 
 fn mount(lab: &Lab, host: &str, disk: &Disk, device: &str) -> Result<()> {

@@ -176,6 +176,7 @@ fn analysis_does_no_input_or_output_and_reads_no_clock() {
 /// Flags of other programs that are named in hints and commands.
 const FOREIGN_FLAGS: &[&str] = &[
     "--conf-path",
+    "--direct-io",
     "--error-log-path",
     "--exact",
     "--host",
