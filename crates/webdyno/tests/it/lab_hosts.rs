@@ -7,8 +7,11 @@ use crate::support::{Place, can_mount, run, shared_turn, skip, wait_until};
 use machine::{Look, differences, look};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use webdyno_lab::scenario::{Catalogue, Host};
+use webdyno_lab::up::Options;
+use webdyno_lab::{Lab, down, up};
 
 /// Settings of the machine belong to one test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -253,6 +256,53 @@ fn a_half_built_scenario_is_removed_whole() {
     bench.said(&["up", name]);
     bench.said(&["down", name]);
     bench.assert_clean("after an end that the next beginning made");
+}
+
+/// What the rounds of a scenario do.
+#[test]
+fn limits_links_and_settings_change_while_it_is_up() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::limits_links_and_settings_change_while_it_is_up") {
+        return;
+    }
+    let bench = Bench::new(&[ALL_OF_IT]);
+    let options = Options {
+        program: assert_cmd::cargo::cargo_bin("webdyno"),
+        state: bench.place.path("state"),
+        stop: Arc::default(),
+    };
+    let folder = Catalogue::Directory(bench.place.path("scenarios")).open(&bench.names[0]).unwrap();
+    let mut lab = up::up(&folder, &options).unwrap();
+    let said = |lab: &Lab, host: &str, script: &str| {
+        let output = lab.enter(host).unwrap().args(["sh", "-c", script]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    // Of each version what there is, through the host's own eyes.
+    let limits = "g=$(sed -n 's/^[0-9]*:memory://p' /proc/self/cgroup); cd /sys/fs/cgroup/memory$g 2>/dev/null \
+        && cat memory.limit_in_bytes memory.memsw.limit_in_bytes \
+        || { cd /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/.. && cat memory.max memory.swap.max; }";
+    let (with_swap, alone) = (208 << 20, 8 << 20);
+    let first = said(&lab, "server", limits);
+    let shown = |memory: u64, sum: u64| [format!("{memory}\n{sum}"), format!("{memory}\n{alone}")];
+    assert!(shown(200 << 20, with_swap).contains(&first), "{first}");
+    let change = |text: &str| toml::from_str::<Host>(text).unwrap();
+    for (memory_bytes, text) in [(90 << 20, "memory = \"90M\"\ncpus = 0.5"), (300 << 20, "memory = \"300M\"")]
+    {
+        lab.change_host("server", &change(text)).unwrap();
+        let now = said(&lab, "server", limits);
+        assert!(shown(memory_bytes, memory_bytes + alone).contains(&now), "{now}");
+    }
+    assert!(said(&lab, "client", "tc qdisc show dev eth0").contains("rate 50Mbit"));
+    let mut link = folder.scenario.links[0].clone();
+    link.rate_there = Some("9mbit".into());
+    lab.change_link(&link).unwrap();
+    assert!(said(&lab, "client", "tc qdisc show dev eth0").contains("rate 9Mbit"));
+    lab.change_machine(&toml::from_str(&format!("sysctl = {{ \"{SETTING}\" = 14 }}")).unwrap()).unwrap();
+    assert_eq!(setting(), "14");
+    let unknown = lab.change_host("nobody", &change("")).unwrap_err();
+    assert_eq!(unknown.exit_code(), 2);
+    down::down(&options.state, &bench.names[0]).unwrap();
+    bench.assert_clean("after changes");
 }
 
 #[test]

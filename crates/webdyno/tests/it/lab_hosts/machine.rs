@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Everything that a scenario could leave behind, where nobody else is: each thing with what is to be the same again.
 pub type Look = BTreeMap<String, String>;
 
-/// Settings that move by themselves, and one of the machine that every network shows and that other tests may set.
+/// Settings that move by themselves, and those of the machine that every network shows and that others may set.
 const MOVING: &[&str] = &[
     "fs/aio-nr",
     "fs/dentry-state",
@@ -19,7 +19,9 @@ const MOVING: &[&str] = &[
     "kernel/pty/nr",
     "kernel/random",
     "kernel/sched_domain",
+    "net/netfilter/nf_conntrack_buckets",
     "net/netfilter/nf_conntrack_count",
+    "net/netfilter/nf_conntrack_expect_max",
     "net/netfilter/nf_conntrack_max",
 ];
 
