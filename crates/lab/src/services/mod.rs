@@ -124,9 +124,11 @@ fn files_of(folder: &Folder, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
+/// Writes files of the scenario. What begins as a script does can be run: modes are not in the program.
 fn write_all<'a>(tree: &Tree, files: impl Iterator<Item = &'a (PathBuf, Vec<u8>)>) -> Result<()> {
     for (path, bytes) in files {
-        tree.file(&path.display().to_string(), bytes, 0o644)?;
+        let mode = if bytes.starts_with(b"#!") { 0o755 } else { 0o644 };
+        tree.file(&path.display().to_string(), bytes, mode)?;
     }
     Ok(())
 }

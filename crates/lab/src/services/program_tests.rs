@@ -260,6 +260,25 @@ fn scripts_run_inside_of_apache_and_pages_are_encrypted() {
 }
 
 #[test]
+fn programs_run_behind_apache_whether_it_has_threads_or_not() {
+    if !is_root("a host") {
+        return;
+    }
+    let site = "<VirtualHost *:80>\nScriptAlias /cgi/ /srv/cgi/\n\
+         <Directory /srv/cgi>\nRequire all granted\n</Directory>\n</VirtualHost>\n";
+    let files = [
+        ("server/etc/apache2/sites-available/000-default.conf", site),
+        ("server/srv/cgi/name", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s' \"$SERVER_NAME\"\n"),
+    ];
+    for mpm in ["prefork", "event"] {
+        let services = format!("[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\nmodules = [\"cgi\"]\n");
+        let host = Host::new(&services, &files);
+        host.start().unwrap();
+        assert_eq!(host.typed("curl -s http://server/cgi/name"), "server", "{mpm}");
+    }
+}
+
+#[test]
 fn nginx_serves_its_page() {
     if !is_root("a host") {
         return;
