@@ -85,7 +85,7 @@ impl Session {
     ) -> Result<u32> {
         self.loads += 1;
         let load = self.loads;
-        let braking = servers.filter(|_| !self.unbraked);
+        let braking = self.braking(servers);
         let unwatched = braking.map_or(Ok(vec![]), |all| all.front().load_begins(prepared, workload))?;
         self.append(EventBody::LoadStart { load, purpose, workload: workload.redacted() })?;
         if !unwatched.is_empty() {
@@ -125,10 +125,8 @@ impl Session {
         {
             self.append(EventBody::Brake { load, brake })?;
         }
-        let interrupted = end.reason == EndReason::Interrupted;
         let mut part = self.measured_part(load, length)?;
-        let verifies = matches!(purpose, Purpose::Baseline | Purpose::Verify);
-        if !verifies && self.is_all_cut(load, part.from_s) {
+        if !matches!(purpose, Purpose::Baseline | Purpose::Verify) && self.is_all_cut(load, part.from_s) {
             let text = format!(
                 "the load ended within its warm-up of {} s: nothing was cut, so that the figures are of all of it",
                 part.from_s
@@ -140,6 +138,7 @@ impl Session {
         // A load that was ended before its ramp-down has none.
         let measured_to_s = part.to_s.filter(|to_s| end.elapsed_us as f64 / 1e6 > *to_s);
         let (measured_from_s, warmup_why) = (part.from_s, part.why);
+        let interrupted = end.reason == EndReason::Interrupted;
         self.append(EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s })?;
         if interrupted { Err(UserError::interrupted()) } else { Ok(load) }
     }
@@ -154,8 +153,7 @@ impl Session {
     ) -> Result<LoadEnd> {
         loop {
             let message = receiver.recv_timeout(POLL);
-            let braking = servers.filter(|_| !self.unbraked);
-            if let Some(brake) = braking.and_then(|servers| servers.front().agent().brake())
+            if let Some(brake) = self.braking(servers).and_then(|servers| servers.front().agent().brake())
                 && control.stopped() != Some(EndReason::Braked)
                 && stands(&brake, &self.whole_seconds(load))
             {
@@ -190,6 +188,11 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The servers, where they brake a load that does harm.
+    fn braking<'a>(&self, servers: Option<&'a Servers>) -> Option<&'a Servers> {
+        servers.filter(|_| !self.unbraked)
     }
 
     /// What tells that an objective is lost, if the load is to end then.
