@@ -12,6 +12,8 @@ const SCENARIO: &str = r#"
 title = "A test"
 group = "fault"
 story = "It is slow."
+[[services]]
+program = "apache"
 [load]
 urls = ["http://server/"]
 flags = "-c 10 --header 'X: a b'"

@@ -212,8 +212,6 @@ fn hints_name_only_flags_that_exist() {
         "quickstart",
         "report",
         "rollback",
-        "lab exec",
-        "lab host",
         "lab run",
         "lab list",
         "lab up",
