@@ -1,6 +1,7 @@
 # Starts Apache as apache2ctl(8) does.
 limit_files "$1" 8192
 . /etc/apache2/envvars
+log=$APACHE_LOG_DIR/error.log
 for folder in "$APACHE_RUN_DIR/socks" "$APACHE_LOCK_DIR"; do
     mkdir -p "$folder" && chown "$APACHE_RUN_USER" "$folder" || exit 1
 done
@@ -19,5 +20,4 @@ if /usr/sbin/apache2 -k start >"$said" 2>&1; then
     fi
 fi
 cat "$said" >&2
-tail -n 5 "$APACHE_LOG_DIR/error.log" >&2
-exit 1
+fail

@@ -1,6 +1,7 @@
 # Starts a command line: LIMIT LOG COMMAND READY, where READY is a port, the path of a socket or file, or empty.
+log=$2
 limit_files "$1" 8192
-setsid sh -c "$3" </dev/null >>"$2" 2>&1 &
+setsid sh -c "$3" </dev/null >>"$log" 2>&1 &
 pid=$!
 case $4 in
 '') ready() { sleep 0.1; is_there "$pid"; } ;;
@@ -12,9 +13,6 @@ case $4 in
     ;;
 esac
 until ready "$@"; do
-    if ! is_there "$pid"; then
-        tail -n 5 "$2" >&2
-        exit 1
-    fi
+    is_there "$pid" || fail
     sleep 0.02
 done

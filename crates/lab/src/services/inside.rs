@@ -95,7 +95,9 @@ impl Inside<'_> {
 }
 
 fn told(name: &str, host: &str, why: &str, said: &str) -> UserError {
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    // What the shell says of a program that it ended itself is no reason.
+    let is_said = |line: &&str| !line.is_empty() && *line != "Terminated";
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(is_said).collect();
     let last = &lines[lines.len().saturating_sub(LINES_TOLD_MAX)..];
     let end = if last.is_empty() { "it said nothing".to_owned() } else { last.join(" / ") };
     UserError::cannot_run(format!("{name} {why} on {host}: {end}"))

@@ -1,4 +1,11 @@
 # What all the scripts begin with. Their first argument is the service's own limit of open files, or empty.
+log=/dev/null
+# fail: tells the end of the program's log. So it is when the time is over.
+fail() {
+    tail -n 5 "$log" >&2
+    exit 1
+}
+trap fail TERM
 mkdir -p /run/lock && chmod 1777 /run/lock || exit 1
 # limit_files OWN USUAL: of the usual limit only as much as the machine allows.
 limit_files() {

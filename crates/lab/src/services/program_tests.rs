@@ -308,10 +308,13 @@ fn a_command_is_ready_when_it_says_and_tells_why_it_ended() {
         let told = of("echo no teapot; exit 3", ready).start().unwrap_err();
         assert_eq!(told.message, "`echo no teapot; exit 3` does not start on server: no teapot", "{ready}");
     }
-    // The time is over, and what was started ends with the host.
-    let host = of("echo at it; exec sleep 60", "ready = \"8080\"");
-    let told = host.start_within(Duration::from_millis(300)).unwrap_err();
-    assert_eq!(told.message, "`echo at it; exec sleep 60` is not ready in time on server: it said nothing");
+    // The time is over; on a busy machine it may be before the command has said anything.
+    let told = [1, 4, 16].into_iter().map(|seconds| {
+        let host = of("echo at it; exec sleep 60", "ready = \"8080\"");
+        host.start_within(Duration::from_secs(seconds)).unwrap_err().message
+    });
+    let wanted = "`echo at it; exec sleep 60` is not ready in time on server: at it";
+    assert!(told.into_iter().any(|message| message == wanted));
 }
 
 #[test]
