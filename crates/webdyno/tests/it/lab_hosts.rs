@@ -208,6 +208,11 @@ fn a_scenario_comes_and_goes_without_a_trace() {
 
     assert_eq!(bench.said(&["down", all]), format!("{all} is removed"));
     bench.assert_clean("after its end");
+    let mut both = [bench.child(&["up", small]), bench.child(&["up", small])];
+    let codes = both.each_mut().map(|child| child.wait().unwrap().code());
+    assert!(codes == [Some(0), Some(1)] || codes == [Some(1), Some(0)], "of two at once one wins: {codes:?}");
+    assert_eq!(bench.said(&["exec", small, "hostname"]), "server");
+    bench.said(&["down", small]);
     run(&mut bench.lab(&["exec", all, "true"]))
         .with_code(1)
         .told("is not up", &format!("webdyno lab up {all}"));
