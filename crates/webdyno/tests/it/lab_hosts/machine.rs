@@ -113,15 +113,27 @@ fn settings(look: &mut Look) {
     }
 }
 
+/// Whether groups can be made in every hierarchy: in many containers they cannot.
+pub fn has_groups() -> bool {
+    let name = format!("webdyno-test-{}", std::process::id());
+    let folders: Vec<PathBuf> = tops().iter().map(|top| top.join(&name)).collect();
+    let made = folders.iter().all(|folder| fs::create_dir(folder).is_ok());
+    folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    made && !folders.is_empty()
+}
+
+/// Where hierarchies of control groups are mounted.
+fn tops() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let groups = mounts.lines().filter(|line| line.contains(" - cgroup"));
+    groups.filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect()
+}
+
 /// The groups of these scenarios, in all hierarchies.
 fn groups(names: &[&str]) -> Vec<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let tops =
-        mounts.lines().filter(|line| line.contains(" - cgroup")).filter_map(|line| line.split(' ').nth(4));
-    let of_top = |top: &str| {
-        names.iter().map(|name| Path::new(top).join("webdyno-lab").join(name)).collect::<Vec<_>>()
-    };
-    tops.flat_map(of_top).filter(|path| path.exists()).collect()
+    let of_top =
+        |top: PathBuf| names.iter().map(|name| top.join("webdyno-lab").join(name)).collect::<Vec<_>>();
+    tops().into_iter().flat_map(of_top).filter(|path| path.exists()).collect()
 }
 
 fn files(folder: &Path, look: &mut Look) {
