@@ -54,7 +54,7 @@ pub(crate) fn take_down(claimed: Claimed) -> Result<Removed> {
     let tools = Tools::default();
     machine::remove_swap(&tools, &place.path())?;
     disks::detach(&tools, &place.path())?;
-    if told.is_of_this_boot() {
+    if !told.is_of_another_boot() {
         notes.extend(put_back(&told));
     }
     let damaged = told.damaged.first().copied();

@@ -111,6 +111,11 @@ impl Told {
         self.acts.iter().any(|act| matches!(act, Act::Begin { boot_id: then, .. } if *then == boot_id()))
     }
 
+    /// Whether the machine was started anew since: not where the line is damaged that would tell.
+    pub fn is_of_another_boot(&self) -> bool {
+        self.acts.iter().any(|act| matches!(act, Act::Begin { boot_id: then, .. } if *then != boot_id()))
+    }
+
     /// The first line's settings of the machine.
     pub fn settings(&self) -> &[String] {
         let begin = self.acts.iter().find_map(|act| match act {
@@ -292,7 +297,10 @@ mod tests {
         let told = Told::parse(text);
         assert_eq!(told.acts, [Act::Up {}, Act::Loop { file: "/x".into() }]);
         assert_eq!(told.damaged, [2]);
-        assert!(!told.is_up(), "nobody knows of which boot it is");
+        assert!(!told.is_up() && !told.is_of_another_boot(), "nobody knows of which boot it is");
+        let before =
+            b"{\"act\":\"begin\",\"boot_id\":\"x\",\"scenarios\":null,\"settings\":[]}\n{\"act\":\"up\"}\n";
+        assert!(!Told::parse(before).is_up() && Told::parse(before).is_of_another_boot());
         assert_eq!(Told::parse(b""), Told::default());
     }
 

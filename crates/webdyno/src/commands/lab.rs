@@ -50,8 +50,9 @@ fn list(catalogue: &Catalogue) -> Result<u8> {
         };
         terminal::print(&format!("{name:width$}  {state}  {}\n", folder.scenario.title))?;
     }
-    for (name, _) in there.iter().filter(|(name, _)| !names.contains(name)) {
-        terminal::print(&format!("{name:width$}  up    (from another folder)\n"))?;
+    for (name, is_up) in there.iter().filter(|(name, _)| !names.contains(name)) {
+        let state = if *is_up { "up  " } else { "half" };
+        terminal::print(&format!("{name:width$}  {state}  (from another folder)\n"))?;
     }
     Ok(0)
 }
