@@ -283,7 +283,13 @@ impl Evidence {
             }
             (None, None) => Ok(value),
         };
-        let values = points.into_iter().map(by).collect::<Found<Vec<f64>>>()?;
+        // A moment without a divisor says nothing; that there was none at all is told.
+        let (values, whys): (Vec<_>, Vec<_>) =
+            points.into_iter().map(by).partition(|found: &Found<f64>| found.is_ok());
+        let values: Vec<f64> = values.into_iter().flatten().collect();
+        if let (true, Some(Err(why))) = (values.is_empty(), whys.into_iter().next()) {
+            return Err(why);
+        }
         let taken = match take {
             Take::Max => values.into_iter().reduce(f64::max),
             Take::Min => values.into_iter().reduce(f64::min),

@@ -90,6 +90,10 @@ fn what_had_no_value_was_not_seen_and_the_reason_is_told() {
         assert_eq!((seen.seen, seen.value), (false, None), "{metric}");
         assert!(seen.why.as_ref().unwrap().contains(part), "{metric}: {seen:?}");
     }
+    // One moment without a divisor is none too many.
+    let busiest = Some(toml::Value::String("x.tries_count".into()));
+    let seen = evidence.sign(&sign("x.held_count", Take::Max, busiest, Some(0.1)));
+    assert_eq!((seen.seen, seen.value), (true, Some(0.1)), "{seen:?}");
     let zero = Some(toml::Value::Integer(0));
     let seen = evidence.sign(&sign("x.held_count", Take::Max, zero, Some(0.0)));
     assert!(!seen.seen && seen.why.unwrap().contains("divided by 0"));

@@ -12,25 +12,41 @@ const CASES: &str = include_str!("wrong_files.txt");
 /// A description that is right.
 const GOOD: &str = include_str!("good_file.toml");
 
-/// What is told of a description; `nothing` when it is right.
-fn told(text: &str) -> String {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("a-test");
-    for (path, text) in
-        [("scenario.toml", text), ("server/etc/nft.conf", ""), ("db/srv/data.sql", ""), ("shop.toml", "")]
-    {
-        let path = folder.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+/// A folder for descriptions, with the files that they name.
+struct Desk(tempfile::TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        for path in ["server/etc/nft.conf", "db/srv/data.sql", "shop.toml"] {
+            let path = place.path().join("a-test").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        Self(place)
     }
-    match Catalogue::Directory(place.path().to_owned()).open("a-test") {
-        Ok(_) => "nothing\n".into(),
-        Err(error) => {
-            assert_eq!(error.exit_code(), 2, "{text}");
-            let message = error.message.replace(&format!("{}/", place.path().display()), "");
-            format!("{message}\nhint: {}\n", error.hint.unwrap_or_default())
+
+    /// What is told of a description; `nothing` when it is right.
+    fn told(&self, text: &str) -> String {
+        let place = self.0.path();
+        std::fs::write(place.join("a-test/scenario.toml"), text).unwrap();
+        match Catalogue::Directory(place.to_owned()).open("a-test") {
+            Ok(_) => "nothing\n".into(),
+            Err(error) => {
+                assert_eq!(error.exit_code(), 2, "{text}");
+                let message = error.message.replace(&format!("{}/", place.display()), "");
+                format!("{message}\nhint: {}\n", error.hint.unwrap_or_default())
+            }
         }
     }
+}
+
+thread_local! {
+    static DESK: Desk = Desk::new();
+}
+
+fn told(text: &str) -> String {
+    DESK.with(|desk| desk.told(text))
 }
 
 /// The description that a case means.
