@@ -67,7 +67,8 @@ pub fn run(
     create_directory(&options.directory)?;
     tell(&format!("{}: up", folder.name));
     let began = Instant::now();
-    let mut hosts = up()?;
+    // What was not built has nothing to record.
+    let mut hosts = up().inspect_err(|_| drop(std::fs::remove_dir(&options.directory)))?;
     let up_s = seconds(began);
     let began = Instant::now();
     let driven = options.check().and_then(|()| Drive { folder, options, hosts: &mut *hosts, tell }.rounds());

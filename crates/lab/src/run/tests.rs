@@ -209,6 +209,16 @@ fn a_directory_that_is_there_is_refused_before_anything_is_built() {
 }
 
 #[test]
+fn what_cannot_be_built_leaves_no_directory() {
+    let place = Place::new(SCENARIO, LOADS);
+    let folder = Catalogue::Directory(place.path("scenarios")).open("test").unwrap();
+    let mut up = || -> Result<Box<dyn Hosts>> { Err(UserError::cannot_run("it is up already")) };
+    let told = run(&folder, &place.options(), &mut up, &mut |_| {}).unwrap_err();
+    assert_eq!(told.message, "it is up already");
+    assert!(!place.path("runs/one").exists());
+}
+
+#[test]
 fn an_interrupt_ends_what_runs_and_takes_it_down() {
     let place = Place::new(SCENARIO, "exec sleep 60");
     let options = Options { keep: true, ..place.options() };
