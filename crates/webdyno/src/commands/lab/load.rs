@@ -12,9 +12,9 @@ const OURS: [&str; 5] = ["--server", "--out", "--quiet", "-q", "--directory"];
 /// Checks the loads of a scenario before anything is built: their flags are those of `webdyno diagnose`.
 pub fn check(folder: &Folder) -> Result<()> {
     let scenario = &folder.scenario;
-    let loads =
+    let mut loads =
         std::iter::once(&scenario.load).chain(scenario.rounds.iter().filter_map(|round| round.load.as_ref()));
-    loads.map(|load| check_load(folder, load)).collect()
+    loads.try_for_each(|load| check_load(folder, load))
 }
 
 fn check_load(folder: &Folder, load: &Load) -> Result<()> {

@@ -85,8 +85,11 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
     };
     let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
     json.write(&outcome)?;
-    if !json.takes_stdout() {
-        terminal::print_report(&text::text(&outcome))?;
+    match json.takes_stdout() {
+        false => terminal::print_report(&text::text(&outcome))?,
+        // Whoever reads JSON sees at once what was not there.
+        true if !outcome.proved => tell(&text::text(&outcome)),
+        true => {}
     }
     Ok(outcome.proved)
 }
