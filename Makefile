@@ -3,7 +3,7 @@
 CARGO ?= cargo
 PROGRAM := target/release/webdyno
 
-.PHONY: help build static quickstart test check bench fuzz lab setup setup-test
+.PHONY: help build static quickstart test check bench fuzz lab pages setup setup-test
 
 help:
 	@echo "make quickstart   install what is needed, build, and run the main job on a private Apache (about a minute)"
@@ -11,6 +11,7 @@ help:
 	@echo "make build        build the release program at $(PROGRAM)"
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
 	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often"
+	@echo "make pages        write the guide's pages of the scenarios and the list of metrics (docs/) anew"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"
 
@@ -37,6 +38,10 @@ lab:
 	@scripts/setup lab
 	$(MAKE) --no-print-directory build
 	@WEBDYNO=$(PROGRAM) scripts/lab
+
+pages:
+	@scripts/setup rust
+	$(CARGO) run --locked -q -p webdyno -- lab --scenarios scenarios pages --out docs
 
 bench:
 	@scripts/setup bench

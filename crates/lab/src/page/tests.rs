@@ -1,4 +1,4 @@
-//! The pages in docs/ are those of the scenarios: renewed with `WEBDYNO_UPDATE_GOLDEN=1`.
+//! The pages in docs/ are those of the scenarios: renewed with `make pages`, or with `WEBDYNO_UPDATE_GOLDEN=1`.
 
 use super::*;
 use crate::scenario::Catalogue;
@@ -34,7 +34,7 @@ fn the_pages_of_the_guide_are_up_to_date() {
             stale.push(format!("scenarios/{name} (remove it)"));
         }
     }
-    let told = "`webdyno lab pages --out docs` or WEBDYNO_UPDATE_GOLDEN=1 renews";
+    let told = "`make pages` renews";
     assert!(renews || stale.is_empty(), "{told}: {}", stale.join(", "));
 }
 

@@ -106,6 +106,7 @@ impl Drive<'_> {
         let ended = child::run(command, line, &log_of_line, LINE, self.options)?;
         let said = child::tail(&log_of_line);
         append(&log, &format!("{host}$ {line}{said}\n"))?;
+        drop(std::fs::remove_file(&log_of_line));
         let why = match ended {
             Some(status) if status.success() => return Ok(()),
             Some(status) => format!("it ended with {status}"),
