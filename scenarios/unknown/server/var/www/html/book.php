@@ -1,0 +1,17 @@
+<?php
+// Books, and tells the number of the booking.
+function work(): void
+{
+    // Asks the hotel whether the room is free, which takes its time.
+    usleep(50000);
+}
+
+// Numbers go up without gaps: one at a time.
+$counter = fopen('/var/tmp/bookings', 'c+');
+flock($counter, LOCK_EX);
+work();
+$number = (int) fgets($counter) + 1;
+rewind($counter);
+fwrite($counter, "$number\n");
+fclose($counter);
+echo "<!doctype html><title>Booked</title><p>This is booking $number.</p>\n";
