@@ -1,8 +1,9 @@
 //! Keeps what is observed in step with the machine: services come, go, and are started anew.
 //!
 //! A thread of its own looks again every minute, and at once when the main process is another one, or that of a
-//! backend has ended; after that a few times soon, as what is started anew takes its time until others talk to it. The
-//! collectors go on meanwhile, and read what they read before until something else was found.
+//! backend has ended; after that a few times soon, as what is started anew takes its time until others talk to it. So it
+//! does at the beginning: who observes before a load sees a quiet service, whose scripts have not yet asked their database.
+//! The collectors go on meanwhile, and read what they read before until something else was found.
 
 use crate::agent::host::{Host, LoadBrake, Watch};
 use crate::agent::protocol::FromAgent;
@@ -26,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// After the end of a backend it is looked so often so soon.
 const SOON_COUNT: u32 = 5;
 const SOON: Duration = Duration::from_secs(3);
+
+/// At the beginning it is looked so often each second, for a load to begin.
+const BEGINNING_COUNT: u32 = 4;
 
 /// After so many looks the services are read anew, also when their processes are the same: a reload keeps them.
 const READ_ANEW_EVERY: u32 = 5;
@@ -136,8 +140,8 @@ fn differs(a: &Topology, b: &Topology) -> bool {
 
 /// Looks again and again until nobody observes any more.
 fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
-    let mut effort = if looked_well { Effort::AGAIN } else { Effort::FIRST };
-    let mut due = Instant::now() + if looked_well { LOOK_EVERY } else { Duration::ZERO };
+    let mut effort = if looked_well { Effort::BEGINNING } else { Effort::FIRST };
+    let mut due = Instant::now() + if looked_well { TICK } else { Duration::ZERO };
     let mut pause = TICK;
     let (mut looks_count, mut soon_count) = (0, 0);
     loop {
@@ -154,8 +158,14 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
         if has_lost_one || main.is_some_and(|main| !main.is_alive()) || Instant::now() >= due {
             looks_count += 1;
             let is_found = look(host, shared, effort, looks_count % READ_ANEW_EVERY == 0);
-            effort = Effort::AGAIN;
-            due = Instant::now() + if soon_count > 0 { SOON } else { LOOK_EVERY };
+            let begins = looks_count <= BEGINNING_COUNT;
+            effort = if begins { Effort::BEGINNING } else { Effort::AGAIN };
+            due = Instant::now()
+                + match soon_count {
+                    _ if begins => Duration::ZERO,
+                    0 => LOOK_EVERY,
+                    _ => SOON,
+                };
             soon_count = soon_count.saturating_sub(1);
             let Some(held) = shared.upgrade() else { return };
             let is_there = lock(&held).main.is_none_or(ProcessName::is_alive);
@@ -182,7 +192,7 @@ fn look(host: &dyn Host, shared: &Weak<Mutex<Watched>>, effort: Effort, reads_an
     let Some(held) = shared.upgrade() else { return false };
     let mut watched = lock(&held);
     if watched.generation == generation {
-        if effort == Effort::AGAIN {
+        if effort != Effort::FIRST {
             keep_quiet_links(&mut found, &watched.topology);
         }
         watched.found(found);

@@ -64,6 +64,10 @@ impl Effort {
     /// For a glance.
     pub const ONCE: Self = Self { time: Duration::ZERO, busy: Duration::ZERO, closed: true };
 
+    /// For the looks right after that, when a load begins: connections are short, and there may be few.
+    pub const BEGINNING: Self =
+        Self { time: Duration::from_millis(500), busy: Duration::from_millis(60), closed: false };
+
     /// For the looks while a service is observed.
     pub const AGAIN: Self =
         Self { time: Duration::from_millis(500), busy: Duration::from_millis(15), closed: false };
