@@ -1,7 +1,7 @@
 //! The groups of one scenario as they really are: made, limited, emptied, removed.
 //!
 //! Facts: cgroups(7) (a group is removed by rmdir(2) once it has neither children nor processes), cpusets.rst,
-//! cgroup-v2.rst (cgroup.subtree_control).
+//! cgroup-v2.rst (cgroup.subtree_control, cpu.weight), Documentation/scheduler/sched-design-CFS.rst (cpu.shares).
 
 use super::{
     FOLDER, Hierarchy, Limits, Write, hierarchies, of_builders, of_host, of_processes, of_scenario,
@@ -92,6 +92,7 @@ impl Tree {
         for hierarchy in &self.hierarchies {
             let of_this = wanted(hierarchy, controllers);
             make_group(hierarchy, FOLDER, &of_this, tell)?;
+            favour(hierarchy)?;
             make_group(hierarchy, &of_scenario(&self.name), &of_this, tell)?;
         }
         match self.builders() {
@@ -244,6 +245,19 @@ fn source_with(line: &str, mark: &str) -> Option<PathBuf> {
 fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
     let is_wanted = |own: &&String| hierarchy.unified && controllers.contains(own.as_str());
     hierarchy.controllers.iter().filter(is_wanted).cloned().collect()
+}
+
+/// Gives all hosts together the share of the processors that ten programs have. Else they would have that of one
+/// program of the machine among all others that want to run, and a measurement would be one of the neighbours. With the
+/// largest that the kernel knows it would be the neighbours that stand still.
+fn favour(hierarchy: &Hierarchy) -> Result<()> {
+    let (file, most) = if hierarchy.unified { ("cpu.weight", "1000") } else { ("cpu.shares", "10240") };
+    let path = hierarchy.top.join(FOLDER).join(file);
+    // Of version 2 it is there only where hosts have limits of processor time.
+    if !path.exists() {
+        return Ok(());
+    }
+    write_all(&[Write { path, value: most.into() }])
 }
 
 /// Makes a group that may use these controllers of version 2.
@@ -419,6 +433,18 @@ mod tests {
         assert_eq!(found("/var/lib/webdyno/lab/x/hosts/server/etc//deleted"), None);
         assert_eq!(found("/var/lib/webdyno/lab/y/hosts/server/etc"), None);
         assert_eq!(found("/"), None);
+    }
+
+    #[test]
+    fn hosts_do_not_wait_for_the_programs_of_the_machine() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir(top.path().join(FOLDER)).unwrap();
+        let shares = top.path().join(FOLDER).join("cpu.shares");
+        std::fs::write(&shares, "1024\n").unwrap();
+        let mounts = format!("29 1 0:26 / {} rw - cgroup cgroup rw,cpu\n", top.path().display());
+        let tree = Tree::of(hierarchies(&mounts, |_| String::new()), "x");
+        tree.make(&BTreeSet::new(), &mut |_| Ok(())).unwrap();
+        assert_eq!(std::fs::read_to_string(shares).unwrap(), "10240\n");
     }
 
     #[test]
