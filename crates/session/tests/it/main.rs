@@ -3,3 +3,4 @@
 mod braking;
 mod incidents;
 mod pretended;
+mod samples;
