@@ -7,6 +7,8 @@ mod rounds;
 mod services;
 mod signs;
 
+pub use rounds::FINDINGS;
+
 use super::Folder;
 use super::place::{Step, Text, did_you_mean};
 use std::path::Path;

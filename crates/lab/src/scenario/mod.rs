@@ -13,6 +13,7 @@ mod place;
 mod read;
 
 pub use catalogue::{Catalogue, Folder};
+pub use check::FINDINGS;
 pub(crate) use place::did_you_mean;
 pub use read::parse;
 

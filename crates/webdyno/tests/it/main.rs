@@ -14,6 +14,7 @@ mod interrupted;
 mod kills;
 mod lab_hosts;
 mod lab_runs;
+mod lab_scenarios;
 mod lists;
 mod live_traffic;
 mod loading;
