@@ -47,10 +47,10 @@ fn a_host_takes_time_from_its_guest() {
     let measurement = measurement("cpu-stolen");
     let series = SeriesSet::of(&measurement);
     let (stolen, idle) = (rate(&series, "cpu.steal_s"), rate(&series, "cpu.idle_s"));
-    assert!(stolen >= 0.3 && idle <= 0.05, "{stolen} stolen, {idle} idle");
+    assert!(stolen >= 0.7 && idle <= 0.05, "{stolen} stolen, {idle} idle");
     let cores: f64 = ["cpu.core0.steal_s", "cpu.core1.steal_s"].iter().map(|name| rate(&series, name)).sum();
     assert!((cores - stolen).abs() < 0.05, "{cores} of the cores, {stolen} in all");
-    assert!(series.mean("cpu.steal_max_fraction").unwrap() >= 0.15);
+    assert!(series.mean("cpu.steal_max_fraction").unwrap() >= 0.4);
     // What is left is the service's, not of programs that the guest could name.
     assert!(rate(&series, "process.foreign_cpu_s") <= 0.15);
     assert!(rate(&series, "process.cpu_s") >= 0.5);
