@@ -45,12 +45,29 @@ fn receive(stream: &mut Stream, deadline: Instant) -> io::Result<Vec<u8>> {
         }
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(answer),
-            Ok(count) => answer.extend(buffer.get(..count).unwrap_or_default()),
+            Ok(count) => {
+                answer.extend(buffer.get(..count).unwrap_or_default());
+                if is_whole(&answer) {
+                    return Ok(answer);
+                }
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => return Err(error),
         }
     }
     Err(io::Error::new(ErrorKind::InvalidData, format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")))
+}
+
+/// Whether as much has come as the answer announced. The connection may stay open after that: Apache closes it only when
+/// the request is in its log, and where logs are slow that takes as long as what is to be found out.
+pub(crate) fn is_whole(answer: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let Ok(httparse::Status::Complete(length)) = head.parse(answer) else { return false };
+    let announced = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let bytes =
+        announced.and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse::<usize>().ok());
+    bytes.is_some_and(|bytes| answer.len() - length >= bytes)
 }
 
 /// Status and body of an answer; `None` when it is not one.
@@ -81,6 +98,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn what_was_announced_is_not_waited_beyond() {
+        for (answer, whole) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody", true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbody", false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nbody", false),
+            ("HTTP/1.1 200 OK\r\n\r\nbody", false),
+            ("HTTP/1.1 200 OK\r\nContent-Len", false),
+        ] {
+            assert_eq!(is_whole(answer.as_bytes()), whole, "{answer}");
+        }
+    }
 
     #[test]
     fn a_page_is_got_from_a_socket() {

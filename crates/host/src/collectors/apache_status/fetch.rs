@@ -5,6 +5,7 @@
 //! without TLS, minreq counts its timeout in whole seconds and starts a thread for each request, and ureq brings a
 //! dozen packages for redirects, proxies and pools that must not happen here.
 
+use crate::status_page::is_whole;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -198,7 +199,12 @@ fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, deadline: Instant) -> i
         stream.set_read_timeout(Some(left(deadline)?))?;
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => answer.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+            Ok(count) => {
+                answer.extend_from_slice(buffer.get(..count).unwrap_or_default());
+                if is_whole(answer) {
+                    return Ok(());
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
