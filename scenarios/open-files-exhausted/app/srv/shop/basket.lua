@@ -1,6 +1,6 @@
--- What is in the basket. The database takes a third of a second for it.
+-- What is in the basket. The database takes most of a second for it.
 function handle(r)
-    r.usleep(333000)
+    r.usleep(800000)
     r.content_type = 'text/html'
     r:puts('<!doctype html><title>Basket</title><p>Three shirts.\n')
     return apache2.OK
