@@ -10,8 +10,8 @@ use crate::sizes;
 use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::{Result, UserError};
 
-/// Folders that each host has of its own: only below these can something be mounted for it alone.
-const OWN: [&str; 7] = ["/etc", "/var", "/srv", "/run", "/tmp", "/root", "/dev/shm"];
+/// Folders of a host's own that it has from its start: a disk in one of them takes over what the host has there.
+const OWN: [&str; 4] = ["/etc", "/root", "/srv", "/var"];
 
 impl Check<'_> {
     pub(super) fn hosts(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Services: programs on hosts that exist, with what belongs to them and nothing else.
 
 use super::{Check, below};
+use crate::lab::CLIENT;
 use crate::scenario::place::Step;
 use crate::scenario::{Program, Service};
 use crate::sizes;
@@ -32,6 +33,13 @@ impl Check<'_> {
     fn service(&self, at: &[Step<'_>], service: &Service) -> Result<()> {
         let at = |key: &'static str| below(at, &[key.into()]);
         self.host(&at("host"), &service.host)?;
+        if service.host == CLIENT {
+            let why =
+                "nothing is served on `client`: it has the machine's own files, which a service would write";
+            return Err(self
+                .wrong(&at("host"), why)
+                .hint("give it a host of its own: [hosts.NAME], and a link to it"));
+        }
         self.what_goes_together(&at, service)?;
         if let Some(mpm) = service.mpm.as_deref().filter(|mpm| !MPMS.contains(mpm)) {
             let told = self.wrong(&at("mpm"), format!("`{mpm}` is no multi-processing module"));

@@ -39,7 +39,11 @@ impl Check<'_> {
         self.take(&take, &sign.metric, sign.take)?;
         match &sign.of {
             None => {}
-            Some(toml::Value::String(name)) => self.metric(&below(at, &["of".into()]), name)?,
+            Some(toml::Value::String(name)) => {
+                let of = below(at, &["of".into()]);
+                self.metric(&of, name)?;
+                self.one_alone(&of, name)?;
+            }
             Some(number) => {
                 let number = number.as_float().or_else(|| number.as_integer().map(|number| number as f64));
                 if !number.is_some_and(|number| number.is_finite() && number != 0.0) {
@@ -64,7 +68,9 @@ impl Check<'_> {
             let all = format!("before it come {}", before.join(", "));
             return Err(told.hint(did_you_mean(over, before.iter().copied(), &all)));
         }
-        self.metric(&below(at, &["metric".into()]), &gain.metric)?;
+        let metric = below(at, &["metric".into()]);
+        self.metric(&metric, &gain.metric)?;
+        self.one_alone(&metric, &gain.metric)?;
         let take = below(at, &["take".into()]);
         match gain.take {
             Some(_) if gain.metric.starts_with(figures::PREFIX) => {
@@ -105,6 +111,16 @@ impl Check<'_> {
             false => format!("there is {}", alike.join(", ")),
         };
         Err(told.hint(did_you_mean(name, alike, &all)))
+    }
+
+    /// Where two values are set against each other, it must be known which ones.
+    fn one_alone(&self, at: &[Step<'_>], name: &str) -> Result<()> {
+        match name.contains('*') {
+            false => Ok(()),
+            true => Err(self
+                .wrong(at, format!("`{name}` is of several, and nobody knows which of them is compared"))
+                .hint("name one, as in: disk.sda.busy_s")),
+        }
     }
 
     /// Of a counter only its rise means something, of a level everything else.
