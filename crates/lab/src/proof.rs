@@ -180,9 +180,14 @@ impl Evidence {
         }
         let ratio = now.value / former.value;
         let interval = ratio_of_means(&former.seconds, &now.seconds).map(|ratio| ratio.ci95);
-        held.held = match interval.filter(|_| figures::is_rate(&gain.metric)) {
-            Some(interval) => bounds.hold(interval),
-            None => bounds.hold([ratio, ratio]),
+        held.held = match (interval, figures::is_rate(&gain.metric)) {
+            (Some(interval), true) => bounds.hold(interval),
+            // Of one second nobody knows how much of it is chance; that nothing is answered any more needs no interval.
+            (None, true) if now.value > 0.0 => {
+                held.why = Some("a rate of fewer than two whole seconds has no interval".into());
+                false
+            }
+            _ => bounds.hold([ratio, ratio]),
         };
         held.ratio = Some(significant(ratio, 4));
         held.ci95 = interval.map(|ends| ends.map(|end| significant(end, 4)));

@@ -134,6 +134,19 @@ fn the_worse_end_of_the_interval_counts_for_rates() {
 }
 
 #[test]
+fn a_rate_without_an_interval_is_no_gain() {
+    let slow = Evidence::of_measurement(measured(&[100, 104, 96], 0, 50_000)).unwrap();
+    let short = Evidence::of_measurement(measured(&[900], 0, 10_000)).unwrap();
+    for (now, before) in [(&short, &slow), (&slow, &short)] {
+        let held = now.gain(&gain("load.rate", Some(0.01), None), "before", before);
+        assert!(!held.held && held.ratio.is_some() && held.why.unwrap().contains("no interval"));
+    }
+    // Nothing at all is below any bound.
+    let dead = Evidence::of_measurement(measured(&[0], 9, 50_000)).unwrap();
+    assert!(dead.gain(&gain("load.rate", None, Some(0.5)), "before", &slow).held);
+}
+
+#[test]
 fn a_server_that_answered_nothing_before_gained() {
     let dead = Evidence::of_measurement(measured(&[0, 0, 0], 9, 50_000)).unwrap();
     let alive = Evidence::of_measurement(measured(&[100, 100, 100], 0, 50_000)).unwrap();

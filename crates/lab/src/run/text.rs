@@ -94,7 +94,8 @@ pub fn gain_line(gain: &GainHeld) -> String {
     let ratio = match (gain.ratio, &gain.why) {
         (None, Some(why)) => format!("no ratio: {why}"),
         (None, None) => "no ratio".into(),
-        (Some(_), _) => ratio(gain),
+        (Some(_), None) => ratio(gain),
+        (Some(_), Some(why)) => format!("{}, {why}", ratio(gain)),
     };
     let (metric, over, bounds) = (&gain.metric, &gain.over, gain.bounds.words());
     format!("{said}: {metric} over `{over}`: {before} -> {after}, {ratio}; it must be {bounds}")
