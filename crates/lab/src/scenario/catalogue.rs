@@ -3,7 +3,6 @@
 use super::Scenario;
 use rust_embed::RustEmbed;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 use webdyno_model::error::io_error;
@@ -39,11 +38,12 @@ pub struct Folder {
 impl Catalogue {
     /// The names of all scenarios, in order.
     pub fn names(&self) -> Result<Vec<String>> {
-        let files = self.files("")?;
-        let named = |path: &String| Some(path.strip_suffix(DESCRIPTION)?.strip_suffix('/')?.to_owned());
-        let names: BTreeSet<String> =
-            files.iter().filter_map(named).filter(|name| !name.contains('/')).collect();
-        Ok(names.into_iter().collect())
+        let mut names = match self {
+            Self::BuiltIn => BuiltIn::iter().filter_map(|path| described(&path)).collect(),
+            Self::Directory(directory) => described_in(directory)?,
+        };
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// One scenario. Usage errors: there is none of this name, or its description is wrong.
@@ -75,13 +75,16 @@ impl Catalogue {
         }
     }
 
-    /// The paths of all files that begin with `prefix`, relative to the catalogue.
-    fn files(&self, prefix: &str) -> Result<Vec<String>> {
-        let all: Vec<String> = match self {
-            Self::BuiltIn => BuiltIn::iter().map(Cow::into_owned).collect(),
-            Self::Directory(directory) => of_directory(directory)?,
-        };
-        Ok(all.into_iter().filter(|path| path.starts_with(prefix)).collect())
+    /// The paths of all files in a folder, relative to the catalogue.
+    fn files(&self, folder: &str) -> Result<Vec<String>> {
+        match self {
+            Self::BuiltIn => {
+                let is_in =
+                    |path: &String| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+                Ok(BuiltIn::iter().map(Cow::into_owned).filter(is_in).collect())
+            }
+            Self::Directory(directory) => of_directory(directory, folder),
+        }
     }
 
     fn bytes(&self, path: &str) -> Result<Option<Cow<'static, [u8]>>> {
@@ -96,19 +99,43 @@ impl Catalogue {
     }
 }
 
-fn of_directory(directory: &Path) -> Result<Vec<String>> {
+/// The scenario that a path describes.
+fn described(path: &str) -> Option<String> {
+    let name = path.strip_suffix(DESCRIPTION)?.strip_suffix('/')?;
+    (!name.contains('/')).then(|| name.to_owned())
+}
+
+/// The names of the folders that have a description.
+fn described_in(directory: &Path) -> Result<Vec<String>> {
+    let entries = std::fs::read_dir(directory).map_err(|error| unreadable(directory, &error))?;
+    let has_one = |entry: &std::fs::DirEntry| entry.path().join(DESCRIPTION).is_file();
+    let names = entries.flatten().filter(has_one).filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.collect())
+}
+
+/// The files in a folder of a catalogue; what links lead to is among them.
+fn of_directory(directory: &Path, folder: &str) -> Result<Vec<String>> {
     let mut paths = vec![];
-    for entry in WalkDir::new(directory).sort_by_file_name() {
-        let entry = entry.map_err(|error| {
-            let text = format!("cannot read the scenarios in {}: {error}", directory.display());
-            UserError::usage(text).hint("--scenarios takes a folder that holds one folder for each scenario")
-        })?;
+    let top = directory.join(folder);
+    if !top.is_dir() {
+        return Ok(paths);
+    }
+    for entry in WalkDir::new(top).follow_links(true).sort_by_file_name() {
+        let entry = entry.map_err(|error| unreadable(directory, &error))?;
         let path = entry.path().strip_prefix(directory).unwrap_or(entry.path());
         if entry.file_type().is_file() {
-            paths.push(path.display().to_string());
+            let text = path.to_str().ok_or_else(|| {
+                UserError::usage(format!("the name of {} is not UTF-8", entry.path().display()))
+            })?;
+            paths.push(text.to_owned());
         }
     }
     Ok(paths)
+}
+
+fn unreadable(directory: &Path, error: &dyn std::fmt::Display) -> UserError {
+    let text = format!("cannot read the scenarios in {}: {error}", directory.display());
+    UserError::usage(text).hint("--scenarios takes a folder that holds one folder for each scenario")
 }
 
 impl Folder {
@@ -122,11 +149,11 @@ impl Folder {
 
     /// The files of a host, by their absolute paths on it, with their bytes.
     pub fn files_of(&self, host: &str) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let prefix = format!("{}/{host}/", self.name);
+        let folder = format!("{}/{host}", self.name);
         let mut files = vec![];
-        for path in self.catalogue.files(&prefix)? {
+        for path in self.catalogue.files(&folder)? {
             let bytes = self.catalogue.bytes(&path)?.unwrap_or_default();
-            files.push((Path::new("/").join(&path[prefix.len()..]), bytes.into_owned()));
+            files.push((Path::new("/").join(&path[folder.len() + 1..]), bytes.into_owned()));
         }
         Ok(files)
     }
@@ -147,8 +174,42 @@ impl Folder {
 
     /// All files of the folder, relative to it.
     pub fn paths(&self) -> Result<Vec<String>> {
-        let prefix = format!("{}/", self.name);
-        let files = self.catalogue.files(&prefix)?;
-        Ok(files.into_iter().map(|path| path[prefix.len()..].to_owned()).collect())
+        let files = self.catalogue.files(&self.name)?;
+        Ok(files.into_iter().map(|path| path[self.name.len() + 1..].to_owned()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_links_lead_to_is_of_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        let good = include_str!("check/good_file.toml");
+        std::fs::create_dir_all(at("elsewhere/a/server/etc")).unwrap();
+        for path in ["a/server/etc/nft.conf", "a/shop.toml", "data.sql"] {
+            std::fs::write(at("elsewhere").join(path), "x").unwrap();
+        }
+        std::fs::write(at("elsewhere/a/scenario.toml"), good).unwrap();
+        std::fs::create_dir_all(at("all/no-scenario")).unwrap();
+        std::fs::create_dir_all(at("elsewhere/a/db/srv")).unwrap();
+        symlink(at("elsewhere/a"), at("all/a-test")).unwrap();
+        symlink(at("elsewhere/data.sql"), at("elsewhere/a/db/srv/data.sql")).unwrap();
+        symlink("nowhere", at("all/broken")).unwrap();
+        let catalogue = Catalogue::Directory(at("all"));
+        assert_eq!(catalogue.names(), Ok(vec!["a-test".to_owned()]));
+        let folder = catalogue.open("a-test").unwrap();
+        assert_eq!(folder.files_of("db"), Ok(vec![("/srv/data.sql".into(), b"x".to_vec())]));
+        assert_eq!(folder.files_of("client"), Ok(vec![]));
+        // What cannot be taken is told, not left out.
+        symlink("nowhere", at("elsewhere/a/server/etc/x")).unwrap();
+        assert!(folder.files_of("server").unwrap_err().message.contains("etc/x"));
+        std::fs::remove_file(at("elsewhere/a/server/etc/x")).unwrap();
+        std::fs::write(at("elsewhere/a/server/etc").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert!(folder.files_of("server").unwrap_err().message.contains("not UTF-8"));
     }
 }
