@@ -27,6 +27,13 @@ pub const SERVER: &str = "server";
 const JOIN: &str =
     "while [ \"$1\" != -- ]; do echo 0 > \"$1/cgroup.procs\" || exit 125; shift; done; shift; exec \"$@\"";
 
+/// What every shell on a host has in its environment.
+const USUAL: [(&str, &str); 3] = [
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ("HOME", "/root"),
+    ("LANG", "C.UTF-8"),
+];
+
 /// Open files as systemd gives them to services and logins: soft and hard.
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
@@ -155,9 +162,20 @@ impl Lab {
         let hard = getrlimit(Resource::Nofile).maximum.map_or(hard, |own| own.min(hard));
         command.arg(packages::PRLIMIT.find()?).arg(format!("-n{}:{hard}", soft.min(hard)));
         command.env_clear().envs(std::env::var_os("TERM").map(|term| ("TERM", term)));
-        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("HOME", "/root").env("LANG", "C.UTF-8").envs(services::environment(&self.root(host)));
+        command.envs(USUAL).envs(self.environment(host, pid)?);
         Ok(command)
+    }
+
+    /// The names that Apache's configuration uses, of a host that has it. They are asked for inside of it, but with
+    /// nothing of what it may use: asking is not to be seen in what is measured.
+    fn environment(&self, host: &str, pid: u32) -> Result<Vec<(String, String)>> {
+        if self.root(host).join(&services::ENVVARS[1..]).symlink_metadata().is_err() {
+            return Ok(vec![]);
+        }
+        let mut inside = joining(self.tree.builders_folder().as_slice());
+        inside.arg(packages::NSENTER.find()?).args(["-t", &pid.to_string(), "-m", "-u", "-i", "-n", "-p"]);
+        inside.env_clear().envs(USUAL);
+        Ok(services::environment(inside, Path::new(services::ENVVARS)))
     }
 }
 

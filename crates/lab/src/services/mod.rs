@@ -27,7 +27,7 @@ pub use packages::missing_packages;
 use crate::scenario::{Folder, Program, Service};
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 use tree::Tree;
 use webdyno_model::{Result, UserError};
@@ -36,6 +36,10 @@ use webdyno_model::{Result, UserError};
 const OWN: [&str; 4] = ["etc", "root", "srv", "var"];
 /// The host that keeps the machine's file system, but for the names of hosts.
 const CLIENT: &str = "client";
+/// Where Apache's names are.
+pub const ENVVARS: &str = "/etc/apache2/envvars";
+/// How long its script may take, seconds.
+const ENVVARS_S: &str = "10";
 
 /// Writes a host's files below `root`, which is there: etc/, var/, srv/ and root/, owned by root where nothing else is
 /// said. `names` are the hosts' names and addresses. Of the host `client` only etc/hosts, and etc/resolv.conf if the
@@ -134,15 +138,13 @@ fn write_all<'a>(tree: &Tree, files: impl Iterator<Item = &'a (PathBuf, Vec<u8>)
 }
 
 /// What a shell on a host has in its environment besides what every shell has: the names that Apache's configuration
-/// uses, from the host's own envvars, so that `apache2 -k graceful` works as typed. `root` is what was laid out. Of an
-/// envvars that the shell cannot read there is nothing here; the start of Apache tells it.
-pub fn environment(root: &Path) -> Vec<(String, String)> {
-    let path = root.join("etc/apache2/envvars");
-    if !path.exists() {
-        return vec![];
-    }
-    let command = Command::new("sh").args(["-c", ". \"$1\" && env -0", "sh"]).arg(&path).env_clear().output();
-    let text = command.map(|output| output.stdout).unwrap_or_default();
+/// uses, from the host's own envvars, so that `apache2 -k graceful` works as typed. `inside` runs what is added to it on
+/// the host: the file is a script of the host's, and nobody else's. Of one that the shell cannot read, or that comes to
+/// no end, there is nothing here; the start of Apache tells it.
+pub fn environment(mut inside: Command, envvars: &Path) -> Vec<(String, String)> {
+    inside.args(["timeout", "-k", "1", ENVVARS_S, "sh", "-c", ". \"$1\" >/dev/null 2>&1 && env -0", "sh"]);
+    inside.arg(envvars).stdin(Stdio::null()).stderr(Stdio::null());
+    let text = inside.output().map(|output| output.stdout).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let variables = text.split('\0').filter_map(|line| line.split_once('='));
     let wanted = variables.filter(|(name, _)| name.starts_with("APACHE_") || *name == "LANG");

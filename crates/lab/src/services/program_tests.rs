@@ -42,10 +42,14 @@ impl Host {
     }
 
     fn enter(&self) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &self.first, "-m", "-p", "-n", "-u", "--"]);
-        command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("HOME", "/root").envs(environment(self.root.path()));
+        let bare = || {
+            let mut command = Command::new("nsenter");
+            command.args(["-t", &self.first, "-m", "-p", "-n", "-u", "--"]);
+            command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+            command
+        };
+        let mut command = bare();
+        command.env("HOME", "/root").envs(environment(bare(), Path::new(ENVVARS)));
         command
     }
 

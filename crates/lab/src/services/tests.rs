@@ -173,7 +173,7 @@ fn apaches_values_in_force_are_debians() {
     let of_mpm = |mpm: &str| {
         let root = laid_out(&format!("[[services]]\nprogram = \"apache\"\nmpm = \"{mpm}\"\n"), &[]).unwrap();
         let folder = root.path().join("etc/apache2");
-        let environment = environment(root.path()).into_iter().collect();
+        let environment = environment(Command::new("env"), &folder.join("envvars")).into_iter().collect();
         let main_file = folder.join("apache2.conf");
         let evaluation = evaluate(Input { main_file, server_root: folder, environment, ..Input::default() });
         assert!(evaluation.warnings.is_empty(), "{:?}", evaluation.warnings);
