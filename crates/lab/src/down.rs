@@ -7,7 +7,7 @@ use crate::groups::Tree;
 use crate::hosts::{Tools, disks};
 use crate::journal::{Act, Claimed, Place, Told};
 use crate::machine;
-use crate::up::{check_own, check_root};
+use crate::up::{check_outside, check_own, check_root};
 use std::path::Path;
 use webdyno_model::{Result, UserError};
 
@@ -28,6 +28,7 @@ pub fn down(state: &Path, name: &str) -> Result<Removed> {
         return Ok(nothing);
     }
     check_root("down", name)?;
+    check_outside("down")?;
     check_own(&place, &Tree::of_this_machine(name)?)?;
     take_down(Claimed::take(&place)?)
 }
@@ -48,15 +49,15 @@ fn is_there(place: &Place) -> Result<bool> {
 pub(crate) fn take_down(claimed: Claimed) -> Result<Removed> {
     let place = claimed.place().clone();
     let told = place.told()?.unwrap_or_default();
-    let mut notes = vec![];
     let tree = Tree::of_this_machine(place.name())?;
-    tree.remove()?;
     let tools = Tools::default();
-    machine::remove_swap(&tools, &place.path())?;
-    disks::detach(&tools, &place.path())?;
-    if !told.is_of_another_boot() {
-        notes.extend(put_back(&told));
-    }
+    let removed = tree
+        .remove()
+        .and_then(|()| machine::remove_swap(&tools, &place.path()))
+        .and_then(|()| disks::detach(&tools, &place.path()));
+    // The machine's settings do not wait for what does not end.
+    let notes = if told.is_of_another_boot() { vec![] } else { put_back(&told) };
+    removed?;
     let damaged = told.damaged.first().copied();
     claimed.remove()?;
     if let Some(line) = damaged {
@@ -73,18 +74,13 @@ pub(crate) fn take_down(claimed: Claimed) -> Result<Removed> {
 
 /// Puts settings of the machine back, and takes controllers from groups that nobody uses; the notes about it.
 fn put_back(told: &Told) -> Vec<String> {
-    let mut notes = vec![];
     for act in told.acts.iter().rev() {
-        match act {
-            Act::Setting { name, old, new } => notes.extend(machine::put_back(name, old, new)),
+        if let Act::Controllers { path, added } = act {
             // Refused while somebody else uses them; nothing hangs on it.
-            Act::Controllers { path, added } => {
-                for name in added.split(' ') {
-                    let _ = std::fs::write(path, format!("-{name}\n"));
-                }
+            for name in added.split(' ') {
+                let _ = std::fs::write(path, format!("-{name}\n"));
             }
-            _ => {}
         }
     }
-    notes
+    machine::changed(&told.acts).iter().rev().filter_map(machine::Changed::put_back).collect()
 }

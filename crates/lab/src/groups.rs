@@ -123,6 +123,15 @@ pub fn of_processes(hierarchy: &Hierarchy, name: &str, host: &str, has_services:
     }
 }
 
+/// The scenario and the host of a process, from the text of its `/proc/PID/cgroup`; `None` outside of the lab.
+pub fn host_of(text: &str) -> Option<(String, String)> {
+    let parts = |line: &str| -> Option<(String, String)> {
+        let mut parts = line.splitn(3, ':').nth(2)?.split('/').skip_while(|part| *part != FOLDER).skip(1);
+        Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+    };
+    text.lines().find_map(parts)
+}
+
 /// What a host may use, in numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Limits {
@@ -332,6 +341,16 @@ mod tests {
             shown(&limits.writes(&two, "g", "7:3")),
             "/2/g/io.max=7:3 wiops=20\n/2/g/io.max=7:3 rbps=4096\n"
         );
+    }
+
+    #[test]
+    fn a_process_is_on_a_host_or_not() {
+        let on = "5:memory:/webdyno-lab/a-b/server/service-0\n0::/user.slice\n";
+        assert_eq!(host_of(on), Some(("a-b".into(), "server".into())));
+        assert_eq!(host_of("0::/docker/1/webdyno-lab/x/client/main\n"), Some(("x".into(), "client".into())));
+        for outside in ["", "0::/\n", "0::/webdyno-lab\n", "3:cpu,cpuacct:/webdyno-lab-x/a/b\nnonsense"] {
+            assert_eq!(host_of(outside), None, "{outside}");
+        }
     }
 
     #[test]

@@ -136,24 +136,36 @@ pub struct Place {
 impl Place {
     /// The one of a scenario, below a state directory. A usage error for a name that is none.
     pub fn of(state: &Path, name: &str) -> Result<Self> {
+        Self::below(real(&state.join("lab")), name)
+    }
+
+    fn below(root: PathBuf, name: &str) -> Result<Self> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
             return Err(UserError::usage(format!("`{name}` is no name of a scenario"))
                 .hint("`webdyno lab list` names them"));
         }
-        Ok(Self { root: state.join("lab"), name: name.to_owned() })
+        Ok(Self { root, name: name.to_owned() })
     }
 
     /// All scenarios that have a folder.
     pub fn all(state: &Path) -> Result<Vec<Self>> {
-        let folder = state.join("lab");
-        let entries = match std::fs::read_dir(&folder) {
+        Self::all_below(&real(&state.join("lab")))
+    }
+
+    /// All others that have a folder beside this one's.
+    pub fn others(&self) -> Result<Vec<Self>> {
+        Ok(Self::all_below(&self.root)?.into_iter().filter(|other| other != self).collect())
+    }
+
+    fn all_below(root: &Path) -> Result<Vec<Self>> {
+        let entries = match std::fs::read_dir(root) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
-            Err(error) => return Err(io_error("read", folder.display(), &error)),
+            Err(error) => return Err(io_error("read", root.display(), &error)),
         };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let mut all: Vec<Self> = names.filter_map(|name| Self::of(state, &name).ok()).collect();
+        let mut all: Vec<Self> = names.filter_map(|name| Self::below(root.to_owned(), &name).ok()).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
@@ -177,6 +189,32 @@ impl Place {
     fn create(&self) -> io::Result<()> {
         std::fs::create_dir_all(self.root.parent().unwrap_or(&self.root))?;
         DirBuilder::new().recursive(true).mode(0o700).create(self.path())
+    }
+
+    /// An error where somebody else could exchange what is built for something of the machine, as root would not see.
+    fn check_private(&self) -> Result<()> {
+        let wrong = |path: &Path, why: &str| {
+            UserError::cannot_run(format!("nothing is built in {}: {why}", path.display()))
+                .hint("set WEBDYNO_STATE to a directory that only you can write")
+        };
+        let look = |path: &Path| {
+            std::fs::symlink_metadata(path).map_err(|error| io_error("read", path.display(), &error))
+        };
+        for path in [self.root.clone(), self.path()] {
+            let found = look(&path)?;
+            if !found.is_dir() {
+                return Err(wrong(&path, "it is no directory of its own"));
+            }
+            if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+                return Err(wrong(&path, "others can write there"));
+            }
+        }
+        let state = self.root.parent().unwrap_or(&self.root);
+        // With the sticky bit everybody moves only what is theirs.
+        match look(state)?.mode() & 0o1002 {
+            0o0002 => Err(wrong(state, "others can write there")),
+            _ => Ok(()),
+        }
     }
 
     /// What its journal says; `None` without any.
@@ -213,9 +251,14 @@ impl Claimed {
         let until = Instant::now() + LOCK_WAIT;
         loop {
             let folder = place.path();
-            place.create().map_err(|error| io_error("create", folder.display(), &error))?;
+            match place.create() {
+                // Whoever removes it was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
+                made => made.map_err(|error| io_error("create", folder.display(), &error))?,
+            }
             match lock(&folder) {
                 Ok(Some(locked)) => {
+                    place.check_private()?;
                     return Ok(Self { place: place.clone(), _folder: locked, journal: None });
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -256,6 +299,17 @@ impl Claimed {
         let _ = std::fs::remove_dir(&self.place.root);
         Ok(())
     }
+}
+
+/// A path without links, as the kernel tells those of swap, loop devices and mounts: of what is there, and the rest as it
+/// is.
+fn real(path: &Path) -> PathBuf {
+    let with_rest = |there: &Path| {
+        let rest = path.strip_prefix(there).ok()?;
+        let real = there.canonicalize().ok()?;
+        Some(rest.components().fold(real, |all, part| all.join(part)))
+    };
+    path.ancestors().find_map(with_rest).unwrap_or_else(|| path.to_owned())
 }
 
 /// Locks a folder; `None` when somebody else has it, or when it was removed and made anew meanwhile.
@@ -321,6 +375,48 @@ mod tests {
         claimed.remove().unwrap();
         assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0);
         assert_eq!(Place::all(state.path()), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_place_has_no_links_in_its_path() {
+        let top = tempfile::tempdir().unwrap();
+        let real = top.path().canonicalize().unwrap();
+        std::fs::create_dir(real.join("disk")).unwrap();
+        std::os::unix::fs::symlink("disk", real.join("link")).unwrap();
+        let path = |state: &str| Place::of(&real.join(state), "x").unwrap().path();
+        assert_eq!(path("link/state"), real.join("disk/state/lab/x"));
+        assert_eq!(path("link"), real.join("disk/lab/x"));
+        std::os::unix::fs::symlink(real.join("disk"), real.join("disk/lab")).unwrap();
+        assert_eq!(path("link"), real.join("disk/x"), "the folder of all may be a link, too");
+        std::fs::create_dir(real.join("disk/y")).unwrap();
+        let other = Place::of(&real.join("link"), "y").unwrap();
+        assert!(Place::all(&real.join("link")).unwrap().contains(&other));
+        assert!(Place::of(&real.join("link"), "x").unwrap().others().unwrap().contains(&other));
+    }
+
+    #[test]
+    fn what_others_can_write_is_no_place_to_build() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = tempfile::tempdir().unwrap();
+        let place = Place::of(state.path(), "x").unwrap();
+        let mode = |path: &Path, mode: u32| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let told = || Claimed::take(&place).map(drop).map_err(|error| error.message);
+        assert_eq!(told(), Ok(()));
+        for path in [state.path().to_owned(), place.root().to_owned(), place.path()] {
+            mode(&path, 0o777);
+            assert_eq!(
+                told(),
+                Err(format!("nothing is built in {}: others can write there", path.display()))
+            );
+            mode(&path, 0o700);
+        }
+        mode(state.path(), 0o1777);
+        assert_eq!(told(), Ok(()), "as /tmp is");
+        std::fs::remove_dir(place.path()).unwrap();
+        std::os::unix::fs::symlink("/", place.path()).unwrap();
+        assert!(told().is_err_and(|told| told.ends_with("it is no directory of its own")));
     }
 
     #[test]

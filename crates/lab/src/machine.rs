@@ -52,23 +52,54 @@ pub fn value(value: &toml::Value) -> String {
 
 /// Changes a setting of the initial namespace, where this process is.
 pub fn change_setting(claimed: &mut Claimed, name: &str, value: &str) -> Result<()> {
-    let old = read_setting(name)?;
-    if old == plain(value) {
+    let (old, new) = (read_setting(name)?, plain(value));
+    if old == new {
         return Ok(());
     }
-    claimed.tell(&Act::Setting { name: name.to_owned(), old, new: plain(value) })?;
-    write_setting(name, value)
+    let mut tell = |new: String| claimed.tell(&Act::Setting { name: name.to_owned(), old: old.clone(), new });
+    tell(new.clone())?;
+    write_setting(name, value)?;
+    // The kernel may have made another value of it: the number of buckets of a table is rounded, a long name is cut.
+    let now = read_setting(name)?;
+    if now == new { Ok(()) } else { tell(now) }
 }
 
-/// Puts a setting back. A note when it has neither value: somebody else set it since.
-pub fn put_back(name: &str, old: &str, new: &str) -> Option<String> {
-    match read_setting(name) {
-        Ok(now) if now == old => None,
-        Ok(now) if now == new => write_setting(name, old).err().map(|error| error.message),
-        Ok(now) => Some(format!(
-            "`{name}` is {now}: somebody set it since it became {new}; it was {old}, and is left alone"
-        )),
-        Err(error) => Some(error.message),
+/// What a setting was before a scenario changed it, and what the scenario made of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Changed {
+    name: String,
+    old: String,
+    ours: Vec<String>,
+}
+
+/// The settings that acts tell of, in the order in which they were changed first.
+pub fn changed(acts: &[Act]) -> Vec<Changed> {
+    let mut all: Vec<Changed> = vec![];
+    for act in acts {
+        let Act::Setting { name, old, new } = act else { continue };
+        match all.iter_mut().find(|known| known.name == *name) {
+            Some(known) if known.old == *old || known.ours.contains(old) => known.ours.push(new.clone()),
+            // Somebody else set it in between.
+            Some(known) => (known.old, known.ours) = (old.clone(), vec![new.clone()]),
+            None => all.push(Changed { name: name.clone(), old: old.clone(), ours: vec![new.clone()] }),
+        }
+    }
+    all
+}
+
+impl Changed {
+    /// Puts the setting back. A note when it has neither the old value nor one of ours: somebody else set it since.
+    pub fn put_back(&self) -> Option<String> {
+        let Self { name, old, ours } = self;
+        match read_setting(name) {
+            Ok(now) if now == *old => None,
+            Ok(now) if ours.contains(&now) => write_setting(name, old).err().map(|error| error.message),
+            Ok(now) => Some(format!(
+                "`{name}` is {now}: somebody set it since it became {}; it was {old}, and is left alone",
+                ours.last().unwrap_or(old)
+            )),
+            Err(error) => Some(error.message),
+        }
     }
 }
 
@@ -120,6 +151,25 @@ mod tests {
         let text = "Filename\t\t\tType\t\tSize\n/var/lib/a\\040b/swap-9  file  524284  0  -2\n/dev/sda2 partition 1 0 -3\n";
         assert_eq!(swaps(text), ["/var/lib/a b/swap-9", "/dev/sda2"]);
         assert!(swaps("").is_empty());
+    }
+
+    #[test]
+    fn a_setting_has_one_value_from_before_however_often_it_changes() {
+        let acts = |steps: &[(&str, &str, &str)]| -> Vec<Act> {
+            let act = |(name, old, new): &(&str, &str, &str)| Act::Setting {
+                name: (*name).into(),
+                old: (*old).into(),
+                new: (*new).into(),
+            };
+            steps.iter().map(act).collect()
+        };
+        let shown = |steps: &[(&str, &str, &str)]| -> Vec<String> {
+            let one = |one: &Changed| format!("{} {} {}", one.name, one.old, one.ours.join(","));
+            changed(&acts(steps)).iter().map(one).collect()
+        };
+        assert_eq!(shown(&[("a", "0", "1000"), ("a", "0", "1024")]), ["a 0 1000,1024"], "rounded");
+        assert_eq!(shown(&[("a", "1", "2"), ("b", "7", "8"), ("a", "2", "3")]), ["a 1 2,3", "b 7 8"]);
+        assert_eq!(shown(&[("a", "1", "2"), ("a", "5", "3")]), ["a 5 3"], "somebody's own");
     }
 
     #[test]

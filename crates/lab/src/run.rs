@@ -86,7 +86,10 @@ pub fn run(
             Some(seconds(began))
         })
     };
-    // Why the run failed matters more than that something could not be removed: `down` is there for that.
+    // Why the run failed matters more than that something could not be removed, which is told besides.
+    if let (Err(_), Err(error)) = (&driven, &downed) {
+        tell(&format!("{0}: {1}; `webdyno lab down {0}` tries again", folder.name, error.message));
+    }
     let rounds = driven?;
     let down_s = downed?;
     let proved = rounds.iter().all(|round| round.is_proved());

@@ -2,7 +2,7 @@
 //! nothing behind.
 
 use crate::down::take_down;
-use crate::groups::{Limits, Tree};
+use crate::groups::{self, Limits, Tree};
 use crate::hosts::inside::OWN;
 use crate::hosts::links::{Net, set, within};
 use crate::hosts::{Tools, disks, start};
@@ -49,6 +49,7 @@ pub struct Options {
 /// Builds a scenario. Nothing of it is left when that fails, or is interrupted.
 pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     check_root("up", &folder.name)?;
+    check_outside("up")?;
     packages::check(&folder.scenario)?;
     let place = Place::of(&options.state, &folder.name)?;
     let mut lab = Lab::of(folder.clone(), place.clone())?;
@@ -97,6 +98,19 @@ pub fn check_root(command: &str, name: &str) -> Result<()> {
     }
 }
 
+/// An error for whoever is on a host: the end of its scenario would be ours, half-way.
+pub(crate) fn check_outside(command: &str) -> Result<()> {
+    let path = "/proc/self/cgroup";
+    let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path, &error))?;
+    match groups::host_of(&text) {
+        None => Ok(()),
+        Some((scenario, host)) => Err(UserError::cannot_run(format!(
+            "`webdyno lab {command}` was typed on the host `{host}` of `{scenario}`, and would end with it"
+        ))
+        .hint("leave the host with `exit`, and repeat it")),
+    }
+}
+
 /// An error when a scenario of this name was built with another state directory: its groups would be taken for ours.
 pub(crate) fn check_own(place: &Place, tree: &Tree) -> Result<()> {
     let own = place.path().canonicalize().unwrap_or_else(|_| place.path());
@@ -116,8 +130,7 @@ fn begin(lab: &Lab, claimed: &mut Claimed) -> Result<()> {
     let settings = machine_settings(lab.scenario());
     let place = claimed.place().clone();
     let _only = only_beginner(&place)?;
-    let state = place.root().parent().unwrap_or(place.root());
-    for other in Place::all(state)?.into_iter().filter(|other| *other != place) {
+    for other in place.others()? {
         let Some(told) = other.told()? else { continue };
         if let Some(common) =
             told.settings().iter().find(|name| told.is_of_this_boot() && settings.contains(name))

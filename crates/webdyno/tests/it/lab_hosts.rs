@@ -86,7 +86,17 @@ fn is_alone(test: &str) -> bool {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new("unshare");
-    command.args(["--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child", "sh", "-c"]);
+    command.args([
+        "--net",
+        "--uts",
+        "--pid",
+        "--mount",
+        "--fork",
+        "--mount-proc",
+        "--kill-child",
+        "sh",
+        "-c",
+    ]);
     // The shell stays process 1, and takes note of everybody who ends.
     command.arg("ip link set lo up && mount -t tmpfs none /run && \"$0\" \"$@\"; exit $?");
     command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
@@ -331,6 +341,45 @@ fn what_fails_or_is_interrupted_leaves_nothing() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     bench.assert_clean("interrupted");
+}
+
+/// What stands in the way of an end: swap behind a link, a setting that the kernel cut, a script of the host's own, and
+/// somebody who sits on a host.
+#[test]
+fn what_is_in_the_way_of_an_end_is_no_hindrance() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::what_is_in_the_way_of_an_end_is_no_hindrance") {
+        return;
+    }
+    let (long, script) =
+        ("n".repeat(100), "export APACHE_TEST=$(hostname); touch /root/was-here; sleep 0.1\n");
+    let machine =
+        format!("{SMALL}[machine]\nswap = \"4M\"\nsysctl = {{ \"kernel.domainname\" = \"{long}\" }}\n");
+    let mut bench = Bench::new(&[&machine]);
+    let name = bench.names[0].clone();
+    let name = name.as_str();
+    let envvars = bench.place.path("scenarios").join(name).join("server/etc/apache2/envvars");
+    std::fs::create_dir_all(envvars.parent().unwrap()).unwrap();
+    std::fs::write(envvars, script).unwrap();
+    std::fs::create_dir(bench.place.path("disk")).unwrap();
+    std::fs::remove_dir(bench.place.path("state")).unwrap();
+    std::os::unix::fs::symlink("disk", bench.place.path("state")).unwrap();
+    bench.before = bench.look();
+    let domain = || std::fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
+    let before = domain();
+
+    bench.said(&["up", name]);
+    assert!(domain().starts_with("nnnn") && domain().len() < 100, "the kernel takes all of it: {}", domain());
+    let home = std::path::PathBuf::from("/root/was-here");
+    assert_eq!(bench.said(&["exec", name, "sh", "-c", "echo $APACHE_TEST; ls /root"]), "server\nwas-here");
+    assert!(!home.exists(), "a script of the host's ran on the machine");
+    let program = assert_cmd::cargo::cargo_bin("webdyno");
+    let from_inside = ["exec", name, "client", program.to_str().unwrap(), "lab", "down", name];
+    run(&mut bench.lab(&from_inside)).with_code(1).told("was typed on the host `client`", "`exit`");
+    let removed = run(&mut bench.lab(&["down", name])).with_code(0);
+    assert_eq!(removed.stderr, "", "nobody else set anything");
+    assert_eq!(domain(), before);
+    bench.assert_clean("behind a link");
 }
 
 #[test]

@@ -29,6 +29,8 @@ const MOVING: &[&str] = &[
 /// state directory, `names` are those of the scenarios.
 pub fn look(state: &Path, names: &[&str]) -> Look {
     let mut look = Look::new();
+    // The kernel tells paths without links.
+    let state = &state.canonicalize().unwrap_or_else(|_| state.to_owned());
     processes(&mut look);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     // Names of namespaces come from the machine, whoever gives them.
