@@ -113,8 +113,7 @@ pub(crate) fn check_outside(command: &str) -> Result<()> {
 
 /// An error when a scenario of this name was built with another state directory: its groups would be taken for ours.
 pub(crate) fn check_own(place: &Place, tree: &Tree) -> Result<()> {
-    let own = place.path().canonicalize().unwrap_or_else(|_| place.path());
-    match tree.stranger(&own) {
+    match tree.stranger(&place.path()) {
         None => Ok(()),
         Some(folder) => Err(UserError::cannot_run(format!(
             "the scenario `{}` is up already, with its files in {}",

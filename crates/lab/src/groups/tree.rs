@@ -11,6 +11,7 @@ use crate::journal::Act;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
@@ -167,17 +168,21 @@ impl Tree {
     }
 
     /// The folder that they have their files from, if that is still there and is not `own`: then the scenario was built
-    /// with another state directory.
+    /// with another state directory. Paths in mountinfo begin at the top of a file system, wherever that is mounted: they
+    /// are shown, and do not tell which folder is which.
     pub fn stranger(&self, own: &Path) -> Option<PathBuf> {
         let mark = format!("/lab/{}/hosts/", self.name);
-        let folder = |pid: i32| {
+        let folder = |pid: &i32| {
             let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
             mounts.lines().find_map(|line| source_with(line, &mark))
         };
-        let folders: Vec<PathBuf> = self.pids().into_iter().filter_map(folder).collect();
-        // A path that is shown may begin at the top of a file system that is mounted somewhere.
-        let is_own = |folder: &PathBuf| own.ends_with(folder.strip_prefix("/").unwrap_or(folder));
-        if folders.iter().any(is_own) { None } else { folders.into_iter().next() }
+        let pids = self.pids();
+        let ours = files_of_hosts(own);
+        let has_ours = |pid: &i32| {
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            SEEN.iter().filter_map(|file| identity(&root.join(file))).any(|seen| ours.contains(&seen))
+        };
+        if pids.iter().any(has_ours) { None } else { pids.iter().find_map(folder) }
     }
 
     /// Whether any of them is there.
@@ -214,6 +219,21 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// What of a host's own files is seen in its place: of the clients' host only the names.
+const SEEN: [&str; 2] = ["etc", "etc/hosts"];
+
+/// Which files of hosts are in the folder of a scenario.
+fn files_of_hosts(own: &Path) -> BTreeSet<(u64, u64)> {
+    let hosts = std::fs::read_dir(own.join("hosts")).into_iter().flatten().flatten();
+    hosts.flat_map(|host| SEEN.map(|file| identity(&host.path().join(file)))).flatten().collect()
+}
+
+/// Device and number of a file, whatever leads to it.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// All processes in a group and those below it. Those of other namespaces have the number 0: there are none above ours.

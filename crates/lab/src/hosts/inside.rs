@@ -120,7 +120,7 @@ fn arrange(spec: &Spec) -> Result<()> {
         .map_err(|error| UserError::cannot_run(format!("no name can be given: {}", error.desc())))?;
     // What is mounted here is seen nowhere else; what the machine unmounts, this host does not hold.
     change("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
-    let_go(spec.keeps_files)?;
+    let_go(spec)?;
     // Before /sys is covered.
     let groups = File::options().read(true).custom_flags(PATH_ONLY).open("/sys/fs/cgroup").ok();
     match spec.keeps_files {
@@ -149,17 +149,20 @@ fn arrange(spec: &Spec) -> Result<()> {
 
 /// Lets go of mounts that would keep something of the machine alive: namespaces that have names, and whatever the host
 /// covers.
-fn let_go(keeps_files: bool) -> Result<()> {
-    let covers = |place: &str| {
-        OWN.iter().any(|own| place.starts_with(&format!("/{own}/"))) || place.starts_with("/run/")
-    };
-    for mounted in mounts(&mountinfo()?).iter().rev() {
-        if mounted.kind == "nsfs" || (!keeps_files && covers(&mounted.place)) {
-            // One that is covered, or went with another.
-            let _ = umount2(mounted.place.as_str(), MntFlags::MNT_DETACH);
-        }
+fn let_go(spec: &Spec) -> Result<()> {
+    for mounted in mounts(&mountinfo()?).iter().rev().filter(|one| is_let_go(one, spec)) {
+        // One that is covered, or went with another.
+        let _ = umount2(mounted.place.as_str(), MntFlags::MNT_DETACH);
     }
     Ok(())
+}
+
+/// Not what the host's own files are on: /var/lib may be a file system of its own.
+fn is_let_go(mounted: &Mounted, spec: &Spec) -> bool {
+    let place = Path::new(&mounted.place);
+    let is_below = |folder: &Path| place.starts_with(folder) && place != folder;
+    let is_covered = OWN.iter().any(|own| is_below(&Path::new("/").join(own))) || is_below(Path::new("/run"));
+    mounted.kind == "nsfs" || (!spec.keeps_files && is_covered && !spec.files.starts_with(place))
 }
 
 /// open(2): a descriptor that names a place and opens nothing.
@@ -285,6 +288,32 @@ mod tests {
         let expected = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_RELATIME;
         let expected = Mounted { place: "/a b".into(), flags: expected, kind: "devtmpfs".into() };
         assert_eq!(mounts(text), [expected]);
+    }
+
+    #[test]
+    fn what_the_own_files_are_on_is_kept() {
+        let spec = |keeps_files| Spec {
+            host: "server".into(),
+            keeps_files,
+            files: "/var/lib/webdyno/lab/x/hosts/server".into(),
+        };
+        let one = |place: &str, kind: &str| Mounted {
+            place: place.into(),
+            flags: MsFlags::empty(),
+            kind: kind.into(),
+        };
+        for (place, kind, on_server, on_client) in [
+            ("/var/lib", "ext4", false, false),
+            ("/var/lib/webdyno", "ext4", false, false),
+            ("/var", "ext4", false, false),
+            ("/var/lib/web", "ext4", true, false),
+            ("/run/user/0", "tmpfs", true, false),
+            ("/run/netns/a", "nsfs", true, true),
+            ("/home", "ext4", false, false),
+        ] {
+            let is_let_go = |keeps_files| is_let_go(&one(place, kind), &spec(keeps_files));
+            assert_eq!((is_let_go(false), is_let_go(true)), (on_server, on_client), "{place}");
+        }
     }
 
     proptest::proptest! {

@@ -343,7 +343,7 @@ fn what_fails_or_is_interrupted_leaves_nothing() {
     bench.assert_clean("interrupted");
 }
 
-/// What stands in the way of an end: swap behind a link, a setting that the kernel cut, a script of the host's own, and
+/// What stands in the way of an end: swap behind a link and a mount, a setting that the kernel cut, a script of the host's own, and
 /// somebody who sits on a host.
 #[test]
 fn what_is_in_the_way_of_an_end_is_no_hindrance() {
@@ -361,9 +361,13 @@ fn what_is_in_the_way_of_an_end_is_no_hindrance() {
     let envvars = bench.place.path("scenarios").join(name).join("server/etc/apache2/envvars");
     std::fs::create_dir_all(envvars.parent().unwrap()).unwrap();
     std::fs::write(envvars, script).unwrap();
-    std::fs::create_dir(bench.place.path("disk")).unwrap();
+    for folder in ["disk", "mounted"] {
+        std::fs::create_dir(bench.place.path(folder)).unwrap();
+    }
+    let folders = ["disk", "mounted"].map(|folder| bench.place.path(folder));
+    assert!(std::process::Command::new("mount").arg("--bind").args(folders).status().unwrap().success());
     std::fs::remove_dir(bench.place.path("state")).unwrap();
-    std::os::unix::fs::symlink("disk", bench.place.path("state")).unwrap();
+    std::os::unix::fs::symlink("mounted", bench.place.path("state")).unwrap();
     bench.before = bench.look();
     let domain = || std::fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
     let before = domain();
