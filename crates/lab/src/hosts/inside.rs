@@ -2,7 +2,8 @@
 //!
 //! Facts: unshare(2), pid_namespaces(7) (the next child is process 1; it must reap, and /proc must be mounted anew by it),
 //! mount_namespaces(7), mount(2) (`MS_REMOUNT | MS_BIND` changes one mount and nothing of its file system; a new bind
-//! mount has the flags of the one it is made from), sysfs shows the network namespace of whoever mounts it.
+//! mount has the flags of the one it is made from), proc_pid_oom_score_adj(5) (-1000: never chosen), capabilities(7)
+//! (CAP_SYS_RESOURCE for that), sysfs shows the network namespace of whoever mounts it.
 
 use super::SECOND;
 use nix::errno::Errno;
@@ -87,6 +88,8 @@ pub fn second() -> Result<u8> {
         Ok(()) => Said::Ready,
         Err(error) => Said::Failed { why: error.message.clone() },
     };
+    // A host whose memory is used up loses a program, not itself. Not everybody who is root may say so.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     // Whoever built it hears it only when it will not be asked again.
     let _ = setsid();
     let text = serde_json::to_string(&line).unwrap_or_default();
