@@ -117,8 +117,9 @@ pub fn add_swap(tools: &Tools, claimed: &mut Claimed, bytes: u64) -> Result<()> 
         .map_err(|error| told(error.into()))?;
     tools.run(packages::MKSWAP, &[&shown])?;
     claimed.tell(&Act::Swap { file: path.clone() })?;
-    tools.run(packages::SWAPON, &[&shown])?;
-    Ok(())
+    // Not on tmpfs, nor on the layers of a container.
+    let hint = "swap needs a file system as ext4 or xfs: set WEBDYNO_STATE to a directory on one";
+    tools.run(packages::SWAPON, &[&shown]).map(drop).map_err(|error| error.hint(hint))
 }
 
 /// Takes all swap from the machine whose files are below a folder.

@@ -6,7 +6,7 @@ use crate::groups::{self, Limits, Tree};
 use crate::hosts::inside::OWN;
 use crate::hosts::links::{Net, set, within};
 use crate::hosts::{Tools, disks, start};
-use crate::journal::{Act, Claimed, Place, only_beginner};
+use crate::journal::{Act, Claimed, Place, Told, only_beginner};
 use crate::lab::{CLIENT, Lab, host_names, service_limits};
 use crate::machine;
 use crate::packages;
@@ -59,12 +59,14 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
     lab.tree.check(&controllers(&folder.scenario)?)?;
     check_own(&place, &lab.tree)?;
     let mut claimed = Claimed::take(&place)?;
-    if let Some(told) = place.told()? {
-        if told.is_up() {
-            return Err(UserError::cannot_run(format!("the scenario `{}` is up already", folder.name))
-                .hint(format!("webdyno lab down {}", folder.name)));
-        }
-        // Half of it, from somebody who was killed, or from before the machine was started anew.
+    let told = place.told()?;
+    if told.as_ref().is_some_and(Told::is_up) {
+        return Err(UserError::cannot_run(format!("the scenario `{}` is up already", folder.name))
+            .hint(format!("webdyno lab down {}", folder.name)));
+    }
+    // Half of it, from somebody who was killed, or from before the machine was started anew; or all of it, whose files
+    // somebody removed.
+    if told.is_some() || lab.tree.exists() {
         take_down(claimed)?;
         claimed = Claimed::take(&place)?;
     }
@@ -76,7 +78,7 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
         Ok(()) => Ok(lab),
         Err(error) => {
             let is_stopped = lab.go_on().is_err();
-            let error = if is_stopped { UserError::interrupted() } else { error };
+            let error = if is_stopped { UserError::interrupted() } else { with_room(error) };
             Err(match take_down(claimed) {
                 Ok(_) => error,
                 Err(also) => {
@@ -84,6 +86,14 @@ pub fn up(folder: &Folder, options: &Options) -> Result<Lab> {
                 }
             })
         }
+    }
+}
+
+/// Where the disk was full it was that of the state directory: nothing else is written while a scenario is built.
+fn with_room(error: UserError) -> UserError {
+    match error.message.to_lowercase().contains("no space left") {
+        true => error.hint("free space there, or set WEBDYNO_STATE to a directory on another disk"),
+        false => error,
     }
 }
 

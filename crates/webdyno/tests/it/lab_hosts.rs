@@ -396,6 +396,26 @@ fn what_is_in_the_way_of_an_end_is_no_hindrance() {
     bench.assert_clean("behind a link");
 }
 
+/// A disk without room, and one that cannot hold swap.
+#[test]
+fn a_disk_that_does_not_suffice_is_told_with_what_helps() {
+    let _turn = shared_turn();
+    if !is_alone("lab_hosts::a_disk_that_does_not_suffice_is_told_with_what_helps") {
+        return;
+    }
+    let mut bench = Bench::new(&[SMALL, &format!("{SMALL}[machine]\nswap = \"1M\"\n")]);
+    let [small, swaps] = [0, 1].map(|at| bench.names[at].clone());
+    let state = bench.place.path("state");
+    for (size, name, message) in [("200k", small, "no space left"), ("30M", swaps, "swapon")] {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("mode=755,size={size}"), "none"]).arg(&state);
+        assert!(command.status().unwrap().success());
+        bench.before = bench.look();
+        run(&mut bench.lab(&["up", &name])).with_code(1).told(message, "set WEBDYNO_STATE to a directory on");
+        bench.assert_clean(message);
+    }
+}
+
 #[test]
 fn a_damaged_journal_costs_only_what_it_told() {
     let _turn = shared_turn();
@@ -415,7 +435,11 @@ fn a_damaged_journal_costs_only_what_it_told() {
         .told(&format!("line {} of the journal", line + 1), "sysctl -a");
     bench.assert_clean("a damaged line");
     bench.said(&["up", name]);
+    std::fs::write(bench.state(name, "hosts/server/tmp/of-the-first"), "").unwrap();
     std::fs::remove_file(&path).unwrap();
+    // What runs without a journal is found by its name, also by the next `up`.
+    bench.said(&["up", name]);
+    assert_eq!(bench.said(&["exec", name, "ls", "/tmp"]), "there");
     bench.said(&["down", name]);
     assert_eq!(setting(), "11", "nobody knows any more");
     std::fs::write(Path::new("/proc/sys").join(SETTING.replace('.', "/")), "10").unwrap();

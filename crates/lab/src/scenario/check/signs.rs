@@ -107,7 +107,7 @@ impl Check<'_> {
         let alike: Vec<&str> = names.filter(|known| first(known) == first(name)).collect();
         let told = self.wrong(at, format!("no collector reads `{name}`"));
         let all = match alike.is_empty() {
-            true => "docs/scenarios.md lists all metrics; figures of the load begin with `load.`".into(),
+            true => "docs/metrics.md lists all metrics; figures of the load begin with `load.`".into(),
             false => format!("there is {}", alike.join(", ")),
         };
         Err(told.hint(did_you_mean(name, alike, &all)))
