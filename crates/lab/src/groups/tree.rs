@@ -20,6 +20,9 @@ use webdyno_model::{Result, UserError};
 /// How long processes that were killed may take to go.
 const EMPTY_WAIT: Duration = Duration::from_secs(5);
 
+/// How long it is tried to make groups that somebody else removes.
+const MAKE_WAIT: Duration = Duration::from_millis(500);
+
 /// The limits that services have of their own.
 const OF_SERVICES: [&str; 2] = ["memory", "pids"];
 
@@ -84,8 +87,24 @@ impl Tree {
         self.builders().map(|(hierarchy, group)| hierarchy.top.join(group))
     }
 
-    /// Makes the groups of the scenario itself.
+    /// Makes the groups of the scenario itself. Whoever removes the last one meanwhile takes the folder of all with it: then
+    /// it is made again.
     pub fn make(
+        &self,
+        controllers: &BTreeSet<&str>,
+        tell: &mut impl FnMut(&Act) -> Result<()>,
+    ) -> Result<()> {
+        let until = Instant::now() + MAKE_WAIT;
+        loop {
+            let made = self.make_once(controllers, tell);
+            let is_gone = || self.tops().iter().any(|top| !top.exists());
+            if made.is_ok() || !is_gone() || Instant::now() > until {
+                return made;
+            }
+        }
+    }
+
+    fn make_once(
         &self,
         controllers: &BTreeSet<&str>,
         tell: &mut impl FnMut(&Act) -> Result<()>,
@@ -429,6 +448,37 @@ mod tests {
         let path = top.path().join("cgroup.subtree_control");
         assert_eq!(acts[0], Act::Controllers { path, added: "memory".into() });
         assert!(acts[1..].iter().all(|act| matches!(act, Act::Group { .. })), "{acts:?}");
+    }
+
+    #[test]
+    fn whoever_removes_the_last_scenario_does_not_end_one_that_begins() {
+        let top = tempfile::tempdir().unwrap();
+        let folders = ["1", "2", "3"].map(|name| top.path().join(name));
+        folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let of = |folder: &PathBuf| Hierarchy {
+            top: folder.clone(),
+            unified: false,
+            controllers: vec!["pids".into()],
+        };
+        let tree = Tree::of(folders.iter().map(of).collect(), "x");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let remove = || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                folders.iter().for_each(|folder| drop(std::fs::remove_dir(folder.join(FOLDER))));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(remove);
+            let make = |_| {
+                let made = tree.make(&BTreeSet::new(), &mut |_| Ok(()));
+                let all = tree.tops().iter().all(|top| top.is_dir());
+                tree.remove().unwrap();
+                made.map(|()| all)
+            };
+            let made: Vec<_> = (0..300).map(make).collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(made.iter().all(|made| *made == Ok(true)), "{made:?}");
+        });
     }
 
     #[test]
