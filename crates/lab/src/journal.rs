@@ -158,6 +158,11 @@ impl Place {
         Ok(Self::all_below(&self.root)?.into_iter().filter(|other| other != self).collect())
     }
 
+    /// The one whose folder this is; `None` where it cannot be one.
+    pub fn at(folder: &Path) -> Option<Self> {
+        Self::below(real(folder.parent()?), folder.file_name()?.to_str()?).ok()
+    }
+
     fn all_below(root: &Path) -> Result<Vec<Self>> {
         let entries = match std::fs::read_dir(root) {
             Ok(entries) => entries,

@@ -139,14 +139,21 @@ fn begin(lab: &Lab, claimed: &mut Claimed) -> Result<()> {
     let settings = machine_settings(lab.scenario());
     let place = claimed.place().clone();
     let _only = only_beginner(&place)?;
-    for other in place.others()? {
+    let here = place.others()?;
+    // Those of other state directories change the same machine.
+    let elsewhere = lab.tree.others().iter().filter_map(|folder| Place::at(folder)).collect::<Vec<_>>();
+    for other in here.iter().chain(elsewhere.iter().filter(|other| !here.contains(other))) {
         let Some(told) = other.told()? else { continue };
         if let Some(common) =
             told.settings().iter().find(|name| told.is_of_this_boot() && settings.contains(name))
         {
-            let text =
-                format!("the scenario `{}` is up, and needs `{common}` of this machine, too", other.name());
-            return Err(UserError::cannot_run(text).hint(format!("webdyno lab down {}", other.name())));
+            let (name, folder) = (other.name(), other.path());
+            let text = format!("the scenario `{name}` is up, and needs `{common}` of this machine, too");
+            let down = format!("webdyno lab down {name}");
+            return Err(UserError::cannot_run(text).hint(match other.root() == place.root() {
+                true => down,
+                false => format!("its files are in {}: with that WEBDYNO_STATE, {down}", folder.display()),
+            }));
         }
     }
     let scenarios = lab.folder.directory().map(std::path::absolute).transpose();

@@ -190,18 +190,40 @@ impl Tree {
     /// with another state directory. Paths in mountinfo begin at the top of a file system, wherever that is mounted: they
     /// are shown, and do not tell which folder is which.
     pub fn stranger(&self, own: &Path) -> Option<PathBuf> {
-        let mark = format!("/lab/{}/hosts/", self.name);
-        let folder = |pid: &i32| {
-            let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
-            mounts.lines().find_map(|line| source_with(line, &mark))
-        };
         let pids = self.pids();
         let ours = files_of_hosts(own);
         let has_ours = |pid: &i32| {
             let root = PathBuf::from(format!("/proc/{pid}/root"));
             SEEN.iter().filter_map(|file| identity(&root.join(file))).any(|seen| ours.contains(&seen))
         };
-        if pids.iter().any(has_ours) { None } else { pids.iter().find_map(folder) }
+        if pids.iter().any(has_ours) { None } else { self.folder_of(&pids) }
+    }
+
+    /// The folder that processes have their files from, as it is shown.
+    fn folder_of(&self, pids: &BTreeSet<i32>) -> Option<PathBuf> {
+        let mark = format!("/lab/{}/hosts/", self.name);
+        let folder = |pid: &i32| {
+            let mounts = std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+            mounts.lines().find_map(|line| source_with(line, &mark))
+        };
+        pids.iter().find_map(folder)
+    }
+
+    /// The folders of all scenarios but this one that run on this machine, whatever their state directory is.
+    pub fn others(&self) -> Vec<PathBuf> {
+        let all = self.hierarchies.iter().filter_map(|one| std::fs::read_dir(one.top.join(FOLDER)).ok());
+        let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let names = all
+            .flatten()
+            .flatten()
+            .filter(is_folder)
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        let names: BTreeSet<String> = names.filter(|name| *name != self.name).collect();
+        let folder = |name: &String| {
+            let other = Self::of(self.hierarchies.clone(), name);
+            other.folder_of(&other.pids())
+        };
+        names.iter().filter_map(folder).collect()
     }
 
     /// Whether any of them is there.

@@ -207,6 +207,11 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     run(&mut bench.lab(&["up", rival]))
         .with_code(1)
         .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
+    let elsewhere = format!("{}: with that WEBDYNO_STATE", bench.place.path("state/lab").join(all).display());
+    run(bench.lab(&["up", rival]).env("WEBDYNO_STATE", bench.place.path("state/other")))
+        .with_code(1)
+        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), &elsewhere);
+    std::fs::remove_dir_all(bench.place.path("state/other")).unwrap();
     assert_eq!(setting(), "11");
     let spared = if may_spare() { "-1000\n0" } else { "0\n0" };
     for (words, said) in [
