@@ -179,6 +179,18 @@ fn inode(found: &std::fs::Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(found)
 }
 
+/// A scenario that needs a setting which another one has is refused, also with a state directory of its own.
+fn assert_refused(bench: &Bench, rival: &str, all: &str) {
+    run(&mut bench.lab(&["up", rival]))
+        .with_code(1)
+        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
+    let elsewhere = format!("{}: with that WEBDYNO_STATE", bench.place.path("state/lab").join(all).display());
+    run(bench.lab(&["up", rival]).env("WEBDYNO_STATE", bench.place.path("state/other")))
+        .with_code(1)
+        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), &elsewhere);
+    std::fs::remove_dir_all(bench.place.path("state/other")).unwrap();
+}
+
 /// Whether this process may have others spared when memory is used up: CAP_SYS_RESOURCE, capabilities(7).
 fn may_spare() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -204,14 +216,7 @@ fn a_scenario_comes_and_goes_without_a_trace() {
 
     assert!(bench.said(&["up", all]).starts_with(&format!("{all} is up after ")));
     run(&mut bench.lab(&["up", all])).with_code(1).told("is up already", "webdyno lab down");
-    run(&mut bench.lab(&["up", rival]))
-        .with_code(1)
-        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), all);
-    let elsewhere = format!("{}: with that WEBDYNO_STATE", bench.place.path("state/lab").join(all).display());
-    run(bench.lab(&["up", rival]).env("WEBDYNO_STATE", bench.place.path("state/other")))
-        .with_code(1)
-        .told(&format!("the scenario `{all}` is up, and needs `{SETTING}`"), &elsewhere);
-    std::fs::remove_dir_all(bench.place.path("state/other")).unwrap();
+    assert_refused(&bench, rival, all);
     assert_eq!(setting(), "11");
     let spared = if may_spare() { "-1000\n0" } else { "0\n0" };
     for (words, said) in [
