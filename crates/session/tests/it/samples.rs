@@ -2,6 +2,9 @@
 //! whole, small, and shows the signal that it was made for; what was set in it, and after which documentation, is told in
 //! its README.md.
 
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::path::{Path, PathBuf};
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::series::SeriesSet;
