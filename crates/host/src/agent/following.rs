@@ -31,6 +31,9 @@ const SOON: Duration = Duration::from_secs(3);
 /// At the beginning it is looked so often each second, for a load to begin.
 const BEGINNING_COUNT: u32 = 4;
 
+/// How a service tells that its status page is missing.
+const STATUS_PAGE: &str = "mod_status";
+
 /// After so many looks the services are read anew, also when their processes are the same: a reload keeps them.
 const READ_ANEW_EVERY: u32 = 5;
 
@@ -110,7 +113,8 @@ impl Watched {
     }
 
     /// Takes over what a look found; says so when it is another topology than before.
-    fn found(&mut self, topology: Topology) {
+    fn found(&mut self, mut topology: Topology) {
+        keep_status_page(&mut topology, &self.topology);
         let next = Target { backends: topology.backends.clone().into(), ..self.target.clone() };
         let next = match &topology.front {
             Some(front) => target(Some(front), next),
@@ -211,6 +215,18 @@ fn forget_what_was_read(before: &mut Topology) {
     });
 }
 
+/// Under load the status page may wait behind all others for longer than a look does: a page that is known stays known
+/// as long as the process is the same. Whether it answers is told by who reads it.
+fn keep_status_page(found: &mut Topology, before: &Topology) {
+    let (Some(front), Some(former)) = (&mut found.front, &before.front) else { return };
+    let start = |service: &ServiceSnapshot| service.control.as_ref().map(|control| control.start_ticks);
+    let is_same = front.pid != outside::NO_PID && front.pid == former.pid && start(front) == start(former);
+    if is_same && front.status_url.is_none() && former.status_url.is_some() {
+        front.status_url.clone_from(&former.status_url);
+        front.missing.retain(|missing| missing.signal != STATUS_PAGE);
+    }
+}
+
 /// A short look misses what is quiet just now: links between services that are still there stay, and so do their servers.
 fn keep_quiet_links(found: &mut Topology, before: &Topology) {
     let is_alive = |pid: u32| {
@@ -253,6 +269,39 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::sample::Missing;
+
+    // What waits behind thousands of others is not gone; of another process nothing is known.
+    #[test]
+    fn a_status_page_that_waits_stays_known() {
+        let front = |pid, url: Option<&str>| ServiceSnapshot {
+            pid,
+            status_url: url.map(str::to_owned),
+            missing: url
+                .is_none()
+                .then(|| Missing {
+                    signal: STATUS_PAGE.into(),
+                    why: "no answer".into(),
+                    how_to_enable: String::new(),
+                })
+                .into_iter()
+                .collect(),
+            ..ServiceSnapshot::default()
+        };
+        let topology = |front| Topology { front: Some(front), ..Topology::default() };
+        for (former, found, expected) in [
+            (front(7, Some("http://a/s")), front(7, None), Some("http://a/s")),
+            (front(7, Some("http://a/s")), front(7, Some("http://b/s")), Some("http://b/s")),
+            (front(7, Some("http://a/s")), front(8, None), None),
+            (front(7, None), front(7, None), None),
+        ] {
+            let mut found = topology(found);
+            keep_status_page(&mut found, &topology(former));
+            let front = found.front.unwrap();
+            assert_eq!(front.status_url.as_deref(), expected);
+            assert_eq!(front.missing.is_empty(), expected.is_some());
+        }
+    }
 
     // What tells that it has to be looked again: the end of any of them, and of those alone that were there.
     #[test]
