@@ -140,9 +140,14 @@ const SOCKSTAT: [(&str, &str); 5] = [
     ("sockets.memory_pages", "mem"),
 ];
 
-/// The value of a key in the line `TCP:` of `/proc/net/sockstat`.
+/// The value of a key in the lines `TCP:` of `/proc/net/sockstat` and `TCP6:` of `/proc/net/sockstat6`, which has sockets
+/// in use alone: those that listen for both versions, and all connections that they took, count there.
 fn parse_sockstat(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("TCP: "))?;
+    let lines = text.lines().filter_map(|line| line.strip_prefix("TCP: ").or(line.strip_prefix("TCP6: ")));
+    lines.filter_map(|line| value_of(line, key)).reduce(|all, more| all + more)
+}
+
+fn value_of(line: &str, key: &str) -> Option<u64> {
     let mut words = line.split_ascii_whitespace();
     words.find(|word| *word == key)?;
     words.next()?.parse().ok()
@@ -290,6 +295,11 @@ impl Collector for Sockets {
         ];
         metrics.extend(queues::metrics());
         metrics.extend(SOCKSTAT.map(|(name, key)| {
+            if key == "inuse" {
+                let show =
+                    "cat /proc/net/sockstat /proc/net/sockstat6 | awk '/^TCP/ {n += $3} END {print n}'";
+                return gauge(name, "/proc/net/sockstat, /proc/net/sockstat6", show);
+            }
             let show = format!("sed -n 's/^TCP:.* {key} \\([0-9]*\\).*/\\1/p' /proc/net/sockstat");
             gauge(name, "/proc/net/sockstat", show)
         }));
@@ -319,9 +329,12 @@ impl Collector for Sockets {
         if place == Place::Own {
             tables(&mut reading);
         }
+        // Without IPv6 the second file is not there, and nothing is missing.
+        let of_ipv6 = std::fs::read_to_string(format!("{}/sockstat6", place.net())).unwrap_or_default();
         reading.take(&format!("{}/sockstat", place.net()), |text, reading| {
+            let text = format!("{text}\n{of_ipv6}");
             for (name, key) in SOCKSTAT {
-                reading.push_some(name, parse_sockstat(text, key).map(|count| count as f64));
+                reading.push_some(name, parse_sockstat(&text, key).map(|count| count as f64));
             }
         });
         self.counters(&place.net(), &mut reading);

@@ -67,6 +67,8 @@ fn sockstat_parses() {
     let text = "sockets: used 14\nTCP: inuse 1 orphan 0 tw 7 alloc 1 mem 230\nUDP: inuse 3\n";
     for (text, key, expected) in [
         (text, "inuse", Some(1)),
+        ("TCP: inuse 2 orphan 0\n\nTCP6: inuse 5\nUDP6: inuse 1\n", "inuse", Some(7)),
+        ("TCP: inuse 2 orphan 3\nTCP6: inuse 5\n", "orphan", Some(3)),
         (text, "tw", Some(7)),
         (text, "mem", Some(230)),
         ("TCP: inuse 1 orphan\n", "orphan", None),
