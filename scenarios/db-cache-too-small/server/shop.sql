@@ -1,4 +1,4 @@
--- 24,000 articles with their descriptions: some 50 MB.
+-- 12,000 articles with their descriptions: some 25 MB.
 CREATE DATABASE shop;
 USE shop;
 CREATE TABLE article (
@@ -8,6 +8,6 @@ CREATE TABLE article (
 );
 INSERT INTO article
     SELECT seq, CONCAT('Article ', seq), REPEAT(CONCAT('Words about article ', seq, '. '), 60)
-    FROM seq_1_to_24000;
+    FROM seq_1_to_12000;
 CREATE USER shop@localhost IDENTIFIED BY 'shop';
 GRANT SELECT ON shop.* TO shop@localhost;

@@ -2,7 +2,7 @@
 // What the search found: twenty articles with the first words of their descriptions.
 $numbers = [];
 while (count($numbers) < 20) {
-    $numbers[] = random_int(1, 24000);
+    $numbers[] = random_int(1, 12000);
 }
 $db = new mysqli('localhost', 'shop', 'shop', 'shop');
 $found = $db->query('SELECT number, name, LEFT(text, 60) AS words FROM article WHERE number IN (' . implode(',', $numbers) . ')');
