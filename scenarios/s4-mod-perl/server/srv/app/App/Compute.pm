@@ -1,6 +1,6 @@
 package App::Compute;
 
-# A page that needs the processor: the thousand words of a text, counted and sorted.
+# A page that needs the processor: four thousand words of a text, counted and sorted.
 
 use strict;
 use warnings;
