@@ -1,13 +1,14 @@
 //! The user guide's page of a scenario, made from its folder alone: the story, the machines, the files that are not as
 //! the distribution has them, and each round with what is typed, in words and as commands.
 
+mod by_hand;
 mod guide;
 mod words;
 
 pub use guide::{guide, metrics};
 
 use crate::figures;
-use crate::scenario::{Folder, Group, Load, Remedy, Round, Sign};
+use crate::scenario::{Folder, Group, Load, Remedy, Round, Scenario, Sign};
 use std::fmt::Write as _;
 use webdyno_analysis::rules;
 use webdyno_model::Result;
@@ -33,6 +34,11 @@ pub fn page(folder: &Folder) -> Result<String> {
         load = round.load.as_ref().unwrap_or(load);
         self::round(&mut page, folder, number, round, load);
     }
+    if by_hand::leaves(&page) {
+        let _ = writeln!(page, "## Commands of the signs\n\n{}\n", by_hand::LEFT);
+    }
+    page.push_str("## Afterwards\n\n");
+    fenced(&mut page, "sh", &format!("sudo webdyno lab down {name}            # removes everything\n"));
     Ok(page)
 }
 
@@ -43,6 +49,16 @@ pub fn group(group: Group) -> &'static str {
         Group::Fault => "one fault",
         Group::Stacked => "a fault that hides the next one",
         Group::Healthy => "nothing is wrong",
+    }
+}
+
+/// A part of the list in one word, as `group` has it.
+pub fn part(group: Group) -> &'static str {
+    match group {
+        Group::Story => "story",
+        Group::Fault => "fault",
+        Group::Stacked => "stacked",
+        Group::Healthy => "healthy",
     }
 }
 
@@ -111,8 +127,7 @@ fn commands(page: &mut String, folder: &Folder) -> Result<()> {
     );
     let text = format!(
         "sudo webdyno lab up {name}\nsudo webdyno lab exec {name}            # a shell on the server\n\
-         sudo webdyno lab exec {name} client     # a shell where the users are\n\
-         sudo webdyno lab down {name}            # removes everything\n"
+         sudo webdyno lab exec {name} client     # a shell where the users are\n"
     );
     fenced(page, "sh", &text);
     if !folder.load_files()?.is_empty() {
@@ -133,6 +148,14 @@ fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load:
         list(page, &changes);
         page.push('\n');
     }
+    if changes.len() > usize::from(round.load.is_some()) {
+        // Typed on the machine itself, `down` would take it for a change of somebody else and leave it.
+        let _ = writeln!(
+            page,
+            "No command on a host changes that. When the scenario is down, `sudo webdyno lab run {name} --rounds {number} \
+             --keep` leaves it up as it is from here on.\n"
+        );
+    }
     let typed: Vec<(&str, &str)> = round.lines().collect();
     if !typed.is_empty() {
         page.push_str("The fix, as it is typed:\n\n");
@@ -144,8 +167,8 @@ fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load:
     answer(page, round);
     if !round.binds.is_empty() {
         page.push_str("It is there, as these show:\n\n");
-        let port = port(load);
-        list(page, &round.binds.iter().map(|bind| sign(bind, &port)).collect::<Vec<_>>());
+        let sign = |bind| sign(bind, &folder.scenario, load);
+        list(page, &round.binds.iter().map(sign).collect::<Vec<_>>());
         page.push('\n');
     }
     if !round.gains.is_empty() {
@@ -209,16 +232,14 @@ fn remedy(remedy: &Remedy) -> String {
 }
 
 /// A sign with what it is and the command that shows it.
-fn sign(sign: &Sign, port: &str) -> String {
+fn sign(sign: &Sign, scenario: &Scenario, load: &Load) -> String {
     let head = words::sign(sign);
     if let Some(what) = figures::NAMES.iter().find(|(name, _)| *name == sign.metric).map(|(_, what)| what) {
         return format!("{head}: {what}");
     }
     let Some(metric) = metric(&sign.metric) else { return head };
-    // Words of the catalogue stand for what is known here.
-    let instance = metric.instance(&sign.metric).filter(|instance| *instance != "*");
-    let by_hand = metric.reproduce.replace("PORT", port).replace("INSTANCE", instance.unwrap_or("INSTANCE"));
-    format!("{head}, from {}; by hand on the server: `{}`", metric.source, by_hand.replace('`', "'"))
+    let (host, command) = by_hand::command(&metric, &sign.metric, scenario, load);
+    format!("{head}, from {}; by hand on `{host}`: `{command}`", metric.source)
 }
 
 /// What the catalogue says of a metric.

@@ -90,6 +90,9 @@ pub fn run(
     if let (Err(_), Err(error)) = (&driven, &downed) {
         tell(&format!("{0}: {1}; `webdyno lab down {0}` tries again", folder.name, error.message));
     }
+    if driven.is_err() {
+        tell(&format!("{}: what was recorded is in {}", folder.name, options.directory.display()));
+    }
     let rounds = driven?;
     let down_s = downed?;
     let proved = rounds.iter().all(|round| round.is_proved());

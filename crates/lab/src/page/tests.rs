@@ -54,7 +54,7 @@ fn a_page_tells_everything_that_a_reader_can_type() {
         "server# apache2 -k graceful\n",
         "`webdyno explain apache-workers-exhausted` tells more",
         "`MaxRequestWorkers` of apache from 90 to 400",
-        "by hand on the server: `ss -ltn",
+        "by hand on `server`: `ss -ltn",
         "at least 3.5 times that of the round `20 workers`, with the whole 95% interval",
     ] {
         assert!(page.contains(part), "{part} in\n{page}");
@@ -87,4 +87,29 @@ fn all_that_a_scenario_can_have_is_in_words() {
     ] {
         assert!(all.contains(part), "{part} in\n{all}");
     }
+}
+
+#[test]
+fn commands_of_the_signs_know_the_scenario() {
+    for (name, parts) in [
+        ("worker-churn", vec!["`pgrep -c -P $(cat /run/apache2/apache2.pid)`"]),
+        (
+            "stacked-db-bandwidth",
+            vec!["`: `mariadb -Ne ", "webdyno lab run stacked-db-bandwidth --rounds 3 --keep"],
+        ),
+        ("conntrack-full", vec!["`sudo webdyno lab run conntrack-full --rounds 2 --keep` leaves it up"]),
+    ] {
+        let page = page(&Catalogue::BuiltIn.open(name).unwrap()).unwrap();
+        for part in parts {
+            assert!(page.contains(part), "{part} in\n{page}");
+        }
+        // What is typed on a host needs no run of the lab.
+        assert_eq!(page.contains("--keep` leaves it"), name != "worker-churn", "{page}");
+        // What removes everything comes last: whoever types from the top still needs it before.
+        assert!(
+            page.ends_with(&format!("lab down {name}            # removes everything\n```\n\n")),
+            "{page}"
+        );
+    }
+    assert!(by_hand::leaves("connect ADDRESS | x") && !by_hand::leaves("'by PIDS and a cgroup'"));
 }

@@ -110,7 +110,12 @@ fn described_in(directory: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(directory).map_err(|error| unreadable(directory, &error))?;
     let has_one = |entry: &std::fs::DirEntry| entry.path().join(DESCRIPTION).is_file();
     let names = entries.flatten().filter(has_one).filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.collect())
+    let names: Vec<String> = names.collect();
+    match names.is_empty() {
+        false => Ok(names),
+        true => Err(UserError::usage(format!("there is no scenario in {}", directory.display()))
+            .hint("--scenarios takes a folder that holds one folder for each scenario")),
+    }
 }
 
 /// The files in a folder of a catalogue; what links lead to is among them.
