@@ -308,11 +308,11 @@ fn wanted(hierarchy: &Hierarchy, controllers: &BTreeSet<&str>) -> Vec<String> {
     hierarchy.controllers.iter().filter(is_wanted).cloned().collect()
 }
 
-/// Gives all hosts together the share of the processors that ten programs have. Else they would have that of one
+/// Gives all hosts together the share of the processors that four programs have. Else they would have that of one
 /// program of the machine among all others that want to run, and a measurement would be one of the neighbours. With the
 /// largest that the kernel knows it would be the neighbours that stand still.
 fn favour(hierarchy: &Hierarchy) -> Result<()> {
-    let (file, most) = if hierarchy.unified { ("cpu.weight", "1000") } else { ("cpu.shares", "10240") };
+    let (file, most) = if hierarchy.unified { ("cpu.weight", "400") } else { ("cpu.shares", "4096") };
     let path = hierarchy.top.join(FOLDER).join(file);
     // Of version 2 it is there only where hosts have limits of processor time.
     if !path.exists() {
@@ -536,7 +536,7 @@ mod tests {
         let mounts = format!("29 1 0:26 / {} rw - cgroup cgroup rw,cpu\n", top.path().display());
         let tree = Tree::of(hierarchies(&mounts, |_| String::new()), "x");
         tree.make(&BTreeSet::new(), &mut |_| Ok(())).unwrap();
-        assert_eq!(std::fs::read_to_string(shares).unwrap(), "10240\n");
+        assert_eq!(std::fs::read_to_string(shares).unwrap(), "4096\n");
     }
 
     #[test]
