@@ -10,6 +10,7 @@ pub use guide::{guide, metrics};
 use crate::figures;
 use crate::scenario::{Folder, Group, Load, Remedy, Round, Scenario, Sign};
 use std::fmt::Write as _;
+use std::path::Path;
 use webdyno_analysis::rules;
 use webdyno_model::Result;
 use webdyno_model::sample::{CollectorInfo, Metric};
@@ -117,16 +118,28 @@ fn shown(path: &str) -> String {
     format!("`{path}`")
 }
 
+/// What `up` and `run` need beside the name, where the scenario is not one of those in the program. The other commands
+/// know it once it is up.
+fn from(folder: &Folder) -> String {
+    let quoted = |path: &Path| {
+        let path = path.display().to_string();
+        shlex::try_quote(&path).map_or_else(|_| path.clone(), |path| path.into_owned())
+    };
+    let place = folder.directory();
+    place.map(|place| format!(" --scenarios {}", quoted(place))).unwrap_or_default()
+}
+
 /// What a reader types to have the scenario.
 fn commands(page: &mut String, folder: &Folder) -> Result<()> {
     let name = &folder.name;
+    let from = from(folder);
     page.push_str("## By hand\n\n");
     let _ = writeln!(
         page,
-        "`webdyno lab run {name}` goes through all of it by itself. To look around, build it, and type what follows:\n"
+        "`webdyno lab{from} run {name}` goes through all of it by itself. To look around, build it, and type what follows:\n"
     );
     let text = format!(
-        "sudo webdyno lab up {name}\nsudo webdyno lab exec {name}            # a shell on the server\n\
+        "sudo webdyno lab{from} up {name}\nsudo webdyno lab exec {name}            # a shell on the server\n\
          sudo webdyno lab exec {name} client     # a shell where the users are\n"
     );
     fenced(page, "sh", &text);
@@ -152,8 +165,9 @@ fn round(page: &mut String, folder: &Folder, number: usize, round: &Round, load:
         // Typed on the machine itself, `down` would take it for a change of somebody else and leave it.
         let _ = writeln!(
             page,
-            "No command on a host changes that. When the scenario is down, `sudo webdyno lab run {name} --rounds {number} \
-             --keep` leaves it up as it is from here on.\n"
+            "No command on a host changes that. When the scenario is down, `sudo webdyno lab{} run {name} --rounds {number} \
+             --keep` leaves it up as it is from here on.\n",
+            from(folder)
         );
     }
     let typed: Vec<(&str, &str)> = round.lines().collect();

@@ -113,3 +113,14 @@ fn commands_of_the_signs_know_the_scenario() {
     }
     assert!(by_hand::leaves("connect ADDRESS | x") && !by_hand::leaves("'by PIDS and a cgroup'"));
 }
+
+#[test]
+fn a_page_names_the_folder_of_a_scenario_that_is_not_in_the_program() {
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let page = page(&Catalogue::Directory(scenarios.clone()).open("conntrack-full").unwrap()).unwrap();
+    let from = format!("--scenarios {}", scenarios.display());
+    for words in ["up conntrack-full\n", "run conntrack-full`", "run conntrack-full --rounds 2 --keep`"] {
+        assert!(page.contains(&format!("webdyno lab {from} {words}")), "{words} in\n{page}");
+    }
+    assert!(page.contains("sudo webdyno lab exec conntrack-full "), "{page}");
+}

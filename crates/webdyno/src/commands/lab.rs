@@ -7,15 +7,21 @@ mod run;
 use crate::cli::lab::{DownArgs, ExecArgs, HostArgs, LabArgs, LabCommand, UpArgs};
 use crate::{interrupt, terminal};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 use webdyno_host::change::state::StateDir;
 use webdyno_lab::hosts::inside;
-use webdyno_lab::scenario::Catalogue;
+use webdyno_lab::scenario::{Catalogue, Folder};
 use webdyno_lab::up::{Options, check_root};
-use webdyno_lab::{Lab, SERVER, down, up};
-use webdyno_model::Result;
+use webdyno_lab::{Lab, SERVER, down, page, up};
 use webdyno_model::error::io_error;
+use webdyno_model::{Result, UserError};
+
+/// The shell of people.
+const BASH: &str = "/bin/bash";
 
 /// Does what the lab is asked for. Gives the exit code.
 pub fn lab(arguments: &LabArgs) -> Result<u8> {
@@ -27,8 +33,8 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Show(arguments) => guide::show(&catalogue, arguments),
         LabCommand::Pages(arguments) => guide::pages(&catalogue, arguments),
         LabCommand::Table(arguments) => guide::table(arguments),
-        LabCommand::Exec(arguments) => exec(arguments),
-        LabCommand::Down(arguments) => remove(arguments),
+        LabCommand::Exec(arguments) => exec(&catalogue, arguments),
+        LabCommand::Down(arguments) => remove(&catalogue, arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {
             inside::first(*sees_processes)
         }
@@ -36,23 +42,35 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
     }
 }
 
-/// Names, what is up, and titles.
+/// Names, what is up, the part of the list and titles: stories first, each part in the order of the names.
 fn list(catalogue: &Catalogue) -> Result<u8> {
-    let there: BTreeMap<String, bool> = down::all(StateDir::of_environment()?.root())?.into_iter().collect();
+    // Scenarios are root's, and so is what tells of them.
+    let is_root = check_root("list", "").is_ok();
+    let there: BTreeMap<String, bool> = match is_root {
+        true => down::all(StateDir::of_environment()?.root())?.into_iter().collect(),
+        false => BTreeMap::new(),
+    };
     let names = catalogue.names()?;
+    let mut folders: Vec<Folder> = names.iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
+    folders.sort_by_key(|folder| folder.scenario.group);
     let width = names.iter().map(String::len).max().unwrap_or(0);
-    for name in &names {
-        let folder = catalogue.open(name)?;
+    for folder in &folders {
+        let (name, scenario) = (&folder.name, &folder.scenario);
         let state = match there.get(name) {
             Some(true) => "up  ",
             Some(false) => "half",
-            None => "-   ",
+            None if is_root => "-   ",
+            None => "?   ",
         };
-        terminal::print(&format!("{name:width$}  {state}  {}\n", folder.scenario.title))?;
+        let part = page::part(scenario.group);
+        terminal::print(&format!("{name:width$}  {state}  {part:7}  {}\n", scenario.title))?;
     }
     for (name, is_up) in there.iter().filter(|(name, _)| !names.contains(name)) {
         let state = if *is_up { "up  " } else { "half" };
         terminal::print(&format!("{name:width$}  {state}  (from another folder)\n"))?;
+    }
+    if !is_root {
+        terminal::tell("webdyno: only root is told what is up: sudo webdyno lab list");
     }
     Ok(0)
 }
@@ -81,9 +99,9 @@ fn options() -> Result<Options> {
 }
 
 /// Becomes the command: whoever waits for us waits for it.
-fn exec(arguments: &ExecArgs) -> Result<u8> {
+fn exec(catalogue: &Catalogue, arguments: &ExecArgs) -> Result<u8> {
     check_root("exec", &arguments.name)?;
-    let lab = Lab::open(&arguments.name)?;
+    let lab = Lab::open(&arguments.name).map_err(|error| not_open(catalogue, &arguments.name, error))?;
     let hosts = lab.host_names();
     let words = arguments.words.as_slice();
     let (host, words) = match words.split_first() {
@@ -95,13 +113,40 @@ fn exec(arguments: &ExecArgs) -> Result<u8> {
     let words = words.strip_prefix(&["--".into()]).unwrap_or(words);
     let mut command = lab.enter(&host)?;
     match words {
-        [] => command.arg("sh"),
+        [] => shell(&mut command, &arguments.name, &host),
         words => command.args(words),
     };
     Err(io_error("run", format!("a command on `{host}`"), &command.exec()))
 }
 
-fn remove(arguments: &DownArgs) -> Result<u8> {
+/// A shell: for a person bash(1), of whom dash(1) takes leave with an error and a wrong exit code where its terminal
+/// is that of another process namespace.
+fn shell<'a>(command: &'a mut Command, name: &str, host: &str) -> &'a mut Command {
+    let is_person = std::io::stdin().is_terminal();
+    match is_person && Path::new(BASH).exists() {
+        // Which machine this is, is seen in each line.
+        true => command.arg("env").arg(format!("PS1={name}/{host}:\\w# ")).arg(BASH),
+        false => command.arg("sh"),
+    }
+}
+
+/// Why a scenario could not be opened: a name that nothing has cannot be built either.
+fn not_open(catalogue: &Catalogue, name: &str, error: UserError) -> UserError {
+    let is_there = || {
+        let there = StateDir::of_environment().and_then(|state| down::all(state.root()));
+        there.is_ok_and(|there| there.iter().any(|(other, _)| other == name))
+    };
+    unknown(catalogue, name).filter(|_| !is_there()).unwrap_or(error)
+}
+
+/// The error for a name that no scenario has.
+fn unknown(catalogue: &Catalogue, name: &str) -> Option<UserError> {
+    let is_known = catalogue.names().is_ok_and(|names| names.iter().any(|known| known == name));
+    if is_known { None } else { catalogue.open(name).err() }
+}
+
+fn remove(catalogue: &Catalogue, arguments: &DownArgs) -> Result<u8> {
+    check_root("down", arguments.name.as_deref().unwrap_or("--all"))?;
     let state = StateDir::of_environment()?.root().to_owned();
     let names = match &arguments.name {
         Some(name) => vec![name.clone()],
@@ -114,6 +159,10 @@ fn remove(arguments: &DownArgs) -> Result<u8> {
                 removed.notes.iter().for_each(|note| terminal::tell(&format!("webdyno: {note}")));
                 let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };
                 terminal::print(&format!("{name} {what}\n"))?;
+                // Nothing had to be done, but perhaps another one was meant.
+                if let Some(error) = unknown(catalogue, name).filter(|_| !removed.was_there) {
+                    terminal::tell_error(&error);
+                }
             }
             // The last one is told by whoever called.
             Err(error) => {

@@ -237,6 +237,8 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert_eq!(run(&mut bench.lab(&["exec", all, "sh", "-c", "exit 7"])).code, 7);
     bench.said(&["up", small]);
     assert!(bench.said(&["list"]).contains(&format!("{small}  up")));
+    run(&mut bench.lab(&["exec", "nobody"])).with_code(2).told("there is no scenario `nobody`", "lab list");
+    run(&mut bench.lab(&["down", "nobody"])).with_code(0).told("there is no scenario `nobody`", "lab list");
     bench.said(&["down", small]);
     assert_eq!(bench.said(&["exec", all, "hostname"]), "server", "the other one stays");
 
