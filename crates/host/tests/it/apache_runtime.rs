@@ -222,6 +222,22 @@ fn short_lives_of_workers_are_seen() {
     assert!(faults(&last) > faults(&first), "{last:?}");
 }
 
+/// Waits until what was asked before stands in the log: Apache writes it after the answer.
+fn settle(log: &Path) {
+    let lines = || std::fs::read_to_string(log).unwrap_or_default();
+    let deadline = Instant::now() + PATIENCE;
+    let mut before = String::new();
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = lines();
+        if !now.is_empty() && now == before {
+            return;
+        }
+        assert!(Instant::now() < deadline, "nothing is logged: {now}");
+        before = now;
+    }
+}
+
 #[test]
 fn requests_are_counted_by_the_access_log_of_the_site() {
     if !apache_is_installed() {
@@ -245,6 +261,7 @@ fn requests_are_counted_by_the_access_log_of_the_site() {
     server.write("run/page.html", &"x".repeat(1000));
     server.start();
     let target = target(&server);
+    settle(&server.path("run/access.log"));
     let mut log = AccessLog::default();
     let first = log.read(&target);
     assert_eq!(first.value("access_log.requests_count"), Some(0.0), "{first:?}");
