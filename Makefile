@@ -41,7 +41,7 @@ lab:
 
 pages:
 	@scripts/setup rust
-	$(CARGO) run --locked -q -p webdyno -- lab --scenarios scenarios pages --out docs
+	$(CARGO) run --locked -q -p webdyno -- lab pages --out docs
 
 bench:
 	@scripts/setup bench
