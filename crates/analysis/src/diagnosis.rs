@@ -101,7 +101,31 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         None => finding.confidence * 0.75,
     };
     found.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    found
+    causes_first(found)
+}
+
+/// A finding that is this sure and brings others about comes before them, however much of the lost time they explain: they
+/// go with it.
+const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
+
+/// Of findings, the best first, each one behind those that bring it about.
+fn causes_first(found: Vec<Finding>) -> Vec<Finding> {
+    let brings_about = |cause: &Finding, other: &Finding| {
+        let rule = rules::by_id(&cause.id);
+        cause.confidence >= CAUSE_CONFIDENCE_MIN
+            && rule.is_some_and(|rule| rule.brings_about.contains(&other.id.as_str()))
+    };
+    let mut left = found;
+    let mut ordered = vec![];
+    while !left.is_empty() {
+        let is_free = |finding: &Finding| {
+            !left.iter().any(|cause| cause.id != finding.id && brings_about(cause, finding))
+        };
+        // Rules that bring each other about would never be free: then the best one is.
+        let next = left.iter().position(is_free).unwrap_or(0);
+        ordered.push(left.remove(next));
+    }
+    ordered
 }
 
 /// After the first finding is lifted, the lowest of the ceilings that are not its own.
@@ -220,6 +244,28 @@ mod tests {
         ] {
             assert_eq!(check(server, others, failed), valid, "{server}");
         }
+    }
+
+    #[test]
+    fn what_brings_others_about_comes_before_them() {
+        let finding = |id: &str, confidence| {
+            let known = findings(&Facts::default()).remove(0);
+            Finding { id: id.into(), confidence, ..known }
+        };
+        let order = |of: &[(&str, f64)]| {
+            let found = of.iter().map(|(id, confidence)| finding(id, *confidence)).collect();
+            causes_first(found).into_iter().map(|finding| finding.id).collect::<Vec<_>>()
+        };
+        let workers = "apache-workers-exhausted";
+        assert_eq!(
+            order(&[("accept-queue-overflow", 0.9), ("x", 0.9), (workers, 0.7)]),
+            ["x", workers, "accept-queue-overflow"]
+        );
+        assert_eq!(
+            order(&[("accept-queue-overflow", 0.9), (workers, 0.4)]),
+            ["accept-queue-overflow", workers],
+            "a mere suspicion is nobody's cause"
+        );
     }
 
     #[test]

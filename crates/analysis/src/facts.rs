@@ -12,11 +12,21 @@ use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
 
+mod apache;
 pub mod by_hand;
 mod client;
+mod database;
+mod limits;
+mod logs;
+mod machine;
+mod memory;
+mod network;
+mod php;
 mod scoreboard;
+mod sockets;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -24,8 +34,12 @@ pub(crate) mod testing;
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     facts: BTreeMap<String, Fact>,
+    /// Of facts that there are several of, those of each thing, by its name: `["fpm_queue_mean"]["www"]`.
+    each: BTreeMap<String, BTreeMap<String, Fact>>,
     /// The service behind the port, as it was read.
     pub service: Option<ServiceSnapshot>,
+    /// What stands behind it; `None` when nobody looked.
+    pub topology: Option<Topology>,
     /// What tuning shall reach.
     pub goal: Option<Goal>,
     /// Why the generator's figures cannot be believed; `None` when they can or when there was no load of our own.
@@ -49,6 +63,28 @@ impl Facts {
     /// The facts of these names that are known, in this order: for a finding to cite.
     pub fn cite(&self, names: &[&str]) -> Vec<Fact> {
         names.iter().filter_map(|name| self.facts.get(*name)).cloned().collect()
+    }
+
+    /// The values of a fact that there are several of, by what they are of; empty when there are none.
+    pub fn each(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+        let found = self.each.get(name).into_iter().flatten();
+        found.map(|(instance, fact)| (instance.as_str(), fact.value))
+    }
+
+    /// The value of such a fact of one of them.
+    pub fn value_of(&self, name: &str, instance: &str) -> Option<f64> {
+        self.each.get(name)?.get(instance).map(|fact| fact.value)
+    }
+
+    /// [`Facts::cite`] of one of several things.
+    pub fn cite_of(&self, names: &[&str], instance: &str) -> Vec<Fact> {
+        names.iter().filter_map(|name| self.each.get(*name)?.get(instance)).cloned().collect()
+    }
+
+    /// The services behind the front that are this program, with those of their settings that are known.
+    pub fn backends(&self, program: &str) -> impl Iterator<Item = &ServiceSnapshot> {
+        let all = self.topology.iter().flat_map(|topology| &topology.backends);
+        all.filter(move |service| service.service == program)
     }
 
     /// Whether the service is this program.
@@ -82,6 +118,15 @@ impl Facts {
         self.facts.values()
     }
 
+    /// Adds or replaces a fact of one of several things; the fact itself becomes that of the largest value.
+    pub fn insert_of(&mut self, instance: &str, fact: Fact) {
+        let name = fact.name.clone();
+        if self.value(&name).is_none_or(|value| fact.value > value) {
+            self.insert(fact.clone());
+        }
+        self.each.entry(name).or_default().insert(instance.to_owned(), fact);
+    }
+
     /// Adds or replaces a fact: for tests and for facts from elsewhere.
     pub fn insert(&mut self, fact: Fact) {
         self.facts.insert(fact.name.clone(), fact);
@@ -105,66 +150,33 @@ enum From {
     Rate(f64),
 }
 
-/// `(fact, unit, metric, how)`.
-#[rustfmt::skip] // a table, one row a line
-const FROM_METRICS: &[(&str, &str, &str, From)] = &[
-    ("cores", "cores", "cpu.cores_count", From::Latest),
-    ("run_queue_mean", "processes", "cpu.run_queue_count", From::Mean),
-    ("load_average_max", "processes", "cpu.load1_count", From::Max),
-    ("forks_per_s", "processes/s", "cpu.forks_count", From::Rate(1.0)),
-    ("service_cpu_cores", "cores", "process.cpu_s", From::Rate(1.0)),
-    ("client_cpu_cores", "cores", "process.client_cpu_s", From::Rate(1.0)),
-    ("foreign_cpu_cores", "cores", "process.foreign_cpu_s", From::Rate(1.0)),
-    ("service_processes_mean", "processes", "process.count", From::Mean),
-    ("service_processes_max", "processes", "process.count", From::Max),
-    ("service_processes_min", "processes", "process.count", From::Min),
-    ("memory_available_min_bytes", "bytes", "memory.available_bytes", From::Min),
-    ("memory_limit_bytes", "bytes", "memory.limit_bytes", From::Latest),
-    ("memory_total_bytes", "bytes", "memory.total_bytes", From::Latest),
-    ("memory_used_in_limit_max_bytes", "bytes", "memory.used_in_limit_bytes", From::Max),
-    ("swapped_in_pages_per_s", "pages/s", "memory.swapped_in_pages", From::Rate(1.0)),
-    ("swapped_out_pages_per_s", "pages/s", "memory.swapped_out_pages", From::Rate(1.0)),
-    ("refaults_per_s", "pages/s", "memory.refaults_count", From::Rate(1.0)),
-    ("major_faults_per_s", "faults/s", "memory.major_faults_count", From::Rate(1.0)),
-    ("oom_kills", "processes", "memory.oom_kills_count", From::Rise),
-    ("group_oom_kills", "processes", "memory.group_oom_kills_count", From::Rise),
-    ("pressure_cpu_some_fraction", "fraction", "pressure.cpu_some_us", From::Rate(1e-6)),
-    ("pressure_memory_some_fraction", "fraction", "pressure.memory_some_us", From::Rate(1e-6)),
-    ("pressure_memory_full_fraction", "fraction", "pressure.memory_full_us", From::Rate(1e-6)),
-    ("pressure_group_memory_full_fraction", "fraction", "pressure.group_memory_full_us", From::Rate(1e-6)),
-    ("pressure_io_full_fraction", "fraction", "pressure.io_full_us", From::Rate(1e-6)),
-    ("accept_queue_mean", "connections", "sockets.accept_queue_count", From::Mean),
-    ("accept_queue_max", "connections", "sockets.accept_queue_count", From::Max),
-    ("accept_queue_limit", "connections", "sockets.accept_queue_max_count", From::Latest),
-    ("listen_overflows", "connections", "sockets.listen_overflows_count", From::Rise),
-    ("listen_overflows_per_s", "connections/s", "sockets.listen_overflows_count", From::Rate(1.0)),
-    ("listen_drops", "connections", "sockets.listen_drops_count", From::Rise),
-    ("syn_queue_drops", "connections", "sockets.syn_queue_drops_count", From::Rise),
-    ("new_connections_per_s", "connections/s", "sockets.passive_opens_count", From::Rate(1.0)),
-    ("retransmits_per_s", "segments/s", "sockets.retransmits_count", From::Rate(1.0)),
-    ("time_wait_mean", "sockets", "sockets.time_wait_count", From::Mean),
-    ("worker_memory_sum_bytes", "bytes", "worker_memory.pss_sum_bytes", From::Latest),
-    ("worker_swap_sum_bytes", "bytes", "worker_memory.swap_pss_sum_bytes", From::Latest),
-    ("worker_memory_mean_bytes", "bytes", "worker_memory.pss_mean_bytes", From::Latest),
-    ("worker_private_mean_bytes", "bytes", "worker_memory.private_mean_bytes", From::Latest),
-    ("workers_limit", "workers", "apache.slots_count", From::Latest),
-    ("workers_busy_mean", "workers", "apache.workers_busy_count", From::Mean),
-    ("workers_busy_max", "workers", "apache.workers_busy_count", From::Max),
-    ("workers_idle_mean", "workers", "apache.workers_idle_count", From::Mean),
-    ("workers_startable_mean", "workers", "apache.slots_open_count", From::Mean),
-    ("workers_writing_mean", "workers", "apache.workers_writing_count", From::Mean),
-    ("workers_keepalive_mean", "workers", "apache.workers_keepalive_count", From::Mean),
-    ("server_requests_per_s", "requests/s", "apache.accesses_count", From::Rate(1.0)),
-    ("status_wait_mean_us", "us", "apache.status_wait_us", From::Mean),
-    ("config_generation", "reloads", "apache.config_generation_count", From::Latest),
+/// `(fact, unit, metric, how)`. A star in the metric stands for several things, such as the pools of PHP-FPM: the fact is
+/// that of the largest value, and each one's own is kept beside it ([`Facts::each`]).
+type Row = (&'static str, &'static str, &'static str, From);
+
+/// What follows from one metric each: a family is a file.
+const FAMILIES: &[&[Row]] = &[
+    machine::ROWS,
+    memory::ROWS,
+    limits::ROWS,
+    sockets::ROWS,
+    network::ROWS,
+    apache::ROWS,
+    php::ROWS,
+    database::ROWS,
+    logs::ROWS,
 ];
 
 /// Everything that the measurement says.
 pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
     let series = SeriesSet::of(measurement);
-    let mut builder = Builder { series, service: measurement.service.as_ref(), facts: BTreeMap::new() };
-    for (fact, unit, metric, how) in FROM_METRICS {
-        builder.derive(fact, unit, metric, *how);
+    let service = measurement.service.as_ref();
+    let mut builder = Builder { series, service, facts: BTreeMap::new(), each: BTreeMap::new() };
+    for (fact, unit, metric, how) in FAMILIES.iter().copied().flatten() {
+        match metric.contains('*') {
+            true => builder.derive_each(fact, unit, metric, *how),
+            false => builder.derive(fact, unit, metric, *how),
+        }
     }
     builder.cpu();
     builder.scoreboard();
@@ -185,14 +197,25 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         fault.filter(|_| kernel_limit_total.is_none()).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
-    let (facts, goal) = (builder.facts, measurement.goal);
-    Ok(Facts { facts, service, goal, generator_fault, kernel_limit_total, loaded, brake, readings_stopped })
+    Ok(Facts {
+        facts: builder.facts,
+        each: builder.each,
+        service,
+        topology: measurement.topology.clone(),
+        goal: measurement.goal,
+        generator_fault,
+        kernel_limit_total,
+        loaded,
+        brake,
+        readings_stopped,
+    })
 }
 
 struct Builder<'a> {
     series: SeriesSet<'a>,
     service: Option<&'a ServiceSnapshot>,
     facts: BTreeMap<String, Fact>,
+    each: BTreeMap<String, BTreeMap<String, Fact>>,
 }
 
 impl Builder<'_> {
@@ -212,6 +235,23 @@ impl Builder<'_> {
             From::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
         };
         self.add_from(name, unit, value, (metric, how));
+    }
+
+    /// The same of a metric that there are several of.
+    fn derive_each(&mut self, name: &str, unit: &str, template: &str, how: From) {
+        let Some(template) = self.series.template(template) else { return };
+        let found: Vec<_> = self.series.instances(template).collect();
+        let mut largest: Option<Fact> = None;
+        for (instance, metric) in found {
+            self.facts.remove(name);
+            self.derive(name, unit, metric, how);
+            let Some(fact) = self.facts.remove(name) else { continue };
+            if largest.as_ref().is_none_or(|largest| fact.value > largest.value) {
+                largest = Some(fact.clone());
+            }
+            self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+        }
+        self.facts.extend(largest.map(|fact| (fact.name.clone(), fact)));
     }
 
     /// A fact that follows from a metric: source and command are the metric's, the window is that of the readings.

@@ -56,6 +56,11 @@ impl<'a> SeriesSet<'a> {
         most_specific(&self.metrics, name)
     }
 
+    /// The metric of several things that the catalogue of the recording has under this name: `disk.*.read_bytes`.
+    pub fn template(&self, name: &str) -> Option<&'a Metric> {
+        self.metrics.get(name).copied()
+    }
+
     /// What there are readings of, of a metric of several (`disk.*.read_bytes`): the names in place of the star, each with
     /// that of its values.
     pub fn instances<'b>(&'b self, template: &'b Metric) -> impl Iterator<Item = (&'a str, &'a str)> + 'b {

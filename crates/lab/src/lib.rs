@@ -6,6 +6,7 @@ pub mod figures;
 pub mod groups;
 pub mod hosts;
 pub mod journal;
+pub mod judge;
 mod lab;
 mod machine;
 pub mod packages;

@@ -27,6 +27,8 @@ use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "accept-queue-overflow";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// Dropped connections per second that cost something: below one per ten seconds nobody notices.
 const OVERFLOWS_PER_S_MIN: f64 = 0.1;

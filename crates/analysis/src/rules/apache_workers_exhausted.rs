@@ -31,6 +31,8 @@ mod remedy;
 
 /// Stable id.
 pub const ID: &str = "apache-workers-exhausted";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["accept-queue-overflow"];
 
 /// The limit must be reached in at least this share of the readings: a ramp or a respawn is over in a second.
 const FULL_FRACTION_MIN: f64 = 0.5;

@@ -23,6 +23,8 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.
 pub const ID: &str = "cpu-saturated";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// The share of busy processor time above which there is no room.
 const BUSY_FRACTION_MIN: f64 = 0.95;

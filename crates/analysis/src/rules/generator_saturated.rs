@@ -31,6 +31,8 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.
 pub const ID: &str = "generator-saturated";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// The share of the offered rate below which it was not reached.
 const OFFERED_FRACTION_MIN: f64 = 0.95;

@@ -18,6 +18,8 @@ use webdyno_model::diagnosis::Finding;
 
 /// Stable id.
 pub const ID: &str = "healthy";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 const FAILED_FRACTION_MAX: f64 = 0.001;
 const CPU_FRACTION_MAX: f64 = 0.95;

@@ -26,6 +26,8 @@ use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.
 pub const ID: &str = "kernel-limit-total";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// Fires when the run's own verdict says so.
 pub fn check(facts: &Facts) -> Option<Finding> {

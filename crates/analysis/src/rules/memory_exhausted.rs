@@ -28,6 +28,8 @@ use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "memory-exhausted";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["cpu-saturated", "apache-workers-exhausted", "accept-queue-overflow"];
 
 /// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
 const FULL_FRACTION_MIN: f64 = 0.02;

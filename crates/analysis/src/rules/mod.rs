@@ -1,7 +1,8 @@
 //! Rules: one file per bottleneck. The doc comment of a file is the manual's chapter on it (`webdyno explain ID`).
 //!
 //! A rule fires on a proven limit, never on a ratio that merely looks unusual, and cites the facts it rests on.
-//! To add one: a new file with `ID`, `check` and its tests, and one line in [`ALL`].
+//! To add one: a new file with `ID`, `BRINGS_ABOUT`, `check` and its tests, and one line in [`ALL`]. What it looks at is a
+//! row of [`crate::facts`].
 
 use crate::facts::Facts;
 use webdyno_model::diagnosis::Finding;
@@ -21,6 +22,8 @@ pub struct Rule {
     pub id: &'static str,
     /// The source of its file; the manual's text is the `//!` head.
     source: &'static str,
+    /// Ids of findings that it brings about: they are listed behind it, as they go with it.
+    pub brings_about: &'static [&'static str],
     /// Whether it fires.
     pub check: fn(&Facts) -> Option<Finding>,
 }
@@ -30,6 +33,7 @@ macro_rules! rule {
         Rule {
             id: $module::ID,
             source: include_str!(concat!(stringify!($module), ".rs")),
+            brings_about: $module::BRINGS_ABOUT,
             check: $module::check,
         }
     };

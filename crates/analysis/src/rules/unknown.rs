@@ -18,6 +18,8 @@ use webdyno_model::diagnosis::Finding;
 
 /// Stable id.
 pub const ID: &str = "unknown";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// Fires always: [`crate::diagnosis`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {

@@ -1,6 +1,6 @@
 //! Flags of `webdyno lab`.
 
-use super::lab_run::{LabPagesArgs, LabRunArgs, LabShowArgs, LabTableArgs};
+use super::lab_run::{LabJudgeArgs, LabPagesArgs, LabRunArgs, LabShowArgs, LabTableArgs};
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,6 +33,9 @@ pub enum LabCommand {
     /// Write docs/lab.md from what runs wrote
     #[command(hide = true)]
     Table(LabTableArgs),
+    /// Diagnose recordings of scenarios, and compare with what these say
+    #[command(hide = true)]
+    Judge(LabJudgeArgs),
     /// Run a command on a host of a scenario that is up; a shell without one
     Exec(ExecArgs),
     /// Remove a scenario with everything that belongs to it

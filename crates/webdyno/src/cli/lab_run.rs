@@ -58,6 +58,17 @@ pub struct LabTableArgs {
     pub out: Option<PathBuf>,
 }
 
+/// `webdyno lab judge`.
+#[derive(Debug, Args)]
+pub struct LabJudgeArgs {
+    /// Directories of runs, of several of them, or of kept recordings
+    #[arg(value_name = "DIR", required = true)]
+    pub directories: Vec<PathBuf>,
+    /// Keep the recordings in FOLDER, packed, instead of judging them
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
+}
+
 /// `webdyno lab-load`: the load of a round, made from the host of the clients.
 #[derive(Debug, Args)]
 pub struct LabLoadArgs {

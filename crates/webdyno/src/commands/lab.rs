@@ -33,6 +33,7 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Show(arguments) => guide::show(&catalogue, arguments),
         LabCommand::Pages(arguments) => guide::pages(&catalogue, arguments),
         LabCommand::Table(arguments) => guide::table(arguments),
+        LabCommand::Judge(arguments) => guide::judge(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(&catalogue, arguments),
         LabCommand::Down(arguments) => remove(&catalogue, arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {

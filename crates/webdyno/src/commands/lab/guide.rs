@@ -1,9 +1,10 @@
-//! `webdyno lab show`, `lab pages` and `lab table`: scenarios as pages, and their runs as a table.
+//! `webdyno lab show`, `lab pages`, `lab table` and `lab judge`: scenarios as pages, their runs as a table, and what the
+//! diagnosis says of their recordings.
 
-use crate::cli::lab_run::{LabPagesArgs, LabShowArgs, LabTableArgs};
+use crate::cli::lab_run::{LabJudgeArgs, LabPagesArgs, LabShowArgs, LabTableArgs};
 use crate::{finish, terminal};
 use webdyno_lab::scenario::Catalogue;
-use webdyno_lab::{page, table};
+use webdyno_lab::{judge, page, table};
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
 
@@ -37,6 +38,18 @@ pub fn table(arguments: &LabTableArgs) -> Result<u8> {
         None => terminal::print(&page)?,
     }
     Ok(0)
+}
+
+/// Diagnoses recordings. Gives the exit code: 3 when a first finding is not what the scenario says.
+pub fn judge(catalogue: &Catalogue, arguments: &LabJudgeArgs) -> Result<u8> {
+    let places = judge::places(&arguments.directories)?;
+    if let Some(folder) = &arguments.keep {
+        judge::corpus::keep(&places, folder)?;
+        return Ok(0);
+    }
+    let judged = judge::judge(&judge::cases(catalogue, &places)?)?;
+    terminal::print(&judge::text(&judged))?;
+    Ok(if judged.iter().all(judge::Judged::is_right) { 0 } else { 3 })
 }
 
 /// This machine in a few words.
