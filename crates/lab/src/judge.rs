@@ -15,6 +15,9 @@ use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 
 pub mod corpus;
+pub mod hidden;
+pub mod page;
+pub mod tally;
 
 /// Findings that are no faults.
 pub const NO_FAULTS: [&str; 2] = ["healthy", "unknown"];

@@ -67,6 +67,9 @@ pub struct LabJudgeArgs {
     /// Keep the recordings in FOLDER, packed, instead of judging them
     #[arg(long, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
+    /// Write the page of the diagnosis to FILE: also with signals hidden
+    #[arg(long, value_name = "FILE", conflicts_with = "keep")]
+    pub out: Option<PathBuf>,
 }
 
 /// `webdyno lab-load`: the load of a round, made from the host of the clients.

@@ -47,8 +47,12 @@ pub fn judge(catalogue: &Catalogue, arguments: &LabJudgeArgs) -> Result<u8> {
         judge::corpus::keep(&places, folder)?;
         return Ok(0);
     }
-    let judged = judge::judge(&judge::cases(catalogue, &places)?)?;
-    terminal::print(&judge::text(&judged))?;
+    let cases = judge::cases(catalogue, &places)?;
+    let judged = judge::judge(&cases)?;
+    match &arguments.out {
+        Some(path) => finish::write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?))?,
+        None => terminal::print(&judge::text(&judged))?,
+    }
     Ok(if judged.iter().all(judge::Judged::is_right) { 0 } else { 3 })
 }
 
