@@ -36,9 +36,17 @@ pub fn events(file: &Path) -> Result<Vec<Event>> {
 /// The recordings in a directory: of one run, of several runs, or kept ones.
 pub fn places(directory: &Path) -> Result<Vec<Place>> {
     if let Some(scenario) = scenario_of(directory) {
-        return rounds(directory, scenario, |entry| {
-            Some(entry.join(FILE_NAME)).filter(|file| file.is_file())
-        });
+        let recorded = |entry: &Path| Some(entry.join(FILE_NAME)).filter(|file| file.is_file());
+        let mut found = rounds(directory, scenario, recorded)?;
+        // A scenario that was run several times has a folder for each.
+        let is_number = |path: &PathBuf| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        for run in sorted(directory)?.into_iter().filter(is_number) {
+            found.extend(rounds(&run, scenario, recorded)?);
+        }
+        return Ok(found);
     }
     let mut found = vec![];
     for entry in sorted(directory)? {
@@ -109,6 +117,12 @@ mod tests {
         let recorded = places(&run).unwrap();
         assert_eq!(recorded.iter().map(|place| place.number).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(places(top.path()).unwrap(), recorded, "several runs");
+        let again = top.path().join("20260101T000001Z-lab-y");
+        std::fs::create_dir_all(&again).unwrap();
+        std::fs::rename(&run, again.join("1")).unwrap();
+        assert_eq!(places(&again).unwrap().len(), 2, "run several times");
+        std::fs::rename(again.join("1"), &run).unwrap();
+        std::fs::remove_dir(&again).unwrap();
         let folder = top.path().join("kept");
         keep(&recorded, &folder).unwrap();
         let kept = places(&folder).unwrap();
