@@ -14,7 +14,7 @@ mod read;
 
 pub use catalogue::{Catalogue, Folder};
 pub use check::FINDINGS;
-pub(crate) use place::did_you_mean;
+pub use place::did_you_mean;
 pub use read::parse;
 
 use serde::{Deserialize, Serialize};

@@ -64,6 +64,7 @@ pub struct ExecArgs {
 
 /// `webdyno lab down`.
 #[derive(Debug, Args)]
+#[command(override_usage = "webdyno lab down <NAME|--all>")]
 pub struct DownArgs {
     /// The scenario
     #[arg(required_unless_present = "all", conflicts_with = "all")]

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 use webdyno_host::change::state::StateDir;
 use webdyno_lab::hosts::inside;
-use webdyno_lab::scenario::{Catalogue, Folder};
+use webdyno_lab::scenario::{Catalogue, Folder, did_you_mean};
 use webdyno_lab::up::{Options, check_root};
 use webdyno_lab::{Lab, SERVER, down, page, up};
 use webdyno_model::error::io_error;
@@ -111,7 +111,13 @@ fn exec(catalogue: &Catalogue, arguments: &ExecArgs) -> Result<u8> {
         }
         _ => (SERVER.into(), words),
     };
-    let words = words.strip_prefix(&["--".into()]).unwrap_or(words);
+    let words = match words.strip_prefix(&["--".into()]) {
+        Some(words) => words,
+        None => {
+            words.first().map_or(Ok(()), |first| refuse_unknown_host(&first.to_string_lossy(), &hosts))?;
+            words
+        }
+    };
     let mut command = lab.enter(&host)?;
     match words {
         [] => shell(&mut command, &arguments.name, &host),
@@ -140,6 +146,19 @@ fn not_open(catalogue: &Catalogue, name: &str, error: UserError) -> UserError {
     unknown(catalogue, name).filter(|_| !is_there()).unwrap_or(error)
 }
 
+/// An error for a first word that is neither a host nor a program, but nearly a host.
+fn refuse_unknown_host(word: &str, hosts: &[String]) -> Result<()> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_program =
+        word.contains('/') || std::env::split_paths(&folders).any(|folder| folder.join(word).is_file());
+    let hint = did_you_mean(word, hosts.iter().map(String::as_str), "");
+    if is_program || hint.is_empty() {
+        return Ok(());
+    }
+    let text = format!("there is neither a host nor a program `{word}`; hosts: {}", hosts.join(", "));
+    Err(UserError::usage(text).hint(hint))
+}
+
 /// The error for a name that no scenario has.
 fn unknown(catalogue: &Catalogue, name: &str) -> Option<UserError> {
     let is_known = catalogue.names().is_ok_and(|names| names.iter().any(|known| known == name));
@@ -155,15 +174,16 @@ fn remove(catalogue: &Catalogue, arguments: &DownArgs) -> Result<u8> {
     };
     let mut failed = Ok(0);
     for name in &names {
-        match down::down(&state, name) {
+        // Nothing had to be done, but another one was meant.
+        let is_meant = |removed: down::Removed| match unknown(catalogue, name) {
+            Some(error) if !removed.was_there => Err(error),
+            _ => Ok(removed),
+        };
+        match down::down(&state, name).and_then(is_meant) {
             Ok(removed) => {
                 removed.notes.iter().for_each(|note| terminal::tell(&format!("webdyno: {note}")));
                 let what = if removed.was_there { "is removed" } else { "is not up: nothing to do" };
                 terminal::print(&format!("{name} {what}\n"))?;
-                // Nothing had to be done, but perhaps another one was meant.
-                if let Some(error) = unknown(catalogue, name).filter(|_| !removed.was_there) {
-                    terminal::tell_error(&error);
-                }
             }
             // The last one is told by whoever called.
             Err(error) => {

@@ -13,6 +13,9 @@ use webdyno_model::{Result, UserError};
 /// Folders of a host's own that it has from its start: a disk in one of them takes over what the host has there.
 const OWN: [&str; 4] = ["/etc", "/root", "/srv", "/var"];
 
+/// A shell alone needs two; with less it is a slip of the pen, such as a size without its unit.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+
 impl Check<'_> {
     pub(super) fn hosts(&self) -> Result<()> {
         for (name, host) in &self.folder.scenario.hosts {
@@ -41,7 +44,13 @@ impl Check<'_> {
 
     /// What of a host can change from round to round.
     pub(super) fn limits(&self, at: &[Step<'_>], host: &Host) -> Result<()> {
-        self.size(&below(at, &["memory".into()]), host.memory.as_deref())?;
+        let memory = below(at, &["memory".into()]);
+        self.size(&memory, host.memory.as_deref())?;
+        let bytes = host.memory.as_deref().and_then(|size| sizes::bytes(size).ok());
+        if let Some(bytes) = bytes.filter(|bytes| *bytes < MEMORY_BYTES_MIN) {
+            let text = format!("with {bytes} bytes of memory nothing can be started");
+            return Err(self.wrong(&memory, text).hint("as in: memory = \"256M\""));
+        }
         self.size(&below(at, &["swap".into()]), host.swap.as_deref())?;
         let swap = below(at, &["swap".into()]);
         if host.swap.is_some() && self.folder.scenario.machine.swap.is_none() {
