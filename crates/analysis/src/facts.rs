@@ -182,6 +182,8 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.scoreboard();
     builder.worker_time();
     builder.processes();
+    builder.page_cache();
+    builder.open_files();
     if let Some(run) = run {
         builder.client(measurement, run)?;
     }
@@ -277,6 +279,16 @@ impl Builder<'_> {
                 known.and_then(|known| known.instance(metric)),
             ),
         });
+    }
+
+    /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
+    fn add_of(&mut self, name: &str, unit: &str, (instance, value): (&str, f64), from: (&str, From)) {
+        let largest = self.facts.remove(name);
+        self.add_from(name, unit, Some(value), from);
+        let Some(fact) = self.facts.remove(name) else { return };
+        let kept = largest.filter(|largest| largest.value >= fact.value).unwrap_or_else(|| fact.clone());
+        self.facts.insert(name.to_owned(), kept);
+        self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
     }
 
     /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so

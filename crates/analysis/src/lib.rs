@@ -24,6 +24,7 @@ pub mod planner;
 pub mod repeats;
 pub mod rules;
 pub mod series;
+pub mod shortage;
 pub mod stats;
 pub mod stop_loss;
 pub mod summary;

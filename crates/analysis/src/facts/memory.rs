@@ -1,8 +1,10 @@
 //! Facts of memory: what is left, what is swapped and read again, what workers have.
 //!
-//! Sources: the collectors `memory`, `pressure`, `cgroup`, `worker_memory` (docs/metrics.md).
+//! Sources: the collectors `memory`, `pressure`, `cgroup`, `worker_memory`, and of `php_fpm`, `mariadb` and `disk` what
+//! they hold and read (docs/metrics.md).
 
-use super::{From, Row};
+use super::{Builder, From, Row};
+use crate::stats::mean;
 
 /// What follows from one metric each.
 #[rustfmt::skip] // a table, one row a line
@@ -24,4 +26,62 @@ pub(super) const ROWS: &[Row] = &[
     ("worker_swap_sum_bytes", "bytes", "worker_memory.swap_pss_sum_bytes", From::Latest),
     ("worker_memory_mean_bytes", "bytes", "worker_memory.pss_mean_bytes", From::Latest),
     ("worker_private_mean_bytes", "bytes", "worker_memory.private_mean_bytes", From::Latest),
+    ("group_memory_limit_bytes", "bytes", "cgroup.memory_limit_bytes", From::Latest),
+    ("group_memory_used_max_bytes", "bytes", "cgroup.memory_used_bytes", From::Max),
+    ("group_swap_used_max_bytes", "bytes", "cgroup.swap_used_bytes", From::Max),
+    ("group_limit_hits_per_s", "hits/s", "cgroup.memory_limit_hits_count", From::Rate(1.0)),
+    ("group_file_refaults_per_s", "pages/s", "memory.group_file_refaults_count", From::Rate(1.0)),
+    ("group_anonymous_refaults_per_s", "pages/s", "memory.group_anonymous_refaults_count", From::Rate(1.0)),
+    ("file_refaults_per_s", "pages/s", "memory.file_refaults_count", From::Rate(1.0)),
+    ("swap_total_bytes", "bytes", "memory.swap_total_bytes", From::Latest),
+    ("pressure_group_memory_some_fraction", "fraction", "pressure.group_memory_some_us", From::Rate(1e-6)),
+    ("pressure_io_some_fraction", "fraction", "pressure.io_some_us", From::Rate(1e-6)),
+    ("pressure_group_io_some_fraction", "fraction", "pressure.group_io_some_us", From::Rate(1e-6)),
+    ("pressure_group_io_full_fraction", "fraction", "pressure.group_io_full_us", From::Rate(1e-6)),
+    ("worker_memory_largest_bytes", "bytes", "worker_memory.pss_max_bytes", From::Max),
+    ("worker_growth_within_bytes", "bytes/1000 s", "worker_memory.growth_within_bytes", From::Latest),
+    ("worker_growth_by_age_bytes", "bytes/1000 s", "worker_memory.growth_by_age_bytes", From::Latest),
+    ("worker_growth_by_age_explained", "fraction", "worker_memory.growth_by_age_explained_fraction", From::Latest),
+    ("pool_memory_max_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Max),
+    ("pool_swap_max_bytes", "bytes", "php_fpm.*.swap_pss_mean_bytes", From::Max),
+    ("pool_children_max", "processes", "php_fpm.*.processes_count", From::Max),
+    ("pool_children_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
+    ("pool_children_killed", "processes", "php_fpm.*.log_signal_exits_count", From::Rise),
+    ("database_resident_max_bytes", "bytes", "mariadb.resident_bytes", From::Max),
+    ("database_buffer_pool_bytes", "bytes", "mariadb.buffer_pool_limit_bytes", From::Latest),
+    ("database_key_buffer_bytes", "bytes", "mariadb.key_buffer_limit_bytes", From::Latest),
+    ("database_query_cache_bytes", "bytes", "mariadb.query_cache_limit_bytes", From::Latest),
+    ("database_sort_buffer_bytes", "bytes", "mariadb.sort_buffer_bytes", From::Latest),
+    ("database_join_buffer_bytes", "bytes", "mariadb.join_buffer_bytes", From::Latest),
+    ("database_read_buffer_bytes", "bytes", "mariadb.read_buffer_bytes", From::Latest),
+    ("database_read_rnd_buffer_bytes", "bytes", "mariadb.read_rnd_buffer_bytes", From::Latest),
+    ("database_thread_stack_bytes", "bytes", "mariadb.thread_stack_bytes", From::Latest),
+    ("database_binlog_cache_bytes", "bytes", "mariadb.binlog_cache_bytes", From::Latest),
+    ("database_connections_limit", "connections", "mariadb.connections_limit_count", From::Latest),
+    ("database_connected_mean", "connections", "mariadb.threads_connected_count", From::Mean),
+    ("database_connected_max", "connections", "mariadb.threads_connected_count", From::Max),
+    ("database_disk_read_bytes_per_s", "bytes/s", "mariadb.disk_read_bytes", From::Rate(1.0)),
+    ("database_buffer_pool_misses_per_s", "pages/s", "mariadb.buffer_pool_disk_reads_count", From::Rate(1.0)),
+    ("disk_read_bytes_per_s", "bytes/s", "disk.*.read_bytes", From::Rate(1.0)),
+    ("disk_busy_fraction", "fraction", "disk.*.busy_s", From::Rate(1.0)),
 ];
+
+/// What the group holds of files, and what it holds besides, must be of one moment: at most this far apart.
+const SAME_TIME_S: f64 = 0.6;
+
+impl Builder<'_> {
+    /// How much of the group's memory pages of files have that could be dropped, on average: what is used, less what cannot
+    /// be dropped.
+    pub(super) fn page_cache(&mut self) {
+        const USED: &str = "cgroup.memory_used_bytes";
+        let (from_s, to_s) = self.series.window();
+        let in_window = self.series.all(USED).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
+        let files: Vec<f64> = in_window
+            .filter_map(|(time, used)| {
+                let held = self.series.nearest("memory.used_in_limit_bytes", *time, SAME_TIME_S)?;
+                Some((used - held).max(0.0))
+            })
+            .collect();
+        self.add_from("group_page_cache_mean_bytes", "bytes", mean(&files), (USED, From::Mean));
+    }
+}

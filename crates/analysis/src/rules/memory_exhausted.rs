@@ -6,73 +6,140 @@
 //!
 //! ## How it is recognised
 //! All processes stall on memory at times (pressure stall information, `full`) while pages are swapped in, or, where
-//! nothing is swapped, while pages of files are read again that had just been given up. Or the kernel killed processes
-//! for want of memory: the control group's counter says whether they were the service's. The machine's counter alone
-//! may mean any container on it: then the finding is half sure only, unless the number of the service's processes fell.
-//! The control group's limit counts before the machine's. A load that was stopped for swapping, for stalls or for a kill
-//! proves it by what stopped it: the brake reads five times a second, and what it saw may be in no sample.
+//! nothing is swapped, while pages of files are read again that had just been given up, as programs hold nearly all of the
+//! memory. Or the kernel killed processes for want of memory: the control group's counter says whether they were the
+//! service's. The machine's counter alone may mean any container on it: then the finding is half sure only, unless the
+//! number of the service's processes fell.
+//!
+//! The control group's figures count before the machine's: where the group has room, a neighbour swaps; where files that
+//! could be dropped fill it, programs are not short of memory (`working-set-exceeds-memory`). A load that was stopped for
+//! swapping, for stalls or for a kill proves it by what stopped it: the brake reads five times a second, and what it saw
+//! may be in no sample.
 //!
 //! ## What to do
-//! Lower `MaxRequestWorkers` to what fits: (available memory + what the workers hold now, swapped parts too - a
-//! reserve of a tenth) / what one more worker costs. The honest size of a worker is its share (PSS), not its
-//! resident size: the latter counts shared pages once per process. Then more memory, if the rate does not suffice.
+//! Allow fewer of those that hold the memory: `MaxRequestWorkers`, or `pm.max_children` of the pool of PHP-FPM, to (available
+//! memory + what they hold now - a reserve of a tenth) / what one more of them costs, its swapped parts included. The honest
+//! size of a worker is its share (PSS), not its resident size: the latter counts shared pages once per process. More of
+//! them fit when they share more: code and data that the parent loads before it forks. Then more memory, if the rate does
+//! not suffice.
 //!
 //! ## By hand
-//! `vmstat 1` (si, so), `cat /proc/pressure/memory`, `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`.
+//! `vmstat 1` (si, so), `cat /proc/pressure/memory`, `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`; of a
+//! control group `memory.max`, `memory.current`, `memory.swap.current`, `memory.pressure` and `memory.events`.
 
 use super::{say, say_bytes};
 use crate::facts::Facts;
+use crate::shortage::{self, Holder};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "memory-exhausted";
-/// What it brings about, and what is therefore not the cause where this one is found.
-pub const BRINGS_ABOUT: &[&str] = &["cpu-saturated", "apache-workers-exhausted", "accept-queue-overflow"];
+/// What it brings about, and what is therefore not the cause where this one is found: who waits for memory holds whatever
+/// it has, and who swaps keeps disk and processors busy.
+pub const BRINGS_ABOUT: &[&str] = &[
+    "cpu-saturated",
+    "apache-workers-exhausted",
+    "apache-worker-churn",
+    "apache-spawn-lag",
+    "accept-queue-overflow",
+    "syn-queue-overflow",
+    "lost-syns",
+    "keepalive-holds-workers",
+    "slow-clients",
+    "php-fpm-workers-exhausted",
+    "backend-refused",
+    "db-connections-exhausted",
+    "db-lock-contention",
+    "db-slow-queries",
+    "log-io",
+    "foreign-load",
+    "tls-handshakes",
+    "working-set-exceeds-memory",
+];
 
 /// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
 const FULL_FRACTION_MIN: f64 = 0.02;
-/// Memory kept for the kernel, the page cache and everything else.
-const RESERVE_FRACTION: f64 = 0.10;
 
 /// Without swap the stall must be longer, and so many pages a second be read again: files are read at any time.
 const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
 const REFAULTS_PER_S_MIN: f64 = 100.0;
 
+/// Less than this in swap was put there once and is not asked for.
+const SWAPPED_BYTES_MIN: f64 = 1e6;
+
 /// Fires on thrashing, or when processes were killed.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let evidence = evidence(facts)?;
-    let full = stalled_fraction(facts);
-    let stalled = full.map_or(String::new(), |full| {
+    let full = shortage::stalled_fraction(facts);
+    let stalled = full.filter(|full| *full >= FULL_FRACTION_MIN).map_or(String::new(), |full| {
         format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
     });
+    let holder = shortage::holders(facts).into_iter().next().map(|(holder, _)| holder);
+    let who =
+        holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
+    // What a database holds is not told by what its clients are allowed: this is the right place, and the wrong remedy.
+    let is_elsewhere = holder == Some(Holder::Database);
     Some(Finding {
         id: ID.into(),
-        summary: format!("The server needs more memory than there is: {}{stalled}.", evidence.words),
-        confidence: evidence.confidence,
-        explains_fraction: full.map(|full| webdyno_model::number::significant(full.min(1.0), 3)),
-        facts: facts.cite(&[
-            "brake_reading",
-            "brake_limit",
-            "pressure_memory_full_fraction",
-            "pressure_group_memory_full_fraction",
-            "swapped_in_pages_per_s",
-            "swapped_out_pages_per_s",
-            "refaults_per_s",
-            "group_oom_kills",
-            "oom_kills",
-            "service_processes_fell_max",
-            "memory_limit_bytes",
-            "memory_available_min_bytes",
-            "worker_memory_sum_bytes",
-            "worker_swap_sum_bytes",
-            "worker_private_mean_bytes",
-            "service_processes_mean",
-            "rate",
-        ]),
-        remedies: remedy(facts).into_iter().collect(),
+        summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
+        confidence: if is_elsewhere {
+            evidence.confidence.min(CONFIDENCE_ELSEWHERE)
+        } else {
+            evidence.confidence
+        },
+        explains_fraction: lost_fraction(facts),
+        facts: facts.cite(CITED),
+        remedies: remedies(facts, holder.as_ref()),
     })
+}
+
+const CITED: &[&str] = &[
+    "brake_reading",
+    "brake_limit",
+    "pressure_group_memory_full_fraction",
+    "pressure_memory_full_fraction",
+    "swapped_in_pages_per_s",
+    "swapped_out_pages_per_s",
+    "group_anonymous_refaults_per_s",
+    "group_file_refaults_per_s",
+    "refaults_per_s",
+    "group_oom_kills",
+    "oom_kills",
+    "pool_children_killed",
+    "service_processes_fell_max",
+    "group_memory_used_max_bytes",
+    "group_swap_used_max_bytes",
+    "memory_limit_bytes",
+    "memory_used_in_limit_max_bytes",
+    "memory_available_min_bytes",
+    "worker_memory_sum_bytes",
+    "worker_swap_sum_bytes",
+    "worker_private_mean_bytes",
+    "pool_memory_max_bytes",
+    "pool_swap_max_bytes",
+    "pool_children_max",
+    "database_resident_max_bytes",
+    "service_processes_mean",
+    "failed_fraction",
+    "rate",
+];
+
+/// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
+pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
+    let stalled = shortage::stalled_fraction(facts);
+    let failed = facts.value("failed_fraction").filter(|_| killed(facts).is_some());
+    stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
+}
+
+fn name(holder: &Holder) -> String {
+    match holder {
+        Holder::Workers => "the workers".into(),
+        Holder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
+        Holder::Database => "the database".into(),
+    }
 }
 
 /// Whether memory is proven to be short, so that whatever waits may be waiting for it.
@@ -80,26 +147,37 @@ pub(crate) fn is_proven(facts: &Facts) -> bool {
     evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
 }
 
-struct Evidence {
-    words: String,
-    confidence: f64,
+/// What proves that memory is short.
+pub(crate) struct Evidence {
+    /// In words, with figures.
+    pub words: String,
+    /// How sure that is.
+    pub confidence: f64,
 }
 
 const CONFIDENCE: f64 = 0.9;
+/// Nothing says that it is the service's memory, and nothing speaks against it.
+const CONFIDENCE_MACHINE: f64 = 0.7;
 const CONFIDENCE_ELSEWHERE: f64 = 0.5;
 
-fn evidence(facts: &Facts) -> Option<Evidence> {
+/// How many of the service's processes the kernel killed for want of memory.
+fn killed(facts: &Facts) -> Option<f64> {
+    facts.value("group_oom_kills").filter(|killed| *killed >= 1.0)
+}
+
+/// What proves that memory is short; `None` when nothing does.
+pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
     let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
     if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
         return Some(proven(format!("the load was stopped because {}", brake.text)));
     }
     let processes = |killed: f64| format!("{} process{}", say(killed), if killed == 1.0 { "" } else { "es" });
-    let of_group = facts.value("group_oom_kills");
-    if let Some(killed) = of_group.filter(|killed| *killed >= 1.0) {
+    if let Some(killed) = killed(facts) {
         return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
     }
     // Where the group's own counter was read and stands still, the kernel killed elsewhere.
-    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && of_group.is_none());
+    let unread = facts.value("group_oom_kills").is_none();
+    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && unread);
     let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
     if let Some(killed) = of_machine.filter(|_| fell) {
         return Some(proven(format!(
@@ -107,7 +185,7 @@ fn evidence(facts: &Facts) -> Option<Evidence> {
             processes(killed)
         )));
     }
-    thrashing(facts).map(proven).or_else(|| {
+    thrashing(facts).or_else(|| {
         of_machine.map(|killed| Evidence {
             words: format!(
                 "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
@@ -118,44 +196,65 @@ fn evidence(facts: &Facts) -> Option<Evidence> {
     })
 }
 
-/// In words what pages travel, if everything stalls for them.
-fn thrashing(facts: &Facts) -> Option<String> {
-    let full = stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
-    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
-    if swapped_in >= 1.0 {
-        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
-        return Some(format!("{} pages a second travel to and from swap", say(swapped)));
+/// What pages travel, if everything stalls for them.
+fn thrashing(facts: &Facts) -> Option<Evidence> {
+    let full = shortage::stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let (is_full, is_short) = (shortage::is_full(facts), shortage::is_short(facts));
+    if is_full == Some(false) || is_short == Some(false) {
+        return None;
     }
-    let refaults = facts.value("refaults_per_s").filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
-    (full >= FULL_FRACTION_MIN_NO_SWAP)
-        .then(|| format!("{} pages a second are read again that had just been given up", say(refaults)))
+    let is_ours = is_short == Some(true) || !shortage::stall_is_of_machine(facts);
+    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
+    if swapped_in >= 1.0 && has_swapped(facts) {
+        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
+        let words = format!("{} pages a second travel to and from swap", say(swapped));
+        return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
+    }
+    let refaults = facts.value("group_file_refaults_per_s").or_else(|| facts.value("refaults_per_s"));
+    let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
+    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
+        words: format!("{} pages a second are read again that had just been given up", say(refaults)),
+        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_ELSEWHERE },
+    })
 }
 
-fn stalled_fraction(facts: &Facts) -> Option<f64> {
-    let machine = facts.value("pressure_memory_full_fraction");
-    let group = facts.value("pressure_group_memory_full_fraction");
-    machine.into_iter().chain(group).reduce(f64::max)
+/// Whether anything of the service is in swap, as far as that is known.
+fn has_swapped(facts: &Facts) -> bool {
+    let known = ["group_swap_used_max_bytes", "worker_swap_sum_bytes"].map(|name| facts.value(name));
+    let swapped = known.into_iter().flatten().reduce(f64::max);
+    swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
 }
 
 /// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
 /// processes of so many workers each. `None` when it cannot be told.
 pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
-    let limit = facts.value("memory_limit_bytes").or_else(|| facts.value("memory_total_bytes"))?;
     let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
-    let held = facts.value("worker_memory_sum_bytes")? + facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
-    let machine_free = facts.value("memory_available_min_bytes")?;
-    let group_free = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
-    let free = group_free.map_or(machine_free, |group| group.min(machine_free));
-    // Swapped parts come back into memory: they use up what is available.
-    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
-    let usable = (free + held - swapped).min(limit) - RESERVE_FRACTION * limit;
+    let usable = shortage::usable_bytes(facts, facts.value("worker_memory_sum_bytes")?)?;
     // A worker that is swapped out is larger than the part of it that is in memory.
+    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
     let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
     let each = workers.map_or(each, |count| each + swapped / count);
-    (usable > 0.0).then(|| (usable / each).floor() * facts.threads_per_process())
+    Some((usable / each).floor() * facts.threads_per_process())
 }
 
-fn remedy(facts: &Facts) -> Option<Remedy> {
+/// The same of the children of a pool of PHP-FPM.
+fn children_that_fit(facts: &Facts, pool: &str) -> Option<f64> {
+    let each = facts.value_of("pool_memory_max_bytes", pool).filter(|bytes| *bytes > 0.0)?;
+    let children = facts.value_of("pool_children_max", pool)?;
+    let swapped = facts.value_of("pool_swap_max_bytes", pool).unwrap_or(0.0);
+    Some((shortage::usable_bytes(facts, each * children)? / (each + swapped)).floor())
+}
+
+fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
+    let fewer = match holder {
+        Some(Holder::Pool(pool)) => fewer_children(facts, pool),
+        Some(Holder::Database) => None,
+        Some(Holder::Workers) | None => fewer_workers(facts),
+    };
+    fewer.into_iter().collect()
+}
+
+fn fewer_workers(facts: &Facts) -> Option<Remedy> {
     let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
     let fits = workers_that_fit(facts)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
@@ -172,6 +271,29 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
             "a {} costs {} of its own, so {} workers fit beside a reserve of a tenth",
             if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
             facts.value("worker_private_mean_bytes").map_or("an unknown amount".into(), say_bytes),
+            say(fits)
+        ),
+        predicted: None,
+        together_with: vec![],
+    })
+}
+
+fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
+    let now = facts.value_of("pool_children_max", pool)?;
+    let fits = children_that_fit(facts, pool).filter(|fits| *fits >= 1.0 && *fits < now)?;
+    let each = facts.value_of("pool_memory_max_bytes", pool)?;
+    Some(Remedy {
+        service: "php_fpm".into(),
+        setting: "pm.max_children".into(),
+        from: Some(SettingValue::Integer(now as i64)),
+        to: Some(SettingValue::Integer(fits as i64)),
+        class: ApplyClass::Reload,
+        risk: "fewer scripts at once: the others wait in the queue of the pool's socket; without process_control_timeout a \
+               reload ends requests that are under way"
+            .into(),
+        why: format!(
+            "a child of the pool {pool} has {} of the memory, so {} fit beside the rest and a reserve of a tenth",
+            say_bytes(each),
             say(fits)
         ),
         predicted: None,
@@ -256,13 +378,25 @@ mod tests {
 
     #[test]
     fn without_swap_pages_of_files_tell() {
-        for (full, refaults, fires) in [(0.3, 5000.0, true), (0.03, 5000.0, false), (0.3, 20.0, false)] {
-            let values = [
+        // (stalled, refaults, what cannot be dropped of the limit, confidence)
+        for (full, refaults, held, confidence) in [
+            (0.3, 5000.0, Some(0.95), Some(0.9)),
+            (0.3, 5000.0, None, Some(0.5)),
+            // Files that are served fill it: they can be dropped.
+            (0.3, 5000.0, Some(0.5), None),
+            (0.03, 5000.0, Some(0.95), None),
+            (0.3, 20.0, Some(0.95), None),
+        ] {
+            let mut values = vec![
                 ("pressure_memory_full_fraction", full),
                 ("refaults_per_s", refaults),
                 ("swapped_in_pages_per_s", 0.0),
+                ("memory_limit_bytes", 200e6),
+                ("memory_total_bytes", 16e9),
             ];
-            assert_eq!(check(&facts(&values, &[])).is_some(), fires, "{full} {refaults}");
+            values.extend(held.map(|share| ("memory_used_in_limit_max_bytes", share * 200e6)));
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{full} {refaults} {held:?}");
         }
     }
 

@@ -14,6 +14,8 @@ pub mod generator_saturated;
 pub mod healthy;
 pub mod kernel_limit_total;
 pub mod memory_exhausted;
+pub mod open_files_exhausted;
+pub mod process_limit;
 pub mod unknown;
 
 /// A rule: a name, its chapter of the manual, and a pure function.
@@ -44,6 +46,8 @@ pub const ALL: &[Rule] = &[
     rule!(kernel_limit_total),
     rule!(generator_saturated),
     rule!(memory_exhausted),
+    rule!(open_files_exhausted),
+    rule!(process_limit),
     rule!(cpu_saturated),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),
