@@ -81,8 +81,8 @@ pub fn holders(facts: &Facts) -> Vec<(Holder, f64)> {
     let mut all = vec![];
     all.extend(value("worker_memory_sum_bytes").map(|bytes| (Holder::Workers, bytes + swapped)));
     let mut swapped_by_known = swapped;
-    for (pool, each) in facts.each("pool_memory_max_bytes") {
-        let swapped = facts.value_of("pool_swap_max_bytes", pool).unwrap_or(0.0);
+    for (pool, each) in facts.each("pool_memory_mean_bytes") {
+        let swapped = facts.value_of("pool_swap_mean_bytes", pool).unwrap_or(0.0);
         let children = facts.value_of("pool_children_max", pool).unwrap_or(0.0);
         swapped_by_known += swapped * children;
         all.push((Holder::Pool(pool.to_owned()), (each + swapped) * children));

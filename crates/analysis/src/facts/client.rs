@@ -34,6 +34,7 @@ impl Builder<'_> {
             ("kernel_limit", "connections", total.map(|total| total.value as f64)),
             ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
             ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
+            ("served_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
         ];
         for (name, unit, value) in facts.into_iter().chain(asked(measurement)) {
             self.add_client(measurement, name, unit, value);

@@ -42,8 +42,8 @@ pub(super) const ROWS: &[Row] = &[
     ("worker_growth_within_bytes", "bytes/1000 s", "worker_memory.growth_within_bytes", From::Latest),
     ("worker_growth_by_age_bytes", "bytes/1000 s", "worker_memory.growth_by_age_bytes", From::Latest),
     ("worker_growth_by_age_explained", "fraction", "worker_memory.growth_by_age_explained_fraction", From::Latest),
-    ("pool_memory_max_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Max),
-    ("pool_swap_max_bytes", "bytes", "php_fpm.*.swap_pss_mean_bytes", From::Max),
+    ("pool_memory_mean_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Mean),
+    ("pool_swap_mean_bytes", "bytes", "php_fpm.*.swap_pss_mean_bytes", From::Mean),
     ("pool_children_max", "processes", "php_fpm.*.processes_count", From::Max),
     ("pool_children_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
     ("pool_children_killed", "processes", "php_fpm.*.log_signal_exits_count", From::Rise),
@@ -63,6 +63,8 @@ pub(super) const ROWS: &[Row] = &[
     ("database_disk_read_bytes_per_s", "bytes/s", "mariadb.disk_read_bytes", From::Rate(1.0)),
     ("database_buffer_pool_misses_per_s", "pages/s", "mariadb.buffer_pool_disk_reads_count", From::Rate(1.0)),
     ("disk_read_bytes_per_s", "bytes/s", "disk.*.read_bytes", From::Rate(1.0)),
+    ("served_bytes_status_per_s", "bytes/s", "apache.bytes_served_bytes", From::Rate(1.0)),
+    ("served_bytes_log_per_s", "bytes/s", "access_log.sent_bytes", From::Rate(1.0)),
     ("disk_busy_fraction", "fraction", "disk.*.busy_s", From::Rate(1.0)),
 ];
 

@@ -118,8 +118,8 @@ const CITED: &[&str] = &[
     "worker_memory_sum_bytes",
     "worker_swap_sum_bytes",
     "worker_private_mean_bytes",
-    "pool_memory_max_bytes",
-    "pool_swap_max_bytes",
+    "pool_memory_mean_bytes",
+    "pool_swap_mean_bytes",
     "pool_children_max",
     "database_resident_max_bytes",
     "service_processes_mean",
@@ -239,9 +239,9 @@ pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
 
 /// The same of the children of a pool of PHP-FPM.
 fn children_that_fit(facts: &Facts, pool: &str) -> Option<f64> {
-    let each = facts.value_of("pool_memory_max_bytes", pool).filter(|bytes| *bytes > 0.0)?;
+    let each = facts.value_of("pool_memory_mean_bytes", pool).filter(|bytes| *bytes > 0.0)?;
     let children = facts.value_of("pool_children_max", pool)?;
-    let swapped = facts.value_of("pool_swap_max_bytes", pool).unwrap_or(0.0);
+    let swapped = facts.value_of("pool_swap_mean_bytes", pool).unwrap_or(0.0);
     Some((shortage::usable_bytes(facts, each * children)? / (each + swapped)).floor())
 }
 
@@ -281,7 +281,7 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
 fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
     let now = facts.value_of("pool_children_max", pool)?;
     let fits = children_that_fit(facts, pool).filter(|fits| *fits >= 1.0 && *fits < now)?;
-    let each = facts.value_of("pool_memory_max_bytes", pool)?;
+    let each = facts.value_of("pool_memory_mean_bytes", pool)?;
     Some(Remedy {
         service: "php_fpm".into(),
         setting: "pm.max_children".into(),

@@ -10,6 +10,7 @@ use webdyno_model::diagnosis::Finding;
 pub mod accept_queue_overflow;
 pub mod apache_workers_exhausted;
 pub mod cpu_saturated;
+pub mod db_connection_memory;
 pub mod generator_saturated;
 pub mod healthy;
 pub mod kernel_limit_total;
@@ -17,6 +18,7 @@ pub mod memory_exhausted;
 pub mod open_files_exhausted;
 pub mod process_limit;
 pub mod unknown;
+pub mod working_set_exceeds_memory;
 
 /// A rule: a name, its chapter of the manual, and a pure function.
 pub struct Rule {
@@ -45,7 +47,9 @@ macro_rules! rule {
 pub const ALL: &[Rule] = &[
     rule!(kernel_limit_total),
     rule!(generator_saturated),
+    rule!(db_connection_memory),
     rule!(memory_exhausted),
+    rule!(working_set_exceeds_memory),
     rule!(open_files_exhausted),
     rule!(process_limit),
     rule!(cpu_saturated),
