@@ -309,25 +309,6 @@ impl Builder<'_> {
             });
         }
     }
-
-    /// Shares of the machine's CPU time by kind.
-    fn cpu(&mut self) {
-        const BUSY: [&str; 6] = ["user", "nice", "system", "irq", "softirq", "steal"];
-        let rate = |kind: &str| self.series.rate(&format!("cpu.{kind}_s"));
-        let busy: Option<f64> = BUSY.iter().map(|kind| rate(kind)).sum();
-        let (idle, iowait) = (rate("idle"), rate("iowait").unwrap_or(0.0));
-        let total = busy.zip(idle).map(|(busy, idle)| busy + idle + iowait).filter(|total| *total > 0.0);
-        let share = |part: Option<f64>| part.zip(total).map(|(part, total)| part / total);
-        let shares = [
-            ("cpu_busy_fraction", share(busy)),
-            ("cpu_softirq_fraction", share(rate("softirq"))),
-            ("cpu_steal_fraction", share(rate("steal"))),
-            ("cpu_iowait_fraction", share(Some(iowait))),
-        ];
-        for (name, value) in shares {
-            self.add_from(name, "fraction", value, ("cpu.idle_s", From::Rate(1.0)));
-        }
-    }
 }
 
 /// Workers per process: `ThreadsPerChild` of the threaded MPMs, one under prefork and where it is not known.

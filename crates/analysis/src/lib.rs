@@ -21,6 +21,7 @@ pub mod network;
 pub mod pages;
 pub mod percentiles;
 pub mod planner;
+pub mod processors;
 pub mod repeats;
 pub mod rules;
 pub mod series;

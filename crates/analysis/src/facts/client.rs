@@ -33,6 +33,11 @@ impl Builder<'_> {
             ("connections_opened_total", "connections", total.map(|total| total.connections as f64)),
             ("kernel_limit", "connections", total.map(|total| total.value as f64)),
             ("client_cpu_fraction_max_thread", "fraction", run.client.cpu_fraction_max_thread),
+            (
+                "generator_cpu_cores",
+                "cores",
+                run.client.cpu_s.zip(per_s(1.0)).map(|(cpu, per_s)| cpu * per_s),
+            ),
             ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
             ("served_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
         ];

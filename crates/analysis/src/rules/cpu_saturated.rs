@@ -1,110 +1,150 @@
-//! `cpu-saturated`: all processors are busy with work, and nothing else limits.
+//! `cpu-saturated`: the processors are full of work, and requests wait for them.
 //!
-//! This is the hardware's limit, and ends tuning: the machine gives what it can. What remains is to make each
-//! request cheaper, or to use more or faster cores.
+//! This is the hardware's limit, and ends tuning: the machine gives what it can. More workers do not help: they wait for a
+//! processor instead of in the queue, and cost memory. What remains is to make each request cheaper, or to use more or
+//! faster cores.
 //!
 //! ## How it is recognised
-//! The processors were at least 95% busy over the whole window, and processes waited for a core (pressure stall
-//! information, or a run queue longer than the cores). The finding says who used them: the service, the generator on
-//! the same machine, or other processes.
+//! The processors that the service may use (those of its cpuset, else the machine's) were at least 85% busy, and in at least
+//! half of the time some process of the service waited for one: by the pressure stall information of its control group; where
+//! there is none, by more of its processes that want to run than do, or by the machine's pressure, if the service uses at
+//! least half of the processors. At a rate of the clients' own (`-r`) that is answered in full, processors below 95% have
+//! room. The finding says who used them: the service, its backends by name, the generator on the same machine, others by
+//! name. Where these others (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core
+//! (`softirq-bound`) take them, that is the answer.
+//!
+//! Without the control group's figures, without /proc of the service's processes and without pressure it can still be told by
+//! the run queue and the service's time, with less confidence.
 //!
 //! ## What to do
-//! Look at what the CPU time is spent on before buying: an opcode cache that is off, a scan in the database and
+//! Look at what the processors' time is spent on before buying: an opcode cache that is off, a scan in the database and
 //! `.htaccess` lookups also look like this. Then size: capacity grows with cores. Where the generator runs on the
 //! same machine, measure from another one.
 //!
 //! ## By hand
-//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`.
+//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control
+//! group `cpu.pressure` and `cpu.stat` there.
 
 use super::say;
 use crate::facts::Facts;
+use crate::processors::{self, Shortage};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "cpu-saturated";
-/// What it brings about, and what is therefore not the cause where this one is found.
-pub const BRINGS_ABOUT: &[&str] = &[];
+/// What it brings about, and what is therefore not the cause where this one is found: workers that wait for a processor are
+/// busy, and whoever waits for a worker stands in a queue.
+pub const BRINGS_ABOUT: &[&str] =
+    &["apache-workers-exhausted", "php-fpm-workers-exhausted", "accept-queue-overflow", "syn-queue-overflow"];
 
-/// The share of busy processor time above which there is no room.
-const BUSY_FRACTION_MIN: f64 = 0.95;
 /// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
+/// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
+const BUSY_FRACTION_WANTED: f64 = 0.7;
 
-/// Fires when all cores are busy and somebody waits for one.
+/// Fires when all cores that the service may use are busy, and it waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= BUSY_FRACTION_MIN)?;
     if facts.value("cpu_steal_fraction").is_some_and(|steal| steal > STEAL_FRACTION_MAX) {
         return None;
     }
-    let cores = facts.value("cores")?;
-    let waits = facts.value("pressure_cpu_some_fraction").map(|some| some >= 0.10);
-    let queued = facts.value("run_queue_mean").map(|queue| queue > cores);
-    if waits.or(queued) == Some(false) {
-        return None;
-    }
+    let shortage = processors::shortage(facts)?;
+    let wait = shortage.wait.map_or(String::new(), |wait| {
+        format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
+    });
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "The processors are the limit: {:.0}% of {} core{} busy, {}.",
-            busy * 100.0,
-            say(cores),
-            if cores == 1.0 { "" } else { "s" },
-            users(facts)
+            "The processors are the limit: {} {:.0}% busy, {}{wait}.",
+            cores_in_words(facts, shortage.usable),
+            shortage.busy * 100.0,
+            processors::users(facts)
         ),
-        confidence: if waits.is_some() { 0.9 } else { 0.7 },
-        explains_fraction: None,
-        facts: facts.cite(&[
-            "cpu_busy_fraction",
-            "cores",
-            "run_queue_mean",
-            "pressure_cpu_some_fraction",
-            "service_cpu_cores",
-            "client_cpu_cores",
-            "foreign_cpu_cores",
-            "cpu_steal_fraction",
-            "rate",
-        ]),
-        remedies: vec![Remedy {
-            service: "hardware".into(),
-            setting: "cores".into(),
-            from: None,
-            to: None,
-            class: ApplyClass::Manual,
-            risk: "none".into(),
-            why: advice(facts),
-            predicted: None,
-            together_with: vec![],
-        }],
+        confidence: shortage.confidence,
+        explains_fraction: explains(facts),
+        facts: facts
+            .cite(&[&processors::FACTS[..], &["rate", "offered_rate", "response_time_mean_us"]].concat()),
+        remedies: vec![remedy(facts, shortage)],
     })
 }
 
-fn users(facts: &Facts) -> String {
-    let named = [
-        ("service_cpu_cores", "the service"),
-        ("client_cpu_cores", "the load generator"),
-        ("foreign_cpu_cores", "other processes"),
-    ];
-    let shares = named.iter().filter_map(|(fact, name)| {
-        facts.value(fact).filter(|cores| *cores >= 0.05).map(|cores| format!("{name} {}", say(cores)))
-    });
-    let shares: Vec<_> = shares.collect();
-    if shares.is_empty() {
-        "by processes that could not be told apart".into()
-    } else {
-        format!("in cores: {}", shares.join(", "))
+fn cores_in_words(facts: &Facts, usable: f64) -> String {
+    let (plural, are) = if usable == 1.0 { ("", "is") } else { ("s", "are") };
+    match facts.value("cores").filter(|cores| *cores > usable) {
+        Some(cores) => format!("of {} cores the service may use {}, which {are}", say(cores), say(usable)),
+        None => format!("the {} core{plural} {are}", say(usable)),
     }
 }
 
-fn advice(facts: &Facts) -> String {
-    let share =
-        |name: &str| facts.value(name).zip(facts.value("cores")).map_or(0.0, |(part, cores)| part / cores);
-    if share("foreign_cpu_cores") > 0.3 {
-        "other processes use much of the machine: move them first".into()
+/// All of the response time but the processors' own time per request (the utilisation law: cores / rate): the rest is
+/// waiting, for a processor or for a worker that waits for one.
+fn explains(facts: &Facts) -> Option<f64> {
+    let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
+    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
+    Some(significant((1.0 - work_us / response_us).clamp(0.0, 1.0), 3))
+}
+
+fn remedy(facts: &Facts, shortage: Shortage) -> Remedy {
+    let (to, reason) = wanted_cores(facts, shortage.usable);
+    let times = to / shortage.usable;
+    Remedy {
+        service: "hardware".into(),
+        setting: "cores".into(),
+        from: Some(SettingValue::Integer(shortage.usable as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Manual,
+        risk: "none for the site; what stands behind it gets more requests".into(),
+        why: format!("{}{reason}", advice(facts, shortage.usable)),
+        predicted: predicted(facts, times),
+        together_with: vec![],
+    }
+}
+
+/// How many cores are wanted, and why: twice as many where answers set the pace, those that the rate needs where it is known.
+fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
+    let wanted = match facts.goal {
+        Some(webdyno_model::tune::Goal::Rate(rate)) => Some(rate),
+        _ => None,
+    };
+    let wanted = facts.value("offered_rate").into_iter().chain(wanted).reduce(f64::max);
+    let needed = || {
+        let per_request = processors::own_cores(facts)? / facts.ended_per_s()?;
+        Some((per_request, (wanted? * per_request / BUSY_FRACTION_WANTED).ceil()))
+    };
+    match needed().filter(|(_, needed)| *needed > usable) {
+        Some((per_request, needed)) => {
+            let text = format!(
+                "; a request costs {} of a core, so {} a second keep {} cores {:.0}% busy",
+                super::say_us(per_request * 1e6),
+                say(wanted.unwrap_or(0.0)),
+                say(needed),
+                BUSY_FRACTION_WANTED * 100.0
+            );
+            (needed, text)
+        }
+        None => (2.0 * usable, "; the rate grows with the cores: twice as many, and measure again".into()),
+    }
+}
+
+/// The utilisation law is the most that there can be: at least half of what is added must show, or the work is not spread.
+fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
+    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
+    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY);
+    let at = |share: f64| significant((rate * (1.0 + share * (times - 1.0))).min(most.max(rate)), 3);
+    (times > 1.0).then(|| Predicted { rate: at(0.8), ci95: [at(0.5), at(1.0)] })
+}
+
+fn advice(facts: &Facts, usable: f64) -> &'static str {
+    let share = |name: &str| facts.value(name).map_or(0.0, |part| part / usable);
+    let foreign = processors::foreign(facts).map_or(0.0, |foreign| foreign.cores / usable);
+    if foreign > 0.3 {
+        "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
     } else if share("client_cpu_cores") > 0.2 {
-        "the generator shares the machine: measure from another one before buying; then less work per request, or more cores".into()
+        "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"
     } else {
-        "less work per request, or more or faster cores".into()
+        "less work per request, or more or faster cores"
     }
 }
 
@@ -120,6 +160,7 @@ mod tests {
             ("pressure_cpu_some_fraction", 0.6),
             ("service_cpu_cores", 1.4),
             ("client_cpu_cores", 0.5),
+            ("rate", 100.0),
         ];
         let mut values: Vec<_> = base
             .iter()
@@ -133,23 +174,48 @@ mod tests {
     #[test]
     fn it_says_who_uses_the_cores() {
         let finding = check_with(&[]).unwrap();
-        assert!(finding.summary.contains("the service 1.4, the load generator 0.5"), "{}", finding.summary);
+        assert_eq!(
+            finding.summary,
+            "The processors are the limit: the 2 cores are 99% busy, in cores: apache 1.4, the load generator 0.5, and in \
+             60% of the time somebody waits for one."
+        );
         assert!(finding.remedies[0].why.contains("generator shares the machine"));
         assert!(
-            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0].why.contains("other processes")
+            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0].why.contains("other programs")
         );
+        let some = check_with(&[("usable_cores", 1.0), ("usable_busy_fraction", 0.98)]).unwrap().summary;
+        assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
     }
 
     #[test]
     fn busy_alone_is_not_enough() {
         for (name, value) in [
-            ("cpu_busy_fraction", 0.9),
+            ("cpu_busy_fraction", 0.8),
             ("pressure_cpu_some_fraction", 0.01),
             ("cpu_steal_fraction", 0.3),
             ("cpu_busy_fraction", f64::NAN),
         ] {
             assert!(check_with(&[(name, value)]).is_none(), "{name} = {value}");
         }
-        assert_eq!(check_with(&[("pressure_cpu_some_fraction", f64::NAN)]).unwrap().confidence, 0.7);
+    }
+
+    #[test]
+    fn it_explains_all_that_is_not_work() {
+        // 14 ms of a core each, and answers after 140 ms.
+        assert_eq!(check_with(&[("response_time_mean_us", 140_000.0)]).unwrap().explains_fraction, Some(0.9));
+        assert_eq!(check_with(&[]).unwrap().explains_fraction, None);
+    }
+
+    #[test]
+    fn cores_follow_from_the_rate_that_is_wanted() {
+        for (offered, cores, predicted) in [
+            (f64::NAN, 4, Some((180.0, [150.0, 200.0]))),
+            // 250 x 14 ms are 3.5 cores, 70% of 5.
+            (250.0, 5, Some((220.0, [175.0, 250.0]))),
+        ] {
+            let remedy = check_with(&[("offered_rate", offered)]).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(cores)), "{}", remedy.why);
+            assert_eq!(remedy.predicted.map(|one| (one.rate, one.ci95)), predicted);
+        }
     }
 }

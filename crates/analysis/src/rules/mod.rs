@@ -10,13 +10,17 @@ use webdyno_model::diagnosis::Finding;
 pub mod accept_queue_overflow;
 pub mod apache_workers_exhausted;
 pub mod cpu_saturated;
+pub mod cpu_stolen;
+pub mod cpu_throttled;
 pub mod db_connection_memory;
+pub mod foreign_load;
 pub mod generator_saturated;
 pub mod healthy;
 pub mod kernel_limit_total;
 pub mod memory_exhausted;
 pub mod open_files_exhausted;
 pub mod process_limit;
+pub mod softirq_bound;
 pub mod unknown;
 pub mod working_set_exceeds_memory;
 
@@ -52,6 +56,10 @@ pub const ALL: &[Rule] = &[
     rule!(working_set_exceeds_memory),
     rule!(open_files_exhausted),
     rule!(process_limit),
+    rule!(cpu_throttled),
+    rule!(cpu_stolen),
+    rule!(softirq_bound),
+    rule!(foreign_load),
     rule!(cpu_saturated),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),
