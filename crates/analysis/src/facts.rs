@@ -29,6 +29,7 @@ mod scoreboard;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod testing;
+mod workers;
 
 /// All that rules may look at.
 #[derive(Debug, Clone, Default)]
@@ -95,6 +96,13 @@ impl Facts {
     /// A setting's number in force.
     pub fn setting(&self, name: &str) -> Option<f64> {
         self.service.as_ref()?.number(name)
+    }
+
+    /// A setting's value in force as text.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let found = self.service.as_ref()?.settings.get(name)?;
+        let value = found.running.as_ref().or(found.configured.as_ref()).or(found.default.as_ref())?;
+        Some(value.to_string())
     }
 
     /// Workers per process of the service: threads under worker and event, one under prefork.
@@ -186,7 +194,9 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.open_files();
     if let Some(run) = run {
         builder.client(measurement, run)?;
+        builder.kept_connections(measurement, run);
     }
+    builder.held_workers(run.is_some());
     let brake = measurement.brake.clone();
     if let Some(brake) = &brake {
         builder.brake(brake);

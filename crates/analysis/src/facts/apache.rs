@@ -1,6 +1,7 @@
 //! Facts that Apache tells: its status page and its workers.
 //!
-//! Sources: the collectors `apache_status` and `workers` (docs/metrics.md).
+//! Sources: the collectors `apache_status`, `workers` and, of what the kernel and PHP-FPM tell of the same, `clients` and
+//! `php_fpm` (docs/metrics.md).
 
 use super::{From, Row};
 
@@ -17,4 +18,29 @@ pub(super) const ROWS: &[Row] = &[
     ("server_requests_per_s", "requests/s", "apache.accesses_count", From::Rate(1.0)),
     ("status_wait_mean_us", "us", "apache.status_wait_us", From::Mean),
     ("config_generation", "reloads", "apache.config_generation_count", From::Latest),
+    ("workers_reading_mean", "workers", "apache.workers_reading_count", From::Mean),
+    ("workers_logging_mean", "workers", "apache.workers_logging_count", From::Mean),
+    ("workers_closing_mean", "workers", "apache.workers_closing_count", From::Mean),
+    ("workers_finishing_mean", "workers", "apache.workers_finishing_count", From::Mean),
+    ("apache_processes_mean", "processes", "apache.processes_count", From::Mean),
+    ("apache_connections_mean", "connections", "apache.connections_count", From::Mean),
+    ("connections_writing_mean", "connections", "apache.connections_writing_count", From::Mean),
+    ("processes_stopping_mean", "processes", "apache.stopping_count", From::Mean),
+    ("processes_capped_max", "processes", "apache.processes_capped_count", From::Max),
+    ("client_connections_mean", "connections", "clients.connections_count", From::Mean),
+    ("other_connections_mean", "connections", "clients.others_count", From::Mean),
+    ("worker_processes_mean", "processes", "workers.count", From::Mean),
+    ("worker_processes_max", "processes", "workers.count", From::Max),
+    ("worker_processes_started", "processes", "workers.started_count", From::Rise),
+    ("worker_processes_started_per_s", "processes/s", "workers.started_count", From::Rate(1.0)),
+    ("worker_processes_ended_per_s", "processes/s", "workers.ended_count", From::Rate(1.0)),
+    ("worker_oldest_mean_s", "s", "workers.oldest_age_s", From::Mean),
+    ("worker_processes_blocked_mean", "processes", "workers.blocked_count", From::Mean),
+    ("fpm_queue_behind_mean", "requests", "php_fpm.*.listen_queue_count", From::Mean),
+    ("scoreboard_full_messages", "messages", "apache_log.AH03490.messages_count", From::Rise),
+    ("scoreboard_full_messages_worker", "messages", "apache_log.AH00288.messages_count", From::Rise),
+    ("pressure_group_cpu_some_fraction", "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
+    ("sending_connections_mean", "connections", "clients.sending_count", From::Mean),
+    ("network_sent_bytes_per_s", "bytes/s", "tcp.IpExtOutOctets.count", From::Rate(1.0)),
+    ("active_opens_per_s", "connections/s", "tcp.TcpActiveOpens.count", From::Rate(1.0)),
 ];

@@ -47,7 +47,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn add_client(&mut self, measurement: &Measurement, name: &str, unit: &str, value: Option<f64>) {
+    pub(super) fn add_client(
+        &mut self,
+        measurement: &Measurement,
+        name: &str,
+        unit: &str,
+        value: Option<f64>,
+    ) {
         let (from_s, to_s) = self.series.window();
         let Some(value) = value else { return };
         self.add(Fact {

@@ -9,7 +9,10 @@
 //! or only a few idle ones while connections wait, the accept queue of the port is not empty, and the processors are not
 //! all busy. Where the status page is missing or waits for a worker itself, as it does when kept connections hold
 //! them all: as many server processes as `MaxRequestWorkers` allows in at least half of the readings, and the same
-//! queue. When memory is short (`memory-exhausted`) the workers wait for that, and more of them would make it worse.
+//! queue. When memory is short (`memory-exhausted`), when the service waits for a processor most of the time
+//! (`cpu-saturated`), or when the workers wait for a disk or for the log, they wait for that, and more of them would make it
+//! worse. When connections that are kept hold them, that is `keepalive-holds-workers`; when the event MPM takes no more
+//! connections while threads are idle, `apache-async-cap`. What the workers do (`W`, `K`, `R`) is told with it.
 //!
 //! ## What to do
 //! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times what is wanted at once: the larger of the goal
@@ -22,12 +25,14 @@
 //! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load;
 //! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
 
-use super::{memory_exhausted, say, say_us};
+use super::{apache_async_cap, keepalive_holds_workers, say, say_us};
 use crate::breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::facts::Facts;
 use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
 
-mod remedy;
+pub(crate) mod instead;
+pub(crate) mod remedy;
 
 /// Stable id.
 pub const ID: &str = "apache-workers-exhausted";
@@ -39,54 +44,97 @@ const FULL_FRACTION_MIN: f64 = 0.5;
 /// From this share of readings on in which the status page did not answer, the others are a chance selection: those
 /// in which a worker happened to come free.
 const UNANSWERED_FRACTION_MAX: f64 = 0.5;
-/// Above this share of busy processors more workers would only queue for a core.
-const CPU_FRACTION_MAX: f64 = 0.95;
+/// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children, not for requests.
+const BEHIND_FRACTION_MIN: f64 = 0.2;
+/// What is believed of a limit that stands in front of one that binds.
+const CONFIDENCE_IN_FRONT: f64 = 0.5;
+/// Workers that use less of a processor than this each do not compute: they wait.
+const WAITING_CORES_MAX: f64 = 0.2;
 
-/// Fires when no worker is free, connections wait, and neither the processors nor memory are what is short.
+/// Fires when no worker is free, connections wait, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let queue = noticed_queue(facts)?;
-    if crate::processors::are_short(facts) || memory_exhausted::is_proven(facts) {
+    if crate::processors::are_short(facts)
+        || memory_exhausted::is_proven(facts)
+        || instead::machine_is_short(facts)
+        || instead::is_logging(facts)
+        || keepalive_holds_workers::is_proven(facts)
+        || apache_async_cap::is_proven(facts)
+    {
         return None;
     }
-    let wait_us = accept_queue_wait_us(facts);
-    // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
-    let explains = match wait_us {
-        Some(wait) => facts.value("response_time_mean_us").map(|response| wait / response),
-        None => facts.value("in_flight_mean").map(|in_flight| queue / in_flight),
-    };
-    let explains = explains.filter(|share| share.is_finite()).map(|share| share.min(1.0));
-    let wait = wait_us.map_or(String::new(), |us| format!(", each for about {}", say_us(us)));
+    let wait =
+        accept_queue_wait_us(facts).map_or(String::new(), |us| format!(", each for about {}", say_us(us)));
+    let behind =
+        facts.value("fpm_queue_behind_mean").filter(|behind| *behind >= BEHIND_FRACTION_MIN * proof.workers);
     let summary = format!(
-        "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.",
+        "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.{}",
         proof.words,
-        say(queue)
+        say(queue),
+        doing(facts, behind)
     );
+    let in_front =
+        |confidence: f64| if behind.is_some() { confidence.min(CONFIDENCE_IN_FRONT) } else { confidence };
     Some(Finding {
         id: ID.into(),
         summary,
-        confidence: proof.confidence,
-        explains_fraction: explains.map(|share| webdyno_model::number::significant(share, 3)),
-        facts: facts.cite(&[
-            "scoreboard_full_fraction",
-            "workers_when_full",
-            "workers_limit",
-            "workers_busy_mean",
-            "processes_at_limit_fraction",
-            "service_processes_mean",
-            "accept_queue_mean",
-            "accept_queue_max",
-            "worker_time_mean_us",
-            "cpu_busy_fraction",
-            "status_unanswered_fraction",
-            "rate",
-            "ended_per_s",
-            "offered_rate",
-            "response_time_mean_us",
-            "in_flight_mean",
-        ]),
+        confidence: in_front(proof.confidence),
+        explains_fraction: explained(facts, queue),
+        facts: facts.cite(&CITED),
         remedies: remedy::remedies(facts, proof.workers, queue),
     })
+}
+
+const CITED: [&str; 22] = [
+    "scoreboard_full_fraction",
+    "workers_when_full",
+    "workers_limit",
+    "workers_busy_mean",
+    "workers_writing_mean",
+    "workers_keepalive_mean",
+    "workers_reading_mean",
+    "processes_at_limit_fraction",
+    "service_processes_mean",
+    "accept_queue_mean",
+    "accept_queue_max",
+    "worker_time_mean_us",
+    "cpu_busy_fraction",
+    "service_cpu_cores",
+    "pressure_group_cpu_some_fraction",
+    "fpm_queue_behind_mean",
+    "status_unanswered_fraction",
+    "rate",
+    "ended_per_s",
+    "offered_rate",
+    "response_time_mean_us",
+    "in_flight_mean",
+];
+
+/// The share of the response time that is spent in the accept queue.
+pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
+    // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
+    let explains = match accept_queue_wait_us(facts) {
+        Some(wait) => facts.value("response_time_mean_us").map(|response| wait / response),
+        None => facts.value("in_flight_mean").map(|in_flight| queue / in_flight),
+    };
+    explains.filter(|share| share.is_finite()).map(|share| significant(share.min(1.0), 3))
+}
+
+/// What the workers do meanwhile, in a sentence.
+fn doing(facts: &Facts, behind: Option<f64>) -> String {
+    if let Some(behind) = behind {
+        return format!(
+            " The workers themselves wait: {} requests stand in the queue in front of PHP-FPM, and more workers would only lengthen that one.",
+            say(behind)
+        );
+    }
+    let Some((fact, count, words)) = instead::mostly(facts) else { return String::new() };
+    let each = facts.value("service_cpu_cores").filter(|_| fact == "workers_writing_mean");
+    let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
+        format!(", and together use {} of a processor: they wait for something themselves", say(cores))
+    });
+    format!(" {} of them {words}{waiting}.", say(count))
 }
 
 /// Whether as many workers run as are allowed, and none of them was seen to be free: whatever waits waits for them,
@@ -95,14 +143,19 @@ pub(crate) fn is_limit_reached(facts: &Facts) -> bool {
     proof(facts).is_some()
 }
 
-fn proof(facts: &Facts) -> Option<Proof> {
+/// How it is known that all workers are taken, and how many there are.
+pub(crate) fn proof(facts: &Facts) -> Option<Proof> {
     facts.is_service("apache").then(|| scoreboard_proof(facts).or_else(|| process_proof(facts)))?
 }
 
-struct Proof {
-    words: String,
-    confidence: f64,
-    workers: f64,
+/// Proof that the limit of workers is reached.
+pub(crate) struct Proof {
+    /// In words.
+    pub words: String,
+    /// How sure it is.
+    pub confidence: f64,
+    /// How many workers there are.
+    pub workers: f64,
 }
 
 fn scoreboard_proof(facts: &Facts) -> Option<Proof> {

@@ -8,6 +8,7 @@ use crate::facts::Facts;
 use webdyno_model::diagnosis::Finding;
 
 pub mod accept_queue_overflow;
+pub mod apache_async_cap;
 pub mod apache_workers_exhausted;
 pub mod cpu_saturated;
 pub mod cpu_stolen;
@@ -16,6 +17,7 @@ pub mod db_connection_memory;
 pub mod foreign_load;
 pub mod generator_saturated;
 pub mod healthy;
+pub mod keepalive_holds_workers;
 pub mod kernel_limit_total;
 pub mod memory_exhausted;
 pub mod open_files_exhausted;
@@ -61,6 +63,8 @@ pub const ALL: &[Rule] = &[
     rule!(softirq_bound),
     rule!(foreign_load),
     rule!(cpu_saturated),
+    rule!(keepalive_holds_workers),
+    rule!(apache_async_cap),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),
     rule!(healthy),

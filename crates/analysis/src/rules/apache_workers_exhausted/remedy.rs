@@ -1,6 +1,6 @@
 //! What to do about exhausted workers: how many are wanted, what memory and a reload allow, and what that should give.
 
-use super::CPU_FRACTION_MAX;
+use super::instead::CPU_FRACTION_MAX;
 use crate::ceilings::rate_at_cpu;
 use crate::facts::Facts;
 use crate::rules::{memory_exhausted, say, say_bytes};
@@ -11,7 +11,7 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::tune::Goal;
 
 /// Room above the measured demand.
-const HEADROOM: f64 = 1.3;
+pub(crate) const HEADROOM: f64 = 1.3;
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
 const STEP_MIN: f64 = 1.1;
 /// Published errors of such predictions stay below a tenth where the workers bind, a fifth across a CPU limit.
@@ -66,7 +66,7 @@ fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: String) -> 
 /// In open arrival the offered rate x the time a request holds a worker is the demand: what queues there only tells
 /// for how long the server has been too slow. Where that many workers would do, and yet all are taken, connections
 /// hold them between requests, and what is connected counts. Never more than the connections there are.
-fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
+pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
     let time_us = facts.value("worker_time_mean_us");
     let at_goal = match (facts.goal, time_us) {
         (Some(Goal::Rate(rate)), Some(time_us)) => rate * time_us / 1e6,
@@ -107,7 +107,8 @@ fn risk(facts: &Facts, to: f64, restart: bool) -> String {
 /// where workers bind, a fifth across a CPU limit), and the interval of the measured rate that it starts from.
 fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
-    let in_flight = facts.value("in_flight_mean")?;
+    // With fewer requests than workers something else holds these: how many would be free for requests is not known.
+    let in_flight = facts.value("in_flight_mean").filter(|in_flight| *in_flight > workers)?;
     let by_workers = ended_per_s * (to.min(in_flight) / workers);
     let (rate, error) = match rate_at_cpu(facts, CPU_FRACTION_MAX) {
         Some(by_cpu) if by_cpu < by_workers => (by_cpu, PREDICTION_ERROR_CPU),

@@ -1,0 +1,89 @@
+//! Facts on what workers are held by: requests, connections that are kept, or nothing that this load asked for.
+
+use super::{Builder, From};
+use crate::measurement::Measurement;
+use webdyno_model::run::RunReport;
+
+/// What Apache logs when it takes less than the files say: prefork, worker and event, at a start and at a reload.
+const CLAMPS: [&str; 10] = [
+    "AH00180", "AH00181", "AH00316", "AH00317", "AH00318", "AH00319", "AH00513", "AH00514", "AH00515",
+    "AH00516",
+];
+
+impl Builder<'_> {
+    /// How far requests and connections explain that workers are taken.
+    pub(super) fn held_workers(&mut self, loaded: bool) {
+        const QUEUE: &str = "sockets.accept_queue_count";
+        let queue = self.series.mean(QUEUE);
+        let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
+        // Connections that wait to be accepted are connections of the port, too.
+        let held = less_queue(self.series.mean("clients.connections_count"));
+        self.add_from(
+            "connections_held_mean",
+            "connections",
+            held,
+            ("clients.connections_count", From::Mean),
+        );
+        // A request that is under way and not in the queue is with a worker, or on its way.
+        let in_flight = self.facts.get("in_flight_mean").map(|fact| fact.value).filter(|_| loaded);
+        self.add_from("requests_in_workers_mean", "requests", less_queue(in_flight), (QUEUE, From::Mean));
+        let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));
+        let live = slots.map(|(slots, open)| (slots - open).max(0.0));
+        self.add_from("workers_live_mean", "workers", live, ("apache.slots_count", From::Mean));
+        self.growth();
+        self.clamps();
+    }
+
+    /// How the number of processes and the queue went on: from the first reading of the window to the last.
+    fn growth(&mut self) {
+        let processes = self.series.levels("process.count");
+        let grew = processes.first().zip(processes.last()).map(|(first, last)| last - first);
+        self.add_from("service_processes_grew", "processes", grew, ("process.count", From::Max));
+        let queue = self.series.levels("sockets.accept_queue_count");
+        let last = queue.last().copied();
+        self.add_from("accept_queue_last", "connections", last, ("sockets.accept_queue_count", From::Latest));
+    }
+
+    /// How often the log says that a setting was taken for less, since it was begun.
+    fn clamps(&mut self) {
+        let count = |kind: &str| {
+            let names = CLAMPS.iter().map(|id| format!("apache_log.{id}.{kind}_count"));
+            names.filter_map(|name| self.series.latest(&name)).reduce(|sum, count| sum + count)
+        };
+        let said = count("before").into_iter().chain(count("messages")).reduce(|sum, count| sum + count);
+        let named = CLAMPS.iter().map(|id| format!("apache_log.{id}.before_count"));
+        let mut named = named.filter(|name| self.series.latest(name).is_some_and(|count| count > 0.0));
+        let metric = named.next().unwrap_or_else(|| "apache_log.AH00516.messages_count".into());
+        self.add_from("clamp_messages", "messages", said, (&metric, From::Latest));
+    }
+
+    /// What the load engine saw of connections and of the parts of its answers.
+    pub(super) fn kept_connections(&mut self, measurement: &Measurement, run: &RunReport) {
+        let workload = measurement.workload.as_ref();
+        let asked = workload.is_some_and(|workload| workload.keepalive);
+        // Of visitors who go it depends on what they came for how often their connections can be used.
+        let plain = workload.is_some_and(|workload| workload.visits.is_none());
+        let sent = (run.requests.completed + run.requests.failed) as f64;
+        let reused = (sent > 0.0).then(|| (run.connections.reused as f64 / sent).min(1.0));
+        let opened = run.connections.opened as f64;
+        let per_connection = (opened >= 1.0).then(|| sent / opened);
+        let in_flight_s: f64 =
+            measurement.measured().map(|interval| interval.in_flight_us as f64 / 1e6).sum::<f64>();
+        let pace = (in_flight_s > 0.0).then(|| run.bytes.received as f64 / in_flight_s);
+        let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
+        let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
+        for (name, unit, value) in [
+            ("connections_reused_fraction", "fraction", reused.filter(|_| asked)),
+            ("plain_requests_reused_fraction", "fraction", reused.filter(|_| asked && plain)),
+            ("requests_per_connection", "requests", per_connection),
+            ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
+            ("request_bytes_per_s", "bytes/s", pace),
+            ("first_byte_mean_us", "us", run.first_byte_us.mean),
+            ("response_time_p50_us", "us", run.response_time_us.p50.map(|us| us as f64)),
+            ("handshake_mean_us", "us", run.tls_handshake_us.mean),
+            ("resumed_fraction", "fraction", resumed.filter(|_| run.tls_handshake_us.mean.is_some())),
+        ] {
+            self.add_client(measurement, name, unit, value);
+        }
+    }
+}
