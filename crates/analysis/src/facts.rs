@@ -18,6 +18,7 @@ use webdyno_model::tune::Goal;
 mod apache;
 pub mod by_hand;
 mod client;
+mod connections;
 mod database;
 mod limits;
 mod logs;
@@ -192,6 +193,10 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.processes();
     builder.page_cache();
     builder.open_files();
+    builder.connection_attempts();
+    builder.conntrack();
+    builder.links();
+    builder.retransmissions();
     if let Some(run) = run {
         builder.client(measurement, run)?;
         builder.kept_connections(measurement, run);

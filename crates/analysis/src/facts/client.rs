@@ -44,6 +44,7 @@ impl Builder<'_> {
         for (name, unit, value) in facts.into_iter().chain(asked(measurement)) {
             self.add_client(measurement, name, unit, value);
         }
+        self.connections(measurement, run);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Sources: the collectors `sockets` and `tcp` (docs/metrics.md).
 
-use super::{From, Row};
+use super::{Builder, From, Row};
 
 /// What follows from one metric each.
 #[rustfmt::skip] // a table, one row a line
@@ -17,4 +17,37 @@ pub(super) const ROWS: &[Row] = &[
     ("new_connections_per_s", "connections/s", "sockets.passive_opens_count", From::Rate(1.0)),
     ("retransmits_per_s", "segments/s", "sockets.retransmits_count", From::Rate(1.0)),
     ("time_wait_mean", "sockets", "sockets.time_wait_count", From::Mean),
+    ("listen_drops_per_s", "connections/s", "sockets.listen_drops_count", From::Rate(1.0)),
+    ("syn_queue_drops_per_s", "connections/s", "sockets.syn_queue_drops_count", From::Rate(1.0)),
+    ("syn_cookies", "connections", "sockets.syn_cookies_count", From::Rise),
+    ("half_open_max", "connections", "sockets.syn_received_count", From::Max),
+    ("listen_queue_worst_fraction", "fraction", "sockets.worst_listen_queue_fraction", From::Max),
+    ("time_wait_overflows", "sockets", "sockets.time_wait_overflows_count", From::Rise),
+    ("time_wait_overflows_per_s", "sockets/s", "sockets.time_wait_overflows_count", From::Rate(1.0)),
+    ("time_wait_limit", "sockets", "sockets.time_wait_limit_count", From::Latest),
+    ("syn_flooding_messages", "messages", "kernel_log.syn_flooding.messages_count", From::Rise),
+    ("retransmits", "segments", "sockets.retransmits_count", From::Rise),
+    ("segments_sent_per_s", "segments/s", "tcp.TcpOutSegs.count", From::Rate(1.0)),
 ];
+
+/// Two readings of a counter that are nearer to each other say nothing about a second.
+const SECOND_MIN_S: f64 = 0.5;
+
+impl Builder<'_> {
+    /// Connections that were accepted in the busiest second, the warm-up included: what clients begin when nothing is in
+    /// their way yet. And what was dropped on the way to the accept queue, but not for its length.
+    pub(super) fn connection_attempts(&mut self) {
+        const OPENED: &str = "sockets.passive_opens_count";
+        let seconds = self.series.all(OPENED).windows(2).filter_map(|pair| {
+            let (rise, length_s) = (pair[1].1 - pair[0].1, pair[1].0 - pair[0].0);
+            (length_s >= SECOND_MIN_S && rise >= 0.0).then(|| rise / length_s)
+        });
+        let peak = seconds.reduce(f64::max);
+        self.add_from("new_connections_peak_per_s", "connections/s", peak, (OPENED, From::Rate(1.0)));
+        const DROPS: &str = "sockets.listen_drops_count";
+        let overflows = self.series.rise("sockets.listen_overflows_count");
+        let others = self.series.rise(DROPS).zip(overflows);
+        let others = others.map(|((drops, _), (overflows, _))| (drops - overflows).max(0.0));
+        self.add_from("listen_drops_without_overflow", "connections", others, (DROPS, From::Rise));
+    }
+}

@@ -25,6 +25,16 @@ pub fn facts(values: &[(&str, f64)], settings: &[(&str, i64)]) -> Facts {
     facts
 }
 
+/// The same, and facts that there are several of: `(name, what it is of, value)`.
+pub fn facts_of_several(values: &[(&str, f64)], several: &[(&str, &str, f64)]) -> Facts {
+    let mut all = facts(values, &[]);
+    for (name, instance, value) in several {
+        let one = facts(&[(name, *value)], &[]).cite(&[name]).remove(0);
+        all.insert_of(instance, one);
+    }
+    all
+}
+
 /// Apache prefork with these settings.
 pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
     let setting = |(name, value): &(&str, i64)| {

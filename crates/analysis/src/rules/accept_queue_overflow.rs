@@ -6,10 +6,15 @@
 //! rate does.
 //!
 //! ## How it is recognised
-//! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. When all
-//! workers are busy all the time, the queue overflows because nobody empties it: that is `apache-workers-exhausted`,
-//! and the overflow its effect, whatever else speaks against more workers (users who gave up leave their dead
-//! connections in the queue). So nothing is said here while the limit of workers is reached.
+//! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. A burst is over in
+//! milliseconds, so that a reading each second hardly ever meets a full queue: connections that came about only after
+//! whole seconds tell as well. Where the queue was never seen half full and no connection of ours was late, the counter
+//! may be another port's, and that is said.
+//!
+//! When all workers are busy all the time, the queue overflows because nobody empties it: that is
+//! `apache-workers-exhausted`, and the overflow its effect, whatever else speaks against more workers (users who gave up
+//! leave their dead connections in the queue). So nothing is said here while the limit of workers is reached. A queue that
+//! is full most of the time has another cause as well: who should empty it does not get to it.
 //!
 //! ## What to do
 //! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
@@ -33,6 +38,11 @@ pub const BRINGS_ABOUT: &[&str] = &[];
 /// Dropped connections per second that cost something: below one per ten seconds nobody notices.
 const OVERFLOWS_PER_S_MIN: f64 = 0.1;
 
+/// Where fewer connections of ours were begun again, it was not our port that dropped them.
+const LOST_FRACTION_MIN: f64 = 0.002;
+/// From this share of its limit on a queue was seen to be near it.
+const FILLED_FRACTION: f64 = 0.5;
+
 /// Fires when connections are dropped and it is not for want of workers.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
@@ -40,32 +50,61 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if apache_workers_exhausted::is_limit_reached(facts) {
         return None;
     }
-    // A queue that never came near its limit did not overflow: the counter is the whole machine's, another port's.
-    let (longest, limit) = (facts.value("accept_queue_max"), facts.value("accept_queue_limit"));
-    if longest.zip(limit).is_some_and(|(longest, limit)| longest < 0.5 * limit) {
-        return None;
-    }
+    let limit = facts.value("accept_queue_limit");
+    let confidence = confidence(facts)?;
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", say(limit)));
+    let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
+    let clipped = asked.map_or(String::new(), |(asked, limit)| {
+        format!(" Apache asks for {}, but net.core.somaxconn grants {}.", say(asked), say(limit))
+    });
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full. Clients try again after 1, 3 and 7 seconds.",
+            "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full when many came at once. Clients try again only after a second or more.{clipped}",
             say(dropped)
         ),
-        confidence: if longest.is_some() { 0.9 } else { 0.7 },
-        explains_fraction: None,
+        confidence,
+        explains_fraction: facts
+            .value("connecting_fraction")
+            .map(|share| webdyno_model::number::significant(share, 3)),
         facts: facts.cite(&[
             "listen_overflows",
             "listen_overflows_per_s",
             "accept_queue_max",
             "accept_queue_limit",
             "new_connections_per_s",
+            "lost_syn_connections",
+            "lost_syn_fraction",
+            "connecting_fraction",
             "connect_time_max_us",
             "response_time_p99_us",
             "connect_timeouts",
         ]),
         remedies: remedies(facts, per_s, limit),
     })
+}
+
+/// How sure it is that the queue of this port overflowed, and that it is too short; `None` when it is another one's.
+fn confidence(facts: &Facts) -> Option<f64> {
+    let limit = facts.value("accept_queue_limit");
+    let share = |name: &str| facts.value(name).zip(limit).map(|(queue, limit)| queue / limit.max(1.0));
+    let filled = share("accept_queue_max").is_some_and(|share| share >= FILLED_FRACTION);
+    // A queue that stands is not emptied: a longer one would only make the wait longer.
+    if share("accept_queue_mean").is_some_and(|share| share >= FILLED_FRACTION) {
+        return Some(0.4);
+    }
+    match facts.value("lost_syn_fraction") {
+        Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
+        // No connection of ours was late: it was another port, or others' connections.
+        Some(_) => filled.then_some(0.5),
+        None if filled => Some(0.9),
+        // Nobody tells whose queue it was. If another one is seen near its limit, it is that one's.
+        None => {
+            let other =
+                facts.value("listen_queue_worst_fraction").is_some_and(|worst| worst >= FILLED_FRACTION);
+            (!other).then_some(0.6)
+        }
+    }
 }
 
 fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
@@ -141,10 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn another_ports_overflow_is_not_ours() {
-        let elsewhere =
-            OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 3.0 } else { value }));
-        assert!(check(&facts(&elsewhere, &[])).is_none());
+    fn bursts_are_never_seen_and_late_connections_tell() {
+        let empty =
+            OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 0.0 } else { value }));
+        let sure = |more: &[(&str, f64)]| {
+            let values = [&empty[..], more].concat();
+            check(&facts(&values, &[])).map(|finding| finding.confidence)
+        };
+        assert_eq!(sure(&[("lost_syn_fraction", 0.4)]), Some(0.9));
+        // Nobody of ours was late, or another port's queue was full: it is not ours. Without either it may be.
+        assert_eq!(sure(&[("lost_syn_fraction", 0.0)]), None);
+        assert_eq!(sure(&[("listen_queue_worst_fraction", 1.0)]), None);
+        assert_eq!(sure(&[]), Some(0.6));
+        // A queue that stands has another cause.
+        assert_eq!(sure(&[("lost_syn_fraction", 0.4), ("accept_queue_mean", 400.0)]), Some(0.4));
         assert!(check(&facts(&[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)], &[])).is_none());
     }
 

@@ -10,20 +10,29 @@ use webdyno_model::diagnosis::Finding;
 pub mod accept_queue_overflow;
 pub mod apache_async_cap;
 pub mod apache_workers_exhausted;
+pub mod conntrack_full;
 pub mod cpu_saturated;
 pub mod cpu_stolen;
 pub mod cpu_throttled;
 pub mod db_connection_memory;
+pub mod ephemeral_ports_exhausted;
 pub mod foreign_load;
 pub mod generator_saturated;
 pub mod healthy;
 pub mod keepalive_holds_workers;
 pub mod kernel_limit_total;
+pub mod lost_syns;
+mod manual;
 pub mod memory_exhausted;
+pub mod network_saturated;
+pub mod nic_negotiated_low;
 pub mod open_files_exhausted;
 pub mod process_limit;
 pub mod softirq_bound;
+pub mod syn_queue_overflow;
+pub mod time_wait_overflow;
 pub mod unknown;
+pub mod upstream_bandwidth;
 pub mod working_set_exceeds_memory;
 
 /// A rule: a name, its chapter of the manual, and a pure function.
@@ -67,6 +76,14 @@ pub const ALL: &[Rule] = &[
     rule!(apache_async_cap),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),
+    rule!(conntrack_full),
+    rule!(syn_queue_overflow),
+    rule!(ephemeral_ports_exhausted),
+    rule!(nic_negotiated_low),
+    rule!(network_saturated),
+    rule!(upstream_bandwidth),
+    rule!(lost_syns),
+    rule!(time_wait_overflow),
     rule!(healthy),
     rule!(unknown),
 ];

@@ -1,0 +1,84 @@
+//! Facts of the way to the server and back, as the load engine saw it: connecting, lost packets, bytes.
+
+use super::Builder;
+use crate::measurement::Measurement;
+use crate::stats;
+use webdyno_model::run::{Dist, RunReport};
+
+impl Builder<'_> {
+    pub(super) fn connections(&mut self, measurement: &Measurement, run: &RunReport) {
+        let opened = run.connections.opened as f64;
+        let timeouts = run.errors.connect_timeout as f64;
+        let again: f64 = run.connect_peaks.iter().map(|peak| peak.count as f64).sum();
+        let attempts = opened + timeouts;
+        let lost = (attempts > 0.0).then(|| (again + timeouts) / attempts);
+        let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
+        let ended = (run.requests.completed + run.requests.failed) as f64;
+        let per_answer = (ended > 0.0).then(|| run.bytes.received as f64 / ended);
+        let facts = [
+            ("connect_time_p99_us", "us", run.connect_time_us.p99.map(|us| us as f64)),
+            ("lost_syn_connections", "connections", Some(again + timeouts)),
+            ("lost_syn_fraction", "fraction", lost),
+            ("connecting_fraction", "fraction", connecting(measurement, run)),
+            ("connection_attempts_per_s", "connections/s", attempts_per_s(measurement, run)),
+            ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received)),
+            ("received_bytes_per_answer", "bytes", per_answer),
+            ("received_spread_fraction", "fraction", spread(measurement)),
+            ("receiving_fraction", "fraction", receiving(run)),
+            ("round_trip_mean_us", "us", run.round_trip_us.mean),
+            ("round_trip_p90_us", "us", run.round_trip_us.p90.map(|us| us as f64)),
+            ("round_trip_min_us", "us", run.tcp.round_trip_min_us.map(|us| us as f64)),
+        ];
+        for (name, unit, value) in facts {
+            self.add_client(measurement, name, unit, value);
+        }
+    }
+}
+
+fn sum_us(times: &Dist) -> f64 {
+    times.mean.unwrap_or(0.0) * times.count as f64
+}
+
+/// Of the time that requests took from the moment on at which they were begun, the share in which they connected. What is
+/// begun and given up counts with the time that it was given.
+fn connecting(measurement: &Measurement, run: &RunReport) -> Option<f64> {
+    let timeout_us = measurement.workload.as_ref()?.timeout_us as f64;
+    let connecting = sum_us(&run.connect_time_us) + run.errors.connect_timeout as f64 * timeout_us;
+    let serving = sum_us(&run.service_time_us) + run.errors.timeout as f64 * timeout_us;
+    (connecting + serving > 0.0).then(|| connecting / (connecting + serving))
+}
+
+/// Connections that clients would begin in a second: those of the rate that was ordered where each request has its own,
+/// else those that were begun in the busiest second.
+fn attempts_per_s(measurement: &Measurement, run: &RunReport) -> Option<f64> {
+    let workload = measurement.workload.as_ref()?;
+    let begun = measurement.intervals.iter().filter(|interval| interval.length_us >= 900_000);
+    let begun = begun.map(|second| {
+        (second.connections.opened + second.errors.connect_timeout) as f64 * 1e6 / second.length_us as f64
+    });
+    let busiest = begun.reduce(f64::max)?;
+    let ordered = match workload.arrival {
+        webdyno_model::workload::Arrival::Open { rate_per_s, .. }
+            if !workload.keepalive && run.pages.is_none() =>
+        {
+            rate_per_s
+        }
+        _ => 0.0,
+    };
+    Some(busiest.max(ordered))
+}
+
+/// How much the bytes of a second differ from those of another: the standard deviation as a share of the mean.
+fn spread(measurement: &Measurement) -> Option<f64> {
+    let whole = measurement.measured().filter(|interval| interval.length_us >= 900_000);
+    let rates: Vec<f64> =
+        whole.map(|second| second.bytes_received as f64 * 1e6 / second.length_us as f64).collect();
+    let described = stats::describe(&rates).filter(|rates| rates.mean > 0.0)?;
+    Some(described.variance.sqrt() / described.mean)
+}
+
+/// Of the time in which answers are awaited and received, the share after their first byte.
+fn receiving(run: &RunReport) -> Option<f64> {
+    let (service, first_byte) = (run.service_time_us.mean?, run.first_byte_us.mean?);
+    (service > 0.0).then(|| ((service - first_byte) / service).max(0.0))
+}

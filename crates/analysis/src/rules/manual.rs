@@ -1,0 +1,26 @@
+//! Remedies that a person carries out: settings of the kernel, lines, ways through the network.
+
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::Remedy;
+use webdyno_model::service::SettingValue;
+
+/// A remedy without a value.
+pub(super) fn manual(service: &str, setting: &str, risk: &str, why: String) -> Remedy {
+    Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: None,
+        to: None,
+        class: ApplyClass::Manual,
+        risk: risk.into(),
+        why,
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// A setting of the kernel to a number.
+pub(super) fn sysctl(setting: &str, from: Option<f64>, to: f64, risk: &str, why: String) -> Remedy {
+    let number = |value: f64| SettingValue::Integer(value as i64);
+    Remedy { from: from.map(number), to: Some(number(to)), ..manual("sysctl", setting, risk, why) }
+}

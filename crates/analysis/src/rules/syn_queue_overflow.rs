@@ -1,0 +1,173 @@
+//! `syn-queue-overflow`: the list of connections that have just begun is full, and first packets are dropped.
+//!
+//! A server keeps an entry for each connection from its first packet (SYN) to the third one. Usually that is a
+//! millisecond; but clients that never answer (a firewall that lets only one direction through, forged senders) leave entries
+//! that stay for seconds or a minute. With `net.ipv4.tcp_syncookies = 1`, the default, a full list does no harm: the kernel
+//! then puts what it has to remember into its answer. With 0 it drops first packets, whoever sends them.
+//!
+//! ## How it is recognised
+//! Cookies are not used, and `TCPReqQFullDrop` rises (the list is as long as the accept queue may be), or `ListenDrops`
+//! rises without `ListenOverflows` (its last quarter, by `net.ipv4.tcp_max_syn_backlog`, is kept for addresses that are
+//! known); connections stand half open meanwhile, and clients connect after whole seconds or not at all.
+//!
+//! ## What to do
+//! `net.ipv4.tcp_syncookies = 1`: takes effect at once. Where cookies are unwanted, `net.ipv4.tcp_max_syn_backlog` and the
+//! accept queue (`ListenBacklog` and `net.core.somaxconn`, with a restart) must hold all that is half open: the smaller one
+//! counts. Then find out who does not answer: `ss -tan state syn-recv` names the addresses.
+//!
+//! ## By hand
+//! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
+//! `ss -tan state syn-recv | wc -l`; `sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_max_syn_backlog`.
+
+use super::manual::{manual, sysctl};
+use super::say;
+use crate::facts::Facts;
+use webdyno_model::diagnosis::{Finding, Remedy};
+
+/// Stable id.
+pub const ID: &str = "syn-queue-overflow";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["lost-syns"];
+
+/// Dropped first packets per second that somebody notices.
+const DROPS_PER_S_MIN: f64 = 0.1;
+/// Half-open connections that are no fault: each one is for the time of a round trip.
+const HALF_OPEN_MIN: f64 = 32.0;
+/// Where the client lost fewer of its connections, the drops were others' and cost it nothing.
+const LOST_FRACTION_MIN: f64 = 0.002;
+
+/// Fires when first packets are dropped for want of room in the list of half-open connections.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if facts.value("syn_cookies").is_some_and(|cookies| cookies > 0.0)
+        || facts.value("lost_syn_fraction").is_some_and(|lost| lost < LOST_FRACTION_MIN)
+    {
+        return None;
+    }
+    let per_s = |name: &str| facts.value(name).zip(facts.window_s(name).filter(|window| *window > 0.0));
+    let noticed = |name: &str| {
+        per_s(name).filter(|(count, window_s)| count / window_s >= DROPS_PER_S_MIN).map(|(count, _)| count)
+    };
+    let lost = facts.value("lost_syn_fraction").is_some();
+    let half_open = facts.value("half_open_max");
+    let (dropped, confidence) = match (noticed("syn_queue_drops"), noticed("listen_drops_without_overflow")) {
+        (Some(full), other) => (full.max(other.unwrap_or(0.0)), if lost { 0.95 } else { 0.85 }),
+        // Drops that have no name: the half-open connections give it.
+        (None, Some(other)) => match half_open {
+            Some(open) if open >= HALF_OPEN_MIN => (other, if lost { 0.9 } else { 0.75 }),
+            Some(_) => return None,
+            None => (other, if lost { 0.7 } else { 0.5 }),
+        },
+        _ => return None,
+    };
+    let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", say(open)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The list of connections that have begun and are not complete is full{open}, and {} first packets were dropped, \
+             whoever sent them. The kernel could answer without the list (SYN cookies), but does not.",
+            say(dropped)
+        ),
+        confidence,
+        explains_fraction: facts
+            .value("connecting_fraction")
+            .map(|share| webdyno_model::number::significant(share, 3)),
+        facts: facts.cite(&[
+            "syn_queue_drops",
+            "listen_drops_without_overflow",
+            "listen_drops",
+            "listen_overflows",
+            "syn_cookies",
+            "half_open_max",
+            "accept_queue_limit",
+            "accept_queue_max",
+            "lost_syn_fraction",
+            "connecting_fraction",
+            "connect_timeouts",
+            "syn_flooding_messages",
+        ]),
+        remedies: remedies(facts, half_open),
+    })
+}
+
+fn remedies(facts: &Facts, half_open: Option<f64>) -> Vec<Remedy> {
+    let mut all = vec![sysctl(
+        "net.ipv4.tcp_syncookies",
+        Some(0.0),
+        1.0,
+        "connections that begin while the list is full lose some options of TCP; takes effect at once",
+        "with cookies a full list costs nobody anything: the kernel keeps nothing, and all who answer get in"
+            .into(),
+    )];
+    // Twice what was seen to be half open, as it was clipped.
+    let wanted = (2.0 * half_open.unwrap_or(0.0).max(facts.value("accept_queue_limit").unwrap_or(512.0)))
+        .max(1024.0)
+        .log2()
+        .ceil()
+        .exp2();
+    all.push(sysctl(
+        "net.ipv4.tcp_max_syn_backlog",
+        None,
+        wanted,
+        "some hundred bytes of kernel memory each",
+        "twice what was half open; the list may be no longer than the accept queue either, so ListenBacklog and \
+         net.core.somaxconn have to be as large, and the server started anew"
+            .into(),
+    ));
+    all.push(manual(
+        "network",
+        "path",
+        "none",
+        "find out who does not answer: a firewall that lets only one direction through, or forged senders"
+            .into(),
+    ));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const HALF_OPEN: &[(&str, f64)] = &[
+        ("syn_queue_drops", 0.0),
+        ("listen_drops_without_overflow", 300.0),
+        ("syn_cookies", 0.0),
+        ("half_open_max", 97.0),
+        ("lost_syn_fraction", 0.4),
+        ("connecting_fraction", 0.9),
+    ];
+
+    fn check_with(changes: &[(&str, f64)]) -> Option<f64> {
+        let kept = HALF_OPEN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        check(&facts(&values, &[])).map(|finding| finding.confidence)
+    }
+
+    #[test]
+    fn drops_count_under_two_names() {
+        const UNKNOWN: f64 = f64::NAN;
+        for (changes, confidence) in [
+            (&[][..], Some(0.9)),
+            (&[("syn_queue_drops", 300.0)][..], Some(0.95)),
+            (&[("half_open_max", UNKNOWN)][..], Some(0.7)),
+            (&[("half_open_max", UNKNOWN), ("lost_syn_fraction", UNKNOWN)][..], Some(0.5)),
+            (&[("lost_syn_fraction", UNKNOWN)][..], Some(0.75)),
+            // Something else was dropped, nothing was, cookies stood in, or nobody noticed.
+            (&[("half_open_max", 2.0)][..], None),
+            (&[("listen_drops_without_overflow", 0.0)][..], None),
+            (&[("syn_cookies", 40.0), ("syn_queue_drops", 300.0)][..], None),
+            (&[("lost_syn_fraction", 0.0)][..], None),
+        ] {
+            assert_eq!(check_with(changes), confidence, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn cookies_come_first_and_the_list_is_never_longer_than_the_queue() {
+        let remedies = check(&facts(HALF_OPEN, &[])).unwrap().remedies;
+        let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        assert_eq!(settings, ["net.ipv4.tcp_syncookies", "net.ipv4.tcp_max_syn_backlog", "path"]);
+        assert_eq!(remedies[1].to.as_ref().and_then(|to| to.number()), Some(1024.0));
+    }
+}

@@ -1,0 +1,167 @@
+//! `upstream-bandwidth`: the line between server and visitors is full, somewhere that the server cannot see.
+//!
+//! ## How it is recognised
+//! What the visitors receive together stays at the same number of bytes a second, while packets wait or are lost on the way:
+//! round trips take many times as long as the shortest one, and the server sends segments again. Nothing of the server
+//! is at its limit: its own links have room or no rate, workers are free, no connection waits to be accepted. Seen from the
+//! server alone (bytes a second that stay the same, segments sent again, nothing busy) it is a suspicion.
+//!
+//! ## What to do
+//! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other
+//! side of the line), then a wider line from whoever provides it. To be sure where it is, load the server from its own
+//! network or without the embedded resources: what is quick then is not the server's fault.
+//!
+//! ## By hand
+//! `ss -ti state established` on the server (rtt against minrtt, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs`
+//! twice under load; `mtr` from a visitor shows from which hop on round trips grow.
+
+use super::{apache_workers_exhausted, network_saturated, say, say_bytes, say_us};
+use crate::breakdown::noticed_queue;
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Finding;
+
+/// Stable id.
+pub const ID: &str = "upstream-bandwidth";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["lost-syns", "slow-clients"];
+
+/// What a line that is full carries differs by no more than this from one second to the other.
+const SPREAD_MAX: f64 = 0.15;
+/// Round trips of so many times the shortest one wait in a queue..
+const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
+/// ..if it is by this much: an answer to a small packet may be held back for 40 ms, and a busy machine is late.
+const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
+/// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
+const RETRANSMITTED_MIN: f64 = 0.002;
+/// Fewer of them are chance.
+const RETRANSMITS_MIN: f64 = 10.0;
+/// Answers that take this many times as long as the quickest ones wait for something.
+const INFLATION_MIN: f64 = 1.3;
+/// Less than this, 1 Mbit/s, is no line that anybody has.
+const BYTES_PER_S_MIN: f64 = 125_000.0;
+/// What of the lost throughput goes with it.
+const EXPLAINS: f64 = 0.85;
+
+/// Fires when the way to the visitors is full and nothing of the server is.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if network_saturated::fullest(facts).is_some()
+        || noticed_queue(facts).is_some()
+        || apache_workers_exhausted::is_limit_reached(facts)
+        || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
+        || super::conntrack_full::is_full(facts) == Some(true)
+    {
+        return None;
+    }
+    let again = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MIN)
+        && facts.value("retransmits").is_some_and(|count| count >= RETRANSMITS_MIN);
+    let round_trips = facts.value("round_trip_mean_us").zip(facts.value("round_trip_min_us"));
+    let waits = round_trips
+        .filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= ROUND_TRIP_EXCESS_US_MIN);
+    let bytes =
+        facts.value("received_bytes_per_s").or(facts.value("nic_sent_bits_per_s").map(|bits| bits / 8.0))?;
+    let spread = facts.value("received_spread_fraction").or(facts.value("nic_sent_spread_fraction"));
+    let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
+    let slow = facts.value("response_time_inflation").is_none_or(|ratio| ratio >= INFLATION_MIN);
+    if bytes < BYTES_PER_S_MIN || !flat || !slow {
+        return None;
+    }
+    let confidence = match (waits, again) {
+        (Some(_), true) => 0.9,
+        (Some(_), false) => 0.7,
+        // Seen from the server alone.
+        (None, true) if round_trips.is_none() => 0.5,
+        _ => return None,
+    };
+    let round = waits.map_or(String::new(), |(mean, min)| {
+        format!(
+            " Round trips take {} instead of {}: packets wait in a queue on the way.",
+            say_us(mean),
+            say_us(min)
+        )
+    });
+    let again = facts
+        .value("retransmits")
+        .filter(|_| again)
+        .map_or(String::new(), |count| format!(" The server sent {} segments again.", say(count)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The way to the visitors is full: together they receive {} a second, hardly more or less from one second to the \
+             next, while nothing of the server is at its limit.{round}{again}",
+            say_bytes(bytes)
+        ),
+        confidence,
+        explains_fraction: Some(EXPLAINS),
+        facts: facts.cite(&[
+            "received_bytes_per_s",
+            "received_spread_fraction",
+            "received_bytes_per_answer",
+            "nic_sent_bits_per_s",
+            "nic_sent_spread_fraction",
+            "round_trip_mean_us",
+            "round_trip_min_us",
+            "retransmits",
+            "retransmits_per_s",
+            "retransmitted_fraction",
+            "receiving_fraction",
+            "response_time_inflation",
+            "accept_queue_mean",
+            "workers_idle_mean",
+            "rate",
+        ]),
+        remedies: network_saturated::remedies(facts, true),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const FULL: &[(&str, f64)] = &[
+        ("received_bytes_per_s", 1.2e6),
+        ("received_spread_fraction", 0.02),
+        ("round_trip_mean_us", 400_000.0),
+        ("round_trip_min_us", 900.0),
+        ("retransmits", 40.0),
+        ("retransmitted_fraction", 0.006),
+        ("response_time_inflation", 2.0),
+        ("accept_queue_mean", 0.0),
+    ];
+
+    #[test]
+    fn a_full_line_somewhere_makes_packets_wait_and_be_lost() {
+        const UNKNOWN: f64 = f64::NAN;
+        for (changes, confidence) in [
+            (&[][..], Some(0.9)),
+            (&[("retransmits", 2.0)][..], Some(0.7)),
+            // Seen from the server alone.
+            (
+                &[
+                    ("round_trip_mean_us", UNKNOWN),
+                    ("received_bytes_per_s", UNKNOWN),
+                    ("received_spread_fraction", UNKNOWN),
+                    ("response_time_inflation", UNKNOWN),
+                    ("nic_sent_bits_per_s", 1e7),
+                    ("nic_sent_spread_fraction", 0.03),
+                ][..],
+                Some(0.5),
+            ),
+            // A line that loses packets without a queue, one that is far, and one that nothing waits for.
+            (&[("round_trip_mean_us", 3000.0)][..], None),
+            (&[("round_trip_min_us", 390_000.0)][..], None),
+            (&[("response_time_inflation", 1.1)][..], None),
+            (&[("received_spread_fraction", 0.5)][..], None),
+            (&[("received_bytes_per_s", 20_000.0)][..], None),
+            // The server itself makes them wait.
+            (&[("accept_queue_mean", 300.0)][..], None),
+            (&[("conntrack_full_fraction", 0.9)][..], None),
+        ] {
+            let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let changed = changes.iter().filter(|(_, value)| value.is_finite());
+            let values: Vec<_> = kept.chain(changed).copied().collect();
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{changes:?}");
+        }
+    }
+}
