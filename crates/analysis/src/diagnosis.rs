@@ -35,6 +35,7 @@ pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
         findings,
         run,
         live_traffic,
+        site: Some(crate::site::site(&facts, measurement.workload.as_ref())),
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }

@@ -2,6 +2,7 @@
 //!
 //! The table of facts is the one place where metric names of collectors and fact names of rules meet.
 
+use crate::in_force::Asked;
 use crate::measurement::Measurement;
 use crate::series::SeriesSet;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ mod machine;
 mod memory;
 mod network;
 mod php;
+mod requests;
 mod scoreboard;
 mod sockets;
 #[cfg(test)]
@@ -54,6 +56,8 @@ pub struct Facts {
     pub brake: Option<Brake>,
     /// Whether all collectors fell silent well before the end: what the server did last was not seen.
     pub readings_stopped: bool,
+    /// What the load asks for; empty without load of our own.
+    pub asked: Vec<Asked>,
 }
 
 impl Facts {
@@ -200,8 +204,11 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     if let Some(run) = run {
         builder.client(measurement, run)?;
         builder.kept_connections(measurement, run);
+        builder.requests(measurement, run);
     }
     builder.held_workers(run.is_some());
+    builder.log_disk();
+    builder.work_per_request();
     let brake = measurement.brake.clone();
     if let Some(brake) = &brake {
         builder.brake(brake);
@@ -225,6 +232,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         loaded,
         brake,
         readings_stopped,
+        asked: requests::asked(measurement),
     })
 }
 

@@ -6,6 +6,7 @@ use crate::live_traffic::LiveTraffic;
 use crate::run::RunReport;
 use crate::sample::Missing;
 use crate::service::SettingValue;
+use crate::site::Site;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Diagnosis`].
@@ -157,6 +158,9 @@ pub struct Diagnosis {
     /// What other clients sent meanwhile; `None` when that is not known.
     #[serde(default)]
     pub live_traffic: Option<LiveTraffic>,
+    /// What kind of site it is, as far as it can be told; `None` in diagnoses of before it was.
+    #[serde(default)]
+    pub site: Option<Site>,
     /// The machine of the server.
     pub environment: Environment,
 }

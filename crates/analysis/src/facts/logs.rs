@@ -2,7 +2,94 @@
 //!
 //! Sources: the collectors `apache_log`, `access_log`, `kernel_log`, `disk` (docs/metrics.md).
 
-use super::Row;
+use super::{Builder, From, Row};
 
 /// What follows from one metric each.
-pub(super) const ROWS: &[Row] = &[];
+#[rustfmt::skip] // a table, one row a line
+pub(super) const ROWS: &[Row] = &[
+    ("error_log_bytes_per_s", "bytes/s", "apache_log.written_bytes", From::Rate(1.0)),
+    ("error_log_lines_per_s", "lines/s", "apache_log.lines_count", From::Rate(1.0)),
+    ("access_log_bytes_per_s", "bytes/s", "access_log.written_bytes", From::Rate(1.0)),
+    ("access_log_requests_per_s", "requests/s", "access_log.requests_count", From::Rate(1.0)),
+    ("workers_logging_mean", "workers", "apache.workers_logging_count", From::Mean),
+    ("look_ups_mean", "look-ups", "sockets.look_ups_count", From::Mean),
+    ("pressure_io_some_fraction", "fraction", "pressure.io_some_us", From::Rate(1e-6)),
+    ("pressure_group_io_some_fraction", "fraction", "pressure.group_io_some_us", From::Rate(1e-6)),
+    ("pressure_group_cpu_some_fraction", "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
+    ("service_cores_limit", "cores", "cgroup.cores_count", From::Latest),
+    ("service_group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
+    ("cpu_system_cores", "cores", "cpu.system_s", From::Rate(1.0)),
+    ("cpu_user_cores", "cores", "cpu.user_s", From::Rate(1.0)),
+];
+
+impl Builder<'_> {
+    /// What the disk that holds the logs does: the busiest of them where several do.
+    pub(super) fn log_disk(&mut self) {
+        let Some(template) = self.series.template("disk.*.logs_count") else { return };
+        let disks: Vec<String> = self
+            .series
+            .instances(template)
+            .filter(|(_, metric)| self.series.latest(metric).is_some_and(|logs| logs >= 1.0))
+            .map(|(disk, _)| disk.to_owned())
+            .collect();
+        let rate = |disk: &str, what: &str| self.series.rate(&format!("disk.{disk}.{what}"));
+        let busy = |disk: &String| rate(disk, "busy_s").unwrap_or(0.0);
+        let Some(disk) = disks.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))) else { return };
+        let writes = rate(&disk, "writes_count");
+        let await_us = rate(&disk, "writing_s").zip(writes.filter(|writes| *writes >= 1.0));
+        let facts = [
+            ("log_disk_busy_fraction", "fraction", rate(&disk, "busy_s"), "busy_s"),
+            ("log_disk_queue_mean", "requests", rate(&disk, "waiting_s"), "waiting_s"),
+            ("log_disk_writes_per_s", "writes/s", writes, "writes_count"),
+            ("log_disk_reads_per_s", "reads/s", rate(&disk, "reads_count"), "reads_count"),
+            ("log_disk_written_bytes_per_s", "bytes/s", rate(&disk, "written_bytes"), "written_bytes"),
+            ("log_disk_await_us", "us", await_us.map(|(s, writes)| s / writes * 1e6), "writing_s"),
+        ];
+        for (name, unit, value, metric) in facts {
+            self.add_from(name, unit, value, (&format!("disk.{disk}.{metric}"), From::Rate(1.0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::facts;
+    use crate::facts::testing::sample;
+    use crate::measurement::Measurement;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+    #[test]
+    fn the_disk_of_the_logs_is_told_apart() {
+        let metric = |name: &str, kind| Metric {
+            name: name.into(),
+            unit: "s".into(),
+            kind,
+            source: "a file".into(),
+            reproduce: "cat".into(),
+            on_change: false,
+        };
+        let reading = |t_s: f64| {
+            let values = [
+                ("disk.vda.logs_count", 0.0),
+                ("disk.vda.busy_s", t_s),
+                ("disk.vdb.logs_count", 2.0),
+                ("disk.vdb.busy_s", 0.5 * t_s),
+                ("disk.vdb.writes_count", 60.0 * t_s),
+                ("disk.vdb.writing_s", 6.0 * t_s),
+            ];
+            sample(t_s, "disk", &values)
+        };
+        let names = ["busy_s", "writes_count", "writing_s"];
+        let counters = names.map(|name| metric(&format!("disk.*.{name}"), MetricKind::Counter));
+        let metrics = [vec![metric("disk.*.logs_count", MetricKind::Gauge)], counters.into()].concat();
+        let measurement = Measurement {
+            samples: vec![reading(0.0), reading(10.0)],
+            collectors: vec![CollectorInfo { name: "disk".into(), metrics }],
+            measured_to_s: 10.0,
+            ..Measurement::default()
+        };
+        let facts = facts(&measurement, None).unwrap();
+        assert_eq!(facts.value("log_disk_busy_fraction"), Some(0.5));
+        assert_eq!(facts.value("log_disk_await_us"), Some(100_000.0));
+    }
+}

@@ -88,6 +88,7 @@ pub fn diagnosis(findings: Vec<Finding>, run: RunReport) -> Diagnosis {
         missing: vec![],
         run: Some(run),
         live_traffic: None,
+        site: None,
         environment: machine(),
     }
 }

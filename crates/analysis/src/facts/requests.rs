@@ -1,0 +1,100 @@
+//! Facts of what was asked for: how large answers are, what connections and TLS handshakes they took, and how much
+//! processor time of the service each request took.
+
+use super::{Builder, From};
+use crate::in_force::Asked;
+use crate::measurement::Measurement;
+use webdyno_model::run::RunReport;
+use webdyno_model::workload::RequestSpec;
+
+/// Most URLs that are looked at: those of lists are told by their kinds.
+const ASKED_MAX: usize = 200;
+
+/// What the load asks for; empty without one.
+pub(super) fn asked(measurement: &Measurement) -> Vec<Asked> {
+    let requests = measurement.workload.as_ref().map_or(&[][..], |workload| &workload.requests);
+    let total: f64 = requests.iter().map(|request| request.weight).sum();
+    let of = |request: &RequestSpec| {
+        let asks = |(name, _): &(String, String)| name.eq_ignore_ascii_case("accept-encoding");
+        let compressed = request.headers.iter().any(asks);
+        Some(Asked { share: request.weight / total, compressed, ..Asked::of(&request.url)? })
+    };
+    requests.iter().take(ASKED_MAX).filter_map(of).collect()
+}
+
+impl Builder<'_> {
+    /// What answers and connections were like, as the generator saw them.
+    pub(super) fn requests(&mut self, measurement: &Measurement, run: &RunReport) {
+        let ended = (run.requests.completed + run.requests.failed) as f64;
+        let opened = run.connections.opened as f64;
+        let share = |part: f64, of: f64| (of > 0.0).then(|| part / of);
+        let over_tls = asked(measurement).iter().any(|asked| asked.tls);
+        let handshakes = over_tls.then(|| share(opened, run.elapsed_s)).flatten();
+        let resumed = share(run.connections.tls_resumed as f64, opened).filter(|_| over_tls);
+        let handshake_us = run.tls_handshake_us.mean.filter(|_| over_tls);
+        let facts = [
+            ("answer_bytes_mean", "bytes", share(run.bytes.received as f64, ended)),
+            ("connections_reused_fraction", "fraction", share(run.connections.reused as f64, ended)),
+            ("tls_handshakes_per_s", "handshakes/s", handshakes),
+            ("tls_resumed_fraction", "fraction", resumed),
+            ("tls_handshake_mean_us", "us", handshake_us),
+        ];
+        for (name, unit, value) in facts {
+            self.add_client(measurement, name, unit, value);
+        }
+    }
+
+    /// Processor time of the service's own processes for each request that ended, whoever sent it.
+    pub(super) fn work_per_request(&mut self) {
+        let value = |name: &str| self.facts.get(name).map(|fact| fact.value);
+        let rate = value("ended_per_s").into_iter().chain(value("server_requests_per_s")).reduce(f64::max);
+        let cores = self.series.rate("process.cpu_s");
+        // A few requests tell nothing: the service also does work that is nobody's.
+        let us = cores.zip(rate.filter(|rate| *rate >= 5.0)).map(|(cores, rate)| cores / rate * 1e6);
+        self.add_from("cpu_per_request_us", "us", us, ("process.cpu_s", From::Rate(1.0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::facts;
+    use crate::facts::testing::sample;
+    use crate::summary::run_report;
+    use webdyno_model::interval::{ConnectionCounts, Interval};
+    use webdyno_model::workload::Workload;
+
+    fn measurement(url: &str) -> Measurement {
+        let request = RequestSpec { url: url.into(), ..RequestSpec::default() };
+        let connections = ConnectionCounts { opened: 50, reused: 50, tls_resumed: 10, ..Default::default() };
+        let interval = Interval {
+            length_us: 1_000_000,
+            completed: 100,
+            bytes_received: 20_000,
+            connections,
+            ..Interval::default()
+        };
+        let reading = |t_s: f64| sample(t_s, "process", &[("process.cpu_s", 0.5 * t_s)]);
+        Measurement {
+            workload: Some(Workload { requests: vec![request], ..Workload::default() }),
+            intervals: vec![interval],
+            samples: vec![reading(0.0), reading(1.0)],
+            measured_to_s: 1.0,
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn handshakes_are_those_of_tls() {
+        for (url, handshakes) in [("https://h/a", Some(50.0)), ("http://h/a", None)] {
+            let measurement = measurement(url);
+            let facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
+            assert_eq!(facts.value("tls_handshakes_per_s"), handshakes, "{url}");
+            assert_eq!(facts.value("tls_resumed_fraction"), handshakes.map(|_| 0.2), "{url}");
+            assert_eq!(facts.value("answer_bytes_mean"), Some(200.0));
+            assert_eq!(facts.value("connections_reused_fraction"), Some(0.5));
+            assert_eq!(facts.value("cpu_per_request_us"), Some(5000.0));
+            assert_eq!(facts.asked[0].path, "/a");
+        }
+    }
+}
