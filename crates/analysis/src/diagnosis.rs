@@ -5,10 +5,11 @@ use crate::ceilings::ceilings;
 use crate::facts::{self, Facts};
 use crate::live_traffic::live_traffic;
 use crate::measurement::Measurement;
+use crate::next_limit::next_limit;
 use crate::rules;
 use crate::summary::run_report;
 use webdyno_model::Result;
-use webdyno_model::diagnosis::{Diagnosis, Finding, NextLimit, SCHEMA};
+use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::run::RunReport;
 
@@ -127,21 +128,6 @@ fn causes_first(found: Vec<Finding>) -> Vec<Finding> {
         ordered.push(left.remove(next));
     }
     ordered
-}
-
-/// After the first finding is lifted, the lowest of the ceilings that are not its own.
-fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
-    let first = findings.first()?;
-    let id = |limit: &str| match limit {
-        "apache workers" => Some(rules::apache_workers_exhausted::ID),
-        "processor cores" => Some(rules::cpu_saturated::ID),
-        "workers in memory" => Some(rules::memory_exhausted::ID),
-        _ => None,
-    };
-    let all = ceilings(facts);
-    let others = all.iter().filter_map(|ceiling| Some((id(&ceiling.limit)?, ceiling.binds_at_rate?)));
-    let lowest = others.filter(|(id, _)| *id != first.id).min_by(|a, b| a.1.total_cmp(&b.1));
-    lowest.map(|(id, rate)| NextLimit { id: id.into(), rate: Some(rate) })
 }
 
 #[cfg(test)]

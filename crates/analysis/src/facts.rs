@@ -16,6 +16,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
 
+mod ahead;
 mod apache;
 pub mod by_hand;
 mod client;
@@ -178,6 +179,7 @@ const FAMILIES: &[&[Row]] = &[
     php::ROWS,
     database::ROWS,
     logs::ROWS,
+    ahead::ROWS,
 ];
 
 /// Everything that the measurement says.
@@ -201,6 +203,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.conntrack();
     builder.links();
     builder.retransmissions();
+    builder.intervals_of_levels();
     if let Some(run) = run {
         builder.client(measurement, run)?;
         builder.kept_connections(measurement, run);

@@ -19,6 +19,7 @@ pub mod live_traffic;
 pub mod measurement;
 pub mod missing;
 pub mod network;
+pub mod next_limit;
 pub mod pages;
 pub mod percentiles;
 pub mod planner;

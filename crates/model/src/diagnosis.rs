@@ -104,6 +104,9 @@ pub struct Ceiling {
     pub max: Option<f64>,
     /// Good answers per second at which it binds.
     pub binds_at_rate: Option<f64>,
+    /// 95% interval of that rate, where the readings tell one.
+    #[serde(default)]
+    pub binds_at_ci95: Option<[f64; 2]>,
     /// Where the figures come from.
     pub source: String,
 }

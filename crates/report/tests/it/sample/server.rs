@@ -58,6 +58,7 @@ pub fn ceilings() -> Vec<Ceiling> {
             now: Some(20.0),
             max: Some(20.0),
             binds_at_rate: Some(750.0),
+            binds_at_ci95: None,
             source: "MaxRequestWorkers".into(),
         },
         Ceiling {
@@ -65,6 +66,7 @@ pub fn ceilings() -> Vec<Ceiling> {
             now: Some(28.4),
             max: Some(511.0),
             binds_at_rate: None,
+            binds_at_ci95: None,
             source: "ListenBacklog, net.core.somaxconn".into(),
         },
         Ceiling {
@@ -72,6 +74,7 @@ pub fn ceilings() -> Vec<Ceiling> {
             now: Some(312.0),
             max: Some(65_536.0),
             binds_at_rate: Some(546.1),
+            binds_at_ci95: None,
             source: "nf_conntrack_max / 120 s".into(),
         },
     ]

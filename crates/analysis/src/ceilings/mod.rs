@@ -1,0 +1,125 @@
+//! Ceilings: limits before they are hit, with the rate at which each will bind. A kind of limit is a file.
+//!
+//! What a request uses of a limit is known from what all of them use now: a limit of 100 of which a rate of 50 requests/s
+//! uses 20 binds at 250 requests/s (Little's law, or the utilisation law). Where use does not grow with the rate, or
+//! nobody counts it, the rate is unknown.
+
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Ceiling;
+use webdyno_model::number::significant;
+
+mod accept_queue;
+mod bandwidth;
+mod conntrack;
+mod database;
+mod descriptors;
+mod fpm;
+mod memory;
+mod ports;
+mod processors;
+mod time_wait;
+mod workers;
+
+pub(crate) use processors::rate_at_cpu;
+
+/// A limit, and the finding that it becomes when it binds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// As it is shown.
+    pub ceiling: Ceiling,
+    /// Id of the finding; `None` for one whose overflow alone costs nothing.
+    pub finding: Option<&'static str>,
+}
+
+/// Every kind of limit, in the order in which they are shown.
+const ALL: &[fn(&Facts) -> Option<Limit>] = &[
+    workers::limit,
+    fpm::limit,
+    database::limit,
+    processors::limit,
+    memory::limit,
+    memory::limit_of_fpm,
+    bandwidth::limit,
+    accept_queue::limit,
+    conntrack::limit,
+    time_wait::limit,
+    ports::limit,
+    descriptors::limit,
+];
+
+/// The limits that can be told from these facts, with their findings.
+pub fn limits(facts: &Facts) -> Vec<Limit> {
+    ALL.iter().filter_map(|kind| kind(facts)).collect()
+}
+
+/// The limits that can be told from these facts.
+pub fn ceilings(facts: &Facts) -> Vec<Ceiling> {
+    limits(facts).into_iter().map(|limit| limit.ceiling).collect()
+}
+
+/// What is known of a limit.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    now: Option<f64>,
+    max: Option<f64>,
+    binds_at_rate: Option<f64>,
+    /// Half the width of the 95% interval of that rate, as a share of it.
+    error: Option<f64>,
+}
+
+impl Known {
+    /// A limit that says something: one whose size and use are both unknown does not.
+    fn limit(self, name: &str, source: &str, finding: Option<&'static str>) -> Option<Limit> {
+        let interval = |rate: f64, error: f64| {
+            [1.0 - error, 1.0 + error].map(|factor| significant((rate * factor).max(0.0), 4))
+        };
+        let error = self.error.filter(|error| error.is_finite() && *error < 1.0);
+        let binds = self.binds_at_rate.filter(|rate| rate.is_finite() && *rate > 0.0);
+        (self.now.is_some() || self.max.is_some()).then(|| Limit {
+            ceiling: Ceiling {
+                limit: name.into(),
+                now: self.now.map(|value| significant(value, 4)),
+                max: self.max.map(|value| significant(value, 6)),
+                binds_at_rate: binds.map(|value| significant(value, 4)),
+                binds_at_ci95: binds.zip(error).map(|(rate, error)| interval(rate, error)),
+                source: source.into(),
+            },
+            finding,
+        })
+    }
+}
+
+/// Good answers per second: of our load, else what the server counted without the readings of its status page.
+pub(crate) fn rate(facts: &Facts) -> Option<f64> {
+    let counted = || facts.value("server_requests_per_s").map(|all| all - READINGS_PER_S);
+    let rate = if facts.loaded { facts.value("rate") } else { counted() };
+    rate.filter(|rate| *rate >= RATE_MIN)
+}
+
+/// The status page is read once a second.
+const READINGS_PER_S: f64 = 1.0;
+/// Of fewer requests a second nothing can be told.
+const RATE_MIN: f64 = 0.5;
+
+/// The error of a quotient of figures with these errors; `None` as long as one is unknown.
+fn together(errors: &[Option<f64>]) -> Option<f64> {
+    let squares = errors.iter().map(|error| error.map(|error| error * error));
+    squares.sum::<Option<f64>>().map(f64::sqrt)
+}
+
+/// The rate at which so many are used, if today's rate uses `now`.
+fn in_proportion(facts: &Facts, now: f64, max: f64) -> Option<f64> {
+    (now > 0.0).then_some(())?;
+    Some(rate(facts)? * max / now)
+}
+
+/// New connections per good answer: those that the server accepted, else those that the load opened.
+fn connections_per_answer(facts: &Facts) -> Option<f64> {
+    let opened = facts.value("connections_opened_per_s").filter(|_| facts.loaded);
+    let accepted = facts.value("new_connections_per_s");
+    let per_s = accepted.or(opened).filter(|per_s| *per_s > 0.0)?;
+    Some(per_s / rate(facts)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Workers of Apache, by Little's law: workers = rate x time that a request holds one.
+
+use super::{Known, Limit, together};
+use crate::facts::Facts;
+use crate::rules::apache_workers_exhausted::ID;
+
+/// From this share of failed requests on, what all of them hold says nothing of the good ones: failures are fast.
+const FAILED_FRACTION_MAX: f64 = 0.02;
+
+pub(super) fn limit(facts: &Facts) -> Option<Limit> {
+    let max = allowed(facts);
+    let holds_us = hold_time_us(facts);
+    let known = Known {
+        now: facts.value("workers_busy_mean"),
+        max,
+        binds_at_rate: max.zip(holds_us).map(|(max, us)| max * 1e6 / us),
+        error: together(&[
+            facts.value("rate_ci95_fraction"),
+            facts.value("ahead_workers_busy_ci95_fraction"),
+        ]),
+    };
+    known.limit("apache workers", "mod_status", Some(ID))
+}
+
+/// How many there may be. The scoreboard may have more slots than workers are allowed: those of processes that have ended.
+pub(super) fn allowed(facts: &Facts) -> Option<f64> {
+    let shown = facts.value("workers_limit");
+    let configured =
+        facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
+    facts.value("workers_when_full").or_else(|| shown.into_iter().chain(configured).reduce(f64::min))
+}
+
+/// How long a good answer holds a worker.
+///
+/// Under prefork and worker a kept connection holds one too, and so does whoever writes logs or asks for names: all busy
+/// ones count. The event MPM keeps idle connections without a worker.
+pub(super) fn hold_time_us(facts: &Facts) -> Option<f64> {
+    let of_all = busy_time_us(facts).or_else(|| facts.value("worker_time_mean_us"))?;
+    let failed = facts.value("failed_fraction").unwrap_or(0.0);
+    if failed <= FAILED_FRACTION_MAX {
+        return Some(of_all);
+    }
+    let wait_us = crate::breakdown::accept_queue_wait_us(facts).unwrap_or(0.0);
+    let good = facts.value("service_time_mean_us").map(|us| us - wait_us);
+    Some(good.map_or(of_all, |good| good.max(of_all)))
+}
+
+/// The time by all busy workers; one of them is at work on the reading itself.
+fn busy_time_us(facts: &Facts) -> Option<f64> {
+    let busy = facts.value("workers_busy_mean")? - 1.0;
+    let event = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"));
+    let kept = facts.value("workers_keepalive_mean").filter(|_| event).unwrap_or(0.0);
+    let ended_per_s = facts.ended_per_s().filter(|_| facts.loaded).or_else(|| super::rate(facts))?;
+    Some((busy - kept) / ended_per_s * 1e6).filter(|us| *us > 0.0)
+}
