@@ -72,8 +72,8 @@ pub fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
     Some(NextLimit { id: id.into(), rate: Some(rate) })
 }
 
-/// The id of a limit that is still there when a finding is lifted.
-fn told(limit: &Limit, first: &str) -> Option<&'static str> {
+/// The id of a limit that is still there, and binds at the same rate, when a finding is lifted.
+pub fn told(limit: &Limit, first: &str) -> Option<&'static str> {
     let id = limit.finding?;
     let goes = id == first
         || (id == WORKERS && OF_WORKERS.contains(&first))

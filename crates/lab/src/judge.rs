@@ -14,6 +14,7 @@ use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 
+pub mod ceilings;
 pub mod corpus;
 pub mod hidden;
 pub mod page;

@@ -13,6 +13,9 @@ const SLOW_QUERIES: &str = "db-slow-queries";
 const DATABASE_SHARE_MIN: f64 = 0.5;
 const SCANNED_ROWS_MIN: f64 = 1000.0;
 
+/// Of less than this share nobody can say how it grows: a part of it is there without any request.
+const USED_FRACTION_MIN: f64 = 0.05;
+
 pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     of_group(facts).or_else(|| of_machine(facts))
 }
@@ -28,29 +31,25 @@ fn of_machine(facts: &Facts) -> Option<Limit> {
     known.limit("processor cores", "/proc/stat", Some(finding(facts, cpu_saturated::ID)))
 }
 
-/// Where the service may use less than the machine has: what its group uses against what the group may use.
+/// Where the service may use less than the machine has: what its group uses against what the group may use. What else runs
+/// in the group, our own readings among it, stays as it is.
 fn of_group(facts: &Facts) -> Option<Limit> {
     let (cores, of_machine) = (facts.value("ahead_group_cores")?, facts.value("cores")?);
     let quota = facts.value("ahead_group_quota_cores").filter(|quota| *quota <= cores);
     if cores >= of_machine {
         return None;
     }
-    let used = group_cores_used(facts)?;
+    let used = facts.value("ahead_group_cpu_cores")?;
+    let own = services_cores(facts).map_or(used, |own| own.min(used));
+    let binds = || Some(rate(facts)? * (cores - (used - own)).max(0.0) / own);
     let known = Known {
         now: Some(used),
         max: Some(cores),
-        binds_at_rate: (used > 0.01).then_some(()).and_then(|()| Some(rate(facts)? * cores / used)),
+        binds_at_rate: (own >= USED_FRACTION_MIN * cores).then(binds).flatten(),
         error: facts.value("rate_ci95_fraction"),
     };
     let id = if quota.is_some() { THROTTLED } else { cpu_saturated::ID };
     known.limit("processor cores of the group", "the control group", Some(finding(facts, id)))
-}
-
-/// What the group uses without our own readings, which may or may not be in it.
-fn group_cores_used(facts: &Facts) -> Option<f64> {
-    let without_agent = |all: f64| all - facts.value("ahead_agent_cpu_cores").unwrap_or(0.0);
-    let of_group = facts.value("ahead_group_cpu_cores").map(without_agent);
-    of_group.into_iter().chain(services_cores(facts)).reduce(f64::max)
 }
 
 /// What all known services use.
@@ -73,16 +72,14 @@ fn finding(facts: &Facts, otherwise: &'static str) -> &'static str {
 /// and the generator's time grows with the rate; what everybody else uses stays as it is, and what runs at a low priority
 /// gives way.
 pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
-    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy > 0.01)?;
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= USED_FRACTION_MIN)?;
     let cores = facts.value("cores");
     let per_s = facts.ended_per_s().or_else(|| rate(facts))?;
-    let own = || {
-        let client = facts.value("client_cpu_cores").unwrap_or(0.0);
-        let own = (services_cores(facts)? + client) / cores?;
-        (own > 0.01).then_some(own)
-    };
-    let known = own();
+    let client = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let known = services_cores(facts).zip(cores).map(|(services, cores)| (services + client) / cores);
+    // Where nobody knows whose time it is, all of it is charged to the requests.
     let own = known.map_or(busy, |own| own.min(busy));
+    (own >= USED_FRACTION_MIN).then_some(())?;
     let yielding = facts.value("ahead_yielding_cpu_cores").zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
     let others = (busy - own - yielding).max(0.0);
     let room = (share - others).max(0.0);

@@ -172,14 +172,14 @@ fn the_group_counts_before_the_machine() {
         ("cpu_busy_fraction", 0.9),
         ("ahead_group_cores", 2.0),
         ("ahead_group_cpu_cores", 0.6),
-        ("ahead_agent_cpu_cores", 0.1),
         ("service_cpu_cores", 0.4),
     ];
     let facts = with(&values, &[]);
     assert_eq!(told(&facts, "processor cores"), None);
     let limits = limits(&facts);
     let found = limits.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
-    assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(400.0), Some("cpu-saturated")));
+    // 0.4 of the group's 0.6 cores are the service's: 1.8 are left for it.
+    assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(450.0), Some("cpu-saturated")));
     let quota = with(&[&values[..], &[("ahead_group_quota_cores", 2.0)]].concat(), &[]);
     assert!(super::limits(&quota).iter().any(|limit| limit.finding == Some("cpu-throttled")));
 }

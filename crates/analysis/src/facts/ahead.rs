@@ -45,7 +45,6 @@ pub(super) const ROWS: &[Row] = &[
     ("ahead_service_link_speed_bits_per_s", "bits/s", "nic.service.*.speed_bits_per_s", From::Latest),
     ("ahead_service_link_shaped_bits_per_s", "bits/s", "qdisc.service.*.rate_bits_per_s", From::Latest),
     ("ahead_backend_cpu_cores", "cores", "process.*.cpu_s", From::Rate(1.0)),
-    ("ahead_agent_cpu_cores", "cores", "process.agent_cpu_s", From::Rate(1.0)),
     ("ahead_yielding_cpu_cores", "cores", "cpu.nice_s", From::Rate(1.0)),
     ("ahead_group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
     ("ahead_group_cores", "cores", "cgroup.cores_count", From::Latest),

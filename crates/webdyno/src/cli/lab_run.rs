@@ -70,6 +70,9 @@ pub struct LabJudgeArgs {
     /// Write the page of the diagnosis to FILE: also with signals hidden
     #[arg(long, value_name = "FILE", conflicts_with = "keep")]
     pub out: Option<PathBuf>,
+    /// Compare the ceilings that rounds predict with those that others measured, too
+    #[arg(long, conflicts_with = "keep")]
+    pub ceilings: bool,
 }
 
 /// `webdyno lab-load`: the load of a round, made from the host of the clients.

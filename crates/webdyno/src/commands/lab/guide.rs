@@ -48,6 +48,9 @@ pub fn judge(catalogue: &Catalogue, arguments: &LabJudgeArgs) -> Result<u8> {
         return Ok(0);
     }
     let cases = judge::cases(catalogue, &places)?;
+    if arguments.ceilings {
+        terminal::print(&format!("{}\n", judge::ceilings::text(&judge::ceilings::predictions(&cases)?)))?;
+    }
     let judged = judge::judge(&cases)?;
     match &arguments.out {
         Some(path) => finish::write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?))?,

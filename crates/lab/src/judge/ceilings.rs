@@ -1,0 +1,138 @@
+//! Predicted ceilings against measured ones: what a round in which a limit does not bind says of it, against the rate of a
+//! round of the same load in which it does. Pure.
+
+use super::Case;
+use std::fmt::Write as _;
+use webdyno_analysis::ceilings::{Limit, limits};
+use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::facts::{Facts, facts};
+use webdyno_analysis::next_limit::told as stays;
+use webdyno_analysis::summary::run_report;
+use webdyno_model::Result;
+use webdyno_model::workload::Workload;
+
+/// A prediction, and what was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicted {
+    /// The scenario.
+    pub scenario: String,
+    /// What binds.
+    pub finding: String,
+    /// The round whose readings predict, from 1.
+    pub from: usize,
+    /// The round in which it binds.
+    pub of: usize,
+    /// Whether it is told as the next limit of the round, whatever its size is there; else the limit's rate, scaled to
+    /// its size in the round in which it binds.
+    pub as_next: bool,
+    /// Good answers per second.
+    pub predicted: f64,
+    /// Good answers per second.
+    pub measured: f64,
+}
+
+impl Predicted {
+    /// By how much it is off: 0.15 is 15% too high.
+    pub fn error(&self) -> f64 {
+        self.predicted / self.measured - 1.0
+    }
+}
+
+/// A round as the table of limits has it.
+struct Seen<'a> {
+    case: &'a Case,
+    limits: Vec<Limit>,
+    rate: f64,
+}
+
+/// Every prediction that the recordings of these cases allow.
+pub fn predictions(cases: &[Case]) -> Result<Vec<Predicted>> {
+    let mut seen = vec![];
+    for case in cases.iter().filter(|case| case.measurement.workload.is_some()) {
+        let run = run_report(&case.measurement)?;
+        let facts: Facts = facts(&case.measurement, Some(&run))?;
+        if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && run.client.valid) {
+            seen.push(Seen { case, limits: limits(&facts), rate });
+        }
+    }
+    let mut found = vec![];
+    for bound in &seen {
+        let others = seen.iter().filter(|other| is_same_load(other.case, bound.case));
+        found.extend(others.clone().filter_map(|other| scaled(other, bound)));
+        for other in others {
+            found.extend(next(other, bound)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether two rounds of a scenario ask for the same in the same way.
+fn is_same_load(one: &Case, other: &Case) -> bool {
+    let asks = |case: &Case| {
+        let of = |workload: &Workload| (workload.requests.clone(), workload.keepalive);
+        case.measurement.workload.as_ref().map(of)
+    };
+    one.place.scenario == other.place.scenario
+        && one.place.number != other.place.number
+        && asks(one) == asks(other)
+}
+
+/// What another round, in which something else binds, says of the limit that binds here.
+fn scaled(other: &Seen, bound: &Seen) -> Option<Predicted> {
+    let finding = bound.case.round.finding.as_str();
+    let of = |seen: &Seen| {
+        let limit = seen.limits.iter().find(|limit| limit.finding == Some(finding))?;
+        Some((limit.ceiling.max?, limit.ceiling.binds_at_rate))
+    };
+    let (size, _) = of(bound)?;
+    // What binds there may change what a request costs: then it says nothing of this limit.
+    let stays = |limit: &Limit| stays(limit, &other.case.round.finding) == Some(finding);
+    let (before, binds) = of(other).filter(|_| other.limits.iter().any(stays))?;
+    Some(told(other, bound, false, binds? * size / before))
+}
+
+/// What the round before calls the next limit, if it is the one that binds here.
+fn next(other: &Seen, bound: &Seen) -> Result<Option<Predicted>> {
+    let follows = other.case.place.number + 1 == bound.case.place.number;
+    let expected = other.case.round.next_limit.as_deref() == Some(bound.case.round.finding.as_str());
+    if !(follows && expected) {
+        return Ok(None);
+    }
+    let next = diagnose(&other.case.measurement)?.next_limit;
+    let rate = next.filter(|next| next.id == bound.case.round.finding).and_then(|next| next.rate);
+    Ok(rate.map(|rate| told(other, bound, true, rate)))
+}
+
+fn told(other: &Seen, bound: &Seen, as_next: bool, predicted: f64) -> Predicted {
+    Predicted {
+        scenario: bound.case.place.scenario.clone(),
+        finding: bound.case.round.finding.clone(),
+        from: other.case.place.number,
+        of: bound.case.place.number,
+        as_next,
+        predicted,
+        measured: bound.rate,
+    }
+}
+
+/// A line for each, and how many are within 15%.
+pub fn text(predictions: &[Predicted]) -> String {
+    let mut text = String::new();
+    for one in predictions {
+        let how = if one.as_next { "next limit" } else { "ceiling" };
+        let _ = writeln!(
+            text,
+            "{:+6.1}%  {} {} -> {}  {} {how}: predicted {:.1}/s, measured {:.1}/s",
+            one.error() * 100.0,
+            one.scenario,
+            one.from,
+            one.of,
+            one.finding,
+            one.predicted,
+            one.measured
+        );
+    }
+    let near = predictions.iter().filter(|one| one.error().abs() <= 0.15).count();
+    let _ = writeln!(text, "{near} of {} predictions are within 15%", predictions.len());
+    text
+}
