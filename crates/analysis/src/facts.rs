@@ -27,6 +27,7 @@ mod logs;
 mod machine;
 mod memory;
 mod network;
+mod passive;
 mod php;
 mod requests;
 mod scoreboard;
@@ -204,10 +205,13 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.links();
     builder.retransmissions();
     builder.intervals_of_levels();
-    if let Some(run) = run {
-        builder.client(measurement, run)?;
-        builder.kept_connections(measurement, run);
-        builder.requests(measurement, run);
+    match run {
+        Some(run) => {
+            builder.client(measurement, run)?;
+            builder.kept_connections(measurement, run);
+            builder.requests(measurement, run);
+        }
+        None => builder.passive(),
     }
     builder.held_workers(run.is_some());
     builder.log_disk();

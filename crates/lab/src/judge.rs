@@ -18,6 +18,7 @@ pub mod ceilings;
 pub mod corpus;
 pub mod hidden;
 pub mod page;
+pub mod passive;
 pub mod tally;
 
 /// Findings that are no faults.

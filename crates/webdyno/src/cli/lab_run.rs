@@ -73,6 +73,9 @@ pub struct LabJudgeArgs {
     /// Compare the ceilings that rounds predict with those that others measured, too
     #[arg(long, conflicts_with = "keep")]
     pub ceilings: bool,
+    /// Take the load of each for other clients' traffic, and diagnose what the server alone tells
+    #[arg(long, conflicts_with = "keep")]
+    pub passive: bool,
 }
 
 /// `webdyno lab-load`: the load of a round, made from the host of the clients.

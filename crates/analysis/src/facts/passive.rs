@@ -1,0 +1,216 @@
+//! Facts of a server that was only watched: what the load engine would tell, from the server's own counts.
+//!
+//! They have the names of the engine's facts ([`super::client`]), so that rules need not ask whose the requests are; their
+//! source says where they come from. What only a client sees stays unknown: connect times, answers that never came, and
+//! how much more was asked for than was given.
+
+use super::{Builder, From, client};
+use webdyno_model::diagnosis::Fact;
+use webdyno_model::number::significant;
+
+const LOG: &str = "access_log.requests_count";
+const LOG_FAILED: &str = "access_log.status_5xx_count";
+const LOG_TIME: &str = "access_log.time_us";
+const LOG_TIMED: &str = "access_log.timed_count";
+const OPENS: &str = "sockets.passive_opens_count";
+const QUEUE: &str = "sockets.accept_queue_count";
+const WRITING: &str = "apache.workers_writing_count";
+const CONNECTIONS: &str = "clients.connections_count";
+/// Pages that the agent asked for: requests, and connections, that are nobody's traffic.
+const OWN_PAGES: &str = "apache.own_requests_count";
+/// Counts of requests that the programs keep themselves, in front or not.
+const COUNTS: [(&str, &str); 3] = [
+    ("apache", "apache.accesses_count"),
+    ("nginx", "nginx.requests_count"),
+    ("lighttpd", "lighttpd.accesses_count"),
+];
+/// The log is the better count, as it is read to the end also while no worker is free to show the status page, unless it
+/// knows fewer requests than the service: then not every site writes one.
+const LOG_SHARE_MIN: f64 = 0.9;
+/// With more requests per connection than this, connections are kept, and may be idle: they are no requests in flight.
+const KEPT_SHARE_MAX: f64 = 1.25;
+
+impl Builder<'_> {
+    /// Adds what the server itself tells of its clients' requests.
+    pub(super) fn passive(&mut self) {
+        let counted = self.counted();
+        if let Some((metric, per_s)) = counted {
+            self.add_seen("ended_per_s", "requests/s", Some(per_s), (metric, From::Rate(1.0)));
+            let failed = self.failed_fraction();
+            let good = per_s * (1.0 - failed.unwrap_or(0.0));
+            self.add_seen("rate", "requests/s", Some(good), (metric, From::Rate(1.0)));
+            self.add_seen("failed_fraction", "fraction", failed, (LOG_FAILED, From::Rate(1.0)));
+            let spread = client::relative_ci95(&self.increments(metric));
+            self.add_seen("rate_ci95_fraction", "fraction", spread, (metric, From::Rate(1.0)));
+        }
+        let own_per_s = self.own_per_s();
+        let opened = self.series.rate(OPENS).map(|per_s| (per_s - own_per_s).max(0.0));
+        self.add_seen("connections_opened_per_s", "connections/s", opened, (OPENS, From::Rate(1.0)));
+        let connections = self.series.mean(CONNECTIONS);
+        self.add_seen("client_connections_mean", "connections", connections, (CONNECTIONS, From::Mean));
+        self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
+    }
+
+    /// Requests in the server at once, and by Little's law how long each was in it.
+    fn requests_in_server(&mut self, per_s: Option<f64>, opened: Option<f64>) {
+        let told = self.facts.get("requests_at_server_mean").map(|fact| (fact.value, WRITING));
+        // A connection that is used once is a request.
+        let once =
+            per_s.zip(opened).is_some_and(|(per_s, opened)| per_s > 1.0 && per_s <= KEPT_SHARE_MAX * opened);
+        let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
+        let log_us = self.logged_time_us();
+        if let Some((in_server, metric)) = told.or_else(outside) {
+            self.add_seen("in_flight_mean", "requests", Some(in_server), (metric, From::Mean));
+        }
+        let worker_us = self.facts.get("worker_time_mean_us").map(|fact| (fact.value, WRITING));
+        let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
+        let Some((service_us, metric)) = service else { return };
+        self.add_seen("service_time_mean_us", "us", Some(service_us), (metric, From::Mean));
+        // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
+        let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
+        let response = Some(service_us + queue_us);
+        self.add_seen("response_time_mean_us", "us", response, (metric, From::Mean));
+    }
+
+    /// Requests per second of the clients, and the metric that they are counted by.
+    fn counted(&self) -> Option<(&'static str, f64)> {
+        let own = self.own_per_s();
+        let rate = |metric: &'static str| Some((metric, (self.series.rate(metric)? - own).max(0.0)));
+        let is_front = |program: &str| self.service.is_none_or(|service| service.service == program);
+        let program = COUNTS.iter().find(|(program, _)| is_front(program)).and_then(|(_, count)| rate(count));
+        let log = rate(LOG).filter(|_| self.series.latest("access_log.logs_count") != Some(0.0));
+        match (log, program) {
+            (Some(log), Some(program)) if log.1 < LOG_SHARE_MIN * program.1 => Some(program),
+            (log, program) => log.or(program),
+        }
+    }
+
+    /// Our own requests for status pages per second: each of them needs a connection of its own.
+    fn own_per_s(&self) -> f64 {
+        let readings = || {
+            let (from_s, to_s) = self.series.window();
+            let read = self.series.samples_of("apache_status");
+            let answered = read.filter(|timed| !timed.sample.values.is_empty()).count();
+            (to_s > from_s).then(|| answered as f64 / (to_s - from_s))
+        };
+        self.series.rate(OWN_PAGES).or_else(readings).unwrap_or(0.0)
+    }
+
+    /// The share that the server itself says it could not answer (5xx): what others ask wrongly (4xx) is not its failure.
+    fn failed_fraction(&self) -> Option<f64> {
+        let total = self.series.rate(LOG).map(|rate| rate - self.own_per_s()).filter(|rate| *rate > 0.0)?;
+        self.series.rate(LOG_FAILED).map(|failed| (failed / total).min(1.0))
+    }
+
+    /// The mean time of a request by the log, where its format has it.
+    fn logged_time_us(&self) -> Option<f64> {
+        let (timed, _) = self.series.rise(LOG_TIMED).filter(|(timed, _)| *timed >= 1.0)?;
+        self.series.rise(LOG_TIME).map(|(time_us, _)| time_us / timed)
+    }
+
+    /// A counter's rise per second from each reading in the window to the next.
+    fn increments(&self, metric: &str) -> Vec<f64> {
+        let (from_s, to_s) = self.series.window();
+        let readings = self.series.all(metric).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
+        let readings: Vec<_> = readings.collect();
+        let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+        pairs.map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0)).collect()
+    }
+
+    /// A fact of the server's side in place of the engine's.
+    fn add_seen(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From)) {
+        // What a measurement knows better stays.
+        if value.is_none() || self.facts.contains_key(name) {
+            return;
+        }
+        self.add_from(name, unit, value.map(|value| significant(value, 6)), from);
+        if let Some(Fact { source, .. }) = self.facts.get_mut(name) {
+            *source = format!("{source}, on the server's side");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::testing::{apache, of, sample};
+    use crate::facts::{Facts, facts};
+    use crate::measurement::TimedSample;
+
+    const SECONDS: [f64; 2] = [0.0, 10.0];
+
+    /// Two readings, ten seconds apart: what counts, at so much a second, and levels.
+    fn watched(counts: &[(&str, f64)], levels: &[(&str, f64)]) -> Facts {
+        let readings = SECONDS.map(|t_s| {
+            let values: Vec<(&str, f64)> = counts
+                .iter()
+                .map(|(name, per_s)| (*name, 1000.0 + per_s * t_s))
+                .chain(levels.iter().copied())
+                .collect();
+            sample(t_s, "x", &values)
+        });
+        of(readings.into(), Some(apache(&[])))
+    }
+
+    #[test]
+    fn requests_are_the_services_or_the_logs_less_our_own() {
+        let (accesses, log, own) = ("apache.accesses_count", super::LOG, (super::OWN_PAGES, 1.0));
+        for (counts, rate, source) in [
+            (vec![(accesses, 101.0), own], Some(100.0), accesses),
+            (vec![(accesses, 101.0), (log, 99.0), own], Some(98.0), log),
+            (vec![(accesses, 101.0), (log, 51.0), own], Some(100.0), accesses),
+            (vec![(log, 51.0), own], Some(50.0), log),
+            (vec![("nginx.requests_count", 51.0)], None, ""),
+            (vec![], None, ""),
+        ] {
+            let facts = watched(&counts, &[]);
+            assert_eq!(facts.value("rate"), rate, "{counts:?}");
+            assert_eq!(facts.value("ended_per_s"), rate, "{source}");
+            assert!(!facts.loaded && facts.value("failed_fraction").is_none());
+        }
+    }
+
+    #[test]
+    fn failures_and_times_are_the_logs() {
+        let counts = [
+            (super::LOG, 100.0),
+            (super::LOG_FAILED, 25.0),
+            (super::LOG_TIME, 5e6),
+            (super::LOG_TIMED, 100.0),
+        ];
+        let facts = watched(&counts, &[(super::QUEUE, 20.0)]);
+        assert_eq!((facts.value("failed_fraction"), facts.value("rate")), (Some(0.25), Some(75.0)));
+        assert_eq!(facts.value("service_time_mean_us"), Some(50_000.0));
+        assert_eq!(facts.value("response_time_mean_us"), Some(250_000.0), "with the wait in the queue");
+        assert_eq!(facts.value("connect_time_mean_us"), None);
+    }
+
+    #[test]
+    fn requests_in_the_server_are_told_by_workers_or_by_connections_that_are_used_once() {
+        let (accesses, writing, queue) =
+            (("apache.accesses_count", 100.0), (super::WRITING, 6.0), (super::QUEUE, 5.0));
+        let connections = (super::CONNECTIONS, 30.0);
+        let inside = watched(&[accesses], &[writing, queue, connections]);
+        assert_eq!(inside.value("in_flight_mean"), Some(10.0), "the page's own worker is taken off");
+        // 5 workers and 5 in the queue, at 100 (less the readings of the page) a second.
+        assert!((inside.value("response_time_mean_us").unwrap() - 1e5).abs() < 1e3);
+        for (opened, in_flight) in [(100.0, Some(30.0)), (20.0, None)] {
+            let outside = watched(&[(super::LOG, 100.0), (super::OPENS, opened)], &[queue, connections]);
+            assert_eq!(outside.value("in_flight_mean"), in_flight, "{opened}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_tells_nothing_has_no_rate_and_no_zero() {
+        let silent: Vec<TimedSample> = vec![sample(1.0, "apache_status", &[])];
+        let measurement = crate::measurement::Measurement {
+            samples: silent,
+            service: Some(apache(&[])),
+            measured_to_s: 10.0,
+            ..Default::default()
+        };
+        let facts = facts(&measurement, None).unwrap();
+        for name in ["rate", "ended_per_s", "in_flight_mean", "response_time_mean_us", "failed_fraction"] {
+            assert_eq!(facts.value(name), None, "{name}");
+        }
+    }
+}
