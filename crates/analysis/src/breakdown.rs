@@ -4,27 +4,57 @@ use crate::facts::Facts;
 use webdyno_model::diagnosis::TimeBreakdown;
 use webdyno_model::number::significant;
 
-/// Splits the mean response time. Parts that cannot be told are `None`; the rest is `unexplained`.
+/// Answers of up to this many bytes arrive in the first flight of segments (ten of them, RFC 6928): what lies between the
+/// first and the last byte of these is no transfer.
+const FIRST_FLIGHT_BYTES: f64 = 14_480.0;
+
+/// Splits the mean response time. Parts that cannot be told are `None`; the rest is `unexplained`. The parts are at no time
+/// two things, and never more than the whole.
 pub fn breakdown(facts: &Facts) -> TimeBreakdown {
     let Some(response_us) = facts.value("response_time_mean_us") else {
         return TimeBreakdown::default();
     };
-    let client = facts.value("client_delay_mean_us");
-    let connect = connect_per_request(facts);
-    let accept_queue = accept_queue_wait_us(facts);
-    let worker = facts.value("worker_time_mean_us");
-    // The worker's own clock and the queue's reading are not of the same instant: together they may exceed the whole.
-    let known: f64 = [client, connect, accept_queue, worker].into_iter().flatten().sum();
+    let held_us = facts.value("worker_time_mean_us");
+    let backend = facts.value("backend_time_mean_us");
+    // A worker that waits for a backend is held: what is behind it cannot take longer than it.
+    let backend = held_us.zip(backend).map(|(held, backend)| backend.min(held)).or(backend);
+    let around =
+        [client(facts), connect_per_request(facts), accept_queue_wait_us(facts), backend, network(facts)];
+    let sum: f64 = around.iter().flatten().sum();
+    // Queues are read once a second, times are the engine's: together they may exceed the whole a little.
+    let shrink = if sum > response_us { response_us / sum } else { 1.0 };
+    let around = around.map(|part| part.map(|us| us * shrink));
+    let left_us = (response_us - around.iter().flatten().sum::<f64>()).max(0.0);
+    // A worker is also held while its answer is on its way, as long as the kernel does not take it all.
+    let worker = held_us.map(|held| (held - backend.unwrap_or(0.0)).clamp(0.0, left_us));
     let rounded = |part: Option<f64>| part.map(|us| significant(us, 4));
+    let [client, connect, accept_queue, backend, network] = around.map(rounded);
     TimeBreakdown {
-        client: rounded(client),
-        connect: rounded(connect),
-        accept_queue: rounded(accept_queue),
+        client,
+        connect,
+        accept_queue,
         worker: rounded(worker),
-        backend: None,
-        network: None,
-        unexplained: rounded(Some((response_us - known).max(0.0))),
+        backend,
+        network,
+        unexplained: rounded(Some((left_us - worker.unwrap_or(0.0)).max(0.0))),
     }
+}
+
+/// The generator's own delay and, of a load at a rate, the wait for one of its connections to come free.
+fn client(facts: &Facts) -> Option<f64> {
+    let waiting = facts.value("waiting_in_generator_mean").zip(facts.ended_per_s());
+    let waiting_us = waiting.map(|(waiting, per_s)| waiting / per_s * 1e6);
+    let parts = [facts.value("client_delay_mean_us"), waiting_us];
+    parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
+}
+
+/// On the way there and back, and for what does not fit into the first flight the time from the first byte to the last.
+fn network(facts: &Facts) -> Option<f64> {
+    let round_trip_us = facts.value("round_trip_min_us")?;
+    let is_long = facts.value("received_bytes_per_request").is_some_and(|bytes| bytes > FIRST_FLIGHT_BYTES);
+    let times = facts.value("service_time_mean_us").zip(facts.value("first_byte_mean_us"));
+    let transfer_us = times.filter(|_| is_long).map(|(whole, first)| (whole - first).max(0.0));
+    Some(round_trip_us + transfer_us.unwrap_or(0.0))
 }
 
 /// Mean wait in the accept queue per request, by Little's law: a connection waits (queue / connections accepted per
@@ -84,6 +114,67 @@ mod tests {
         assert_eq!(parts.accept_queue, Some(400_000.0));
         assert_eq!((parts.worker, parts.connect, parts.client), (Some(195_000.0), Some(100.0), None));
         assert_eq!(parts.unexplained, Some(4_900.0));
+    }
+
+    #[test]
+    fn a_backends_time_is_not_also_the_workers_and_a_transfer_is_the_networks() {
+        let base =
+            [("response_time_mean_us", 600_000.0), ("rate", 100.0), ("worker_time_mean_us", 500_000.0)];
+        let backend = ("backend_time_mean_us", 480_000.0);
+        let network = [("round_trip_min_us", 20_000.0), ("service_time_mean_us", 590_000.0)];
+        let network = [&network[..], &[("first_byte_mean_us", 190_000.0)]].concat();
+        let long = ("received_bytes_per_request", 200_000.0);
+        for (more, [worker, behind, way, rest]) in [
+            (vec![], [Some(5e5), None, None, Some(1e5)]),
+            (vec![backend], [Some(2e4), Some(4.8e5), None, Some(1e5)]),
+            (vec![("backend_time_mean_us", 9e5)], [Some(0.0), Some(5e5), None, Some(1e5)]),
+            // The worker waits while the answer is on its way, and what fits into the first flight is there at once.
+            ([&network[..], &[long]].concat(), [Some(1.8e5), None, Some(4.2e5), Some(0.0)]),
+            (network, [Some(5e5), None, Some(2e4), Some(8e4)]),
+            // At a rate: fifty wait for a connection.
+            (vec![("waiting_in_generator_mean", 50.0)], [Some(1e5), None, None, Some(0.0)]),
+        ] {
+            let parts = breakdown(&facts(&[&base[..], &more].concat(), &[]));
+            let seen = [parts.worker, parts.backend, parts.network, parts.unexplained];
+            assert_eq!(seen, [worker, behind, way, rest], "{more:?}");
+        }
+    }
+
+    #[test]
+    fn the_parts_never_exceed_the_whole() {
+        const NAMES: [&str; 8] = [
+            "worker_time_mean_us",
+            "backend_time_mean_us",
+            "client_delay_mean_us",
+            "connect_time_mean_us",
+            "connections_opened_per_s",
+            "accept_queue_mean",
+            "round_trip_min_us",
+            "waiting_in_generator_mean",
+        ];
+        // Every choice of what is known, each in several sizes.
+        for known in 0..(1_u32 << NAMES.len()) {
+            for size in [0.0, 3.0, 700.0, 90_000.0] {
+                let pick = |(index, name): (usize, &&'static str)| {
+                    (known >> index & 1 == 1).then_some((*name, size * (index + 1) as f64))
+                };
+                let mut values: Vec<_> = NAMES.iter().enumerate().filter_map(pick).collect();
+                values.extend([("response_time_mean_us", 40_000.0), ("ended_per_s", 25.0)]);
+                let parts = breakdown(&facts(&values, &[]));
+                let all = [
+                    parts.client,
+                    parts.connect,
+                    parts.accept_queue,
+                    parts.worker,
+                    parts.backend,
+                    parts.network,
+                    parts.unexplained,
+                ];
+                let sum: f64 = all.iter().flatten().sum();
+                assert!((sum - 40_000.0).abs() < 40.0, "{values:?} {parts:?}");
+                assert!(all.iter().flatten().all(|part| *part >= 0.0), "{parts:?}");
+            }
+        }
     }
 
     #[test]

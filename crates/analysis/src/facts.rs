@@ -18,6 +18,7 @@ use webdyno_model::tune::Goal;
 
 mod ahead;
 mod apache;
+mod behind;
 pub mod by_hand;
 mod client;
 mod connections;
@@ -216,6 +217,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.held_workers(run.is_some());
     builder.log_disk();
     builder.work_per_request();
+    builder.behind();
     let brake = measurement.brake.clone();
     if let Some(brake) = &brake {
         builder.brake(brake);

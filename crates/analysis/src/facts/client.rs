@@ -40,6 +40,9 @@ impl Builder<'_> {
             ),
             ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
             ("served_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
+            ("first_byte_mean_us", "us", run.first_byte_us.mean),
+            ("round_trip_min_us", "us", run.tcp.round_trip_min_us.map(|us| us as f64)),
+            ("received_bytes_per_request", "bytes", (ended > 0.0).then(|| run.bytes.received as f64 / ended)),
         ];
         for (name, unit, value) in facts.into_iter().chain(asked(measurement)) {
             self.add_client(measurement, name, unit, value);

@@ -6,7 +6,8 @@
 //!
 //! ## What to do
 //! Enable the missing signals and measure again. The time breakdown shows where requests spend their time: in a
-//! worker without CPU use points behind the server (a database, another service), in no known place to the network.
+//! worker without CPU use points to what it waits for, behind the workers to PHP-FPM or the database, in no known place to
+//! what no signal here shows: the way through the network, or queues that nobody counts.
 //!
 //! ## By hand
 //! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
@@ -29,18 +30,26 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
     let parts = breakdown(facts);
+    // The place, and what spending much time there points to.
     let named = [
-        ("the accept queue", parts.accept_queue),
-        ("a worker", parts.worker),
-        ("connecting", parts.connect),
-        ("no known place", parts.unexplained),
+        ("the accept queue", parts.accept_queue, "all workers were held, or the service was slow to accept"),
+        ("a worker", parts.worker, "the program itself, or what it waits for"),
+        ("what stands behind the workers", parts.backend, "PHP-FPM or the database"),
+        ("connecting", parts.connect, "lost SYNs, full queues, or a long way"),
+        ("the network", parts.network, "a long way, or a full link"),
+        ("the load generator", parts.client, "requests that waited for one of its connections to come free"),
+        ("no known place", parts.unexplained, "something that no signal here shows"),
     ];
     let largest = named
         .into_iter()
-        .filter_map(|(place, us)| us.map(|us| (place, us)))
+        .filter_map(|(place, us, points_to)| us.map(|us| (place, us, points_to)))
+        .filter(|(_, us, _)| *us > 0.0)
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let time = largest.filter(|_| facts.loaded).map_or(String::new(), |(place, us)| {
-        format!(" Most of the response time is spent in {place} ({}).", say_us(us))
+    let time = largest.map_or(String::new(), |(place, us, points_to)| {
+        format!(
+            " Most of the response time is spent in {place} ({}), which points to {points_to}.",
+            say_us(us)
+        )
     });
     Some(Finding {
         id: ID.into(),
@@ -57,6 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "scoreboard_full_fraction",
             "workers_busy_mean",
             "worker_time_mean_us",
+            "backend_time_mean_us",
         ]),
         remedies: vec![],
     })
