@@ -199,6 +199,8 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.scoreboard();
     builder.worker_time();
     builder.processes();
+    builder.pools();
+    builder.database();
     builder.page_cache();
     builder.open_files();
     builder.connection_attempts();

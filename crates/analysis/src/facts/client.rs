@@ -20,6 +20,8 @@ impl Builder<'_> {
             ("ended_per_s", "requests/s", per_s(ended)),
             ("rate_ci95_fraction", "fraction", relative_ci95(&measurement.measured_rates())),
             ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
+            ("bad_gateway_fraction", "fraction", (ended > 0.0).then(|| answers(run, &BAD_GATEWAY) / ended)),
+            ("server_error_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["500"]) / ended)),
             ("response_time_mean_us", "us", run.response_time_us.mean),
             ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
             ("response_time_inflation", "ratio", queueing.map(|queueing| queueing.ratio)),
@@ -70,6 +72,13 @@ impl Builder<'_> {
             reproduce: by_hand::load(measurement),
         });
     }
+}
+
+/// What a proxy answers when what stands behind it does not.
+const BAD_GATEWAY: [&str; 2] = ["502", "503"];
+
+fn answers(run: &RunReport, status: &[&str]) -> f64 {
+    status.iter().filter_map(|status| run.status.get(*status)).sum::<u64>() as f64
 }
 
 type Row = (&'static str, &'static str, Option<f64>);

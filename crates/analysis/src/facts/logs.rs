@@ -20,6 +20,14 @@ pub(super) const ROWS: &[Row] = &[
     ("service_group_cpu_cores", "cores", "cgroup.cpu_s", From::Rate(1.0)),
     ("cpu_system_cores", "cores", "cpu.system_s", From::Rate(1.0)),
     ("cpu_user_cores", "cores", "cpu.user_s", From::Rate(1.0)),
+    ("backend_unreachable_logged", "messages", "apache_log.AH00957.messages_count", From::Rise),
+    ("backend_unreachable_logged_per_s", "messages/s", "apache_log.AH00957.messages_count", From::Rate(1.0)),
+    ("backend_connections_failed_logged", "messages", "apache_log.AH01079.messages_count", From::Rise),
+    ("backend_dispatch_failed_logged", "messages", "apache_log.AH01075.messages_count", From::Rise),
+    ("proxy_connections_failed_logged", "messages", "apache_log.AH01114.messages_count", From::Rise),
+    ("connections_refused_logged", "messages", "apache_log.connection_refused.messages_count", From::Rise),
+    ("server_errors_answered_per_s", "answers/s", "access_log.status_5xx_count", From::Rate(1.0)),
+    ("answers_logged_per_s", "answers/s", "access_log.requests_count", From::Rate(1.0)),
 ];
 
 impl Builder<'_> {

@@ -1,8 +1,153 @@
 //! Facts of PHP: the pools of PHP-FPM and the opcode cache.
 //!
-//! Sources: the collectors `php_fpm` and `opcache` (docs/metrics.md).
+//! Sources: the collectors `php_fpm`, `opcache` and `process` (docs/metrics.md).
 
-use super::Row;
+use super::{Builder, Facts, From, Row};
+use crate::stats::mean;
+use webdyno_model::diagnosis::Fact;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// What follows from one metric each.
-pub(super) const ROWS: &[Row] = &[];
+#[rustfmt::skip] // a table, one row a line
+pub(super) const ROWS: &[Row] = &[
+    ("fpm_queue_mean", "connections", "php_fpm.*.listen_queue_count", From::Mean),
+    ("fpm_queue_limit", "connections", "php_fpm.*.listen_queue_max_count", From::Latest),
+    ("fpm_processes_mean", "processes", "php_fpm.*.processes_count", From::Mean),
+    ("fpm_processes_max", "processes", "php_fpm.*.processes_count", From::Max),
+    ("fpm_processes_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
+    ("fpm_active_mean", "processes", "php_fpm.*.active_count", From::Mean),
+    ("fpm_active_max", "processes", "php_fpm.*.active_count", From::Max),
+    ("fpm_accepted_per_s", "requests/s", "php_fpm.*.accepted_count", From::Rate(1.0)),
+    ("fpm_limit_reached", "times", "php_fpm.*.max_children_reached_count", From::Rise),
+    ("fpm_limit_logged", "messages", "php_fpm.*.log_max_children_count", From::Rise),
+    ("fpm_process_memory_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Latest),
+    ("fpm_cpu_cores", "cores", "process.php_fpm.cpu_s", From::Rate(1.0)),
+    ("opcache_enabled", "count", "opcache.*.enabled_count", From::Latest),
+    ("opcache_full", "count", "opcache.*.full_count", From::Latest),
+    ("opcache_misses_per_s", "scripts/s", "opcache.*.misses_count", From::Rate(1.0)),
+    ("opcache_misses", "scripts", "opcache.*.misses_count", From::Rise),
+    ("opcache_hits_per_s", "scripts/s", "opcache.*.hits_count", From::Rate(1.0)),
+    ("opcache_scripts", "scripts", "opcache.*.scripts_count", From::Latest),
+    ("opcache_scripts_added", "scripts", "opcache.*.scripts_count", From::Rise),
+    ("opcache_keys", "keys", "opcache.*.keys_count", From::Latest),
+    ("opcache_keys_limit", "keys", "opcache.*.keys_max_count", From::Latest),
+    ("opcache_memory_used_bytes", "bytes", "opcache.*.memory_used_bytes", From::Latest),
+    ("opcache_memory_free_bytes", "bytes", "opcache.*.memory_free_bytes", From::Latest),
+    ("opcache_memory_wasted_bytes", "bytes", "opcache.*.memory_wasted_bytes", From::Latest),
+    ("opcache_oom_restarts", "restarts", "opcache.*.oom_restarts_count", From::Rise),
+    ("opcache_hash_restarts", "restarts", "opcache.*.hash_restarts_count", From::Rise),
+];
+
+const QUEUE: &str = "php_fpm.*.listen_queue_count";
+const PROCESSES: &str = "php_fpm.*.processes_count";
+const BUSY: &str = "php_fpm.*.processes_busy_count";
+
+impl Builder<'_> {
+    /// Of each pool, in which share of the readings connections waited for a process, no process was free, and there were
+    /// as many processes as there ever were: a pool that still grows has not reached its limit.
+    pub(super) fn pools(&mut self) {
+        let is = |holds: bool| f64::from(u8::from(holds));
+        let share = |of: Vec<f64>| (of.len() >= 2).then(|| mean(&of)).flatten();
+        let waiting = |queue: &[f64]| share(queue.iter().map(|waiting| is(*waiting >= 1.0)).collect());
+        self.of_pools("fpm_waiting_fraction", QUEUE, |builder, pool| {
+            waiting(&builder.series.levels(&QUEUE.replace('*', pool)))
+        });
+        self.of_pools("fpm_full_fraction", BUSY, |builder, pool| {
+            let busy = builder.series.levels(&BUSY.replace('*', pool));
+            let all = builder.series.levels(&PROCESSES.replace('*', pool));
+            let pairs = busy.iter().zip(&all).filter(|_| busy.len() == all.len());
+            share(pairs.map(|(busy, all)| is(busy >= all)).collect())
+        });
+        self.of_pools("fpm_at_most_fraction", PROCESSES, |builder, pool| {
+            let all = builder.series.levels(&PROCESSES.replace('*', pool));
+            let most = all.iter().copied().fold(0.0, f64::max);
+            share(all.iter().map(|count| is(*count >= most)).collect())
+        });
+    }
+
+    fn of_pools(&mut self, name: &str, template: &str, value: impl Fn(&Builder<'_>, &str) -> Option<f64>) {
+        let Some(known) = self.series.template(template) else { return };
+        let pools: Vec<_> = self.series.instances(known).collect();
+        for (pool, metric) in pools {
+            let former = self.facts.remove(name);
+            let found = value(self, pool);
+            self.add_from(name, "fraction", found, (metric, From::Mean));
+            if let Some(fact) = self.facts.remove(name) {
+                self.facts.insert(name.to_owned(), larger(former, fact.clone()));
+                self.each.entry(name.to_owned()).or_default().insert(pool.to_owned(), fact);
+            } else {
+                self.facts.extend(former.map(|fact| (name.to_owned(), fact)));
+            }
+        }
+    }
+}
+
+fn larger(former: Option<Fact>, fact: Fact) -> Fact {
+    former.filter(|former| former.value > fact.value).unwrap_or(fact)
+}
+
+impl Facts {
+    /// A setting of a pool of PHP-FPM: its own, else the server's, which is PHP's for all pools.
+    pub fn pool_setting(&self, pool: &str, name: &str) -> Option<SettingValue> {
+        let scope = format!("pool {pool}");
+        let own = |service: &ServiceSnapshot| {
+            let of_pool = |is: &&webdyno_model::service::ScopedSetting| {
+                is.setting == name && is.scope.first().is_some_and(|first| *first == scope)
+            };
+            service.scoped.iter().find(of_pool).map(|setting| SettingValue::parse(&setting.value))
+        };
+        let general = |service: &ServiceSnapshot| {
+            let setting = service.settings.get(name)?;
+            setting.running.clone().or(setting.configured.clone()).or(setting.default.clone())
+        };
+        let has_pool = |service: &&ServiceSnapshot| {
+            service.scoped.iter().any(|setting| setting.scope.first().is_some_and(|first| *first == scope))
+        };
+        self.backends("php_fpm").find(has_pool).and_then(|service| own(service).or_else(|| general(service)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::testing::sample;
+    use crate::facts::{Facts, facts};
+    use crate::measurement::Measurement;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+    fn metric(name: &str) -> Metric {
+        Metric {
+            name: name.into(),
+            unit: "count".into(),
+            kind: MetricKind::Gauge,
+            source: "a socket".into(),
+            reproduce: "ss".into(),
+            on_change: false,
+        }
+    }
+
+    fn of(readings: &[(&str, f64, f64, f64)]) -> Facts {
+        let pools = readings.iter().zip(1..).map(|((pool, queue, busy, all), t_s)| {
+            let name = |end: &str| format!("php_fpm.{pool}.{end}");
+            let names = [name("listen_queue_count"), name("processes_busy_count"), name("processes_count")];
+            let values: Vec<_> = names.iter().map(String::as_str).zip([*queue, *busy, *all]).collect();
+            sample(f64::from(t_s), "php_fpm", &values)
+        });
+        let metrics = [super::QUEUE, super::PROCESSES, super::BUSY].map(metric).to_vec();
+        let collectors = vec![CollectorInfo { name: "php_fpm".into(), metrics }];
+        let samples = pools.collect();
+        facts(&Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() }, None)
+            .unwrap()
+    }
+
+    #[test]
+    fn each_pool_tells_how_long_it_was_full() {
+        let full = [("a", 9.0, 5.0, 5.0), ("a", 9.0, 4.0, 4.0), ("a", 0.0, 5.0, 5.0), ("a", 1.0, 4.0, 5.0)];
+        let idle = [("b", 0.0, 0.0, 5.0), ("b", 0.0, 1.0, 5.0)];
+        let facts = of(&[&full[..], &idle[..]].concat());
+        let of = |name: &str| ["a", "b"].map(|pool| facts.value_of(name, pool));
+        assert_eq!(of("fpm_waiting_fraction"), [Some(0.75), Some(0.0)]);
+        assert_eq!(of("fpm_full_fraction"), [Some(0.75), Some(0.0)]);
+        assert_eq!(of("fpm_at_most_fraction"), [Some(0.75), Some(1.0)]);
+        assert_eq!(facts.value("fpm_waiting_fraction"), Some(0.75));
+    }
+}

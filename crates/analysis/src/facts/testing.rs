@@ -81,3 +81,19 @@ pub fn of(samples: Vec<TimedSample>, service: Option<ServiceSnapshot>) -> Facts 
     let measurement = Measurement { samples, service, measured_to_s: 10.0, ..Measurement::default() };
     facts_of(&measurement, None).unwrap()
 }
+
+/// Adds facts of one of several things, such as a pool.
+pub fn of_pool(facts: &mut Facts, pool: &str, values: &[(&str, f64)]) {
+    for (name, value) in values {
+        let fact = Fact {
+            name: (*name).into(),
+            value: *value,
+            unit: "x".into(),
+            from_s: 0.0,
+            to_s: 10.0,
+            source: "test".into(),
+            reproduce: "true".into(),
+        };
+        facts.insert_of(pool, fact);
+    }
+}

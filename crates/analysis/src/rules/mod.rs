@@ -10,11 +10,17 @@ use webdyno_model::diagnosis::Finding;
 pub mod accept_queue_overflow;
 pub mod apache_async_cap;
 pub mod apache_workers_exhausted;
+pub mod backend_refused;
 pub mod conntrack_full;
 pub mod cpu_saturated;
 pub mod cpu_stolen;
 pub mod cpu_throttled;
+pub mod db_cache_too_small;
 pub mod db_connection_memory;
+pub mod db_connections_exhausted;
+pub mod db_lock_contention;
+pub mod db_slow_queries;
+pub mod db_thread_churn;
 pub mod ephemeral_ports_exhausted;
 pub mod foreign_load;
 pub mod generator_saturated;
@@ -26,13 +32,17 @@ mod manual;
 pub mod memory_exhausted;
 pub mod network_saturated;
 pub mod nic_negotiated_low;
+pub mod opcache_full;
+pub mod opcache_off;
 pub mod open_files_exhausted;
+pub mod php_fpm_workers_exhausted;
 pub mod process_limit;
 pub mod softirq_bound;
 pub mod syn_queue_overflow;
 pub mod time_wait_overflow;
 pub mod unknown;
 pub mod upstream_bandwidth;
+mod work;
 pub mod working_set_exceeds_memory;
 
 /// A rule: a name, its chapter of the manual, and a pure function.
@@ -71,6 +81,15 @@ pub const ALL: &[Rule] = &[
     rule!(cpu_stolen),
     rule!(softirq_bound),
     rule!(foreign_load),
+    rule!(db_connections_exhausted),
+    rule!(db_lock_contention),
+    rule!(db_cache_too_small),
+    rule!(db_slow_queries),
+    rule!(db_thread_churn),
+    rule!(opcache_off),
+    rule!(opcache_full),
+    rule!(php_fpm_workers_exhausted),
+    rule!(backend_refused),
     rule!(cpu_saturated),
     rule!(keepalive_holds_workers),
     rule!(apache_async_cap),

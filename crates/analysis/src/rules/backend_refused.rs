@@ -1,0 +1,205 @@
+//! `backend-refused`: what stands behind the server does not take its connections, and pages are errors.
+//!
+//! Apache hands requests over to another program: PHP-FPM, an application server, another web server. Where nobody listens
+//! at the address it was told, or the one that does takes no more, Apache answers 502 or 503, and within a millisecond:
+//! who counts answers sees a fast server.
+//!
+//! ## How it is recognised
+//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no answer from it
+//! (AH01075), and that many requests are missing: answers of 502 and 503, or the access log's errors. Where it is known
+//! why the backend refuses (all its processes are busy, no local ports or descriptors are left) that is the finding, and
+//! this its effect.
+//!
+//! ## What to do
+//! Find out whether the backend runs and listens where Apache looks for it (`SetHandler`, `ProxyPass`), and make the two
+//! agree; look into the backend's own log. A person has to choose.
+//!
+//! ## By hand
+//! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.
+
+use super::{say, work};
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+/// Stable id.
+pub const ID: &str = "backend-refused";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[];
+
+/// Below one in ten seconds, or in a hundred requests, nobody misses much.
+const REFUSED_PER_S_MIN: f64 = 0.1;
+const FAILED_FRACTION_MIN: f64 = 0.01;
+
+/// Fires when the log and the answers say that a backend is not to be had.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let logged: f64 = LOGGED.iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
+    let per_s = facts.window_s("backend_unreachable_logged").map(|window_s| logged / window_s);
+    let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
+    let answered = facts.value("bad_gateway_fraction").filter(|share| *share >= FAILED_FRACTION_MIN);
+    let by_log = || {
+        let (errors, all) =
+            (facts.value("server_errors_answered_per_s")?, facts.value("answers_logged_per_s")?);
+        (errors / all >= FAILED_FRACTION_MIN).then_some(errors / all)
+    };
+    let lost = match facts.loaded {
+        true => answered?,
+        false => by_log().filter(|_| is_logged)?,
+    };
+    let refused = facts.value("connections_refused_logged").is_some_and(|times| times >= 1.0);
+    let targets = targets(facts, refused);
+    let at = if targets.is_empty() { String::new() } else { format!(" at {}", targets.join(" or ")) };
+    let how = match (is_logged, refused) {
+        (true, true) => {
+            format!("nobody listens there, or takes no more: {} connections were refused", say(logged))
+        }
+        (true, false) => format!("its log says so {} times", say(logged)),
+        (false, _) => "its log does not say why".to_owned(),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The server cannot hand requests over to its backend{at}: {how}. {:.0}% of the answers are errors (502, 503), and fast ones: count the good ones.",
+            lost * 100.0
+        ),
+        confidence: if is_logged { 0.92 } else { 0.6 },
+        explains_fraction: Some(significant(lost.min(1.0), 3)),
+        facts: facts.cite(&CITED),
+        remedies: vec![work::by_hand(
+            "backend",
+            "address",
+            &format!(
+                "start the backend, or let the server look for it where it listens{}",
+                if at.is_empty() { String::new() } else { format!(", which is not{at}") }
+            ),
+            "none: nothing answers there now",
+        )],
+    })
+}
+
+const LOGGED: [&str; 4] = [
+    "backend_unreachable_logged",
+    "backend_connections_failed_logged",
+    "backend_dispatch_failed_logged",
+    "proxy_connections_failed_logged",
+];
+const CITED: [&str; 10] = [
+    "backend_unreachable_logged",
+    "backend_connections_failed_logged",
+    "backend_dispatch_failed_logged",
+    "proxy_connections_failed_logged",
+    "connections_refused_logged",
+    "bad_gateway_fraction",
+    "failed_fraction",
+    "server_errors_answered_per_s",
+    "rate",
+    "ended_per_s",
+];
+
+/// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
+/// address: sockets of files that nobody reads are told otherwise.
+fn targets(facts: &Facts, refused: bool) -> Vec<String> {
+    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    let of_backends = scoped.filter(|setting| SETTINGS.contains(&setting.setting.as_str()));
+    let mut found: Vec<String> = of_backends.flat_map(|setting| addresses(&setting.value)).collect();
+    found.sort();
+    found.dedup();
+    let listens = |address: &String| {
+        let services = facts.topology.iter().flat_map(|topology| topology.services());
+        let mut all = services.flat_map(|service| &service.listens);
+        all.any(|listens| same_address(listens, address))
+    };
+    found.retain(|address| !(refused && address.starts_with("unix:")) && !listens(address));
+    found
+}
+
+const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
+
+/// A server that listens everywhere listens on this machine's addresses, too.
+fn same_address(listens: &str, address: &str) -> bool {
+    let port = |text: &str| text.rsplit_once(':').map(|(_, port)| port.to_owned());
+    let everywhere = ["*:", "0.0.0.0:", "[::]:"].iter().any(|any| listens.starts_with(any));
+    let local = ["127.", "localhost", "[::1]"].iter().any(|here| address.starts_with(here));
+    listens == address || (everywhere && local && port(listens) == port(address))
+}
+
+/// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
+fn addresses(value: &str) -> Vec<String> {
+    let words = value.split_whitespace().map(|word| word.trim_start_matches("proxy:"));
+    let address = |word: &str| {
+        if word.starts_with("unix:") {
+            return word.split('|').next().map(str::to_owned);
+        }
+        let (_, rest) = word.split_once("://")?;
+        let host = rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['$', '@']))?;
+        Some(host.to_owned())
+    };
+    words.filter_map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
+
+    fn of(values: &[(&str, f64)], handlers: &[&str]) -> Facts {
+        let mut facts = facts(values, &[]);
+        let setting = |value: &&str| ScopedSetting {
+            setting: "SetHandler".into(),
+            value: (*value).into(),
+            ..Default::default()
+        };
+        facts.service.as_mut().unwrap().scoped = handlers.iter().map(setting).collect();
+        facts
+    }
+
+    const REFUSED: [(&str, f64); 4] = [
+        ("backend_unreachable_logged", 300.0),
+        ("backend_connections_failed_logged", 300.0),
+        ("connections_refused_logged", 300.0),
+        ("bad_gateway_fraction", 0.5),
+    ];
+
+    #[test]
+    fn it_names_the_address_that_refuses() {
+        let handlers =
+            ["unix:/run/php/php.sock|fcgi://localhost", "proxy:fcgi://127.0.0.1:9000", "server-status"];
+        let finding = check(&of(&REFUSED, &handlers)).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.92, Some(0.5)));
+        assert!(
+            finding.summary.contains("its backend at 127.0.0.1:9000: nobody listens"),
+            "{}",
+            finding.summary
+        );
+    }
+
+    #[test]
+    fn addresses_are_found_in_what_is_configured() {
+        for (value, expected) in [
+            ("/app http://10.0.0.2:8080/app retry=0", vec!["10.0.0.2:8080"]),
+            ("unix:/run/x.sock|fcgi://localhost/", vec!["unix:/run/x.sock"]),
+            ("^/(.*)$ http://$1/", vec![]),
+            ("server-status", vec![]),
+        ] {
+            assert_eq!(addresses(value), expected, "{value}");
+        }
+        for (listens, same) in
+            [("*:9000", true), ("[::]:9000", true), ("*:9001", false), ("10.0.0.1:9000", false)]
+        {
+            assert_eq!(same_address(listens, "127.0.0.1:9000"), same, "{listens}");
+        }
+    }
+
+    #[test]
+    fn a_message_now_and_then_or_errors_of_the_application_are_none() {
+        let with = |changes: &[(&str, f64)]| {
+            let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let values: Vec<_> = kept.chain(changes).copied().collect();
+            check(&of(&values, &[]))
+        };
+        assert!(with(&[("bad_gateway_fraction", 0.001)]).is_none());
+        let silent: Vec<_> = REFUSED[..3].iter().map(|(name, _)| (*name, 0.0)).collect();
+        assert_eq!(with(&silent).unwrap().confidence, 0.6);
+    }
+}

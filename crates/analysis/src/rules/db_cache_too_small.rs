@@ -1,0 +1,179 @@
+//! `db-cache-too-small`: InnoDB reads the same pages from the disk again and again.
+//!
+//! InnoDB keeps pages of its tables in its buffer pool. What does not fit is read from the disk for each statement that
+//! wants it, and as InnoDB usually goes around the system's cache (`O_DIRECT`), free memory does not help.
+//!
+//! ## How it is recognised
+//! Pages are read from the disk in the place of others that were given up: not into a part of the pool that was still
+//! free, as after a start. And statements wait for it: a good part of what is under way are statements that run
+//! without computing, and not for want of a row that is locked.
+//!
+//! ## What to do
+//! Raise `innodb_buffer_pool_size` by what is read within a minute: whatever is wanted once a minute then stays. No more
+//! than half of the memory that is available. MariaDB takes it at once (10.2.2 and later); it belongs into the file, too.
+//!
+//! ## By hand
+//! `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read%'` twice under load: `reads` are those from the disk, of
+//! `read_requests`; `iostat -x 1` shows the disk.
+
+use super::{memory_exhausted, say, say_bytes, work};
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "db-cache-too-small";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &[
+    "working-set-exceeds-memory",
+    "php-fpm-workers-exhausted",
+    "apache-workers-exhausted",
+    "db-connections-exhausted",
+    "accept-queue-overflow",
+];
+
+/// Of the pages that were read so many must have taken the place of others. The rest filled what was free.
+const REPLACED_FRACTION_MIN: f64 = 0.5;
+/// Fewer reads than this per second no disk of today needs a second for.
+const READS_PER_S_MIN: f64 = 20.0;
+/// What part of the requests under way must wait for the disk to be what limits.
+const SHARE_MIN: f64 = 0.25;
+/// Statements that have more of a core each compute rather than wait.
+const COMPUTING_MAX: f64 = 0.5;
+/// InnoDB's page. Other sizes are rare, and smaller or larger by little.
+const PAGE_BYTES: f64 = 16_384.0;
+/// What is wanted once in this time shall stay.
+const KEEP_S: f64 = 60.0;
+/// InnoDB takes the size of its pool in steps; whole steps of this size are read easily, too.
+const STEP_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+const MEMORY_FRACTION_MAX: f64 = 0.5;
+
+/// Fires when statements wait for pages that are read anew.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let reads_per_s = facts.value("db_cache_disk_reads_per_s").filter(|rate| *rate >= READS_PER_S_MIN)?;
+    let reads = facts.value("db_cache_disk_reads")?;
+    let replaced = (reads - facts.value("db_cache_filled").unwrap_or(0.0)) / reads;
+    if replaced < REPLACED_FRACTION_MIN || memory_exhausted::is_proven(facts) {
+        return None;
+    }
+    let waiting = work::statements_running(facts)? - work::row_lock_waiting(facts).unwrap_or(0.0);
+    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * waiting);
+    let share = (waiting / work::at_once(facts).unwrap_or(waiting)).min(1.0);
+    if waiting < 1.0 || computes || share < SHARE_MIN {
+        return None;
+    }
+    let per_request = facts.ended_per_s().map(|rate| reads_per_s / rate);
+    let each = per_request.map_or(String::new(), |reads| format!(", {} for each request", say(reads)));
+    let size = facts.value("db_cache_limit_bytes");
+    let pool = size.map_or(String::new(), |bytes| format!(" of {}", say_bytes(bytes)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The database reads its tables from the disk again and again: {} pages a second{each}, as its buffer pool{pool} does not hold what is wanted; {} statements at a time wait.",
+            say(reads_per_s),
+            say(waiting)
+        ),
+        confidence: if facts.value("db_cache_filled").is_some() { 0.92 } else { 0.75 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&[
+            "db_cache_disk_reads_per_s",
+            "db_cache_disk_reads",
+            "db_cache_filled",
+            "db_cache_requests_per_s",
+            "db_cache_limit_bytes",
+            "db_threads_running_mean",
+            "db_cpu_cores",
+            "cpu_iowait_fraction",
+            "cpu_busy_fraction",
+            "in_flight_mean",
+            "rate",
+        ]),
+        remedies: remedies(facts, reads_per_s, size),
+    })
+}
+
+fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
+    let missing = reads_per_s * KEEP_S * PAGE_BYTES;
+    let room = facts.value("memory_available_min_bytes").map(|bytes| MEMORY_FRACTION_MAX * bytes);
+    let more = room.map_or(missing, |room| missing.min(room));
+    let Some(size) = size else {
+        let why = format!("{} more: what is read from the disk within a minute", say_bytes(more));
+        return vec![work::by_hand("mariadb", "innodb_buffer_pool_size", &why, "memory")];
+    };
+    let to = ((size + more) / STEP_BYTES).floor() * STEP_BYTES;
+    if to <= size {
+        let why = "the pool has no room to grow: as much as is read from the disk within a minute is missing";
+        return vec![work::by_hand("hardware", "memory", why, "none")];
+    }
+    let bound = if more < missing { ", bounded by half of the memory that is available" } else { "" };
+    vec![Remedy {
+        service: "mariadb".into(),
+        setting: "innodb_buffer_pool_size".into(),
+        from: Some(SettingValue::Integer(size as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Live,
+        risk: format!("up to {} of memory", say_bytes(to - size)),
+        why: format!(
+            "{} more, what is read from the disk within a minute: what is wanted once a minute then stays{bound}",
+            say_bytes(more)
+        ),
+        predicted: None,
+        together_with: vec![],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const SMALL: [(&str, f64); 9] = [
+        ("db_cache_disk_reads_per_s", 400.0),
+        ("db_cache_disk_reads", 2400.0),
+        ("db_cache_filled", 0.0),
+        ("db_cache_limit_bytes", 8_388_608.0),
+        ("db_threads_running_mean", 36.0),
+        ("db_cpu_cores", 0.05),
+        ("in_flight_mean", 36.0),
+        ("rate", 18.0),
+        ("memory_available_min_bytes", 8e9),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = SMALL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().collect();
+        check(&facts(&values, &[]))
+    }
+
+    #[test]
+    fn pages_that_are_read_anew_are_what_statements_wait_for() {
+        let finding = with(&[]).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.972));
+        // 8 MiB and 400 pages of 16 KiB a second for a minute, in whole steps.
+        let to = |finding: &Finding| finding.remedies[0].to.as_ref().and_then(SettingValue::number);
+        assert_eq!(
+            (to(&finding), finding.remedies[0].class),
+            (Some(24.0 * STEP_BYTES - STEP_BYTES), ApplyClass::Live)
+        );
+        let tight = with(&[("memory_available_min_bytes", 100e6)]).unwrap();
+        assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
+        assert!(tight.remedies[0].why.contains("half of the memory"));
+        assert_eq!(with(&[("memory_available_min_bytes", 1e6)]).unwrap().remedies[0].service, "hardware");
+    }
+
+    #[test]
+    fn a_cold_cache_and_reads_that_nobody_waits_for_are_none() {
+        for changes in [
+            vec![("db_cache_filled", 2000.0)],
+            vec![("db_cache_disk_reads_per_s", 5.0)],
+            vec![("db_threads_running_mean", 1.4)],
+            vec![("db_threads_running_mean", 6.0)],
+            vec![("db_cpu_cores", 30.0)],
+            vec![("db_row_lock_waiting_mean", 33.0)],
+        ] {
+            assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+}

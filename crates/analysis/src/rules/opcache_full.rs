@@ -1,0 +1,216 @@
+//! `opcache-full`: OPcache holds no more scripts, and PHP translates the others anew for each request.
+//!
+//! A cache that is full throws nothing away. OPcache begins anew only when a good part of it is out of date; else it
+//! translates what found no room again for each request, and tells nobody.
+//!
+//! ## How it is recognised
+//! OPcache is on and says that it is full, or began anew for want of memory or of keys; or scripts are missed again and
+//! again, several for each request, without being added to it. And PHP is what the processors are full of, or what the
+//! requests under way compute.
+//!
+//! ## What to do
+//! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: what the
+//! scripts that it holds take each, times all that are wanted, and half as much again; no less than twice what it has, and
+//! than PHP's own default of 128 MB. A reload does it.
+//!
+//! ## By hand
+//! `opcache_get_status()` from a page of the site: `cache_full`, `misses`, `oom_restarts`, `hash_restarts`, `num_cached_keys`.
+
+use super::{memory_exhausted, opcache_off, say, say_bytes, say_us};
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "opcache-full";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = opcache_off::BRINGS_ABOUT;
+
+/// Scripts missed for each request, without those that were added: each of several processes may translate a new one first.
+const MISSES_PER_REQUEST_MIN: f64 = 0.5;
+const MISSES_PER_ADDED: f64 = 5.0;
+/// Of PHP's processor time, what translating takes when most of the scripts are not kept.
+const TRANSLATING_FRACTION: f64 = 0.5;
+const DEFAULT_BYTES: f64 = 128.0 * MEGABYTE;
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+const HEADROOM: f64 = 1.5;
+/// OPcache keeps a fifth of its table of keys free, more or less: it takes the next prime number.
+const KEYS_FULL_FRACTION: f64 = 0.98;
+
+/// Fires when scripts find no room and PHP is what the processors do.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let pool = busiest_pool(facts)?;
+    let of = |name: &str| facts.value_of(name, &pool);
+    if of("opcache_enabled").is_some_and(|enabled| enabled < 1.0) {
+        return None;
+    }
+    let missed = missed_per_request(facts, &pool);
+    let restarts: f64 =
+        ["opcache_oom_restarts", "opcache_hash_restarts"].iter().filter_map(|name| of(name)).sum();
+    let says_full = of("opcache_full").is_some_and(|full| full >= 1.0);
+    if missed.is_none() && restarts < 1.0 && !says_full {
+        return None;
+    }
+    let work = opcache_off::php_work(facts).filter(|_| !memory_exhausted::is_proven(facts))?;
+    let how = match (missed, restarts >= 1.0) {
+        (Some(missed), _) => format!("{} scripts are translated anew for each request", say(missed)),
+        (None, true) => format!("it began anew {} times in this window", say(restarts)),
+        (None, false) => {
+            format!("it holds {} scripts, and takes no more", say(of("opcache_scripts").unwrap_or(0.0)))
+        }
+    };
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", say_us(us)));
+    let mut cited = facts.cite_of(OF_POOL, &pool);
+    cited.extend(facts.cite(&["fpm_cpu_cores", "cpu_busy_fraction", "cores", "rate", "ended_per_s"]));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!("OPcache is full in pool {pool}: {how}. PHP takes {} cores{each}.", say(work.cores)),
+        confidence: if missed.is_some() || restarts >= 1.0 { 0.92 } else { 0.8 },
+        explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
+        facts: cited,
+        remedies: vec![remedy(facts, &pool, missed)],
+    })
+}
+
+const OF_POOL: &[&str] = &[
+    "opcache_full",
+    "opcache_misses_per_s",
+    "opcache_misses",
+    "opcache_scripts",
+    "opcache_scripts_added",
+    "opcache_keys",
+    "opcache_keys_limit",
+    "opcache_memory_used_bytes",
+    "opcache_memory_free_bytes",
+    "opcache_memory_wasted_bytes",
+    "opcache_oom_restarts",
+    "opcache_hash_restarts",
+];
+
+/// The pool that has most to do, of those whose cache is known.
+pub(super) fn busiest_pool(facts: &Facts) -> Option<String> {
+    let known = facts.each("opcache_enabled").map(|(pool, _)| pool);
+    let pools: Vec<&str> = known.chain(facts.each("fpm_queue_mean").map(|(pool, _)| pool)).collect();
+    let busy = |pool: &str| {
+        let of = |name: &str| facts.value_of(name, pool);
+        of("fpm_processes_busy_mean").or(of("fpm_active_mean")).unwrap_or(0.0)
+            + of("fpm_queue_mean").unwrap_or(0.0)
+    };
+    pools.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))).map(str::to_owned)
+}
+
+/// Scripts that are translated for each request and not kept.
+fn missed_per_request(facts: &Facts, pool: &str) -> Option<f64> {
+    let of = |name: &str| facts.value_of(name, pool);
+    let misses = of("opcache_misses")?;
+    let per_s = of("opcache_misses_per_s").filter(|rate| *rate > 0.0)?;
+    let kept = MISSES_PER_ADDED * of("opcache_scripts_added").unwrap_or(0.0);
+    let lasting = ((misses - kept) / misses).max(0.0);
+    let missed = per_s * lasting / facts.ended_per_s().or(facts.value("server_requests_per_s"))?;
+    (missed >= MISSES_PER_REQUEST_MIN).then_some(missed)
+}
+
+fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
+    let of = |name: &str| facts.value_of(name, pool);
+    let keys = of("opcache_keys").zip(of("opcache_keys_limit"));
+    let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
+    let remedy = |setting: &str, from: Option<f64>, to: f64, why: String| {
+        Remedy {
+        service: "php_fpm".into(),
+        setting: setting.into(),
+        from: from.map(|value| SettingValue::Integer(value as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Reload,
+        risk: "memory, once for all processes; with process_control_timeout at 0, its default, a reload ends the requests that are under way: set it first".into(),
+        why,
+        predicted: None,
+        together_with: vec![],
+    }
+    };
+    if let Some((keys, limit)) = by_keys {
+        let why = format!("all {} keys are used: twice as many", say(keys));
+        return remedy("opcache.max_accelerated_files", Some(limit), 2.0 * limit, why);
+    }
+    let parts = ["opcache_memory_used_bytes", "opcache_memory_free_bytes", "opcache_memory_wasted_bytes"];
+    let size = parts.iter().filter_map(|name| of(name)).sum::<f64>();
+    let scripts = of("opcache_scripts").filter(|scripts| *scripts >= 1.0);
+    let each = of("opcache_memory_used_bytes").zip(scripts).map(|(used, scripts)| used / scripts);
+    let wanted = each.zip(scripts).map(|(each, scripts)| each * (scripts + missed.unwrap_or(0.0)) * HEADROOM);
+    let to = wanted.unwrap_or(0.0).max(2.0 * size).max(DEFAULT_BYTES);
+    let why = format!(
+        "the scripts that it holds and those that it misses, and half as much again; no less than PHP's own default. It has {}",
+        say_bytes(size)
+    );
+    let whole = |bytes: f64| (bytes / MEGABYTE).ceil();
+    remedy("opcache.memory_consumption", (size > 0.0).then(|| (size / MEGABYTE).round()), whole(to), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool};
+
+    const FULL: [(&str, f64); 11] = [
+        ("opcache_enabled", 1.0),
+        ("opcache_full", 0.0),
+        ("opcache_misses_per_s", 7200.0),
+        ("opcache_misses", 72_000.0),
+        ("opcache_scripts_added", 30.0),
+        ("opcache_scripts", 30.0),
+        ("opcache_memory_used_bytes", 8e6),
+        ("opcache_memory_free_bytes", 0.388e6),
+        ("opcache_keys", 31.0),
+        ("opcache_keys_limit", 16_229.0),
+        ("fpm_processes_busy_mean", 9.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let load = [("fpm_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", 80.0)];
+        let mut facts = facts(&load, &[]);
+        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().filter(|(_, value)| value.is_finite()).collect();
+        of_pool(&mut facts, "www", &values);
+        check(&facts)
+    }
+
+    fn to(finding: &Finding) -> (&str, Option<f64>) {
+        let remedy = &finding.remedies[0];
+        (remedy.setting.as_str(), remedy.to.as_ref().and_then(SettingValue::number))
+    }
+
+    #[test]
+    fn scripts_that_are_missed_again_and_again_find_no_room() {
+        let finding = with(&[]).unwrap();
+        assert!(finding.summary.contains("89.8 scripts are translated anew"), "{}", finding.summary);
+        assert_eq!((finding.confidence, to(&finding)), (0.92, ("opcache.memory_consumption", Some(128.0))));
+        // 300 MB for 1000 scripts, and as many again are missed.
+        let large = [
+            ("opcache_memory_used_bytes", 300e6),
+            ("opcache_scripts", 1000.0),
+            ("opcache_misses_per_s", 80_000.0),
+        ];
+        assert_eq!(to(&with(&large).unwrap()).1, Some(858.0));
+        let keys = with(&[("opcache_keys", 16_229.0)]).unwrap();
+        assert_eq!(to(&keys), ("opcache.max_accelerated_files", Some(32_458.0)));
+    }
+
+    #[test]
+    fn a_short_look_sees_that_it_is_full() {
+        let once = [("opcache_misses_per_s", f64::NAN), ("opcache_misses", f64::NAN)];
+        assert!(with(&once).is_none());
+        let full = with(&[&once[..], &[("opcache_full", 1.0)]].concat()).unwrap();
+        assert_eq!(full.confidence, 0.8);
+    }
+
+    #[test]
+    fn a_cache_that_fills_or_is_off_is_not_full() {
+        for changes in [
+            [("opcache_misses_per_s", 12.0), ("opcache_misses", 120.0), ("opcache_scripts_added", 120.0)],
+            [("opcache_enabled", 0.0), ("opcache_full", 0.0), ("opcache_scripts", 0.0)],
+        ] {
+            assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! `php-fpm-workers-exhausted`: every process of a pool of PHP-FPM is busy, and requests wait for one.
+//!
+//! A process of PHP-FPM serves one request at a time, and keeps it while it waits for a database or another server. When
+//! `pm.max_children` of them are busy, requests wait in the queue of the pool's socket. Apache has handed them over by
+//! then: its workers look busy, its log says nothing, and the machine may have nothing to do.
+//!
+//! ## How it is recognised
+//! The queue of the pool's socket is not empty in most readings and is a good part of what is under way, all processes of
+//! the pool are busy (its status page, or the processes themselves), and no more are started: there are as many as
+//! `pm.max_children` allows, their number stands still, or the log says `server reached pm.max_children`. A free process
+//! takes a request at once, so that the queue alone says that none is free, with less certainty. Where the
+//! processors are full of the site's own work, or memory is short, more processes would only wait for those.
+//!
+//! ## What to do
+//! Raise `pm.max_children` to 1.3 times what is wanted at once: what is busy and what waits. Never above what memory
+//! holds. If the processes wait for a database that is itself at its limit, that comes first: more of them make it worse.
+//! A reload ends requests that are under way unless `process_control_timeout` is set.
+//!
+//! ## By hand
+//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
+//! queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
+
+use super::{memory_exhausted, say, say_bytes, work};
+use crate::facts::Facts;
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+mod remedy;
+
+/// Stable id.
+pub const ID: &str = "php-fpm-workers-exhausted";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["apache-workers-exhausted", "backend-refused", "accept-queue-overflow"];
+
+/// A queue below this share of what is under way costs nobody anything.
+const QUEUE_FRACTION_MIN: f64 = 0.05;
+/// The limit must be seen in at least this share of the readings: a burst is over in a second.
+const SEEN_FRACTION_MIN: f64 = 0.5;
+/// A pool that still grows has not reached its limit. It may end an idle process now and then.
+const STANDS_FRACTION_MIN: f64 = 0.5;
+
+/// Fires when requests wait for a process of a pool that may start no more.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if work::waits_for_processors(facts) || memory_exhausted::is_proven(facts) {
+        return None;
+    }
+    let all = facts.each("fpm_queue_mean").filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
+    let pool = all.max_by(|a, b| a.queue.total_cmp(&b.queue))?;
+    let wait = facts.value("response_time_mean_us").zip(pool.explains(facts));
+    let wait = wait.map_or(String::new(), |(response_us, share)| {
+        format!(
+            ", {} of {} that a request takes",
+            super::say_us(response_us * share),
+            super::say_us(response_us)
+        )
+    });
+    let summary = format!(
+        "PHP-FPM has no free process in pool {}: {}, while {} requests on average wait for one{wait}.",
+        pool.name,
+        pool.words(),
+        say(pool.queue),
+    );
+    let mut cited = facts.cite_of(OF_POOL, pool.name);
+    cited.extend(facts.cite(OF_ALL));
+    Some(Finding {
+        id: ID.into(),
+        summary,
+        confidence: pool.confidence,
+        explains_fraction: pool.explains(facts).map(|share| significant(share, 3)),
+        facts: cited,
+        remedies: remedy::remedies(facts, &pool),
+    })
+}
+
+const OF_POOL: &[&str] = &[
+    "fpm_queue_mean",
+    "fpm_waiting_fraction",
+    "fpm_processes_max",
+    "fpm_processes_busy_mean",
+    "fpm_active_mean",
+    "fpm_full_fraction",
+    "fpm_limit_reached",
+    "fpm_limit_logged",
+    "fpm_process_memory_bytes",
+];
+const OF_ALL: &[&str] = &[
+    "in_flight_mean",
+    "response_time_mean_us",
+    "rate",
+    "offered_rate",
+    "cpu_busy_fraction",
+    "site_cpu_cores",
+];
+
+/// A pool that is full.
+pub(super) struct Pool<'a> {
+    name: &'a str,
+    queue: f64,
+    /// `None` where nobody could count them.
+    processes: Option<f64>,
+    confidence: f64,
+    told: bool,
+}
+
+impl<'a> Pool<'a> {
+    fn full(facts: &Facts, name: &'a str, queue: f64) -> Option<Self> {
+        let of = |fact: &str| facts.value_of(fact, name);
+        let at_once = work::at_once(facts);
+        let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
+        if queue < 1.0
+            || !is_noticed
+            || of("fpm_waiting_fraction").is_some_and(|share| share < SEEN_FRACTION_MIN)
+        {
+            return None;
+        }
+        let processes = of("fpm_processes_max");
+        let limit = facts.pool_setting(name, "pm.max_children").and_then(|limit| limit.number());
+        let told = ["fpm_limit_reached", "fpm_limit_logged"]
+            .iter()
+            .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
+        let at_limit = processes.zip(limit).map(|(processes, limit)| processes >= limit);
+        let stands = of("fpm_at_most_fraction").map(|share| share >= STANDS_FRACTION_MIN);
+        if !told && at_limit.or(stands) == Some(false) {
+            return None;
+        }
+        // A status page is only answered by a process that has come free: it tells of the others that they were not.
+        let active = of("fpm_active_max").zip(processes).map(|(active, all)| active >= all);
+        let is_busy = of("fpm_full_fraction").map(|share| share >= SEEN_FRACTION_MIN).or(active);
+        let confidence = match is_busy {
+            Some(true) => 0.95,
+            None if told || at_limit == Some(true) => 0.8,
+            _ => 0.7,
+        };
+        Some(Self { name, queue, processes: processes.or(limit), confidence, told })
+    }
+
+    fn words(&self) -> String {
+        let all = self.processes.map_or_else(
+            || "none takes what waits in its queue".to_owned(),
+            |processes| format!("all {} are busy and no more are started", say(processes)),
+        );
+        format!("{all}{}", if self.told { " (its log says so, too)" } else { "" })
+    }
+
+    /// By Little's law what stands in the queue is the share of the time that is spent there.
+    fn explains(&self, facts: &Facts) -> Option<f64> {
+        work::at_once(facts).map(|at_once| (self.queue / at_once).min(1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool};
+
+    pub(super) const FULL: &[(&str, f64)] = &[
+        ("fpm_queue_mean", 35.0),
+        ("fpm_waiting_fraction", 1.0),
+        ("fpm_processes_max", 5.0),
+        ("fpm_processes_busy_mean", 5.0),
+        ("fpm_full_fraction", 1.0),
+        ("fpm_at_most_fraction", 1.0),
+        ("fpm_process_memory_bytes", 3e6),
+    ];
+    const LOAD: &[(&str, f64)] = &[
+        ("in_flight_mean", 40.0),
+        ("rate", 33.0),
+        ("response_time_mean_us", 1_200_000.0),
+        ("cpu_busy_fraction", 0.2),
+        ("cores", 2.0),
+    ];
+
+    pub(super) fn with(changes: &[(&str, f64)], load: &[(&str, f64)]) -> Option<Finding> {
+        let mut facts = facts(&merged(LOAD, load), &[]);
+        of_pool(&mut facts, "www", &merged(FULL, changes));
+        check(&facts)
+    }
+
+    fn merged<'a>(base: &[(&'a str, f64)], changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+        let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+    }
+
+    #[test]
+    fn it_is_as_sure_as_what_is_seen() {
+        let nan = f64::NAN;
+        for (changes, sure) in [
+            (vec![], Some(0.95)),
+            (vec![("fpm_full_fraction", nan)], Some(0.7)),
+            (vec![("fpm_full_fraction", nan), ("fpm_limit_logged", 1.0)], Some(0.8)),
+            (
+                vec![("fpm_full_fraction", nan), ("fpm_processes_max", nan), ("fpm_at_most_fraction", nan)],
+                Some(0.7),
+            ),
+            (vec![("fpm_full_fraction", nan), ("fpm_active_max", 5.0)], Some(0.95)),
+            (vec![("fpm_at_most_fraction", 0.3)], None),
+            (vec![("fpm_at_most_fraction", 0.3), ("fpm_limit_reached", 1.0)], Some(0.95)),
+            (vec![("fpm_queue_mean", 0.4)], None),
+            (vec![("fpm_queue_mean", 1.5)], None),
+            (vec![("fpm_waiting_fraction", 0.2)], None),
+        ] {
+            let found = with(&changes, &[]).map(|finding| finding.confidence);
+            assert_eq!(found, sure, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn processes_that_wait_for_a_core_or_for_memory_are_not_the_limit() {
+        assert!(with(&[], &[("cpu_busy_fraction", 0.99), ("site_cpu_cores", 1.7)]).is_none());
+        assert!(with(&[], &[("cpu_busy_fraction", 0.99), ("site_cpu_cores", 0.1)]).is_some());
+        assert!(
+            with(&[], &[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none()
+        );
+    }
+
+    #[test]
+    fn it_says_which_pool_and_how_long_the_wait_is() {
+        let finding = with(&[], &[]).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.875));
+        for part in ["pool www", "all 5 are busy", "35 requests on average", "1.05 s of 1.2 s"] {
+            assert!(finding.summary.contains(part), "{}", finding.summary);
+        }
+    }
+}

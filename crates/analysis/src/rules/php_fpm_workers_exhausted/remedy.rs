@@ -1,0 +1,134 @@
+//! How many processes a pool should have: what is wanted at once, bounded by memory, and what that should give.
+
+use super::{Pool, say, say_bytes, work};
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Predicted, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Room above the measured demand.
+const HEADROOM: f64 = 1.3;
+/// The share of the available memory that more processes may take: the rest is for what they make others need.
+const MEMORY_FRACTION_MAX: f64 = 0.8;
+/// Published errors of such predictions: a tenth where workers bind, a fifth across the limit of the processors.
+const PREDICTION_ERROR: f64 = 0.10;
+const PREDICTION_ERROR_CPU: f64 = 0.20;
+/// The share of the processors above which there is no room.
+const CPU_FRACTION_MAX: f64 = 0.95;
+
+pub(super) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
+    let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
+        let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
+        return vec![work::by_hand("php_fpm", "pm.max_children", why, RISK)];
+    };
+    let demand = demand(facts, pool, processes);
+    let wanted = (HEADROOM * demand).ceil();
+    let fits = fits(facts, pool, processes);
+    let to = fits.map_or(wanted, |fits| wanted.min(fits));
+    if to <= processes {
+        let why = "memory holds no more of them: less time for each request, or more memory";
+        return vec![work::by_hand("hardware", "memory", why, "none")];
+    }
+    let bound = if to < wanted { ", bounded by the memory there is" } else { "" };
+    vec![Remedy {
+        service: "php_fpm".into(),
+        setting: "pm.max_children".into(),
+        from: Some(SettingValue::Integer(processes as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Reload,
+        risk: risk(facts, pool, to),
+        why: format!("{} requests want a process at once, plus 30% headroom{bound}", say(demand)),
+        predicted: predict(facts, pool, processes, to),
+        together_with: vec![],
+    }]
+}
+
+/// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
+/// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
+fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
+    let now = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let time_s = facts.ended_per_s().map(|rate| processes / rate);
+    let at = |rate: Option<f64>| rate.zip(time_s).map_or(0.0, |(rate, time_s)| rate * time_s);
+    let offered = at(facts.value("offered_rate"));
+    let now = match facts.value("connections_cap") {
+        Some(cap) if offered > processes => offered.min(cap),
+        _ => now,
+    };
+    now.max(at(work::goal_rate(facts)))
+}
+
+/// How many processes memory holds.
+fn fits(facts: &Facts, pool: &Pool<'_>, processes: f64) -> Option<f64> {
+    let each = facts.value_of("fpm_process_memory_bytes", pool.name).filter(|bytes| *bytes > 0.0)?;
+    let available = facts.value("memory_available_min_bytes")?;
+    Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
+}
+
+const RISK: &str = "more requests at once for the database and whatever else stands behind it; with process_control_timeout at 0, its default, a reload ends the requests that are under way: set it first";
+
+fn risk(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
+    let each = facts.value_of("fpm_process_memory_bytes", pool.name);
+    let memory = each.map_or(String::new(), |each| {
+        format!("up to {} of memory for all processes; ", say_bytes(each * to))
+    });
+    let timeout = facts.pool_setting(pool.name, "process_control_timeout");
+    let is_set =
+        timeout.is_some_and(|value| value.to_string().chars().any(|digit| ('1'..='9').contains(&digit)));
+    let rest = if is_set { RISK.split_once(';').map_or(RISK, |(first, _)| first) } else { RISK };
+    format!("{memory}{rest}")
+}
+
+/// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
+/// answered than is asked for.
+fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Predicted> {
+    let ended_per_s = facts.ended_per_s()?;
+    let wanted = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let by_processes = ended_per_s * (to.min(wanted) / processes).max(1.0);
+    let room = || {
+        let (busy, cores) =
+            (facts.value("cpu_busy_fraction")? * facts.value("cores")?, facts.value("cores")?);
+        let own = facts.value("site_cpu_cores")? + facts.value("client_cpu_cores").unwrap_or(0.0);
+        let room = (CPU_FRACTION_MAX * cores - (busy - own)).max(0.0);
+        (own > 0.0).then(|| ended_per_s * (room / own).max(1.0))
+    };
+    let (rate, error) = match room() {
+        Some(by_cpu) if by_cpu < by_processes => (by_cpu, PREDICTION_ERROR_CPU),
+        _ => (by_processes, PREDICTION_ERROR),
+    };
+    Some(work::predicted(facts, rate, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::with;
+    use webdyno_model::service::SettingValue;
+
+    #[test]
+    fn the_value_is_what_is_wanted_at_once_and_memory_bounds_it() {
+        let remedy = |load: &[(&str, f64)]| with(&[], load).unwrap().remedies.remove(0);
+        let first = remedy(&[]);
+        assert_eq!((first.setting.as_str(), first.to), ("pm.max_children", Some(SettingValue::Integer(52))));
+        assert!(
+            first.risk.contains("156 MB") && first.risk.contains("process_control_timeout"),
+            "{}",
+            first.risk
+        );
+        // 33 a second with 5 processes; 40 are under way.
+        assert_eq!(first.predicted.unwrap().rate, 264.0);
+        let tight = remedy(&[("memory_available_min_bytes", 30e6)]);
+        assert_eq!(tight.to, Some(SettingValue::Integer(13)));
+        let none = remedy(&[("memory_available_min_bytes", 1e6)]);
+        assert_eq!((none.service.as_str(), none.to), ("hardware", None));
+        let open = remedy(&[("offered_rate", 100.0), ("connections_cap", 200.0)]);
+        // 100 a second of 5 / 33 s each.
+        assert_eq!(open.to, Some(SettingValue::Integer(20)));
+    }
+
+    #[test]
+    fn processors_bound_the_prediction() {
+        let load = [("cpu_busy_fraction", 0.4), ("site_cpu_cores", 0.6)];
+        let predicted = with(&[], &load).unwrap().remedies.remove(0).predicted.unwrap();
+        // (0.95 x 2 - 0.2) / 0.6 times 33.
+        assert_eq!(predicted.rate, 93.5);
+    }
+}

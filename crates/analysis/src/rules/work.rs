@@ -1,0 +1,105 @@
+//! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
+
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Predicted, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::tune::Goal;
+
+/// From this share on a processor has no room for what comes next.
+const BUSY_FRACTION_MIN: f64 = 0.95;
+/// A site that takes less than this share of the processors does not fill them: others do, or it hardly needs them.
+const SITE_FRACTION_MIN: f64 = 0.3;
+
+/// Requests that are under way at once, on the way and in queues too.
+pub(super) fn at_once(facts: &Facts) -> Option<f64> {
+    let sum = |name: &str| {
+        let all: Vec<f64> = facts.each(name).map(|(_, value)| value).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>())
+    };
+    let of_pools = || {
+        let busy = sum("fpm_processes_busy_mean").or(sum("fpm_active_mean"))?;
+        Some(busy + sum("fpm_queue_mean").unwrap_or(0.0))
+    };
+    let known = facts.value("in_flight_mean").or_else(of_pools);
+    known.or(facts.value("requests_at_server_mean")).filter(|count| *count > 0.0)
+}
+
+/// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
+/// are full of other programs' work, those who hardly need one still get it.
+pub(super) fn waits_for_processors(facts: &Facts) -> bool {
+    let busy = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
+    let share = facts.value("site_cpu_cores").zip(facts.value("cores")).map(|(site, cores)| site / cores);
+    busy && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
+}
+
+/// The share of the busy processors that these cores are; `None` while the processors have room.
+pub(super) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= busy_min)?;
+    let cores = facts.value("cores").filter(|cores| *cores > 0.0)?;
+    Some((cores_used / (busy * cores)).min(1.0))
+}
+
+/// The threads of the database that execute statements, without the one that answers this program's own question.
+pub(super) fn statements_running(facts: &Facts) -> Option<f64> {
+    facts.value("db_threads_running_mean").map(|running| (running - 1.0).max(0.0))
+}
+
+/// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
+/// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
+pub(super) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
+    let seen = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
+    seen.into_iter().flatten().reduce(f64::max)
+}
+
+/// What the goal asks for, as a rate.
+pub(super) fn goal_rate(facts: &Facts) -> Option<f64> {
+    facts.goal.and_then(|goal| match goal {
+        Goal::Rate(rate) => Some(rate),
+        _ => None,
+    })
+}
+
+/// A rate with its 95% interval: the error of the arithmetic, and that of the measured rate that it starts from.
+pub(super) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
+    let rate = facts.value("offered_rate").map_or(rate, |offered| rate.min(offered));
+    let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
+    let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
+    Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] }
+}
+
+/// What only a person can do.
+pub(super) fn by_hand(service: &str, setting: &str, why: &str, risk: &str) -> Remedy {
+    Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: None,
+        to: None,
+        class: ApplyClass::Manual,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn only_the_sites_own_work_fills_the_processors() {
+        for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
+            let seen = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
+            assert_eq!(waits_for_processors(&facts(&seen, &[])), full, "{busy} {site}");
+        }
+        assert!(waits_for_processors(&facts(&[("cpu_busy_fraction", 0.99)], &[])));
+    }
+
+    #[test]
+    fn the_own_question_is_no_work() {
+        let running = |value| statements_running(&facts(&[("db_threads_running_mean", value)], &[]));
+        assert_eq!([running(1.0), running(9.0), running(0.0)], [Some(0.0), Some(8.0), Some(0.0)]);
+    }
+}
