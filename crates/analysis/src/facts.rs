@@ -316,12 +316,15 @@ impl Builder<'_> {
     }
 
     /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
-    fn add_of(&mut self, name: &str, unit: &str, (instance, value): (&str, f64), from: (&str, From)) {
-        let largest = self.facts.remove(name);
-        self.add_from(name, unit, Some(value), from);
-        let Some(fact) = self.facts.remove(name) else { return };
-        let kept = largest.filter(|largest| largest.value >= fact.value).unwrap_or_else(|| fact.clone());
-        self.facts.insert(name.to_owned(), kept);
+    fn add_of(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From), instance: &str) {
+        let before = self.facts.remove(name);
+        self.add_from(name, unit, value, from);
+        let Some(fact) = self.facts.remove(name) else {
+            self.facts.extend(before.map(|fact| (name.to_owned(), fact)));
+            return;
+        };
+        let largest = before.filter(|before| before.value >= fact.value).unwrap_or_else(|| fact.clone());
+        self.facts.insert(name.to_owned(), largest);
         self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
     }
 

@@ -3,13 +3,16 @@
 use crate::measurement::{Measurement, TimedSample};
 use crate::unchanged;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use webdyno_model::sample::Metric;
 
 /// All readings of a measurement by metric name.
 #[derive(Debug)]
 pub struct SeriesSet<'a> {
     points: BTreeMap<&'a str, Vec<(f64, f64)>>,
-    metrics: BTreeMap<&'a str, &'a Metric>,
+    catalogue: Catalogue<'a>,
+    /// What describes the values that there are, by their names: asked for each of them again and again.
+    described: BTreeMap<&'a str, &'a Metric>,
     samples: &'a [TimedSample],
     from_s: f64,
     to_s: f64,
@@ -24,17 +27,19 @@ impl<'a> SeriesSet<'a> {
                 points.entry(name).or_default().push((timed.t_s, value.0));
             }
         }
-        let metrics = measurement.collectors.iter().flat_map(|collector| &collector.metrics);
-        let metrics: BTreeMap<&str, &Metric> = metrics.map(|metric| (metric.name.as_str(), metric)).collect();
-        for (name, point) in unchanged::values(measurement, |name| {
-            most_specific(&metrics, name).is_some_and(|metric| metric.on_change)
-        }) {
+        let catalogue = Catalogue::of(measurement);
+        let names = points.keys().copied();
+        let described: BTreeMap<&str, &Metric> =
+            names.filter_map(|name| Some((name, catalogue.describing(name)?))).collect();
+        let may_miss = |name: &str| described.get(name).is_some_and(|metric| metric.on_change);
+        for (name, point) in unchanged::values(measurement, may_miss) {
             points.entry(name).or_default().push(point);
         }
         points.values_mut().for_each(|series| series.sort_by(|a, b| a.0.total_cmp(&b.0)));
         Self {
             points,
-            metrics,
+            catalogue,
+            described,
             samples: &measurement.samples,
             from_s: measurement.measured_from_s,
             to_s: measurement.measured_to_s,
@@ -53,21 +58,26 @@ impl<'a> SeriesSet<'a> {
 
     /// What a metric is, if the catalogue of the recording knows it.
     pub fn metric(&self, name: &str) -> Option<&'a Metric> {
-        most_specific(&self.metrics, name)
+        self.described.get(name).copied().or_else(|| self.catalogue.describing(name))
     }
 
     /// The metric of several things that the catalogue of the recording has under this name: `disk.*.read_bytes`.
     pub fn template(&self, name: &str) -> Option<&'a Metric> {
-        self.metrics.get(name).copied()
+        self.catalogue.metrics.get(name).copied()
     }
 
     /// What there are readings of, of a metric of several (`disk.*.read_bytes`): the names in place of the star, each with
     /// that of its values.
     pub fn instances<'b>(&'b self, template: &'b Metric) -> impl Iterator<Item = (&'a str, &'a str)> + 'b {
+        let before = template.name.split('*').next().unwrap_or_default();
+        let names =
+            self.points.range::<str, _>((Bound::Included(before), Bound::Unbounded)).map(|(name, _)| *name);
+        let names = names.take_while(move |name| name.starts_with(before));
+        let found = names.filter_map(|name| template.instance(name).map(|instance| (instance, name)));
         // What a longer template describes is its instance alone.
-        let is_its_own = |name: &str| self.metric(name).is_none_or(|metric| metric.name == template.name);
-        let own = self.points.keys().filter(move |name| is_its_own(name));
-        own.filter_map(|name| template.instance(name).map(|instance| (instance, *name)))
+        found.filter(move |(_, name)| {
+            self.described.get(name).is_none_or(|metric| metric.name == template.name)
+        })
     }
 
     /// All readings of a metric, in order of time.
@@ -164,13 +174,37 @@ fn is_set_back(name: &str, before: f64, after: f64) -> bool {
     before - after > step_max
 }
 
-/// The metric that describes a value: the one of its name, else that of several with the longest name before the star.
-fn most_specific<'a>(metrics: &BTreeMap<&str, &'a Metric>, name: &str) -> Option<&'a Metric> {
-    let described = || {
-        let describing = metrics.values().filter(|metric| metric.describes(name));
-        describing.max_by_key(|metric| metric.name.find('*'))
-    };
-    metrics.get(name).or_else(described).copied()
+/// What the catalogue of a recording describes.
+#[derive(Debug)]
+struct Catalogue<'a> {
+    metrics: BTreeMap<&'a str, &'a Metric>,
+    /// Those of several things, by what stands before the star: the longest last.
+    of_several: Vec<(&'a str, Vec<&'a Metric>)>,
+}
+
+impl<'a> Catalogue<'a> {
+    fn of(measurement: &'a Measurement) -> Self {
+        let metrics = measurement.collectors.iter().flat_map(|collector| &collector.metrics);
+        let metrics: BTreeMap<&str, &Metric> = metrics.map(|metric| (metric.name.as_str(), metric)).collect();
+        let mut of_several: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
+        for (name, metric) in &metrics {
+            if let Some((before, _)) = name.split_once('*') {
+                of_several.entry(before).or_default().push(metric);
+            }
+        }
+        let mut of_several: Vec<_> = of_several.into_iter().collect();
+        of_several.sort_by_key(|(before, _)| before.len());
+        Self { metrics, of_several }
+    }
+
+    /// The metric that describes a value: the one of its name, else that of several with the longest name before the star.
+    fn describing(&self, name: &str) -> Option<&'a Metric> {
+        let described = || {
+            let near = self.of_several.iter().rev().filter(|(before, _)| name.starts_with(before));
+            near.flat_map(|(_, metrics)| metrics.iter().rev()).find(|metric| metric.describes(name))
+        };
+        self.metrics.get(name).or_else(described).copied()
+    }
 }
 
 #[cfg(test)]

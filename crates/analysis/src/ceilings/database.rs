@@ -16,13 +16,12 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     let max = facts.value("ahead_database_limit");
     let now = facts.value("ahead_database_connected_mean");
     let used = now.map(|now| now - OWN).filter(|used| *used > 0.0);
-    let binds_at_rate = used.zip(max).filter(|_| are_opened_for_answers(facts)).and_then(|(used, max)| {
-        Some(rate(facts)? * max / used)
-    });
-    let error = together(&[
-        facts.value("rate_ci95_fraction"),
-        facts.value("ahead_database_connected_ci95_fraction"),
-    ]);
+    let binds_at_rate = used
+        .zip(max)
+        .filter(|_| are_opened_for_answers(facts))
+        .and_then(|(used, max)| Some(rate(facts)? * max / used));
+    let error =
+        together(&[facts.value("rate_ci95_fraction"), facts.value("ahead_database_connected_ci95_fraction")]);
     Known { now, max, binds_at_rate, error }.limit("database connections", "mariadb", Some(ID))
 }
 

@@ -46,4 +46,3 @@ pub(crate) fn free_and_limit(facts: &Facts) -> Option<(f64, f64)> {
     let of_group = facts.value("memory_used_in_limit_max_bytes").map(|used| (limit - used).max(0.0));
     Some((of_group.map_or(of_machine, |group| group.min(of_machine)), limit))
 }
-

@@ -80,7 +80,8 @@ pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
     // Where nobody knows whose time it is, all of it is charged to the requests.
     let own = known.map_or(busy, |own| own.min(busy));
     (own >= USED_FRACTION_MIN).then_some(())?;
-    let yielding = facts.value("ahead_yielding_cpu_cores").zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
+    let yielding =
+        facts.value("ahead_yielding_cpu_cores").zip(cores).map_or(0.0, |(nice, cores)| nice / cores);
     let others = (busy - own - yielding).max(0.0);
     let room = (share - others).max(0.0);
     Some(per_s * room / own)

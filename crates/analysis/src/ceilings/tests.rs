@@ -120,7 +120,10 @@ fn entries_live_two_minutes() {
     // Each answer also has a connection to another machine.
     assert_eq!(of(&[opened, ("ahead_tracked_rise_per_s", 200.0)]), Some(50.0));
     // A table that is full grows no more, and what comes and goes in it says nothing.
-    assert_eq!(of(&[opened, ("ahead_tracked_max", 11_900.0), ("ahead_tracked_rise_per_s", 200.0)]), Some(100.0));
+    assert_eq!(
+        of(&[opened, ("ahead_tracked_max", 11_900.0), ("ahead_tracked_rise_per_s", 200.0)]),
+        Some(100.0)
+    );
     let own = [("ahead_tracked_service_max", 5.0), ("ahead_tracked_service_limit", 24_000.0)];
     assert_eq!(of(&[&own[..], &[opened]].concat()), Some(200.0));
 }
@@ -143,9 +146,11 @@ fn the_fullest_link_is_told_with_what_it_carries() {
 
 #[test]
 fn ports_bind_towards_other_machines_only() {
-    for (remote, mode, binds) in
-        [("10.0.0.2:3306", 2.0, Some(Some(235.3))), ("10.0.0.2:3306", 1.0, Some(None)), ("127.0.0.1:80", 2.0, None)]
-    {
+    for (remote, mode, binds) in [
+        ("10.0.0.2:3306", 2.0, Some(Some(235.3))),
+        ("10.0.0.2:3306", 1.0, Some(None)),
+        ("127.0.0.1:80", 2.0, None),
+    ] {
         let each = [
             ("ahead_ports_used_max", remote, 10.0),
             ("ahead_ports_time_wait_max", remote, 500.0),

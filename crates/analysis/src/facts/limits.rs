@@ -58,7 +58,7 @@ impl Builder<'_> {
             match backend {
                 None => self.add_from(name, unit, Some(value), (metric, From::Max)),
                 Some(backend) => {
-                    self.add_of(&format!("backend_{name}"), unit, (backend, value), (metric, From::Max))
+                    self.add_of(&format!("backend_{name}"), unit, Some(value), (metric, From::Max), backend)
                 }
             }
         }

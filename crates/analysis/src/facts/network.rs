@@ -140,19 +140,6 @@ impl Builder<'_> {
         let found = self.series.instances(template);
         found.map(|(instance, name)| (format!("{place}{instance}"), name.to_owned())).collect()
     }
-
-    /// Adds a fact of one of several things; the fact itself is that of the largest value.
-    fn add_of(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From), instance: &str) {
-        let before = self.facts.remove(name);
-        self.add_from(name, unit, value, from);
-        let Some(fact) = self.facts.remove(name) else {
-            self.facts.extend(before.map(|fact| (name.to_owned(), fact)));
-            return;
-        };
-        let largest = before.filter(|before| before.value >= fact.value).unwrap_or_else(|| fact.clone());
-        self.facts.insert(name.to_owned(), largest);
-        self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
-    }
 }
 
 /// The standard deviation of a counter's rise from reading to reading, as a share of its mean.

@@ -56,7 +56,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let queue = noticed_queue(facts)?;
     if crate::processors::are_short(facts)
-        || memory_exhausted::is_proven(facts)
         || instead::machine_is_short(facts)
         || instead::is_logging(facts)
         || keepalive_holds_workers::is_proven(facts)
