@@ -33,6 +33,7 @@ mod php;
 mod requests;
 mod scoreboard;
 mod sockets;
+mod start;
 #[cfg(test)]
 pub(crate) mod testing;
 mod workers;
@@ -211,6 +212,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     match run {
         Some(run) => {
             builder.client(measurement, run)?;
+            builder.first_answers(measurement)?;
             builder.kept_connections(measurement, run);
             builder.requests(measurement, run);
         }

@@ -90,19 +90,25 @@ fn usual_second(measurement: &Measurement) -> Result<Option<(f64, String)>> {
     }))
 }
 
-/// Whether answers lay in the kernel, unread, for too much of the response time. One in ten may: answers come in
+/// Whether answers lay in the kernel, unread, for too much of the time from sending to the answer: requests that wait in the
+/// generator before they are sent wait because of that. One in ten may: answers come in
 /// bursts, and each but the first of a burst waits for those before it. Half of them wait only for a generator that is
 /// late. Where the kernel's clock ends the times, they do not hold this wait.
 pub(super) fn unread(run: &RunReport) -> Option<String> {
     let ends_before = run.workload.as_ref().is_some_and(|workload| workload.clock == Clock::Kernel);
-    let response_us = run.response_time_us.p50.filter(|us| *us > 0 && !ends_before)? as f64;
+    let sent_us = run.service_time_us.p50.filter(|us| *us > 0);
+    let (name, answer_us) = match sent_us {
+        Some(us) => ("median time from sending to the answer", us),
+        None => ("median response time", run.response_time_us.p50.filter(|us| *us > 0)?),
+    };
     let floor_us = if run.response_time_us.count < REQUESTS_MIN { COLD_START_US } else { DELAY_US_MIN };
-    let waited_us = run.receive_delay_us.p50.map(|us| us as f64).filter(|us| *us > floor_us)?;
-    (waited_us / response_us > DELAY_FRACTION_MAX).then(|| {
+    let waited_us =
+        run.receive_delay_us.p50.map(|us| us as f64).filter(|us| *us > floor_us && !ends_before)?;
+    let share = waited_us / answer_us as f64;
+    (share > DELAY_FRACTION_MAX).then(|| {
         format!(
-            "half of the answers lay unread for {waited_us} us or longer, {:.0}% of the median response time (more than \
-             {:.0}%)",
-            100.0 * waited_us / response_us,
+            "half of the answers lay unread for {waited_us} us or longer, {:.0}% of the {name} (more than {:.0}%)",
+            100.0 * share,
             100.0 * DELAY_FRACTION_MAX
         )
     })

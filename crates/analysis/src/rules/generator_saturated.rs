@@ -11,7 +11,8 @@
 //!
 //! Or requests arrive at a rate of their own (`-r`) and wait in the generator, because all its connections (`-c`) are
 //! in use, less than 95% of the rate is answered, and the server could do more: it has idle workers, no queue, and
-//! processors to spare. The figures are those of so many connections and stay valid; only the rate that was asked for
+//! processors to spare; no connection was lost or took a second to establish, nothing failed, and answers take hardly longer
+//! than in the first second, before the connections were in use. The figures are those of so many connections and stay valid; only the rate that was asked for
 //! was never offered. A slow server makes requests wait in the generator too: without the view of idle workers and an
 //! empty queue nothing is said.
 //!
@@ -36,8 +37,17 @@ pub const BRINGS_ABOUT: &[&str] = &[];
 
 /// The share of the offered rate below which it was not reached.
 const OFFERED_FRACTION_MIN: f64 = 0.95;
-/// Above this share of busy processors the server may have no room, idle workers or not.
+/// Above this share of busy processors the server may have no room, idle workers or not,
 const CPU_FRACTION_MAX: f64 = 0.90;
+/// unless its group hardly ever waits for one: others fill them, with what is left over.
+const CPU_WAIT_FRACTION_MAX: f64 = 0.3;
+/// More failures than this, or periods in which a quota stops the server, are a reason of their own why connections stay in
+/// use.
+const FAILED_FRACTION_MAX: f64 = 0.001;
+const THROTTLED_FRACTION_MAX: f64 = 0.1;
+/// Where the server takes longer than this multiple of what it took before all connections were in use, it is what slows down.
+const SLOWER_RATIO_MAX: f64 = 1.5;
+const SLOWER_SPARE_US: f64 = 1000.0;
 /// The scoreboard may be full in this share of its readings: workers are free most of the time.
 const FULL_FRACTION_MAX: f64 = 0.2;
 
@@ -71,12 +81,26 @@ fn too_few_connections(facts: &Facts) -> Option<f64> {
     let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
     let idle = at_least("workers_idle_mean", 1.0) || at_least("workers_startable_mean", 1.0);
     let at_most = |name: &str, max: f64| facts.value(name).is_some_and(|value| value <= max);
-    let room = at_most("cpu_busy_fraction", CPU_FRACTION_MAX)
+    let processors = at_most("cpu_busy_fraction", CPU_FRACTION_MAX)
+        || at_most("pressure_group_cpu_some_fraction", CPU_WAIT_FRACTION_MAX);
+    let room = processors
         && at_most("scoreboard_full_fraction", FULL_FRACTION_MAX)
         && facts.value("accept_queue_mean").is_some()
         && noticed_queue(facts).is_none()
         && !super::memory_exhausted::is_proven(facts);
-    (missed && waits_here && idle && room).then_some(cap)
+    (missed && waits_here && idle && room && is_quick(facts)).then_some(cap)
+}
+
+/// Whether connections are in use for no longer than the server needs: it neither loses nor delays them.
+fn is_quick(facts: &Facts) -> bool {
+    let is_over = |name: &str, max: f64| facts.value(name).is_some_and(|value| value > max);
+    let times = facts.value("service_time_mean_us").zip(facts.value("service_time_first_us"));
+    let slower = times.is_some_and(|(usual, first)| usual > SLOWER_RATIO_MAX * first + SLOWER_SPARE_US);
+    !(slower
+        || is_over("failed_fraction", FAILED_FRACTION_MAX)
+        || is_over("connect_timeouts", 0.0)
+        || is_over("connect_time_max_us", super::healthy::CONNECT_US_MAX)
+        || is_over("throttled_fraction", THROTTLED_FRACTION_MAX))
 }
 
 fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&str, &str)) -> Finding {
@@ -138,6 +162,10 @@ mod tests {
             ("scoreboard_full_fraction", 0.0),
             ("accept_queue_mean", 0.0),
             ("cpu_busy_fraction", 0.2),
+            ("connect_time_max_us", 400.0),
+            ("failed_fraction", 0.0),
+            ("service_time_first_us", 195_000.0),
+            ("service_time_mean_us", 200_000.0),
         ];
         let with = |changed: &str, to: f64| {
             let values = own_cap.map(|(name, value)| (name, if name == changed { to } else { value }));
@@ -152,6 +180,9 @@ mod tests {
             ("scoreboard_full_fraction", 1.0),
             ("accept_queue_mean", 30.0),
             ("cpu_busy_fraction", 0.99),
+            ("connect_time_max_us", 3_040_000.0),
+            ("failed_fraction", 0.02),
+            ("service_time_first_us", 20_000.0),
         ] {
             assert_eq!(with(changed, to), (false, false), "{changed}");
         }

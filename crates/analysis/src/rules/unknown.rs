@@ -1,26 +1,43 @@
 //! `unknown`: no rule can prove what limits.
 //!
 //! ## How it is recognised
-//! No other rule fired. Either signals are missing (the list of missing signals says which and how to enable them),
-//! or the limit is one that no rule knows.
+//! No other rule fired. Either signals are missing (the finding names those that would have said most, the list of missing
+//! signals says how to enable them), or the limit is one that no rule knows: a lock in the application, a service far away.
+//!
+//! It says where the time goes: the mean response time split by Little's law, how much of a worker's time is spent on a
+//! processor, and whether the first answers of the load were quicker, when few requests had come: then requests wait for each
+//! other.
 //!
 //! ## What to do
-//! Enable the missing signals and measure again. The time breakdown shows where requests spend their time: in a
-//! worker without CPU use points to what it waits for, behind the workers to PHP-FPM or the database, in no known place to
-//! what no signal here shows: the way through the network, or queues that nobody counts.
+//! Enable the missing signals and measure again. Time in a worker without processor use points to what it waits for: a service
+//! that is not known, or a lock in the program; behind the workers to PHP-FPM or the database; in no known place to what no
+//! signal here shows: the way through the network, or queues that nobody counts.
 //!
 //! ## By hand
 //! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
 
-use super::say_us;
+use super::{say, say_us};
 use crate::breakdown::breakdown;
 use crate::facts::Facts;
+use crate::processors::own_cores;
 use webdyno_model::diagnosis::Finding;
 
 /// Stable id.
 pub const ID: &str = "unknown";
 /// What it brings about, and what is therefore not the cause where this one is found.
 pub const BRINGS_ABOUT: &[&str] = &[];
+
+/// Workers that are on a processor for less than this share of their time wait for something.
+const WORKING_FRACTION_MAX: f64 = 0.5;
+
+/// What would have said most, by the fact that there would be: `(fact, what it needs)`.
+const WOULD_TELL: [(&str, &str); 5] = [
+    ("scoreboard_full_fraction", "Apache's status page (mod_status), for what its workers do"),
+    ("accept_queue_mean", "the sockets of the port, for who waits for a worker"),
+    ("service_cpu_cores", "the service's processes, for who uses the processors"),
+    ("cpu_busy_fraction", "the machine's processors"),
+    ("memory_available_min_bytes", "the machine's memory"),
+];
 
 /// Fires always: [`crate::diagnosis`] asks it only when no other rule fired.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -29,6 +46,40 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
     let errors =
         failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "What limits could not be proven.{stopped}{errors}{}{}{}",
+            time(facts),
+            in_turn(facts),
+            not_seen(facts)
+        ),
+        confidence: 0.3,
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "rate",
+            "offered_rate",
+            "failed_fraction",
+            "response_time_mean_us",
+            "response_time_first_us",
+            "response_time_inflation",
+            "connect_time_max_us",
+            "usable_busy_fraction",
+            "cpu_busy_fraction",
+            "service_cpu_cores",
+            "accept_queue_mean",
+            "scoreboard_full_fraction",
+            "workers_busy_mean",
+            "workers_idle_mean",
+            "worker_time_mean_us",
+            "backend_time_mean_us",
+        ]),
+        remedies: vec![],
+    })
+}
+
+/// Where most of the response time is spent, what that points to, and whether a worker works there or waits.
+fn time(facts: &Facts) -> String {
     let parts = breakdown(facts);
     // The place, and what spending much time there points to.
     let named = [
@@ -45,31 +96,36 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .filter_map(|(place, us, points_to)| us.map(|us| (place, us, points_to)))
         .filter(|(_, us, _)| *us > 0.0)
         .max_by(|a, b| a.1.total_cmp(&b.1));
-    let time = largest.map_or(String::new(), |(place, us, points_to)| {
+    let Some((place, us, points_to)) = largest else { return String::new() };
+    let work_us = own_cores(facts).zip(facts.ended_per_s()).map(|(cores, rate)| cores / rate * 1e6);
+    let waits = match work_us.filter(|work| place == "a worker" && *work < WORKING_FRACTION_MAX * us) {
+        Some(work) => format!(
+            ": {} of it on a processor, so that it waits, for something behind the server or in the program",
+            say_us(work)
+        ),
+        None => format!(", which points to {points_to}"),
+    };
+    format!(" Most of the response time is spent in {place} ({}){waits}.", say_us(us))
+}
+
+/// Whether requests wait for each other.
+fn in_turn(facts: &Facts) -> String {
+    let times = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
+    times.zip(facts.value("rate")).map_or(String::new(), |((first, usual), rate)| {
         format!(
-            " Most of the response time is spent in {place} ({}), which points to {points_to}.",
-            say_us(us)
+            " The first answers took {} and later ones take {}: requests wait for each other, in something that lets {} a second through.",
+            say_us(first),
+            say_us(usual),
+            say(rate)
         )
-    });
-    Some(Finding {
-        id: ID.into(),
-        summary: format!("What limits could not be proven.{stopped}{errors}{time}"),
-        confidence: 0.3,
-        explains_fraction: None,
-        facts: facts.cite(&[
-            "rate",
-            "failed_fraction",
-            "response_time_mean_us",
-            "response_time_inflation",
-            "cpu_busy_fraction",
-            "accept_queue_mean",
-            "scoreboard_full_fraction",
-            "workers_busy_mean",
-            "worker_time_mean_us",
-            "backend_time_mean_us",
-        ]),
-        remedies: vec![],
     })
+}
+
+fn not_seen(facts: &Facts) -> String {
+    let apache = |fact: &str| fact != "scoreboard_full_fraction" || facts.is_service("apache");
+    let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(fact).is_none() && apache(fact));
+    let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
+    if missing.is_empty() { String::new() } else { format!(" Not seen: {}.", missing.join("; ")) }
 }
 
 #[cfg(test)]
@@ -77,20 +133,39 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
+    const SLOW: [(&str, f64); 5] = [
+        ("response_time_mean_us", 900_000.0),
+        ("worker_time_mean_us", 880_000.0),
+        ("rate", 10.0),
+        ("failed_fraction", 0.05),
+        ("service_cpu_cores", 0.02),
+    ];
+
     #[test]
     fn it_says_where_the_time_goes() {
-        let finding = check(&facts(
-            &[
-                ("response_time_mean_us", 900_000.0),
-                ("worker_time_mean_us", 880_000.0),
-                ("rate", 10.0),
-                ("failed_fraction", 0.05),
-            ],
-            &[],
-        ))
-        .unwrap();
-        assert!(finding.summary.contains("spent in a worker (880 ms)"), "{}", finding.summary);
+        let finding = check(&facts(&SLOW, &[])).unwrap();
         assert!(finding.summary.contains("5.0% of the requests failed"));
+        let worker = "spent in a worker (880 ms): 2 ms of it on a processor, so that it waits";
+        assert!(finding.summary.contains(worker), "{}", finding.summary);
         assert!(finding.confidence < 0.5);
+        let busy = SLOW.map(|(name, value)| (name, if name == "service_cpu_cores" { 8.0 } else { value }));
+        assert!(check(&facts(&busy, &[])).unwrap().summary.contains("(880 ms), which points"));
+    }
+
+    #[test]
+    fn requests_that_wait_for_each_other_are_told() {
+        let seen = [&SLOW[..], &[("response_time_first_us", 50_000.0)]].concat();
+        let summary = check(&facts(&seen, &[])).unwrap().summary;
+        let told = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
+        assert!(summary.contains(told), "{summary}");
+    }
+
+    #[test]
+    fn what_would_have_helped_is_named() {
+        let summary = check(&facts(&SLOW, &[])).unwrap().summary;
+        assert!(summary.contains("Not seen: Apache's status page (mod_status)"), "{summary}");
+        assert!(!summary.contains("the service's processes"));
+        let all = WOULD_TELL.map(|(fact, _)| (fact, 0.0));
+        assert!(!check(&facts(&all, &[])).unwrap().summary.contains("Not seen"));
     }
 }
