@@ -88,6 +88,22 @@ pub fn noticed_queue(facts: &Facts) -> Option<f64> {
     (filled || in_server.is_none_or(|in_server| queue >= QUEUE_FRACTION_MIN * in_server)).then_some(queue)
 }
 
+/// Of the offered rate, the share that must be answered.
+const OFFERED_FRACTION_MIN: f64 = 0.95;
+/// What is on its way at the end of a load is missing in its rate; of slow answers no more than this counts so, seconds.
+const ON_THE_WAY_MAX_S: f64 = 1.0;
+
+/// Whether as much is answered as is asked for, at a rate that clients decide; `None` where answers set the pace or it is not
+/// known. Answers that take half a second are missing in the first half second: that is no loss.
+pub fn keeps_up(facts: &Facts) -> Option<bool> {
+    let (rate, offered) = (facts.value("rate")?, facts.value("offered_rate")?);
+    let excess_us = facts.value("response_time_excess_us").unwrap_or(0.0);
+    let quick_us = facts.value("response_time_mean_us").map_or(0.0, |mean| (mean - excess_us).max(0.0));
+    let on_the_way_s = (quick_us / 1e6).min(ON_THE_WAY_MAX_S);
+    let window_s = facts.window_s("rate").filter(|seconds| *seconds > on_the_way_s)?;
+    Some(rate >= OFFERED_FRACTION_MIN * offered * (1.0 - on_the_way_s / window_s))
+}
+
 fn connect_per_request(facts: &Facts) -> Option<f64> {
     let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
     Some(time * opened / facts.ended_per_s()?)
@@ -208,6 +224,28 @@ mod tests {
             let facts = facts(&[("accept_queue_mean", queue), ("in_flight_mean", in_flight)], &[]);
             assert_eq!(noticed_queue(&facts), noticed, "{queue} of {in_flight}");
         }
+    }
+
+    #[test]
+    fn what_is_on_its_way_at_the_end_is_no_loss() {
+        for (rate, mean_us, excess_us, keeps) in [
+            (96.0, 20_000.0, 0.0, true),
+            (92.0, 20_000.0, 0.0, false),
+            // Half a second of the ten: the first answers come then.
+            (92.0, 500_000.0, 300.0, true),
+            (89.0, 500_000.0, 300.0, false),
+            (80.0, 4_000_000.0, 1_500_000.0, false),
+            (92.0, 500_000.0, 480_000.0, false),
+        ] {
+            let seen = [
+                ("rate", rate),
+                ("offered_rate", 100.0),
+                ("response_time_mean_us", mean_us),
+                ("response_time_excess_us", excess_us),
+            ];
+            assert_eq!(keeps_up(&facts(&seen, &[])), Some(keeps), "{rate} after {mean_us} us");
+        }
+        assert_eq!(keeps_up(&facts(&[("rate", 5.0)], &[])), None);
     }
 
     #[test]

@@ -228,7 +228,9 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     }
     let loaded = run.is_some();
     // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
-    let fault = run.filter(|run| !run.client.valid && brake.is_none());
+    // Where nothing ended within its time, nothing says that this was the generator.
+    let ended = |run: &&RunReport| run.requests.completed + run.requests.failed > 0;
+    let fault = run.filter(|run| !run.client.valid && brake.is_none()).filter(ended);
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let generator_fault =
         fault.filter(|_| kernel_limit_total.is_none()).and_then(|run| run.client.why.clone());

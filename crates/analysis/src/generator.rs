@@ -167,7 +167,7 @@ mod tests {
     fn one_that_does_not_says_why() {
         for (cpu, delay, in_flight, saturated, word) in [
             (900_000, 1, 5_000_000, true, "of a core"),
-            (100_000, 200, 5_000_000, true, "is 20% of that of the response time"),
+            (100_000, 300, 5_000_000, true, "is 30% of that of the response time"),
             (100_000, 1, 9_000_000, false, "Little's law"),
         ] {
             let report = check(cpu, delay, in_flight);

@@ -4,6 +4,7 @@
 //! of low priority fills them too. What proves it is that the service waits for one: pressure stall information of its
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
+use crate::breakdown::keeps_up;
 use crate::facts::Facts;
 use crate::rules::say;
 
@@ -15,8 +16,6 @@ const BUSY_FRACTION_MIN: f64 = 0.85;
 const WAIT_FRACTION_MIN: f64 = 0.5;
 /// At rates that clients decide, processors that are this busy and keep up have little room, but have it.
 const BUSY_FRACTION_KEPT_UP: f64 = 0.95;
-/// Of the offered rate, the share that must be answered for the server to keep up.
-const OFFERED_FRACTION_MIN: f64 = 0.95;
 /// This many more processes of the service want to run than do.
 const RUNNABLE_SPARE: f64 = 1.0;
 /// Where only the machine's figures are known, the service must use this share of the processors to be who waits.
@@ -39,7 +38,7 @@ pub struct Shortage {
 pub fn shortage(facts: &Facts) -> Option<Shortage> {
     let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
     let usable = facts.value("usable_cores").or(facts.value("cores"))?;
-    if busy < BUSY_FRACTION_MIN || (busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts)) {
+    if busy < BUSY_FRACTION_MIN || (busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true)) {
         return None;
     }
     let (wait, confidence) = waits(facts, usable)?;
@@ -72,13 +71,6 @@ fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
         (Some(_), false, None) => Some((machine, 0.5)),
         _ => None,
     }
-}
-
-/// Whether as much was answered as was asked for at a rate that clients decide; `false` where answers set the pace, and where
-/// nobody knows.
-fn keeps_up(facts: &Facts) -> bool {
-    let rates = facts.value("rate").zip(facts.value("offered_rate"));
-    rates.is_some_and(|(rate, offered)| rate >= OFFERED_FRACTION_MIN * offered)
 }
 
 /// Cores that the service and its backends use together.

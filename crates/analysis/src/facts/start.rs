@@ -13,8 +13,8 @@ use webdyno_model::workload::Arrival;
 
 /// Answers that take at most this share of the usual time are soon.
 const SOON: f64 = 0.5;
-/// Later on, at most this share of them is soon: else answers differ by nature.
-const SOON_LATER_MAX: f64 = 0.05;
+/// Later on, at most this share of them is soon: else answers differ by nature. A lock is not always given to who waits longest.
+const SOON_LATER_MAX: f64 = 0.15;
 /// Of the soon answers that one after the other would give, at least and at most so many were there.
 const SOON_AT_START: [f64; 2] = [0.3, 1.5];
 /// With fewer soon answers than this it may be chance.

@@ -20,6 +20,9 @@ const REQUESTS_MIN: u64 = 200;
 const REQUESTS_PER_CONNECTION_MIN: u64 = 20;
 /// A cold start delays that few requests by some hundred microseconds, not by so much.
 const COLD_START_US: f64 = 1000.0;
+/// A tenth of the requests may be late by so much on any machine that has other work: its scheduler lets a program that wakes
+/// up wait for a moment. Only a generator that does not keep up delays half of them by [`DELAY_US_MIN`].
+const TENTH_US_MIN: f64 = 250.0;
 /// With fewer requests than this nothing is said at all.
 const REQUESTS_TO_TELL: u64 = 10;
 
@@ -32,7 +35,7 @@ pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option
     let many = delays.count() >= requests_min(run);
     let floor_us = if many { DELAY_US_MIN } else { COLD_START_US };
     let median = share("median", 0.5, &delays, &ended, floor_us);
-    let tenth = share("90th percentile", 0.9, &delays, &ended, DELAY_US_MIN).filter(|_| many);
+    let tenth = share("90th percentile", 0.9, &delays, &ended, TENTH_US_MIN).filter(|_| many);
     let faults = [median.filter(|_| delays.count() >= REQUESTS_TO_TELL), tenth, usual_second(measurement)?];
     let worst = faults.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
     Ok(worst.filter(|(share, _)| *share > DELAY_FRACTION_MAX).map(|(_, why)| why))
@@ -75,7 +78,7 @@ fn usual_second(measurement: &Measurement) -> Result<Option<(f64, String)>> {
         let ended_us = sum(&interval.response_time) + sum(&interval.failed_time);
         let delays = merged(interval.client_delay.iter())?;
         if ended_us > 0.0 {
-            let late = delays.mean_us().is_some_and(|mean| mean > DELAY_US_MIN);
+            let late = delays.mean_us().is_some_and(|mean| mean > TENTH_US_MIN);
             shares.push(if late { sum(&interval.client_delay) / ended_us } else { 0.0 });
         }
     }
@@ -171,8 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn waking_up_on_a_busy_machine_spoils_nothing() {
+        // A tenth of the answers is late by 174 us of 989.
+        let times: Vec<u64> = (0..1000).map(|index| if index < 150 { 989 } else { 233 }).collect();
+        let late = |by_us: u64| {
+            let delays: Vec<u64> = (0..1000).map(|index| if index < 150 { by_us } else { 17 }).collect();
+            client(vec![second(0, &times, &delays)], 1).valid
+        };
+        assert!(late(174) && !late(300));
+    }
+
+    #[test]
     fn a_generator_that_is_late_spoils_short_runs_too() {
-        for (requests, late, delay_us) in [(50, 40, 2000), (200, 30, 150), (200, 150, 150)] {
+        for (requests, late, delay_us) in [(50, 40, 2000), (200, 30, 300), (200, 150, 150)] {
             let client = short(requests, late, delay_us, 120);
             assert!(client.saturated && !client.valid, "{late} of {requests} late by {delay_us}: {client:?}");
         }

@@ -50,7 +50,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if facts.value("cpu_steal_fraction").is_some_and(|steal| steal > STEAL_FRACTION_MAX) {
         return None;
     }
-    let shortage = processors::shortage(facts)?;
+    // What thrashes keeps the processors busy, too.
+    let shortage = processors::shortage(facts).filter(|_| !super::memory_exhausted::is_proven(facts))?;
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
     });

@@ -35,7 +35,8 @@ pub const BRINGS_ABOUT: &[&str] =
 const FOREIGN_FRACTION_MIN: f64 = 0.2;
 /// So much of what others take must have a name.
 const NAMED_SHARE_MIN: f64 = 0.5;
-/// What nobody who can be seen has used may be many things.
+/// What nobody who can be seen has used may be many things: only where it is half of the processors it is worth a word.
+const UNSEEN_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 
 /// Fires when others have a good part of the processors, and the service waits for them.
@@ -47,6 +48,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let seen = others.named_cores >= NAMED_SHARE_MIN * others.cores;
+    if !seen && share < UNSEEN_FRACTION_MIN {
+        return None;
+    }
     let own = processors::own_cores(facts)
         .map_or(String::new(), |own| format!(" The service and what stands behind it have {}", say(own)));
     let wait = shortage.wait.filter(|_| !own.is_empty()).map_or(".".to_owned(), |wait| {

@@ -2,8 +2,9 @@
 //!
 //! ## How it is recognised
 //! The busiest engine thread used more than 70% of a core, or its own delay was more than a
-//! tenth of the response time (medians, 90th percentiles, or the usual second) and more than 100 us, or half of the
-//! answers lay unread for as much of it, or more than one request in 1000 found no local port or descriptor on the generator's machine, or
+//! tenth of the response time (medians, and more than 100 us; 90th percentiles or the usual second, and more than 250 us: a
+//! machine with other work lets a program that wakes up wait for as long now and then), or half of the
+//! answers lay unread for a tenth of the time since they were asked for, or more than one request in 1000 found no local port or descriptor on the generator's machine, or
 //! Little's law does not hold between the requests in flight and rate times response time: over the whole load the
 //! integral of requests in flight is the sum of their times, and differs from it by more than 1% only if requests were
 //! lost sight of or counted twice. The same is said when the server has more than twice as many requests at once as the
@@ -25,7 +26,7 @@
 //! ## By hand
 //! `top -H` on the generator's machine while the load runs: a thread near 100% is a generator that measures itself.
 
-use crate::breakdown::noticed_queue;
+use crate::breakdown::{keeps_up, noticed_queue};
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -35,8 +36,6 @@ pub const ID: &str = "generator-saturated";
 /// What it brings about, and what is therefore not the cause where this one is found.
 pub const BRINGS_ABOUT: &[&str] = &[];
 
-/// The share of the offered rate below which it was not reached.
-const OFFERED_FRACTION_MIN: f64 = 0.95;
 /// Above this share of busy processors the server may have no room, idle workers or not,
 const CPU_FRACTION_MAX: f64 = 0.90;
 /// unless its group hardly ever waits for one: others fill them, with what is left over.
@@ -76,7 +75,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// The number of connections, when they and not the server kept the offered rate from being reached.
 fn too_few_connections(facts: &Facts) -> Option<f64> {
     let cap = facts.value("connections_cap")?;
-    let missed = facts.value("rate")? < OFFERED_FRACTION_MIN * facts.value("offered_rate")?;
+    let missed = keeps_up(facts) == Some(false);
     let waits_here = facts.value("waiting_in_generator_mean")? > 0.0;
     let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
     let idle = at_least("workers_idle_mean", 1.0) || at_least("workers_startable_mean", 1.0);

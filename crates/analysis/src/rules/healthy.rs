@@ -15,6 +15,7 @@
 //! free workers.
 
 use super::say;
+use crate::breakdown::{keeps_up, noticed_queue};
 use crate::ceilings::ceilings;
 use crate::facts::Facts;
 use crate::processors;
@@ -35,6 +36,8 @@ const IO_FULL_FRACTION_MAX: f64 = 0.5;
 /// Below this share nobody notices that memory is short ([`super::memory_exhausted`]).
 const MEMORY_FULL_FRACTION_MAX: f64 = 0.02;
 const FULL_FRACTION_MAX: f64 = 0.2;
+/// With a shorter queue than this nobody waits when all workers are busy.
+const QUEUE_NOBODY_MAX: f64 = 0.5;
 /// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
 pub(super) const CONNECT_US_MAX: f64 = 900_000.0;
 /// Answers that take this many times as long as the quickest tenth of their kind waited for something.
@@ -42,8 +45,6 @@ const INFLATION_MAX: f64 = 2.0;
 /// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
 /// late once, and nobody notices.
 const EXCESS_US_MAX: f64 = 5_000.0;
-/// In open arrival, the share of the offered rate that must be answered.
-const OFFERED_FRACTION_MIN: f64 = 0.95;
 
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -57,7 +58,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     facts.value("accept_queue_mean")?;
     let workers_seen = facts.value("scoreboard_full_fraction").is_some();
-    let workers = if workers_seen { ", workers were free" } else { "" };
+    let workers = match below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) {
+        true if workers_seen => ", workers were free",
+        true => "",
+        false => ", the workers were just enough",
+    };
     let others =
         if busy >= CPU_FRACTION_MAX { ", with others' work for which the service did not wait" } else { "" };
     Some(Finding {
@@ -96,11 +101,17 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     let waits = facts.value("pressure_group_cpu_some_fraction");
     (busy < CPU_FRACTION_MAX || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
         && !processors::are_short(facts)
-        && crate::breakdown::noticed_queue(facts).is_none()
+        && noticed_queue(facts).is_none()
         && below(facts, "pressure_memory_full_fraction", MEMORY_FULL_FRACTION_MAX)
         && below(facts, "pressure_io_full_fraction", IO_FULL_FRACTION_MAX)
         && super::memory_exhausted::check(facts).is_none()
-        && below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX)
+        && (below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) || nobody_waits(facts))
+}
+
+/// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
+fn nobody_waits(facts: &Facts) -> bool {
+    facts.value("accept_queue_mean").is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
+        && facts.value("status_unanswered_fraction").is_some_and(|unanswered| unanswered == 0.0)
 }
 
 /// Whether clients got what they asked for without having waited.
@@ -114,7 +125,7 @@ fn answers_well(facts: &Facts) -> bool {
         && (below(facts, "response_time_inflation", INFLATION_MAX)
             || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX))
         && !queued
-        && keeps_up(facts)
+        && keeps_up(facts) != Some(false)
 }
 
 /// Whether what was seen can be believed to its end.
@@ -138,12 +149,6 @@ fn room_left(facts: &Facts) -> String {
         ),
         None => String::new(),
     }
-}
-
-/// Whether as much was answered as was asked for; always so in closed arrival, where answers set the pace.
-fn keeps_up(facts: &Facts) -> bool {
-    let rates = facts.value("rate").zip(facts.value("offered_rate"));
-    rates.is_none_or(|(rate, offered)| rate >= OFFERED_FRACTION_MIN * offered)
 }
 
 #[cfg(test)]
