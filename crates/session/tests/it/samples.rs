@@ -32,6 +32,12 @@ fn measurement(id: &str) -> Measurement {
     measurement
 }
 
+/// What the diagnosis names first, and how sure it is.
+fn answer(measurement: &Measurement) -> (String, f64) {
+    let first = webdyno_analysis::diagnosis::diagnose(measurement).unwrap().findings.remove(0);
+    (first.id, first.confidence)
+}
+
 /// What a counter rose by in a second.
 fn rate(series: &SeriesSet<'_>, name: &str) -> f64 {
     let (rise, seconds) = series.rise(name).unwrap_or_else(|| panic!("{name} is not there, or was set back"));
@@ -58,6 +64,7 @@ fn a_host_takes_time_from_its_guest() {
     assert!(rate(&series, "process.foreign_cpu_s") <= 0.15);
     assert!(rate(&series, "process.cpu_s") >= 0.5);
     assert_cores_add_up(&series, 2.0);
+    assert_eq!(answer(&measurement), ("cpu-stolen".to_owned(), 0.9));
 }
 
 #[test]
@@ -85,4 +92,5 @@ fn one_core_does_nothing_but_handle_packets() {
     assert!(rate(&series, "cpu.idle_s") >= 0.5);
     assert!(rate(&series, "process.cpu_s") <= 0.5);
     assert_cores_add_up(&series, 2.0);
+    assert_eq!(answer(&measurement), ("softirq-bound".to_owned(), 0.9));
 }
