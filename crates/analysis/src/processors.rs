@@ -68,7 +68,9 @@ fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
         (Some(_), true, _) | (Some(_), _, Some(true)) => Some((machine, 0.8)),
         (None, true, _) => Some((None, 0.7)),
         (None, false, Some(true)) if queued => Some((None, 0.6)),
+        // Somebody waits: whether it is the service, nobody could see.
         (Some(_), false, None) => Some((machine, 0.5)),
+        (None, false, None) if queued => Some((None, 0.5)),
         _ => None,
     }
 }
@@ -191,6 +193,7 @@ mod tests {
             (&[("service_running_mean", 9.0)], Some(0.7)),
             (&[("service_running_mean", 1.0)], None),
             (&[("run_queue_mean", 9.0)], Some(0.6)),
+            (&[("run_queue_mean", 9.0), ("service_cpu_cores", 0.1)], None),
             (&[("usable_busy_fraction", 0.7), ("pressure_group_cpu_some_fraction", 0.9)], None),
             (&[], None),
         ] {

@@ -98,8 +98,11 @@ fn below(facts: &Facts, name: &str, max: f64) -> bool {
 
 /// Whether nothing of the machine and of the service is full.
 fn has_room(facts: &Facts, busy: f64) -> bool {
+    // Of a service whose group cannot be seen, that may have fewer processors than there are, the machine's waiting may be its.
     let waits = facts.value("pressure_group_cpu_some_fraction");
+    let somebody_waits = waits.or(facts.value("pressure_cpu_some_fraction"));
     (busy < CPU_FRACTION_MAX || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
+        && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
         && !processors::are_short(facts)
         && noticed_queue(facts).is_none()
         && below(facts, "pressure_memory_full_fraction", MEMORY_FULL_FRACTION_MAX)
@@ -208,6 +211,8 @@ mod tests {
 
     #[test]
     fn processors_that_others_fill_leave_room_where_the_service_does_not_wait() {
+        let unseen = [("cpu_busy_fraction", 0.5), ("pressure_cpu_some_fraction", 0.99)];
+        assert!(check(&facts(&[&HEALTHY[1..], &unseen].concat(), &[])).is_none(), "on one core of two");
         for (wait, healthy) in [(0.04, true), (0.9, false), (f64::NAN, false)] {
             let values =
                 HEALTHY.map(|(name, value)| (name, if name == "cpu_busy_fraction" { 1.0 } else { value }));
