@@ -14,6 +14,8 @@ use webdyno_model::run::RunReport;
 
 /// Above this share of a core the busiest engine thread is taken as the bottleneck.
 pub const CPU_FRACTION_MAX: f64 = 0.70;
+/// A thread that worked for less than this share of the time was not late for its own work.
+const HELD_UP_FRACTION_MAX: f64 = 0.35;
 /// Above this share of the response time the generator's own delay falsifies it.
 pub const DELAY_FRACTION_MAX: f64 = 0.10;
 /// So many whole seconds are needed before the usual one of them is known.
@@ -52,8 +54,9 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     };
     // Of a shorter run the start is most.
     let saturation = overworked(cpu_fraction.filter(|_| length_us >= 500_000))
-        .or(delay::fault(measurement, run)?)
-        .or_else(|| delay::unread(run))
+        .or(delay::fault(measurement, run)?
+            .or_else(|| delay::unread(run))
+            .map(|why| why + &held_up(cpu_fraction)))
         .or_else(|| tables::exhausted(run));
     let table = run.client.kernel_limit_total.as_ref().map(measured_a_table);
     let why = table
@@ -98,6 +101,17 @@ fn overworked(cpu_fraction: Option<f64>) -> Option<String> {
             "the busiest engine thread used {:.0}% of a core (more than {:.0}%): this measured the generator, not the server",
             fraction * 100.0,
             CPU_FRACTION_MAX * 100.0
+        )
+    })
+}
+
+/// A generator that is late and hardly worked was kept from it.
+fn held_up(cpu_fraction: Option<f64>) -> String {
+    let little = cpu_fraction.filter(|fraction| *fraction > 0.0 && *fraction < HELD_UP_FRACTION_MAX);
+    little.map_or(String::new(), |fraction| {
+        format!(
+            "; its busiest thread used {:.0}% of a core only: a quota, or other work on its machine, held it up",
+            fraction * 100.0
         )
     })
 }
@@ -167,6 +181,8 @@ mod tests {
     fn one_that_does_not_says_why() {
         for (cpu, delay, in_flight, saturated, word) in [
             (900_000, 1, 5_000_000, true, "of a core"),
+            (500_000, 300, 5_000_000, true, "(more than 10%)"),
+            (100_000, 300, 5_000_000, true, "used 10% of a core only"),
             (100_000, 300, 5_000_000, true, "is 30% of that of the response time"),
             (100_000, 1, 9_000_000, false, "Little's law"),
         ] {

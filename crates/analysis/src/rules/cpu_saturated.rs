@@ -58,10 +58,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "The processors are the limit: {} {:.0}% busy, {}{wait}.",
+            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}",
             cores_in_words(facts, shortage.usable),
             shortage.busy * 100.0,
-            processors::users(facts)
+            processors::users(facts),
+            workers(facts)
         ),
         confidence: shortage.confidence,
         explains_fraction: explains(facts),
@@ -69,6 +70,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             .cite(&[&processors::FACTS[..], &["rate", "offered_rate", "response_time_mean_us"]].concat()),
         remedies: vec![remedy(facts, shortage)],
     })
+}
+
+/// Workers are all busy where they wait for a processor: that is no reason to have more of them.
+fn workers(facts: &Facts) -> &'static str {
+    if super::apache_workers_exhausted::is_limit_reached(facts) {
+        " All workers are busy because they wait for a processor: more of them would not help."
+    } else {
+        ""
+    }
 }
 
 fn cores_in_words(facts: &Facts, usable: f64) -> String {
@@ -154,16 +164,17 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
+    const FULL: [(&str, f64); 6] = [
+        ("cpu_busy_fraction", 0.99),
+        ("cores", 2.0),
+        ("pressure_cpu_some_fraction", 0.6),
+        ("service_cpu_cores", 1.4),
+        ("client_cpu_cores", 0.5),
+        ("rate", 100.0),
+    ];
+
     fn check_with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let base = [
-            ("cpu_busy_fraction", 0.99),
-            ("cores", 2.0),
-            ("pressure_cpu_some_fraction", 0.6),
-            ("service_cpu_cores", 1.4),
-            ("client_cpu_cores", 0.5),
-            ("rate", 100.0),
-        ];
-        let mut values: Vec<_> = base
+        let mut values: Vec<_> = FULL
             .iter()
             .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
             .copied()
@@ -186,6 +197,15 @@ mod tests {
         );
         let some = check_with(&[("usable_cores", 1.0), ("usable_busy_fraction", 0.98)]).unwrap().summary;
         assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
+    }
+
+    #[test]
+    fn more_workers_are_advised_against() {
+        let full =
+            [("scoreboard_full_fraction", 1.0), ("workers_limit", 100.0), ("accept_queue_mean", 200.0)];
+        assert!(check_with(&full).unwrap().summary.contains("more of them would not help"));
+        let all = crate::diagnosis::findings(&facts(&[&full[..], &FULL].concat(), &[]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, ID));
     }
 
     #[test]
