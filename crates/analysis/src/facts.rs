@@ -203,6 +203,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.pools();
     builder.database();
     builder.page_cache();
+    builder.largest_worker();
     builder.open_files();
     builder.connection_attempts();
     builder.conntrack();

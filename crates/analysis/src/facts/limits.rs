@@ -35,7 +35,14 @@ const LIMIT: &str = "fullest_open_files_limit_count";
 impl Builder<'_> {
     /// Of the service and of each backend: the process that came nearest to its limit of open files.
     pub(super) fn open_files(&mut self) {
-        self.fullest(&format!("process.{OPEN}"), &format!("process.{LIMIT}"), None);
+        // Workers inherit the limit of the main process: which of the two is nearer to it, as not all are read each time.
+        let pairs = [
+            (format!("process.{OPEN}"), format!("process.{LIMIT}")),
+            ("process.open_files_max_count".into(), "process.open_files_limit_count".into()),
+        ];
+        for (open, limit) in pairs {
+            self.fullest(&open, &limit, None);
+        }
         let Some(template) = self.series.template(&format!("process.*.{OPEN}")) else { return };
         let found: Vec<_> = self.series.instances(template).collect();
         for (backend, open) in found {
@@ -51,6 +58,10 @@ impl Builder<'_> {
             Some((*count, limit))
         });
         let Some((count, most)) = pairs.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1))) else { return };
+        let known = self.facts.get("open_files_fraction").map(|fact| fact.value);
+        if backend.is_none() && known.is_some_and(|known| known >= count / most) {
+            return;
+        }
         let [names, units] =
             [["open_files_max", "open_files_limit", "open_files_fraction"], ["files", "files", "fraction"]];
         for ((name, unit), value) in names.into_iter().zip(units).zip([count, most, count / most]) {

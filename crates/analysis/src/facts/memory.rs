@@ -42,9 +42,14 @@ pub(super) const ROWS: &[Row] = &[
     ("worker_growth_within_bytes", "bytes/1000 s", "worker_memory.growth_within_bytes", From::Latest),
     ("worker_growth_by_age_bytes", "bytes/1000 s", "worker_memory.growth_by_age_bytes", From::Latest),
     ("worker_growth_by_age_explained", "fraction", "worker_memory.growth_by_age_explained_fraction", From::Latest),
+    ("worker_age_mean_s", "s", "workers.mean_age_s", From::Latest),
+    ("worker_count_mean", "workers", "worker_memory.workers_count", From::Mean),
     ("pool_memory_mean_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Mean),
+    ("pool_memory_max_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Max),
+    ("pool_child_largest_bytes", "bytes", "php_fpm.*.pss_max_bytes", From::Max),
     ("pool_swap_mean_bytes", "bytes", "php_fpm.*.swap_pss_mean_bytes", From::Mean),
     ("pool_children_max", "processes", "php_fpm.*.processes_count", From::Max),
+    ("pool_children_mean", "processes", "php_fpm.*.processes_count", From::Mean),
     ("pool_children_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
     ("pool_children_killed", "processes", "php_fpm.*.log_signal_exits_count", From::Rise),
     ("database_resident_max_bytes", "bytes", "mariadb.resident_bytes", From::Max),
@@ -85,5 +90,54 @@ impl Builder<'_> {
             })
             .collect();
         self.add_from("group_page_cache_mean_bytes", "bytes", mean(&files), (USED, From::Mean));
+    }
+
+    /// By how much the largest worker grew, from the first third of the readings to the last one, if it went on all the time:
+    /// else zero, as of workers that have become warm, or when the largest one was ended.
+    pub(super) fn largest_worker(&mut self) {
+        const LARGEST: &str = "worker_memory.pss_max_bytes";
+        let levels = self.series.levels(LARGEST);
+        let third = levels.len() / 3;
+        if third < 2 {
+            return;
+        }
+        let thirds =
+            [&levels[..third], &levels[third..levels.len() - third], &levels[levels.len() - third..]];
+        let [Some(first), Some(middle), Some(last)] = thirds.map(mean) else { return };
+        let rise = last - first;
+        // Half of it in each half of the time, give or take.
+        let goes_on = rise > 0.0 && (0.25..=0.75).contains(&((middle - first) / rise));
+        let rise = if goes_on { rise } else { 0.0 };
+        self.add_from("worker_largest_rise_bytes", "bytes", Some(rise), (LARGEST, From::Mean));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::testing::{of, sample};
+
+    #[test]
+    fn growth_that_goes_on_is_told_from_warming_up() {
+        for (largest, rise) in [
+            ([20.0, 22.0, 24.0, 26.0, 28.0, 30.0], 8.0),
+            ([5.0, 12.0, 18.0, 18.0, 18.0, 18.0], 0.0),
+            ([12.0; 6], 0.0),
+            ([30.0, 32.0, 34.0, 36.0, 20.0, 22.0], 0.0),
+        ] {
+            let reading = |(at, bytes): (usize, f64)| {
+                sample(at as f64 + 1.0, "worker_memory", &[("worker_memory.pss_max_bytes", bytes)])
+            };
+            let facts = of(largest.into_iter().enumerate().map(reading).collect(), None);
+            assert_eq!(facts.value("worker_largest_rise_bytes"), Some(rise), "{largest:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_and_cannot_be_dropped_is_of_one_moment() {
+        let used = |t_s, bytes| sample(t_s, "cgroup", &[("cgroup.memory_used_bytes", bytes)]);
+        let held = |t_s, bytes| sample(t_s, "memory", &[("memory.used_in_limit_bytes", bytes)]);
+        let readings =
+            vec![used(1.0, 80.0), held(1.1, 30.0), used(2.0, 90.0), held(2.1, 50.0), used(9.0, 1e9)];
+        assert_eq!(of(readings, None).value("group_page_cache_mean_bytes"), Some(45.0));
     }
 }

@@ -27,7 +27,7 @@
 //! `vmstat 1` (si, so), `cat /proc/pressure/memory`, `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`; of a
 //! control group `memory.max`, `memory.current`, `memory.swap.current`, `memory.pressure` and `memory.events`.
 
-use super::{say, say_bytes};
+use super::{say, say_bytes, worker_memory_growth};
 use crate::facts::Facts;
 use crate::shortage::{self, Holder};
 use webdyno_model::change::ApplyClass;
@@ -72,6 +72,10 @@ const SWAPPED_BYTES_MIN: f64 = 1e6;
 
 /// Fires on thrashing, or when processes were killed.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    // Fewer workers that grow for ever would only grow larger each.
+    if worker_memory_growth::is_proven(facts) {
+        return None;
+    }
     let evidence = evidence(facts)?;
     let full = shortage::stalled_fraction(facts);
     let stalled = full.filter(|full| *full >= FULL_FRACTION_MIN).map_or(String::new(), |full| {
@@ -237,12 +241,30 @@ pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
     Some((usable / each).floor() * facts.threads_per_process())
 }
 
-/// The same of the children of a pool of PHP-FPM.
-fn children_that_fit(facts: &Facts, pool: &str) -> Option<f64> {
-    let each = facts.value_of("pool_memory_mean_bytes", pool).filter(|bytes| *bytes > 0.0)?;
-    let children = facts.value_of("pool_children_max", pool)?;
-    let swapped = facts.value_of("pool_swap_mean_bytes", pool).unwrap_or(0.0);
-    Some((shortage::usable_bytes(facts, each * children)? / (each + swapped)).floor())
+/// Children that are killed are the largest ones: those that are left to be read are this much smaller.
+const KILLED_LARGER: f64 = 1.25;
+
+/// The same of the children of a pool of PHP-FPM, and what one of them costs.
+fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
+    let value = |name: &str| facts.value_of(name, pool);
+    let mean = value("pool_memory_mean_bytes").filter(|bytes| *bytes > 0.0)?;
+    let swapped = value("pool_swap_mean_bytes").unwrap_or(0.0);
+    let children = value("pool_children_mean")?;
+    if killed(facts).is_none() {
+        let each = mean + swapped;
+        return Some(((shortage::usable_bytes(facts, mean * children)? / each).floor(), each));
+    }
+    // Who is ended before it has what it needs is never seen as large as it would be.
+    let largest =
+        value("pool_child_largest_bytes").or(value("pool_memory_max_bytes").map(|max| KILLED_LARGER * max));
+    let each = largest.unwrap_or(mean);
+    let holders = shortage::holders(facts).into_iter();
+    let others: f64 =
+        holders.filter(|(holder, _)| *holder != Holder::Pool(pool.to_owned())).map(|(_, bytes)| bytes).sum();
+    let usable = (1.0 - shortage::RESERVE_FRACTION) * shortage::limit_bytes(facts)? - others;
+    // Half of those that were too many is a bound where sizes mislead.
+    let fits = (usable / each).min(children / 2.0).floor();
+    (usable > 0.0).then_some((fits, each))
 }
 
 fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
@@ -280,8 +302,7 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
 
 fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
     let now = facts.value_of("pool_children_max", pool)?;
-    let fits = children_that_fit(facts, pool).filter(|fits| *fits >= 1.0 && *fits < now)?;
-    let each = facts.value_of("pool_memory_mean_bytes", pool)?;
+    let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
     Some(Remedy {
         service: "php_fpm".into(),
         setting: "pm.max_children".into(),
@@ -292,7 +313,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
                reload ends requests that are under way"
             .into(),
         why: format!(
-            "a child of the pool {pool} has {} of the memory, so {} fit beside the rest and a reserve of a tenth",
+            "a child of the pool {pool} takes {} of the memory, so {} fit beside the rest and a reserve of a tenth",
             say_bytes(each),
             say(fits)
         ),

@@ -43,6 +43,7 @@ pub mod time_wait_overflow;
 pub mod unknown;
 pub mod upstream_bandwidth;
 mod work;
+pub mod worker_memory_growth;
 pub mod working_set_exceeds_memory;
 
 /// A rule: a name, its chapter of the manual, and a pure function.
@@ -73,6 +74,7 @@ pub const ALL: &[Rule] = &[
     rule!(kernel_limit_total),
     rule!(generator_saturated),
     rule!(db_connection_memory),
+    rule!(worker_memory_growth),
     rule!(memory_exhausted),
     rule!(working_set_exceeds_memory),
     rule!(open_files_exhausted),

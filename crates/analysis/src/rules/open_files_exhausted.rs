@@ -39,6 +39,9 @@ pub const BRINGS_ABOUT: &[&str] = &[
     "lost-syns",
     "php-fpm-workers-exhausted",
     "db-connections-exhausted",
+    // Processes that end for it are started anew, over and over, and errors are quick to make.
+    "cpu-saturated",
+    "foreign-load",
 ];
 
 /// Descriptors come and go within milliseconds: a process that is read once a second is seen near its limit, not at it.
