@@ -76,6 +76,9 @@ struct Files {
     oom: &'static str,
     /// Lines of memory.stat that are page cache which can be dropped.
     reclaimable: [&'static str; 2],
+    /// Lines of memory.stat with the pages of files, and with those of programs, that were needed again after they had been
+    /// given up (since Linux 5.9).
+    refaults: [&'static str; 2],
 }
 
 const UNIFIED: Files = Files {
@@ -83,6 +86,7 @@ const UNIFIED: Files = Files {
     usage: "memory.current",
     oom: "memory.events",
     reclaimable: ["active_file", "inactive_file"],
+    refaults: ["workingset_refault_file", "workingset_refault_anon"],
 };
 
 const VERSION_1: Files = Files {
@@ -90,6 +94,7 @@ const VERSION_1: Files = Files {
     usage: "memory.usage_in_bytes",
     oom: "memory.oom_control",
     reclaimable: ["total_active_file", "total_inactive_file"],
+    refaults: ["total_workingset_refault_file", "total_workingset_refault_anon"],
 };
 
 /// The limit that binds a group, and how much of it is used.
@@ -101,6 +106,10 @@ pub struct GroupMemory {
     pub used_bytes: Option<u64>,
     /// Processes of the group that the kernel killed for want of memory.
     pub oom_kills_count: Option<u64>,
+    /// Pages of files that the group needed again after they had been given up.
+    pub file_refaults_count: Option<u64>,
+    /// The same of pages of programs, which were swapped.
+    pub anonymous_refaults_count: Option<u64>,
 }
 
 /// Reads the memory of a group. `machine_bytes` is the memory of the machine: a limit not below it is none (version 1
@@ -115,10 +124,15 @@ fn group_memory(group: &Group, files: &Files, machine_bytes: u64) -> GroupMemory
         let cache = sum_of(&read(level, "memory.stat")?, &files.reclaimable)?;
         Some(usage.saturating_sub(cache))
     };
+    // The top of a hierarchy tells of the whole machine.
+    let stat = (!group.is_machine()).then(|| read(&group.directory, "memory.stat")).flatten();
+    let [of_files, of_programs] = files.refaults.map(|key| value_of(stat.as_deref()?, key));
     GroupMemory {
         limit_bytes: binding.map(|(limit, _)| limit),
         used_bytes: binding.and_then(|(_, level)| used(level)),
         oom_kills_count: read(&group.directory, files.oom).and_then(|text| value_of(&text, "oom_kill")),
+        file_refaults_count: of_files,
+        anonymous_refaults_count: of_programs,
     }
 }
 
@@ -128,6 +142,13 @@ const USED: &str = "function level() {if (n && (m==\"\" || l<m)) {m=l; r=u-(t ? 
     NF==1 && !w {level(); n++; l=($1==\"max\" ? 1e30 : $1); a=f=t=0; w=1; delete s; next} NF==1 {u=$1; w=0; next} \
     $1 in s {next} {s[$1]} /^(active|inactive)_file / {a+=$2} /^total_(active|inactive)_file / {t=1; f+=$2} \
     END {level(); printf \"%.0f\\n\", r}";
+
+/// `awk` that prints a line of memory.stat of the group itself, the first one read; in version 1 with those below.
+fn of_group(key: &str) -> String {
+    format!(
+        "$1==\"{key}\" && v==\"\" {{v=$2}} $1==\"total_{key}\" && t==\"\" {{t=$2}} END {{print (t==\"\" ? v : t)}}"
+    )
+}
 
 /// The collector.
 #[derive(Debug, Default)]
@@ -169,6 +190,12 @@ fn group_values(group: GroupMemory, machine_bytes: u64, reading: &mut Reading) {
     reading.push_some("memory.group_oom_kills_count", kills);
     if reading.value("memory.oom_kills_count").is_none() {
         reading.push_some("memory.oom_kills_count", kills);
+    }
+    for (name, count) in [
+        ("memory.group_file_refaults_count", group.file_refaults_count),
+        ("memory.group_anonymous_refaults_count", group.anonymous_refaults_count),
+    ] {
+        reading.push_some(name, count.map(|count| count as f64));
     }
 }
 
@@ -217,6 +244,11 @@ impl Collector for Memory {
                 ),
             ),
         ]);
+        let refaults = [("file", "workingset_refault_file"), ("anonymous", "workingset_refault_anon")];
+        metrics.extend(refaults.map(|(of, key)| {
+            let by_hand = format!("({}) | awk '{}'", files("memory.stat", "memory.stat"), of_group(key));
+            counter(format!("memory.group_{of}_refaults_count"), "the service's control group", by_hand)
+        }));
         metrics
     }
 
@@ -318,8 +350,12 @@ HugePages_Total:       0
             ("a/memory.current", "200\n"),
             ("a/memory.stat", stat),
         ];
-        let limited =
-            |limit, used, kills| GroupMemory { limit_bytes: limit, used_bytes: used, oom_kills_count: kills };
+        let limited = |limit, used, kills| GroupMemory {
+            limit_bytes: limit,
+            used_bytes: used,
+            oom_kills_count: kills,
+            ..GroupMemory::default()
+        };
         check_group(&above, &UNIFIED, limited(Some(1000), Some(120), Some(1)));
         let own = [("a/b/memory.max", "500"), ("a/memory.max", "1000"), ("a/b/memory.current", "100")];
         // Without memory.stat the page cache is not known, and so is what is used.
@@ -336,10 +372,30 @@ HugePages_Total:       0
     }
 
     #[test]
+    fn what_is_read_again_is_the_groups_own_with_those_below() {
+        let read_again = |of_files, of_programs| GroupMemory {
+            file_refaults_count: of_files,
+            anonymous_refaults_count: of_programs,
+            ..GroupMemory::default()
+        };
+        let above = ("a/memory.stat", "workingset_refault_file 900\ntotal_workingset_refault_file 900\n");
+        let own = "workingset_refault_anon 1\nworkingset_refault_file 2\n";
+        check_group(&[above, ("a/b/memory.stat", own)], &UNIFIED, read_again(Some(2), Some(1)));
+        let below = format!("{own}total_workingset_refault_anon 3\ntotal_workingset_refault_file 4\n");
+        check_group(&[above, ("a/b/memory.stat", &below)], &VERSION_1, read_again(Some(4), Some(3)));
+        check_group(
+            &[above, ("a/b/memory.stat", "workingset_refault 7\n")],
+            &UNIFIED,
+            read_again(None, None),
+        );
+    }
+
+    #[test]
     fn the_limit_is_the_machine_unless_a_group_is_smaller() {
         for (limit, expected) in [(None, MACHINE_BYTES), (Some(4096), 4096)] {
             let mut reading = machine("", "");
-            let group = GroupMemory { limit_bytes: limit, used_bytes: None, oom_kills_count: Some(2) };
+            let group =
+                GroupMemory { limit_bytes: limit, oom_kills_count: Some(2), ..GroupMemory::default() };
             group_values(group, MACHINE_BYTES, &mut reading);
             assert_eq!(reading.value("memory.limit_bytes"), Some(expected as f64));
             assert_eq!(reading.value("memory.used_in_limit_bytes"), None);

@@ -239,6 +239,7 @@ impl PhpFpm {
         named.count("processes_count", Some(sums.count));
         named.count("processes_busy_count", sums.busy_count.filter(|_| !answered));
         named.push("pss_mean_bytes", sums.pss_mean_bytes);
+        named.push("pss_max_bytes", sums.pss_max_bytes);
         named.push("swap_pss_mean_bytes", sums.swap_pss_mean_bytes);
         for ((what, _), count) in log::EVENTS.iter().zip(log.into_iter().flatten()) {
             named.count(what, Some(count));
@@ -338,6 +339,7 @@ fn metrics() -> Vec<Metric> {
             "cat $(printf '/proc/%s/smaps_rollup ' {children}) | awk '/^{key}:/ {{s+=$2; n++}} END {{print s*1024/n}}'"
         )
     };
+    let largest = mean("Pss").replace("{s+=$2; n++} END {print s*1024/n}", "$2>m {m=$2} END {print m*1024}");
     let busy = format!(
         "cat $(printf '/proc/%s/syscall ' {children}) | grep -vcE '^({}|{}) '",
         nix::libc::SYS_accept,
@@ -354,6 +356,7 @@ fn metrics() -> Vec<Metric> {
         ),
         gauge(name("processes_busy_count"), "/proc/PID/syscall of the pool's processes", busy),
         gauge(name("pss_mean_bytes"), rollup, mean("Pss")),
+        gauge(name("pss_max_bytes"), rollup, largest),
         gauge(name("swap_pss_mean_bytes"), rollup, mean("SwapPss")),
         counter(name("accepted_count"), PAGE, page("accepted conn")),
         counter(name("max_children_reached_count"), PAGE, page("max children reached")),

@@ -28,6 +28,8 @@ pub struct Sums {
     pub busy_count: Option<u64>,
     /// What one holds in memory, shared pages by their share: the mean of those that were read.
     pub pss_mean_bytes: Option<f64>,
+    /// What the largest of them holds.
+    pub pss_max_bytes: Option<f64>,
     /// The same of what was swapped out.
     pub swap_pss_mean_bytes: Option<f64>,
 }
@@ -98,6 +100,9 @@ impl Children {
             count,
             busy_count: (count == 0 || seen > 0).then_some(all_busy),
             pss_mean_bytes: mean(|smaps| Some(smaps.pss_bytes)),
+            pss_max_bytes: of_pool()
+                .filter_map(|child| Some(child.memory.as_ref()?.pss_bytes as f64))
+                .reduce(f64::max),
             swap_pss_mean_bytes: mean(|smaps| smaps.swap_pss_bytes),
         }
     }
@@ -169,6 +174,7 @@ mod tests {
         let children = Children { known: known.into(), last: [0; 2] };
         let a = children.sums("a");
         assert_eq!((a.count, a.busy_count, a.pss_mean_bytes), (3, Some(2), Some(15.0)));
+        assert_eq!(a.pss_max_bytes, Some(20.0));
         let b = children.sums("b");
         assert_eq!((b.count, b.busy_count, b.pss_mean_bytes), (1, None, None), "not seen is not zero");
         assert_eq!(children.sums("c").busy_count, Some(0), "no children, none at work");
