@@ -9,6 +9,10 @@ use webdyno_model::diagnosis::Finding;
 
 pub mod accept_queue_overflow;
 pub mod apache_async_cap;
+pub mod apache_scoreboard_full;
+pub mod apache_setting_clamped;
+pub mod apache_spawn_lag;
+pub mod apache_worker_churn;
 pub mod apache_workers_exhausted;
 pub mod backend_refused;
 pub mod conntrack_full;
@@ -26,6 +30,7 @@ pub mod foreign_load;
 pub mod generator_saturated;
 pub mod healthy;
 pub mod keepalive_holds_workers;
+pub mod keepalive_ineffective;
 pub mod kernel_limit_total;
 pub mod lost_syns;
 mod manual;
@@ -37,6 +42,8 @@ pub mod opcache_off;
 pub mod open_files_exhausted;
 pub mod php_fpm_workers_exhausted;
 pub mod process_limit;
+pub mod proxy_loopback;
+pub mod rate_limited;
 pub mod softirq_bound;
 pub mod syn_queue_overflow;
 pub mod time_wait_overflow;
@@ -95,6 +102,13 @@ pub const ALL: &[Rule] = &[
     rule!(cpu_saturated),
     rule!(keepalive_holds_workers),
     rule!(apache_async_cap),
+    rule!(apache_scoreboard_full),
+    rule!(apache_setting_clamped),
+    rule!(apache_worker_churn),
+    rule!(apache_spawn_lag),
+    rule!(proxy_loopback),
+    rule!(rate_limited),
+    rule!(keepalive_ineffective),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),
     rule!(conntrack_full),

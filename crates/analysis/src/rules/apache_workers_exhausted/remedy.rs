@@ -44,7 +44,7 @@ pub(super) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     all
 }
 
-fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: String) -> Remedy {
+pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: String) -> Remedy {
     let processes = SettingValue::Integer((to / facts.threads_per_process()) as i64);
     let server_limit = Wish { service: "apache".into(), setting: "ServerLimit".into(), to: processes };
     Remedy {
@@ -105,7 +105,7 @@ fn risk(facts: &Facts, to: f64, restart: bool) -> String {
 ///
 /// The 95% interval has two parts, combined in quadrature as they are independent: the error of the model (a tenth
 /// where workers bind, a fifth across a CPU limit), and the interval of the measured rate that it starts from.
-fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted> {
+pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted> {
     let ended_per_s = facts.ended_per_s()?;
     // With fewer requests than workers something else holds these: how many would be free for requests is not known.
     let in_flight = facts.value("in_flight_mean").filter(|in_flight| *in_flight > workers)?;

@@ -1,0 +1,204 @@
+//! `apache-setting-clamped`: Apache runs with fewer workers than its files say, and all of them are busy.
+//!
+//! `MaxRequestWorkers` is not taken as it is written. `ServerLimit` is the most processes there may be, and with
+//! `ThreadsPerChild` it bounds the workers; a number that is no multiple of the threads is rounded down. `ServerLimit`
+//! itself is read when Apache is started and never at a reload. Apache says so on the terminal at a start (AH00515), in the
+//! error log at a reload (AH00516), and serves with what is left; `apachectl configtest` says "Syntax OK".
+//!
+//! ## How it is recognised
+//! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these
+//! workers are busy, and connections wait to be accepted: the clamp costs time now. Where the page cannot be read, the
+//! files alone say it (ServerLimit x ThreadsPerChild), and as many processes as that. Files that wait for a reload are told
+//! apart.
+//!
+//! ## What to do
+//! Raise `ServerLimit` to what `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and stop and
+//! start Apache: a graceful reload ignores it.
+//!
+//! ## By hand
+//! `curl -s http://localhost/server-status?auto | sed -n 's/^Scoreboard: //p' | wc -c` against `grep -r MaxRequestWorkers
+//! /etc/apache2`; `grep -E 'AH005(13|14|15|16)|AH0031[6-9]|AH0018[01]' /var/log/apache2/error.log`.
+
+use super::apache_workers_exhausted::{self, instead, remedy};
+use super::{keepalive_holds_workers, memory_exhausted, say};
+use crate::breakdown::noticed_queue;
+use crate::facts::Facts;
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "apache-setting-clamped";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] =
+    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+
+/// Fires when workers are missing that the files ask for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let clamp = clamp(facts)?;
+    let queue = noticed_queue(facts)?;
+    apache_workers_exhausted::proof(facts)?;
+    if instead::machine_is_short(facts) || keepalive_holds_workers::is_proven(facts) {
+        return None;
+    }
+    let why = match clamp.by_files {
+        true => {
+            let limit =
+                facts.setting("ServerLimit").map_or(String::new(), |limit| format!(" of {}", say(limit)));
+            format!("ServerLimit{limit} allows no more")
+        }
+        false => "a reload does not raise what was fixed at the start".to_owned(),
+    };
+    let said = facts.value("clamp_messages").filter(|said| *said >= 1.0).map_or(String::new(), |said| {
+        format!(" The error log has it {} time{}.", say(said), if said == 1.0 { "" } else { "s" })
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{said}",
+            say(clamp.in_force),
+            say(clamp.configured),
+            say(queue)
+        ),
+        confidence: if clamp.seen { 0.95 } else { 0.75 },
+        explains_fraction: apache_workers_exhausted::explained(facts, queue),
+        facts: facts.cite(&[
+            "workers_limit",
+            "clamp_messages",
+            "scoreboard_full_fraction",
+            "workers_busy_mean",
+            "processes_at_limit_fraction",
+            "service_processes_mean",
+            "accept_queue_mean",
+            "in_flight_mean",
+            "response_time_mean_us",
+            "cpu_busy_fraction",
+            "rate",
+        ]),
+        remedies: remedy(facts, &clamp, queue).into_iter().collect(),
+    })
+}
+
+struct Clamp {
+    /// As it is written.
+    configured: f64,
+    in_force: f64,
+    /// Whether the files themselves explain it.
+    by_files: bool,
+    /// Whether the scoreboard shows it.
+    seen: bool,
+}
+
+/// What the files ask for and the server does not have; less than one process is the rounding that anybody may expect.
+fn clamp(facts: &Facts) -> Option<Clamp> {
+    let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
+    let threads = facts.threads_per_process();
+    let configured = service.configured_number("MaxRequestWorkers")?;
+    // What was written after the last reload is not clamped but not read yet.
+    if !service.pending.is_empty() {
+        return None;
+    }
+    let allowed = service.configured_number("ServerLimit").map(|limit| limit * threads);
+    let by_files = allowed.filter(|allowed| configured - allowed >= threads);
+    let shown = facts.value("workers_limit").filter(|slots| configured - slots >= threads);
+    let in_force = shown.or(by_files.filter(|_| facts.value("workers_limit").is_none()))?;
+    Some(Clamp { configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
+}
+
+fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
+    let threads = facts.threads_per_process();
+    let fits = memory_exhausted::workers_that_fit(facts).unwrap_or(f64::MAX);
+    let needed = remedy::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
+    let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
+    let workers = workers.min(fits);
+    let to = (workers / threads).floor();
+    let most = Wish {
+        service: "apache".into(),
+        setting: "MaxRequestWorkers".into(),
+        to: SettingValue::Integer((to * threads) as i64),
+    };
+    let differs = to * threads != clamp.configured;
+    (workers > clamp.in_force).then(|| Remedy {
+        service: "apache".into(),
+        setting: "ServerLimit".into(),
+        from: facts.setting("ServerLimit").map(|limit| SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Restart,
+        risk: "a restart: no answer for a moment; more memory, and more connections to what stands behind the workers"
+            .into(),
+        why: format!(
+            "{} workers in processes of {}: as many as the files ask for, or as those who are here want, whichever is more, as far as memory goes",
+            say(to * threads),
+            say(threads)
+        ),
+        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, to * threads),
+        together_with: if differs { vec![most] } else { vec![] },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const BUSY: &[(&str, f64)] = &[
+        ("workers_limit", 25.0),
+        ("scoreboard_full_fraction", 1.0),
+        ("accept_queue_mean", 75.0),
+        ("in_flight_mean", 100.0),
+        ("cpu_busy_fraction", 0.1),
+    ];
+
+    fn with(changes: &[(&str, f64)], most: i64, limit: i64, pending: bool) -> Option<Finding> {
+        let kept = BUSY.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let settings = [("MaxRequestWorkers", most), ("ServerLimit", limit), ("ThreadsPerChild", 25)];
+        let mut facts = facts(&values, &settings);
+        let service = facts.service.as_mut().unwrap();
+        service.mode = Some("event".into());
+        service.pending = if pending { vec!["a file is newer".into()] } else { vec![] };
+        check(&facts)
+    }
+
+    #[test]
+    fn a_scoreboard_that_is_shorter_than_the_file_says_is_a_clamp() {
+        for (name, changes, most, limit, pending, confidence) in [
+            ("ServerLimit", vec![], 400, 1, false, Some(0.95)),
+            ("a raised limit that was only reloaded", vec![], 400, 16, false, Some(0.95)),
+            ("not read yet", vec![], 400, 16, true, None),
+            ("as it is written", vec![], 25, 16, false, None),
+            ("rounded down", vec![], 49, 16, false, None),
+            ("not needed", vec![("accept_queue_mean", 0.1)], 400, 1, false, None),
+            ("not busy", vec![("scoreboard_full_fraction", 0.0)], 400, 1, false, None),
+            ("no processor is free", vec![("cpu_busy_fraction", 0.99)], 400, 1, false, None),
+            (
+                "files only",
+                vec![
+                    ("workers_limit", f64::NAN),
+                    ("scoreboard_full_fraction", f64::NAN),
+                    ("processes_at_limit_fraction", 1.0),
+                ],
+                400,
+                1,
+                false,
+                Some(0.75),
+            ),
+        ] {
+            let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_holds_what_the_files_ask_for() {
+        let to = |most, limit| {
+            let remedy = with(&[], most, limit, false).unwrap().remedies.remove(0);
+            assert_eq!((remedy.setting.as_str(), remedy.class), ("ServerLimit", ApplyClass::Restart));
+            (remedy.to, remedy.together_with.len())
+        };
+        assert_eq!(to(400, 1), (Some(SettingValue::Integer(16)), 0));
+        // 130 are wanted, and the files ask for 50: both have to move.
+        assert_eq!(to(50, 1), (Some(SettingValue::Integer(6)), 1));
+    }
+}

@@ -1,0 +1,212 @@
+//! `apache-spawn-lag`: visitors come faster than Apache starts workers; it has caught up some seconds later.
+//!
+//! Apache keeps some spare workers and starts others as these are taken, at first one a second, then two, four, up to 32
+//! (prefork), or processes of threads in the same way. A rush from nothing to full load within a second finds a few workers
+//! and a queue that grows until the number has caught up, and takes as long again to be worked off. Half a minute
+//! later nothing is to be seen of it.
+//!
+//! ## How it is recognised
+//! Connections wait to be accepted although more workers may be started, and the number of processes rises throughout the
+//! window while hardly one ends. So it is no limit, but a lag: the wait ends by itself. Where as many end as begin it is
+//! `apache-worker-churn`.
+//!
+//! ## What to do
+//! Let as many workers be there as the first second of a rush needs: `MinSpareServers` (`MinSpareThreads`), and
+//! `StartServers` for the time after a start, with `MaxSpareServers` above both. They cost memory while they wait.
+//!
+//! ## By hand
+//! `watch -n 1 'pgrep -c apache2; ss -ltn'` while a rush begins; with `LogLevel info` the error log says "server seems busy"
+//! (AH00162, AH00486).
+
+use super::apache_workers_exhausted::{self, instead, remedy};
+use super::{memory_exhausted, say};
+use crate::breakdown::noticed_queue;
+use crate::facts::Facts;
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "apache-spawn-lag";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+
+/// The processes at the end must be this share more than at the beginning: less is the replacement of a few.
+const GREW_FRACTION_MIN: f64 = 0.3;
+/// More ended than this share of those that were started: that is churn.
+const ENDED_FRACTION_MAX: f64 = 0.25;
+
+/// Fires when workers are being started while connections wait, and more are allowed.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let queue = noticed_queue(facts)?;
+    let grew = growth(facts)?;
+    if instead::machine_is_short(facts) {
+        return None;
+    }
+    let last = facts.value("accept_queue_last");
+    let end = match last {
+        Some(last) if last < queue / 2.0 => format!(" At the end of the window {} waited.", say(last)),
+        _ => String::new(),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The rush came faster than Apache starts workers: {} processes were started meanwhile, up to {}, and {} connections on average waited for them, although {} workers are allowed.{end}",
+            say(grew.started),
+            say(grew.most),
+            say(queue),
+            say(grew.allowed)
+        ),
+        confidence: if grew.by_ids { 0.9 } else { 0.75 },
+        explains_fraction: apache_workers_exhausted::explained(facts, queue),
+        facts: facts.cite(&[
+            "worker_processes_started",
+            "worker_processes_started_per_s",
+            "worker_processes_ended_per_s",
+            "service_processes_grew",
+            "service_processes_min",
+            "service_processes_max",
+            "workers_startable_mean",
+            "accept_queue_mean",
+            "accept_queue_max",
+            "accept_queue_last",
+            "offered_rate",
+            "rate",
+            "response_time_mean_us",
+            "response_time_p99_us",
+            "response_time_p50_us",
+        ]),
+        remedies: remedy(facts, &grew, queue).into_iter().collect(),
+    })
+}
+
+struct Growth {
+    started: f64,
+    /// The most processes there were, without the parent.
+    most: f64,
+    /// Workers that are allowed.
+    allowed: f64,
+    /// Whether those that came and went were told apart.
+    by_ids: bool,
+}
+
+fn growth(facts: &Facts) -> Option<Growth> {
+    let allowed = facts.is_service("apache").then(|| facts.setting("MaxRequestWorkers"))??;
+    let grew = facts.value("service_processes_grew").filter(|grew| *grew >= 1.0)?;
+    let most = facts.value("service_processes_max")? - 1.0;
+    let (started_per_s, ended_per_s) =
+        (facts.value("worker_processes_started_per_s"), facts.value("worker_processes_ended_per_s"));
+    let churns =
+        started_per_s.zip(ended_per_s).is_some_and(|(started, ended)| ended > ENDED_FRACTION_MAX * started);
+    let at_limit = facts.value("processes_at_limit_fraction").is_some_and(|share| share >= 0.5);
+    let rises = grew >= GREW_FRACTION_MIN * most;
+    let started = facts.value("worker_processes_started").unwrap_or(grew).max(grew);
+    (rises && !churns && !at_limit).then_some(Growth {
+        started,
+        most,
+        allowed,
+        by_ids: started_per_s.is_some(),
+    })
+}
+
+fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
+    let threads = facts.threads_per_process();
+    let threaded = threads > 1.0;
+    // At a rate the requests that are under way once all is well; else those that wanted a worker at once.
+    let served = facts.value("response_time_p50_us").or(facts.value("worker_time_mean_us"));
+    let quick = facts.value("worker_time_mean_us").or(served);
+    let wanted = match (facts.value("offered_rate"), quick) {
+        (Some(rate), Some(us)) => rate * us / 1e6,
+        _ => remedy::demand(facts, facts.value("workers_busy_mean").unwrap_or(1.0), queue),
+    };
+    // Never more than were seen to suffice, or may be.
+    let fits = memory_exhausted::workers_that_fit(facts).unwrap_or(f64::MAX);
+    let to = (remedy::HEADROOM * wanted.max(1.0)).min(grew.allowed).min(fits).ceil();
+    let (spare, most, start) = match threaded {
+        true => ("MinSpareThreads", "MaxSpareThreads", (to / threads).ceil()),
+        false => ("MinSpareServers", "MaxSpareServers", to),
+    };
+    let from = facts.setting(spare);
+    let wish = |setting: &str, to: f64| Wish {
+        service: "apache".into(),
+        setting: setting.into(),
+        to: SettingValue::Integer(to as i64),
+    };
+    let more = (2.0 * to).max(facts.setting(most).unwrap_or(0.0));
+    from.is_none_or(|from| to > from).then(|| Remedy {
+        service: "apache".into(),
+        setting: spare.into(),
+        from: from.map(|from| SettingValue::Integer(from as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Reload,
+        risk: "idle workers hold memory; after a graceful reload it takes seconds until they are there"
+            .into(),
+        why: format!("{} requests wanted a worker in the first seconds, plus 30% headroom", say(wanted)),
+        predicted: None,
+        together_with: vec![wish("StartServers", start), wish(most, more)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const RUSH: &[(&str, f64)] = &[
+        ("service_processes_grew", 60.0),
+        ("service_processes_max", 65.0),
+        ("worker_processes_started", 62.0),
+        ("worker_processes_started_per_s", 10.0),
+        ("worker_processes_ended_per_s", 0.0),
+        ("processes_at_limit_fraction", 0.0),
+        ("accept_queue_mean", 40.0),
+        ("in_flight_mean", 70.0),
+        ("offered_rate", 80.0),
+        ("worker_time_mean_us", 400_000.0),
+        ("connections_cap", 1000.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = RUSH.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        check(&facts(&values, &[("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)]))
+    }
+
+    #[test]
+    fn workers_that_come_while_others_wait_are_a_lag() {
+        let none = f64::NAN;
+        for (name, changes, confidence) in [
+            ("started", vec![], Some(0.9)),
+            (
+                "only the number of processes",
+                vec![("worker_processes_started_per_s", none), ("worker_processes_ended_per_s", none)],
+                Some(0.75),
+            ),
+            ("churn", vec![("worker_processes_ended_per_s", 9.0)], None),
+            ("a few replaced", vec![("service_processes_grew", 3.0)], None),
+            ("the limit", vec![("processes_at_limit_fraction", 0.8)], None),
+            ("nobody waits", vec![("accept_queue_mean", 0.3)], None),
+        ] {
+            assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn as_many_spare_ones_as_the_first_second_needs() {
+        let remedy = with(&[]).unwrap().remedies.remove(0);
+        // 80 a second of 0.4 s, and 30%.
+        assert_eq!(
+            (remedy.setting.as_str(), remedy.to),
+            ("MinSpareServers", Some(SettingValue::Integer(42)))
+        );
+        let together: Vec<_> = remedy.together_with.into_iter().map(|wish| (wish.setting, wish.to)).collect();
+        assert_eq!(
+            together,
+            [
+                ("StartServers".to_owned(), SettingValue::Integer(42)),
+                ("MaxSpareServers".to_owned(), SettingValue::Integer(84))
+            ]
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! `keepalive-ineffective`: clients would keep their connections, the server closes them, and new ones cost most of the time.
+//!
+//! A kept connection carries the next request at once. A new one costs a round trip, and over TLS a handshake with a
+//! signature: often far more than the answer itself. Connections are closed although clients would keep them when
+//! `KeepAlive` is off, when `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows for two),
+//! when answers come without a length from HTTP/1.0, or when the program behind the server says `Connection: close`.
+//!
+//! ## How it is recognised
+//! The load keeps its connections, and yet they carry one or two requests each; establishing them (connect and TLS handshake)
+//! is a fifth of the response time and more. The settings in force say why: or they allow for many requests on a
+//! connection, then it is the program that closes it. Visitors who leave after a page are told by the settings only. Lost
+//! connection attempts are another matter, and so are connections that a busy server closes for want of workers.
+//!
+//! ## What to do
+//! Change the cause that is named: `KeepAlive On`, `MaxKeepAliveRequests 100` (a reload). What the program sends has to be
+//! changed there; answers of HTTP/1.0 backends need a length.
+//!
+//! ## By hand
+//! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request finds the connection open.
+
+use super::apache_workers_exhausted;
+use super::{say, say_us};
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "keepalive-ineffective";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["tls-handshakes", "cpu-saturated"];
+
+/// Establishing connections must cost this share of the response time: less is not worth a change.
+const COST_FRACTION_MIN: f64 = 0.2;
+/// Connections that carry two requests are used again for half of them; ten for nine tenths.
+const REUSED_FRACTION_MAX: f64 = 0.6;
+/// A connection attempt that took this long was lost and made again.
+const LOST_ATTEMPT_US: f64 = 900_000.0;
+/// What is proposed: Apache's own default.
+const REQUESTS_WANTED: i64 = 100;
+/// Settings of fewer requests than this close connections that clients would use.
+const REQUESTS_FEW: f64 = 10.0;
+
+/// Fires when kept connections are wanted, not used again, and new ones cost.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let reused =
+        facts.value("connections_reused_fraction").filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
+    let cost = cost(facts).filter(|cost| cost.fraction >= COST_FRACTION_MIN)?;
+    let cause = cause(facts, reused)?;
+    let each = facts
+        .value("requests_per_connection")
+        .map_or(String::new(), |requests| format!(" ({} requests on each)", say(requests)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Connections are to be kept, but only {:.0}% of the requests find one that is open{each}: {}. Establishing new ones takes {} of each request's {}.",
+            reused * 100.0,
+            cause.words,
+            say_us(cost.us),
+            say_us(cost.response_us)
+        ),
+        confidence: cause.confidence,
+        explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
+        facts: facts.cite(&[
+            "connections_reused_fraction",
+            "requests_per_connection",
+            "connections_opened_per_s",
+            "handshake_mean_us",
+            "connect_time_mean_us",
+            "connect_time_max_us",
+            "response_time_mean_us",
+            "resumed_fraction",
+            "service_cpu_cores",
+            "cpu_busy_fraction",
+            "rate",
+        ]),
+        remedies: vec![cause.remedy],
+    })
+}
+
+struct Cost {
+    /// Per request.
+    us: f64,
+    response_us: f64,
+    fraction: f64,
+}
+
+/// What new connections cost each request on average.
+fn cost(facts: &Facts) -> Option<Cost> {
+    if facts.value("connect_time_max_us").is_some_and(|us| us >= LOST_ATTEMPT_US) {
+        return None;
+    }
+    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
+    let opened = facts.value("connections_opened_per_s")? / facts.ended_per_s()?;
+    let each =
+        facts.value("connect_time_mean_us").unwrap_or(0.0) + facts.value("handshake_mean_us").unwrap_or(0.0);
+    let us = each * opened.min(1.0);
+    Some(Cost { us, response_us, fraction: us / response_us })
+}
+
+struct Cause {
+    words: String,
+    confidence: f64,
+    remedy: Remedy,
+}
+
+fn cause(facts: &Facts, reused: f64) -> Option<Cause> {
+    by_setting(facts).or_else(|| by_program(facts, reused))
+}
+
+/// A setting in force that closes connections.
+fn by_setting(facts: &Facts) -> Option<Cause> {
+    let is_off = |value: &str| value.eq_ignore_ascii_case("off") || value == "0";
+    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    let off_in_host = || scoped.clone().any(|one| one.setting == "KeepAlive" && is_off(&one.value));
+    let remedy = |setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str| Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from,
+        to: Some(to),
+        class: ApplyClass::Reload,
+        risk: "kept connections hold a worker each under prefork and worker: mind KeepAliveTimeout".into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    if facts.text("KeepAlive").is_some_and(|value| is_off(&value)) || off_in_host() {
+        let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
+        return Some(Cause {
+            words: "KeepAlive is off".into(),
+            confidence: 0.9,
+            remedy: remedy(
+                "KeepAlive",
+                Some(off),
+                on,
+                "clients that keep their connections pay for one only",
+            ),
+        });
+    }
+    let allowed =
+        facts.setting("MaxKeepAliveRequests").filter(|allowed| (1.0..REQUESTS_FEW).contains(allowed))?;
+    // The first request of a connection is not counted.
+    let carried = facts.value("requests_per_connection")?;
+    let is_spent = carried <= allowed + 1.1 && carried >= 0.8 * allowed;
+    is_spent.then(|| Cause {
+        words: format!(
+            "MaxKeepAliveRequests {} ends each after {} requests",
+            say(allowed),
+            say(allowed + 1.0)
+        ),
+        confidence: 0.9,
+        remedy: remedy(
+            "MaxKeepAliveRequests",
+            Some(SettingValue::Integer(allowed as i64)),
+            SettingValue::Integer(REQUESTS_WANTED),
+            "a hundred requests share the cost of a connection; that is also Apache's default",
+        ),
+    })
+}
+
+/// No setting closes them, and hardly one is used twice: the answers themselves say that they end.
+fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
+    const REUSED_AT_ALL: f64 = 0.1;
+    // What visitors come back for is theirs; and a server without free workers closes connections to get some.
+    facts.value("plain_requests_reused_fraction")?;
+    if reused >= REUSED_AT_ALL || apache_workers_exhausted::is_limit_reached(facts) {
+        return None;
+    }
+    let allowed = facts.is_service("apache") && facts.text("KeepAlive").is_some();
+    let words = match allowed {
+        true => {
+            "the server's settings allow it, so the program's answers close them (`Connection: close`, or HTTP/1.0 without a length)"
+        }
+        false => "the answers close them (`Connection: close`, or HTTP/1.0 without a length)",
+    };
+    Some(Cause {
+        words: words.into(),
+        confidence: if allowed { 0.8 } else { 0.7 },
+        remedy: Remedy {
+            service: "application".into(),
+            setting: "Connection".into(),
+            from: Some(SettingValue::Text("close".into())),
+            to: None,
+            class: ApplyClass::Manual,
+            risk: "somebody may have wanted it: ask who wrote it".into(),
+            why: "look for a header Connection: close in the program, or an answer without a length: no setting of the server brings the connections back".into(),
+            predicted: None,
+            together_with: vec![],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// Two requests on each connection, and a handshake that takes as long as the rest.
+    const CLOSED: &[(&str, f64)] = &[
+        ("connections_reused_fraction", 0.5),
+        ("plain_requests_reused_fraction", 0.5),
+        ("requests_per_connection", 2.0),
+        ("connections_opened_per_s", 5000.0),
+        ("rate", 10_000.0),
+        ("handshake_mean_us", 1600.0),
+        ("connect_time_mean_us", 50.0),
+        ("connect_time_max_us", 4000.0),
+        ("response_time_mean_us", 1600.0),
+    ];
+    const ONCE: &[(&str, f64)] = &[
+        ("connections_reused_fraction", 0.0),
+        ("plain_requests_reused_fraction", 0.0),
+        ("requests_per_connection", 1.0),
+        ("connections_opened_per_s", 10_000.0),
+    ];
+
+    fn with(changes: &[(&str, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
+        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
+        let settings = &mut facts.service.as_mut().unwrap().settings;
+        settings.entry("KeepAlive".into()).or_default().configured = Some(SettingValue::parse(keep_alive));
+        check(&facts)
+    }
+
+    #[test]
+    fn the_cause_is_named() {
+        let setting =
+            |finding: Option<Finding>| finding.map(|mut finding| finding.remedies.remove(0).setting);
+        let named =
+            |changes: &[(&str, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
+        assert_eq!(named(&[], 1, "On").as_deref(), Some("MaxKeepAliveRequests"));
+        assert_eq!(named(ONCE, 100, "Off").as_deref(), Some("KeepAlive"));
+        assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
+        assert_eq!(named(&[], 100, "On"), None, "half of them are used twice, and no setting says why");
+    }
+
+    #[test]
+    fn what_costs_nothing_or_was_not_wanted_is_none() {
+        let visits: Vec<_> = ONCE
+            .iter()
+            .map(|&(name, value)| (name, if name.starts_with("plain") { f64::NAN } else { value }))
+            .collect();
+        for (name, changes) in [
+            ("not asked for", vec![("connections_reused_fraction", f64::NAN)]),
+            ("used again", vec![("connections_reused_fraction", 0.97)]),
+            ("cheap", vec![("handshake_mean_us", 100.0)]),
+            ("lost attempts", vec![("connect_time_max_us", 1_010_000.0)]),
+        ] {
+            assert!(with(&changes, 1, "On").is_none(), "{name}");
+        }
+        assert!(with(&visits, 100, "On").is_none(), "visitors who leave");
+        let full = [ONCE, &[("scoreboard_full_fraction", 1.0), ("workers_limit", 150.0)]].concat();
+        assert!(with(&full, 100, "On").is_none(), "no worker is free");
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_connections() {
+        let finding = with(&[], 1, "On").unwrap();
+        // Half of (50 + 1600) us for each request of 1600 us.
+        assert_eq!(finding.explains_fraction, Some(0.516));
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(100)));
+    }
+}
