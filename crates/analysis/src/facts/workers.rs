@@ -3,6 +3,7 @@
 use super::{Builder, From};
 use crate::measurement::Measurement;
 use webdyno_model::run::RunReport;
+use webdyno_model::workload::Arrival;
 
 /// What Apache logs when it takes less than the files say: prefork, worker and event, at a start and at a reload.
 const CLAMPS: [&str; 10] = [
@@ -70,11 +71,15 @@ impl Builder<'_> {
         let in_flight_s: f64 =
             measurement.measured().map(|interval| interval.in_flight_us as f64 / 1e6).sum::<f64>();
         let pace = (in_flight_s > 0.0).then(|| run.bytes.received as f64 / in_flight_s);
+        let closed = workload.filter(|workload| workload.arrival == Arrival::Closed);
+        let users = closed
+            .map(|workload| workload.visits.as_ref().map_or(workload.connections, |visits| visits.users));
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let resumed = (opened >= 1.0).then(|| run.connections.tls_resumed as f64 / opened);
         for (name, unit, value) in [
             ("connections_reused_fraction", "fraction", reused.filter(|_| asked)),
             ("plain_requests_reused_fraction", "fraction", reused.filter(|_| asked && plain)),
+            ("users", "users", users.map(f64::from)),
             ("requests_per_connection", "requests", per_connection),
             ("received_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
             ("request_bytes_per_s", "bytes/s", pace),

@@ -105,7 +105,9 @@ fn full(facts: &Facts) -> Option<Full> {
         Some(left) if left < wanted && (said || (processes.is_some() && all_taken)) => {
             Some(Full { places, stopping, messages })
         }
-        _ => (said && processes.is_some() && all_taken).then_some(Full { places, stopping: None, messages }),
+        // A page that shows none says that it is full of others.
+        _ => (said && processes.is_some() && all_taken && facts.value("processes_stopping_mean").is_none())
+            .then_some(Full { places, stopping: None, messages }),
     }
 }
 
@@ -168,7 +170,7 @@ mod tests {
             ("both", vec![], Some(0.95)),
             ("no log", vec![("scoreboard_full_messages", none)], Some(0.95)),
             ("no page", vec![("processes_stopping_mean", none)], Some(0.75)),
-            ("nothing ends", vec![("processes_stopping_mean", 0.0), ("scoreboard_full_messages", 0.0)], None),
+            ("nothing ends", vec![("processes_stopping_mean", 0.0)], None),
             (
                 "places are free",
                 vec![("service_processes_mean", 3.0), ("scoreboard_full_messages", 0.0)],

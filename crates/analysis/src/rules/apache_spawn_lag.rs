@@ -112,11 +112,14 @@ fn growth(facts: &Facts) -> Option<Growth> {
 fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
     let threads = facts.threads_per_process();
     let threaded = threads > 1.0;
-    // At a rate the requests that are under way once all is well; else those that wanted a worker at once.
-    let served = facts.value("response_time_p50_us").or(facts.value("worker_time_mean_us"));
-    let quick = facts.value("worker_time_mean_us").or(served);
-    let wanted = match (facts.value("offered_rate"), quick) {
-        (Some(rate), Some(us)) => rate * us / 1e6,
+    // At a rate, what is under way once nobody waits: by the requests that were not in the queue, as the status page tells
+    // of some moments only.
+    let ended_per_s = facts.ended_per_s();
+    let measured =
+        facts.value("requests_in_workers_mean").zip(ended_per_s).map(|(at_work, rate)| at_work / rate);
+    let holds_s = measured.or_else(|| facts.value("worker_time_mean_us").map(|us| us / 1e6));
+    let wanted = match (facts.value("offered_rate"), holds_s) {
+        (Some(rate), Some(seconds)) => rate * seconds,
         _ => remedy::demand(facts, facts.value("workers_busy_mean").unwrap_or(1.0), queue),
     };
     // Never more than were seen to suffice, or may be.

@@ -7,7 +7,8 @@
 //!
 //! ## How it is recognised
 //! The load keeps its connections, and yet they carry one or two requests each; establishing them (connect and TLS handshake)
-//! is a fifth of the response time and more. The settings in force say why: or they allow for many requests on a
+//! is a fifth of the response time and more, over TLS a tenth. Where keep-alive was switched off on a site with TLS, that
+//! is `tls-handshakes`. The settings in force say why: or they allow for many requests on a
 //! connection, then it is the program that closes it. Visitors who leave after a page are told by the settings only. Lost
 //! connection attempts are another matter, and so are connections that a busy server closes for want of workers.
 //!
@@ -19,7 +20,7 @@
 //! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request finds the connection open.
 
 use super::apache_workers_exhausted;
-use super::{say, say_us};
+use super::{memory_exhausted, say, say_us};
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -31,8 +32,10 @@ pub const ID: &str = "keepalive-ineffective";
 /// What it brings about, and what is therefore not the cause where this one is found.
 pub const BRINGS_ABOUT: &[&str] = &["tls-handshakes", "cpu-saturated"];
 
-/// Establishing connections must cost this share of the response time: less is not worth a change.
+/// Establishing connections must cost this share of the response time: less is not worth a change. Over TLS half of that:
+/// what a handshake costs the processors delays all other requests, too.
 const COST_FRACTION_MIN: f64 = 0.2;
+const COST_FRACTION_MIN_TLS: f64 = 0.1;
 /// Connections that carry two requests are used again for half of them; ten for nine tenths.
 const REUSED_FRACTION_MAX: f64 = 0.6;
 /// A connection attempt that took this long was lost and made again.
@@ -46,7 +49,13 @@ const REQUESTS_FEW: f64 = 10.0;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let reused =
         facts.value("connections_reused_fraction").filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
-    let cost = cost(facts).filter(|cost| cost.fraction >= COST_FRACTION_MIN)?;
+    let least =
+        if facts.value("handshake_mean_us").is_some() { COST_FRACTION_MIN_TLS } else { COST_FRACTION_MIN };
+    let cost = cost(facts).filter(|cost| cost.fraction >= least)?;
+    // Who waits for memory waits in the handshake, too.
+    if memory_exhausted::is_proven(facts) {
+        return None;
+    }
     let cause = cause(facts, reused)?;
     let each = facts
         .value("requests_per_connection")
@@ -109,11 +118,16 @@ fn cause(facts: &Facts, reused: f64) -> Option<Cause> {
     by_setting(facts).or_else(|| by_program(facts, reused))
 }
 
+/// Whether keep-alive is switched off, for the server or for a site.
+fn is_switched_off(facts: &Facts) -> bool {
+    let is_off = |value: &str| value.eq_ignore_ascii_case("off") || value == "0";
+    let mut scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    facts.text("KeepAlive").is_some_and(|value| is_off(&value))
+        || scoped.any(|one| one.setting == "KeepAlive" && is_off(&one.value))
+}
+
 /// A setting in force that closes connections.
 fn by_setting(facts: &Facts) -> Option<Cause> {
-    let is_off = |value: &str| value.eq_ignore_ascii_case("off") || value == "0";
-    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
-    let off_in_host = || scoped.clone().any(|one| one.setting == "KeepAlive" && is_off(&one.value));
     let remedy = |setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str| Remedy {
         service: "apache".into(),
         setting: setting.into(),
@@ -125,7 +139,11 @@ fn by_setting(facts: &Facts) -> Option<Cause> {
         predicted: None,
         together_with: vec![],
     };
-    if facts.text("KeepAlive").is_some_and(|value| is_off(&value)) || off_in_host() {
+    if is_switched_off(facts) {
+        // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
+        if facts.value("handshake_mean_us").is_some() {
+            return None;
+        }
         let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
         return Some(Cause {
             words: "KeepAlive is off".into(),
@@ -164,7 +182,8 @@ fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
     const REUSED_AT_ALL: f64 = 0.1;
     // What visitors come back for is theirs; and a server without free workers closes connections to get some.
     facts.value("plain_requests_reused_fraction")?;
-    if reused >= REUSED_AT_ALL || apache_workers_exhausted::is_limit_reached(facts) {
+    if reused >= REUSED_AT_ALL || is_switched_off(facts) || apache_workers_exhausted::is_limit_reached(facts)
+    {
         return None;
     }
     let allowed = facts.is_service("apache") && facts.text("KeepAlive").is_some();
@@ -232,7 +251,9 @@ mod tests {
         let named =
             |changes: &[(&str, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
         assert_eq!(named(&[], 1, "On").as_deref(), Some("MaxKeepAliveRequests"));
-        assert_eq!(named(ONCE, 100, "Off").as_deref(), Some("KeepAlive"));
+        let plain = [ONCE, &[("handshake_mean_us", f64::NAN), ("connect_time_mean_us", 900.0)]].concat();
+        assert_eq!(named(&plain, 100, "Off").as_deref(), Some("KeepAlive"));
+        assert_eq!(named(ONCE, 100, "Off"), None, "handshakes are what it costs");
         assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
         assert_eq!(named(&[], 100, "On"), None, "half of them are used twice, and no setting says why");
     }

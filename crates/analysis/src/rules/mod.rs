@@ -44,6 +44,7 @@ pub mod php_fpm_workers_exhausted;
 pub mod process_limit;
 pub mod proxy_loopback;
 pub mod rate_limited;
+pub mod slow_clients;
 pub mod softirq_bound;
 pub mod syn_queue_overflow;
 pub mod time_wait_overflow;
@@ -108,6 +109,7 @@ pub const ALL: &[Rule] = &[
     rule!(apache_spawn_lag),
     rule!(proxy_loopback),
     rule!(rate_limited),
+    rule!(slow_clients),
     rule!(keepalive_ineffective),
     rule!(apache_workers_exhausted),
     rule!(accept_queue_overflow),

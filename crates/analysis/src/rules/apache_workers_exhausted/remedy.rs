@@ -84,7 +84,10 @@ pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
         }
         _ => now,
     };
-    now.max(at_goal)
+    // The parts of a page are asked for over several connections at once, and wait for each other's workers: a worker for
+    // each visitor serves all of them at once.
+    let users = facts.value("users").filter(|users| *users > workers);
+    users.map_or(now, |users| now.min(users)).max(at_goal)
 }
 
 fn risk(facts: &Facts, to: f64, restart: bool) -> String {
@@ -110,7 +113,10 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
     // With fewer requests than workers something else holds these: how many would be free for requests is not known.
     let in_flight = facts.value("in_flight_mean").filter(|in_flight| *in_flight > workers)?;
     let by_workers = ended_per_s * (to.min(in_flight) / workers);
-    let (rate, error) = match rate_at_cpu(facts, CPU_FRACTION_MAX) {
+    let by_users = by_users(facts, ended_per_s, in_flight)?;
+    let by_workers = by_workers.min(by_users);
+    let by_cpu = rate_at_cpu(facts, CPU_FRACTION_MAX).filter(|_| uses_processors(facts));
+    let (rate, error) = match by_cpu {
         Some(by_cpu) if by_cpu < by_workers => (by_cpu, PREDICTION_ERROR_CPU),
         _ => (by_workers, PREDICTION_ERROR),
     };
@@ -118,6 +124,28 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
     let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
     let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
     Some(Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] })
+}
+
+/// The interactive response time law: visitors who think come back only as fast as they do. What they can ask for is
+/// their number over what is left of their cycle when nobody waits for a worker. `None` where it cannot be told: visitors
+/// with several requests at once.
+fn by_users(facts: &Facts, ended_per_s: f64, in_flight: f64) -> Option<f64> {
+    let Some(users) = facts.value("users") else { return Some(f64::INFINITY) };
+    let in_workers = facts.value("requests_in_workers_mean").filter(|in_workers| *in_workers > 0.0);
+    let thinking = users - in_flight;
+    // Rounding and the ends of the window: a request more than there are users is none too many.
+    if thinking < -1.0 - 0.02 * users {
+        return None;
+    }
+    Some(
+        in_workers.map_or(f64::INFINITY, |in_workers| ended_per_s * users / (thinking.max(0.0) + in_workers)),
+    )
+}
+
+/// Whether the requests use so much of the processors that it can be told how much more they will.
+fn uses_processors(facts: &Facts) -> bool {
+    let cores = facts.value("service_cpu_cores").zip(facts.value("cores"));
+    cores.is_none_or(|(used, cores)| used + facts.value("client_cpu_cores").unwrap_or(0.0) > 0.01 * cores)
 }
 
 #[cfg(test)]
@@ -232,6 +260,30 @@ mod tests {
     fn kept_connections_hold_more_workers_than_their_requests_need() {
         let held = [("offered_rate", 500.0), ("connections_cap", 200.0), ("in_flight_mean", 200.0)];
         assert_eq!(with(&held).unwrap().remedies[0].to, Some(SettingValue::Integer(260)));
+    }
+
+    #[test]
+    fn visitors_who_think_ask_for_no_more_than_they_can() {
+        // 100 users who think 0.3 s over 12 workers of 0.2 s: 60/s, 82 under way, of which 70 wait.
+        let think = |in_flight: f64| {
+            let values = [
+                ("workers_limit", 12.0),
+                ("workers_busy_mean", 12.0),
+                ("rate", 60.0),
+                ("worker_time_mean_us", 200_000.0),
+                ("accept_queue_mean", 70.0),
+                ("requests_in_workers_mean", 12.0),
+                ("users", 100.0),
+                ("cpu_busy_fraction", 0.05),
+                ("in_flight_mean", in_flight),
+            ];
+            with(&values).unwrap().remedies.remove(0)
+        };
+        let remedy = think(82.0);
+        assert_eq!((remedy.to, remedy.predicted.unwrap().rate), (Some(SettingValue::Integer(107)), 200.0));
+        // Pages: more requests than visitors.
+        let remedy = think(900.0);
+        assert_eq!((remedy.to, remedy.predicted), (Some(SettingValue::Integer(130)), None));
     }
 
     #[test]

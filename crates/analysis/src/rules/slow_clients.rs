@@ -1,0 +1,222 @@
+//! `slow-clients`: workers wait until clients on slow lines have taken their answers.
+//!
+//! A worker hands an answer to the kernel, which keeps as much of it as fits into the connection's send buffer. What is
+//! larger than that waits until the client has taken some, and the worker with it: under prefork and worker for the whole
+//! length of a download, which takes hours over a bad line. The processors and the server's own line are idle meanwhile.
+//!
+//! ## How it is recognised
+//! All workers are taken, nearly all of them write (`W`), connections wait to be accepted, and the processors have room.
+//! The send queues of many connections are full (sock_diag(7)). Where these were not read: far more requests are with
+//! workers than our own load has there, the others get bytes all the time, but few to each, and hardly one of their
+//! requests ends: these are long answers that are taken slowly, and not requests that wait for a backend.
+//!
+//! ## What to do
+//! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. Where modules
+//! do not allow it, put a proxy in front that takes answers in at once, or serve downloads from elsewhere. More workers
+//! only help as long as there are fewer slow clients than workers.
+//!
+//! ## By hand
+//! `ss -tn state established '( sport = :80 )'` under load: Send-Q stays large; `curl -s http://localhost/server-status?auto |
+//! grep Scoreboard`: all `W`; `vmstat 1`: idle.
+
+use super::apache_workers_exhausted::{self, instead};
+use super::{say, say_bytes};
+use crate::breakdown::noticed_queue;
+use crate::facts::Facts;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Stable id.
+pub const ID: &str = "slow-clients";
+/// What it brings about, and what is therefore not the cause where this one is found.
+pub const BRINGS_ABOUT: &[&str] = &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns"];
+
+/// From this share of the workers on they are what is missing.
+const HELD_FRACTION_MIN: f64 = 0.3;
+/// Answers below this size fit into a send buffer as the kernel makes it: no worker waits for them.
+const ANSWER_BYTES_MIN: f64 = 262_144.0;
+/// What is sent to each slow client a second: less is nothing at all, more is no slow line.
+const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
+
+/// Fires when clients that take their answers slowly hold the workers that others wait for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let proof = apache_workers_exhausted::proof(facts)?;
+    let queue = noticed_queue(facts)?;
+    let writes = instead::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
+    if !writes || instead::machine_is_short(facts) {
+        return None;
+    }
+    let slow = by_queues(facts, proof.workers).or_else(|| by_bytes(facts, proof.workers))?;
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken, the processors are idle, and {} connections wait to be accepted.",
+            slow.words,
+            say(proof.workers),
+            say(queue)
+        ),
+        confidence: slow.confidence,
+        explains_fraction: apache_workers_exhausted::explained(facts, queue),
+        facts: facts.cite(&[
+            "sending_connections_mean",
+            "workers_writing_mean",
+            "workers_busy_mean",
+            "requests_at_server_mean",
+            "in_flight_mean",
+            "requests_in_workers_mean",
+            "other_connections_mean",
+            "network_sent_bytes_per_s",
+            "received_bytes_per_s",
+            "server_requests_per_s",
+            "ended_per_s",
+            "scoreboard_full_fraction",
+            "processes_at_limit_fraction",
+            "accept_queue_mean",
+            "service_cpu_cores",
+            "cpu_busy_fraction",
+            "response_time_mean_us",
+            "rate",
+        ]),
+        remedies: remedies(facts),
+    })
+}
+
+struct Slow {
+    words: String,
+    confidence: f64,
+}
+
+/// Send queues that stay full.
+fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
+    let full = facts.value("sending_connections_mean").filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
+    let words = format!("the send queues of {} connections are full", say(full));
+    Some(Slow { words, confidence: 0.9 })
+}
+
+/// What others get, and how many of their requests end: what our load has at the server is known.
+fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
+    let own = facts.value("requests_in_workers_mean").filter(|_| facts.loaded)?;
+    let taken = facts.value("workers_writing_mean").map_or(workers, |writing| writing.min(workers));
+    let held = (taken - own).max(0.0);
+    if held < HELD_FRACTION_MIN * workers {
+        return None;
+    }
+    let sent = (facts.value("network_sent_bytes_per_s")? - facts.value("received_bytes_per_s")?).max(0.0);
+    let pace = sent / held;
+    let ended = (facts.value("server_requests_per_s")? - facts.ended_per_s()?).max(0.0);
+    let is_long = sent >= ANSWER_BYTES_MIN * ended;
+    let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
+    (is_long && is_slow).then(|| Slow {
+        words: format!(
+            "{} of them write to others than this load, {} a second to each, and hardly one of these answers ends",
+            say(held),
+            say_bytes(pace)
+        ),
+        confidence: 0.85,
+    })
+}
+
+fn remedies(facts: &Facts) -> Vec<Remedy> {
+    let remedy = |setting: &str, from: Option<&str>, to: Option<&str>, class, risk: &str, why: &str| Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from: from.map(|from| SettingValue::Text(from.into())),
+        to: to.map(|to| SettingValue::Text(to.into())),
+        class,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let mode = facts.service.as_ref().and_then(|service| service.mode.as_deref());
+    let sendfile = remedy(
+        "EnableSendfile",
+        None,
+        Some("On"),
+        ApplyClass::Reload,
+        "wrong on some network file systems: not where the files are on one",
+        "files that the kernel sends by itself hold no thread of the event MPM while a client is slow",
+    );
+    let event = remedy(
+        "mpm",
+        mode,
+        Some("event"),
+        ApplyClass::Manual,
+        "a stop and a start; modules of your own must be able to live with threads",
+        "the event MPM holds no thread for a connection that waits for room in its buffer (with EnableSendfile On, for files)",
+    );
+    let proxy = remedy(
+        "proxy",
+        None,
+        None,
+        ApplyClass::Manual,
+        "one more program in front of the site",
+        "a proxy in front takes an answer in at once and frees the worker, however slow the client is",
+    );
+    if mode == Some("event") { vec![sendfile, proxy] } else { vec![event, proxy] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// Fifty processes, forty of which write to travellers; our load has ten.
+    const SLOW: &[(&str, f64)] = &[
+        ("scoreboard_full_fraction", 1.0),
+        ("workers_limit", 50.0),
+        ("workers_busy_mean", 50.0),
+        ("workers_writing_mean", 50.0),
+        ("accept_queue_mean", 20.0),
+        ("in_flight_mean", 30.0),
+        ("requests_in_workers_mean", 10.0),
+        ("network_sent_bytes_per_s", 1.1e6),
+        ("received_bytes_per_s", 25e3),
+        ("server_requests_per_s", 100.5),
+        ("ended_per_s", 100.0),
+        ("cpu_busy_fraction", 0.1),
+    ];
+
+    fn with(changes: &[(&str, f64)], mode: &str) -> Option<Finding> {
+        let kept = SLOW.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[("MaxRequestWorkers", 50)]);
+        facts.service.as_mut().unwrap().mode = Some(mode.into());
+        check(&facts)
+    }
+
+    #[test]
+    fn long_answers_that_are_taken_slowly_are_seen_by_their_queues_or_their_bytes() {
+        let queues = ("sending_connections_mean", 40.0);
+        for (name, changes, confidence) in [
+            ("queues", vec![queues], Some(0.9)),
+            ("no load of ours", vec![queues, ("requests_in_workers_mean", f64::NAN)], Some(0.9)),
+            ("bytes", vec![], Some(0.85)),
+            ("others wait for a backend", vec![("network_sent_bytes_per_s", 26e3)], None),
+            ("others ask much", vec![("server_requests_per_s", 160.0)], None),
+            ("fast lines", vec![("network_sent_bytes_per_s", 9e7)], None),
+            ("our own requests", vec![("requests_in_workers_mean", 48.0)], None),
+            (
+                "they wait for other requests",
+                vec![queues, ("workers_writing_mean", 5.0), ("workers_keepalive_mean", 45.0)],
+                None,
+            ),
+            ("no processor is free", vec![queues, ("cpu_busy_fraction", 0.99)], None),
+            ("nobody waits", vec![queues, ("accept_queue_mean", 0.0)], None),
+        ] {
+            assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_event_mpm_needs_the_kernels_help() {
+        let first = |mode| with(&[], mode).unwrap().remedies.remove(0);
+        assert_eq!((first("prefork").setting.as_str(), first("prefork").wishes().len()), ("mpm", 0));
+        assert_eq!(
+            (first("event").setting.as_str(), first("event").class),
+            ("EnableSendfile", ApplyClass::Reload)
+        );
+    }
+}
