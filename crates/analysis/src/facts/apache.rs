@@ -39,7 +39,6 @@ pub(super) const ROWS: &[Row] = &[
     ("fpm_queue_behind_mean", "requests", "php_fpm.*.listen_queue_count", From::Mean),
     ("scoreboard_full_messages", "messages", "apache_log.AH03490.messages_count", From::Rise),
     ("scoreboard_full_messages_worker", "messages", "apache_log.AH00288.messages_count", From::Rise),
-    ("pressure_group_cpu_some_fraction", "fraction", "pressure.group_cpu_some_us", From::Rate(1e-6)),
     ("sending_connections_mean", "connections", "clients.sending_count", From::Mean),
     ("network_sent_bytes_per_s", "bytes/s", "tcp.IpExtOutOctets.count", From::Rate(1.0)),
     ("active_opens_per_s", "connections/s", "tcp.TcpActiveOpens.count", From::Rate(1.0)),

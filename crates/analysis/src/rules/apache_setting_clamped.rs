@@ -171,7 +171,7 @@ mod tests {
             ("rounded down", vec![], 49, 16, false, None),
             ("not needed", vec![("accept_queue_mean", 0.1)], 400, 1, false, None),
             ("not busy", vec![("scoreboard_full_fraction", 0.0)], 400, 1, false, None),
-            ("no processor is free", vec![("cpu_busy_fraction", 0.99)], 400, 1, false, None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], 400, 1, false, None),
             (
                 "files only",
                 vec![

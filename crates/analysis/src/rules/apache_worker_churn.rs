@@ -163,7 +163,7 @@ mod tests {
             ("they only begin", vec![("worker_processes_ended_per_s", 0.0)], 3, None),
             ("others end, too, but not these", vec![("new_connections_per_s", 800.0)], 3, None),
             ("nobody waits", vec![("accept_queue_mean", 0.2)], 3, None),
-            ("forks cost the processors", vec![("cpu_busy_fraction", 0.99)], 3, None),
+            ("forks cost the processors", vec![("pressure_group_cpu_some_fraction", 0.9)], 3, None),
         ] {
             let found = with(&changes, connections).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");

@@ -55,8 +55,7 @@ const WAITING_CORES_MAX: f64 = 0.2;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = proof(facts)?;
     let queue = noticed_queue(facts)?;
-    if crate::processors::are_short(facts)
-        || instead::machine_is_short(facts)
+    if instead::machine_is_short(facts)
         || instead::is_logging(facts)
         || keepalive_holds_workers::is_proven(facts)
         || apache_async_cap::is_proven(facts)

@@ -231,7 +231,7 @@ mod tests {
             ("neither", vec![("workers_keepalive_mean", 5.0), ("requests_in_workers_mean", 55.0)], None),
             ("no queue", vec![("accept_queue_mean", 0.2)], None),
             ("workers are free", vec![("scoreboard_full_fraction", 0.1)], None),
-            ("no processor is free", vec![("cpu_busy_fraction", 0.99)], None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], None),
         ] {
             let found = with(&changes, "prefork", "On").map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");

@@ -196,7 +196,7 @@ mod tests {
             ("another pace", vec![("request_bytes_per_s", 2e6)], &limited[..], None),
             ("late first bytes", vec![("first_byte_mean_us", 1e6)], &limited[..], None),
             ("a queue", vec![("accept_queue_mean", 30.0), ("in_flight_mean", 60.0)], &limited[..], None),
-            ("no processor is free", vec![("cpu_busy_fraction", 0.99)], &limited[..], None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], &limited[..], None),
         ] {
             assert_eq!(with(&changes, scoped).map(|finding| finding.confidence), confidence, "{name}");
         }

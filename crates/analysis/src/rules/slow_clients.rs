@@ -203,7 +203,7 @@ mod tests {
                 vec![queues, ("workers_writing_mean", 5.0), ("workers_keepalive_mean", 45.0)],
                 None,
             ),
-            ("no processor is free", vec![queues, ("cpu_busy_fraction", 0.99)], None),
+            ("no processor is free", vec![queues, ("pressure_group_cpu_some_fraction", 0.9)], None),
             ("nobody waits", vec![queues, ("accept_queue_mean", 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");

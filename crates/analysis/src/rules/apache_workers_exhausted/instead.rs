@@ -1,10 +1,9 @@
 //! What is short instead of workers where all of them are taken: more workers would wait for the same.
 
 use crate::facts::Facts;
+use crate::processors;
 use crate::rules::memory_exhausted;
 
-/// From this share of busy processors on there is no room.
-pub(crate) const CPU_FRACTION_MAX: f64 = 0.95;
 /// From this share of time on in which some of the service's tasks were ready and had no processor, nearly each of its
 /// requests waits for one. Tasks that wait for each other in turn, as those of a busy server do, stay well below.
 const GROUP_WAITS_FRACTION_MIN: f64 = 0.7;
@@ -18,13 +17,10 @@ pub(crate) fn machine_is_short(facts: &Facts) -> bool {
     processors_are_short(facts) || memory_exhausted::is_proven(facts) || disk_is_short(facts)
 }
 
-/// Whether the service waits for processors. What its own control group says counts before the machine: that may be full
-/// of work that gives way to the service's, and have room in cores that the service may not use.
+/// Whether the service waits for processors: because they are full, or because it may not use more of them.
 pub(crate) fn processors_are_short(facts: &Facts) -> bool {
-    match facts.value("pressure_group_cpu_some_fraction") {
-        Some(waits) => waits >= GROUP_WAITS_FRACTION_MIN,
-        None => facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= CPU_FRACTION_MAX),
-    }
+    let waits = facts.value("pressure_group_cpu_some_fraction");
+    processors::are_short(facts) || waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
 }
 
 fn disk_is_short(facts: &Facts) -> bool {

@@ -1,6 +1,5 @@
 //! What to do about exhausted workers: how many are wanted, what memory and a reload allow, and what that should give.
 
-use super::instead::CPU_FRACTION_MAX;
 use crate::ceilings::rate_at_cpu;
 use crate::facts::Facts;
 use crate::rules::{memory_exhausted, say, say_bytes};
@@ -14,6 +13,8 @@ use webdyno_model::tune::Goal;
 pub(crate) const HEADROOM: f64 = 1.3;
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
 const STEP_MIN: f64 = 1.1;
+/// Above this share of busy processors more workers only queue for a core.
+const CPU_FRACTION_MAX: f64 = 0.95;
 /// Published errors of such predictions stay below a tenth where the workers bind, a fifth across a CPU limit.
 const PREDICTION_ERROR: f64 = 0.10;
 const PREDICTION_ERROR_CPU: f64 = 0.20;
