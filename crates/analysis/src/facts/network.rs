@@ -38,6 +38,7 @@ impl Builder<'_> {
         let (entries, max, prefix) = names;
         self.derive("conntrack_entries_max", "connections", &entries, From::Max);
         self.derive("conntrack_limit", "connections", &max, From::Latest);
+        self.derive("conntrack_closed_life_s", "s", &format!("{prefix}.closed_life_s"), From::Latest);
         let limit = self.series.latest(&max).filter(|limit| *limit > 0.0);
         let levels = self.series.levels(&entries);
         let full = limit.filter(|_| !levels.is_empty()).map(|limit| {

@@ -69,7 +69,7 @@ pub(super) fn kernel_limit_total(measurement: &Measurement) -> Option<KernelLimi
         .find(|(_, value)| *value > 0 && near(connections, *value as f64))?;
     let signs = || dropped(all) || lost_syn(all) || collapsed(all);
     let wall = ran_out(all) || (!ordered(measurement, connections) && signs());
-    wall.then(|| KernelLimitTotal { limit: limit.into(), value, connections })
+    (wall && !outlived(all)).then(|| KernelLimitTotal { limit: limit.into(), value, connections })
 }
 
 fn near(connections: u64, value: f64) -> bool {
@@ -159,6 +159,28 @@ fn collapsed(all: &[Interval]) -> bool {
     matches!((usual(before), usual(last)), (Some(before), Some(last)) if last < COLLAPSED_FRACTION * before)
 }
 
+/// A second in which fewer connections were opened than this share of those of the busiest one is one at a wall: a table that
+/// is full still makes room for some, as it gives up entries that are about to end.
+const STANDSTILL_FRACTION: f64 = 0.005;
+/// So many seconds in a row are a standstill, or the end of one.
+const STANDSTILL_SECONDS: usize = 2;
+
+/// Whether places came free again after the table was full: the load went on for longer than they are held, and has measured
+/// what goes through in the long run, whatever its total is near to.
+fn outlived(all: &[Interval]) -> bool {
+    let opened: Vec<u64> = all
+        .iter()
+        .filter(|interval| interval.length_us >= 900_000)
+        .map(|interval| interval.connections.opened)
+        .collect();
+    let least = STANDSTILL_FRACTION * opened.iter().copied().max().unwrap_or(0) as f64;
+    let moves: Vec<bool> = opened.iter().map(|opened| *opened as f64 > least).collect();
+    let stood = moves.windows(STANDSTILL_SECONDS).rposition(|seconds| !seconds.contains(&true));
+    let went_on = moves.len() >= STANDSTILL_SECONDS
+        && moves[moves.len() - STANDSTILL_SECONDS..].iter().all(|moves| *moves);
+    stood.is_some() && went_on
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +245,20 @@ mod tests {
             assert_eq!(limit(&walled(total)), expected, "{total}");
         }
         assert_eq!(limit(&Measurement { tables: None, ..walled(28_232) }), None);
+    }
+
+    #[test]
+    fn a_load_that_outlives_the_table_measures_what_goes_through() {
+        for (seconds, flagged) in [
+            (&[14_116, 14_000, 0, 0, 0, 0][..], true),
+            // Room for a few is made at the wall, too.
+            (&[14_116, 14_000, 0, 3, 2, 4][..], true),
+            (&[14_116, 14_000, 0, 0, 90, 75][..], false),
+            // Less is opened, but it never stood still: users wait for lost packets.
+            (&[14_000, 13_000, 300, 400, 200, 300][..], true),
+        ] {
+            assert_eq!(limit(&opening(seconds)).is_some(), flagged, "{seconds:?}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ const FULL_FRACTION_MIN: f64 = 0.2;
 const DROPS_PER_S_MIN: f64 = 0.1;
 /// From this share of connections on that were begun again somebody notices.
 const LOST_FRACTION_MIN: f64 = 0.005;
-/// An entry lives for so long after its connection was closed (nf_conntrack_tcp_timeout_time_wait).
+/// An entry lives for so long after its connection was closed (nf_conntrack_tcp_timeout_time_wait), where nothing else is known.
 const LIFE_S: f64 = 120.0;
 /// Room for what comes in bursts, and for days that are busier than this one.
 const ROOM: f64 = 1.5;
@@ -90,6 +90,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "conntrack_early_drops",
             "conntrack_full_messages",
             "conntrack_buckets",
+            "conntrack_closed_life_s",
             "new_connections_per_s",
             "new_connections_peak_per_s",
             "connection_attempts_per_s",
@@ -134,11 +135,13 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let mut all = vec![];
     if let Some(attempts) = attempts_per_s(facts) {
         // Never less than twice what was too small.
-        let wanted = (ROOM * attempts * LIFE_S).max(2.0 * limit.unwrap_or(0.0)).ceil();
+        let life_s = facts.value("conntrack_closed_life_s").filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
+        let wanted = (ROOM * attempts * life_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
         let why = format!(
-            "1.5 times the {} connections that are attempted in a second, times the {LIFE_S:.0} seconds that an entry \
+            "1.5 times the {} connections that are attempted in a second, times the {} seconds that an entry \
              stays after its connection was closed",
-            say(attempts)
+            say(attempts),
+            say(life_s)
         );
         all.push(sysctl(SETTING, limit, wanted, &risk(wanted), why));
         let buckets = facts.value("conntrack_buckets");
@@ -237,7 +240,10 @@ mod tests {
         assert_eq!(attempts_per_s(&facts(&[], &[])), None);
         // A table that was far too small for a slow trickle is doubled at least.
         let trickle = [("connection_attempts_per_s", 10.0), ("new_connections_per_s", 10.0)];
-        let remedies = check(&with(&trickle)).unwrap().remedies;
-        assert_eq!(remedies[0].to, Some(SettingValue::Integer(131_072)));
+        let size =
+            |values| check(&with(values)).unwrap().remedies[0].to.as_ref().and_then(SettingValue::number);
+        assert_eq!(size(&trickle), Some(131_072.0));
+        // Entries that live for longer need more places.
+        assert_eq!(size(&[("conntrack_closed_life_s", 240.0)]), Some(360_000.0));
     }
 }

@@ -6,7 +6,9 @@
 //! (`net.ipv4.ip_local_port_range`), the connections that a packet filter tracks (`net.netfilter.nf_conntrack_max`), those
 //! that wait after their close (`net.ipv4.tcp_max_tw_buckets`), open files. And the load ran into something:
 //! connections failed or were begun again after a lost packet, or few more came about towards the end. A total that was
-//! ordered (`-n`, `-c`, `-r` times `-d`) and fully reached is none of these.
+//! ordered (`-n`, `-c`, `-r` times `-d`) and fully reached is none of these. Nor is one of a load that outlived the table:
+//! after a standstill connections came about again, as places came free. Such a load has measured what goes through in the
+//! long run (`conntrack-full`, where that table is the one).
 //!
 //! Places are given back only after a time (a minute for a port, two for a tracked connection), so that such a run stops
 //! at the same total however long it is, and its rate is that total divided by the length of the run. What can be

@@ -13,11 +13,15 @@ use crate::procfs;
 use std::io;
 
 /// Metric and file below `/proc/sys/net/netfilter`.
-const TABLE: [(&str, &str); 3] = [
+const TABLE: [(&str, &str); 4] = [
     ("entries_count", "nf_conntrack_count"),
     ("max_count", "nf_conntrack_max"),
     ("buckets_count", "nf_conntrack_buckets"),
+    (CLOSED_LIFE, "nf_conntrack_tcp_timeout_time_wait"),
 ];
+
+/// How long the entry of a connection that was closed is kept. Some kernels and containers do not show it.
+const CLOSED_LIFE: &str = "closed_life_s";
 
 /// The columns of `/proc/net/stat/nf_conntrack` that are totals and still kept.
 const STATISTICS: [&str; 9] = [
@@ -50,7 +54,10 @@ fn parse(text: &str) -> Vec<(&'static str, u64)> {
 fn table() -> io::Result<Vec<(&'static str, u64)>> {
     let mut found = vec![];
     for (what, file) in TABLE {
-        let text = procfs::read_text(format!("/proc/sys/net/netfilter/{file}"))?;
+        let text = match procfs::read_text(format!("/proc/sys/net/netfilter/{file}")) {
+            Err(_) if what == CLOSED_LIFE => continue,
+            text => text?,
+        };
         let number = text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         found.push((what, number));
     }
