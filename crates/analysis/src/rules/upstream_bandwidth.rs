@@ -31,8 +31,12 @@ const SPREAD_MAX: f64 = 0.15;
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 /// ..if it is by this much: an answer to a small packet may be held back for 40 ms, and a busy machine is late.
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
+/// The same where segments are lost as well: a short queue that overflows all the time adds little.
+const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
 /// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
 const RETRANSMITTED_MIN: f64 = 0.002;
+/// The share that is much by itself: on the internet one in a hundred is a bad day.
+const RETRANSMITTED_MUCH: f64 = 0.01;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
 /// Answers that take this many times as long as the quickest ones wait for something.
@@ -54,12 +58,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let again = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MIN)
         && facts.value("retransmits").is_some_and(|count| count >= RETRANSMITS_MIN);
+    let much = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MUCH);
     let round_trips = facts.value("round_trip_mean_us").zip(facts.value("round_trip_min_us"));
-    let waits = round_trips
-        .filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= ROUND_TRIP_EXCESS_US_MIN);
-    let bytes =
-        facts.value("received_bytes_per_s").or(facts.value("nic_sent_bits_per_s").map(|bits| bits / 8.0))?;
-    let spread = facts.value("received_spread_fraction").or(facts.value("nic_sent_spread_fraction"));
+    let excess_us = if again { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
+    let waits =
+        round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
+    let busiest = busiest_interface(facts);
+    let bytes = facts.value("received_bytes_per_s").or(busiest.map(|(bytes, _)| bytes))?;
+    let spread = facts.value("received_spread_fraction").or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
     let slow = facts.value("response_time_inflation").is_none_or(|ratio| ratio >= INFLATION_MIN);
     if bytes < BYTES_PER_S_MIN || !flat || !slow {
@@ -69,7 +75,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
         // Seen from the server alone.
-        (None, true) if round_trips.is_none() => 0.5,
+        (None, true) if round_trips.is_none() && much => 0.5,
         _ => return None,
     };
     let round = waits.map_or(String::new(), |(mean, min)| {
@@ -113,10 +119,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
+fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
+    let outer = facts.each("nic_sent_bits_per_s").filter(|(name, _)| network_saturated::plain(name) != "lo");
+    let (name, bits) = outer.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((bits / 8.0, facts.value_of("nic_sent_spread_fraction", name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::facts_of_several;
 
     const FULL: &[(&str, f64)] = &[
         ("received_bytes_per_s", 1.2e6),
@@ -127,6 +140,13 @@ mod tests {
         ("retransmitted_fraction", 0.006),
         ("response_time_inflation", 2.0),
         ("accept_queue_mean", 0.0),
+    ];
+
+    const LINKS: [(&str, &str, f64); 4] = [
+        ("nic_sent_bits_per_s", "eth0", 1e7),
+        ("nic_sent_spread_fraction", "eth0", 0.03),
+        ("nic_sent_bits_per_s", "lo", 3e7),
+        ("nic_sent_spread_fraction", "lo", 0.9),
     ];
 
     #[test]
@@ -142,11 +162,13 @@ mod tests {
                     ("received_bytes_per_s", UNKNOWN),
                     ("received_spread_fraction", UNKNOWN),
                     ("response_time_inflation", UNKNOWN),
-                    ("nic_sent_bits_per_s", 1e7),
-                    ("nic_sent_spread_fraction", 0.03),
+                    ("retransmitted_fraction", 0.03),
                 ][..],
                 Some(0.5),
             ),
+            // A short queue that overflows all the time.
+            (&[("round_trip_mean_us", 15_000.0)][..], Some(0.9)),
+            (&[("round_trip_mean_us", 15_000.0), ("retransmits", 2.0)][..], None),
             // A line that loses packets without a queue, one that is far, and one that nothing waits for.
             (&[("round_trip_mean_us", 3000.0)][..], None),
             (&[("round_trip_min_us", 390_000.0)][..], None),
@@ -160,7 +182,7 @@ mod tests {
             let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
             let changed = changes.iter().filter(|(_, value)| value.is_finite());
             let values: Vec<_> = kept.chain(changed).copied().collect();
-            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{changes:?}");
         }
     }
