@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
+use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::series::SeriesSet;
 use webdyno_session::recording::Recording;
@@ -76,6 +77,10 @@ fn a_card_has_agreed_on_a_tenth_of_what_it_can() {
     assert!(speed <= 0.1 * supported, "{speed} of {supported} bits a second");
     let sent = 8.0 * rate(&series, "nic.eth0.sent_bytes") / speed;
     assert!((0.9..=1.0).contains(&sent), "{sent} of what the link can");
+    let diagnosis = diagnose(&measurement).unwrap();
+    let found: Vec<_> = diagnosis.findings.iter().map(|finding| finding.id.as_str()).collect();
+    assert_eq!(found, ["nic-negotiated-low", "network-saturated"]);
+    assert!(diagnosis.findings[0].confidence >= 0.9);
     // Nothing else is short, and nothing tells of a shaper.
     assert!(rate(&series, "cpu.idle_s") >= 1.5);
     assert_eq!(series.latest("qdisc.eth0.rate_bits_per_s"), None);
