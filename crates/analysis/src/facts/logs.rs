@@ -26,6 +26,8 @@ pub(super) const ROWS: &[Row] = &[
     ("backend_dispatch_failed_logged", "messages", "apache_log.AH01075.messages_count", From::Rise),
     ("proxy_connections_failed_logged", "messages", "apache_log.AH01114.messages_count", From::Rise),
     ("connections_refused_logged", "messages", "apache_log.connection_refused.messages_count", From::Rise),
+    ("no_address_logged", "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
+    ("no_descriptors_logged", "messages", "apache_log.too_many_open_files.messages_count", From::Rise),
     ("server_errors_answered_per_s", "answers/s", "access_log.status_5xx_count", From::Rate(1.0)),
     ("answers_logged_per_s", "answers/s", "access_log.requests_count", From::Rate(1.0)),
 ];

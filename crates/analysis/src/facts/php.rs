@@ -16,7 +16,6 @@ pub(super) const ROWS: &[Row] = &[
     ("fpm_processes_max", "processes", "php_fpm.*.processes_count", From::Max),
     ("fpm_processes_busy_mean", "processes", "php_fpm.*.processes_busy_count", From::Mean),
     ("fpm_active_mean", "processes", "php_fpm.*.active_count", From::Mean),
-    ("fpm_active_max", "processes", "php_fpm.*.active_count", From::Max),
     ("fpm_accepted_per_s", "requests/s", "php_fpm.*.accepted_count", From::Rate(1.0)),
     ("fpm_limit_reached", "times", "php_fpm.*.max_children_reached_count", From::Rise),
     ("fpm_limit_logged", "messages", "php_fpm.*.log_max_children_count", From::Rise),

@@ -17,7 +17,7 @@
 //! ## By hand
 //! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.
 
-use super::{say, work};
+use super::{memory_exhausted, say, work};
 use crate::facts::Facts;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -33,6 +33,9 @@ const FAILED_FRACTION_MIN: f64 = 0.01;
 
 /// Fires when the log and the answers say that a backend is not to be had.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    if memory_exhausted::is_proven(facts) {
+        return None;
+    }
     let logged: f64 = LOGGED.iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
     let per_s = facts.window_s("backend_unreachable_logged").map(|window_s| logged / window_s);
     let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
@@ -62,7 +65,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "The server cannot hand requests over to its backend{at}: {how}. {:.0}% of the answers are errors (502, 503), and fast ones: count the good ones.",
             lost * 100.0
         ),
-        confidence: if is_logged { 0.92 } else { 0.6 },
+        confidence: match is_logged {
+            true if is_known_why(facts, logged) => 0.4,
+            true => 0.92,
+            false => 0.6,
+        },
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
         remedies: vec![work::by_hand(
@@ -77,18 +84,29 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Whether the server itself had nothing left to connect with: then the backend may be well.
+fn is_known_why(facts: &Facts, logged: f64) -> bool {
+    let own = ["no_address_logged", "no_descriptors_logged"]
+        .iter()
+        .filter_map(|name| facts.value(name))
+        .sum::<f64>();
+    own >= 0.5 * logged
+}
+
 const LOGGED: [&str; 4] = [
     "backend_unreachable_logged",
     "backend_connections_failed_logged",
     "backend_dispatch_failed_logged",
     "proxy_connections_failed_logged",
 ];
-const CITED: [&str; 10] = [
+const CITED: [&str; 12] = [
     "backend_unreachable_logged",
     "backend_connections_failed_logged",
     "backend_dispatch_failed_logged",
     "proxy_connections_failed_logged",
     "connections_refused_logged",
+    "no_address_logged",
+    "no_descriptors_logged",
     "bad_gateway_fraction",
     "failed_fraction",
     "server_errors_answered_per_s",
@@ -201,5 +219,7 @@ mod tests {
         assert!(with(&[("bad_gateway_fraction", 0.001)]).is_none());
         let silent: Vec<_> = REFUSED[..3].iter().map(|(name, _)| (*name, 0.0)).collect();
         assert_eq!(with(&silent).unwrap().confidence, 0.6);
+        assert_eq!(with(&[("no_address_logged", 290.0)]).unwrap().confidence, 0.4);
+        assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
     }
 }

@@ -46,6 +46,8 @@ const BUSY_FRACTION_MIN: f64 = 0.9;
 const SHARE_MIN: f64 = 0.4;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
+/// Of what the site takes of the processors, the database's part where statements wait for a processor.
+const SHARE_OF_SITE_MIN: f64 = 0.5;
 
 /// Fires when scans are what the processors, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -57,7 +59,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         Of::Processors => {
             format!("the database takes {} of the {} cores", say(cost.cores), say(facts.value("cores")?))
         }
-        Of::Requests => format!("{} statements compute at a time", say(cost.cores)),
+        Of::Requests => format!("{} statements compute at a time, or want to", say(cost.cores)),
     };
     Some(Finding {
         id: ID.into(),
@@ -130,7 +132,13 @@ fn cost(facts: &Facts) -> Option<Cost> {
     }
     let running = work::statements_running(facts)? - work::row_lock_waiting(facts).unwrap_or(0.0);
     let share = (running / work::at_once(facts)?).min(1.0);
-    let computes = running >= 1.0 && cores >= COMPUTING_MIN * running && share >= SHARE_MIN;
+    if running < 1.0 || share < SHARE_MIN {
+        return None;
+    }
+    // Where others fill the processors, statements that would compute wait for one.
+    let is_full = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
+    let of_site = facts.value("site_cpu_cores").is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
+    let computes = cores >= COMPUTING_MIN * running || (is_full && of_site);
     computes.then_some(Cost { rows_per_statement, cores: running, of: Of::Requests, share })
 }
 
@@ -173,11 +181,9 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)]) -> Option<Finding> {
-        let value = |(name, value): (&'static str, f64)| {
-            let changed = changes.iter().find(|(other, _)| *other == name);
-            (name, changed.map_or(value, |(_, value)| *value))
-        };
-        check(&facts(&SCANS.map(value), &[]))
+        let kept = SCANS.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().collect();
+        check(&facts(&values, &[]))
     }
 
     #[test]
@@ -193,6 +199,8 @@ mod tests {
             ("db_threads_running_mean", 11.0),
         ];
         assert_eq!(with(&idle).unwrap().confidence, 0.8);
+        // Other programs take three quarters of the processors.
+        assert_eq!(with(&[("db_cpu_cores", 0.44), ("db_rows_scanned_per_s", 6e6)]).unwrap().confidence, 0.8);
     }
 
     #[test]
@@ -201,7 +209,8 @@ mod tests {
             // A few rows each, or the processors do something else.
             vec![("db_rows_scanned_per_s", 575.0)],
             vec![("db_rows_scanned_per_s", 400_000.0)],
-            vec![("db_cpu_cores", 0.6)],
+            vec![("db_cpu_cores", 0.6), ("db_threads_running_mean", 3.0)],
+            vec![("db_cpu_cores", 0.2), ("site_cpu_cores", 1.8), ("db_rows_scanned_per_s", 6e6)],
             // They wait: for memory, a disk, the reader.
             vec![("cpu_busy_fraction", 0.4), ("db_cpu_cores", 0.3), ("db_threads_running_mean", 48.0)],
             // Few statements at a time, as too few workers ask for them.

@@ -36,6 +36,8 @@ pub const BRINGS_ABOUT: &[&str] = &["apache-workers-exhausted", "backend-refused
 const QUEUE_FRACTION_MIN: f64 = 0.05;
 /// The limit must be seen in at least this share of the readings: a burst is over in a second.
 const SEEN_FRACTION_MIN: f64 = 0.5;
+/// So many of a pool's processes are at work where all are: one is between two requests at times.
+const ACTIVE_FRACTION_MIN: f64 = 0.9;
 /// A pool that still grows has not reached its limit. It may end an idle process now and then.
 const STANDS_FRACTION_MIN: f64 = 0.5;
 
@@ -124,7 +126,8 @@ impl<'a> Pool<'a> {
             return None;
         }
         // A status page is only answered by a process that has come free: it tells of the others that they were not.
-        let active = of("fpm_active_max").zip(processes).map(|(active, all)| active >= all);
+        let active = of("fpm_active_mean").zip(of("fpm_processes_mean"));
+        let active = active.map(|(active, all)| active >= ACTIVE_FRACTION_MIN * all);
         let is_busy = of("fpm_full_fraction").map(|share| share >= SEEN_FRACTION_MIN).or(active);
         let confidence = match is_busy {
             Some(true) => 0.95,
@@ -157,6 +160,7 @@ mod tests {
         ("fpm_queue_mean", 35.0),
         ("fpm_waiting_fraction", 1.0),
         ("fpm_processes_max", 5.0),
+        ("fpm_processes_mean", 5.0),
         ("fpm_processes_busy_mean", 5.0),
         ("fpm_full_fraction", 1.0),
         ("fpm_at_most_fraction", 1.0),
@@ -192,7 +196,7 @@ mod tests {
                 vec![("fpm_full_fraction", nan), ("fpm_processes_max", nan), ("fpm_at_most_fraction", nan)],
                 Some(0.7),
             ),
-            (vec![("fpm_full_fraction", nan), ("fpm_active_max", 5.0)], Some(0.95)),
+            (vec![("fpm_full_fraction", nan), ("fpm_active_mean", 4.8)], Some(0.95)),
             (vec![("fpm_at_most_fraction", 0.3)], None),
             (vec![("fpm_at_most_fraction", 0.3), ("fpm_limit_reached", 1.0)], Some(0.95)),
             (vec![("fpm_queue_mean", 0.4)], None),
