@@ -201,6 +201,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     builder.worker_time();
     builder.processes();
     builder.pools();
+    builder.queues_behind();
     builder.database();
     builder.page_cache();
     builder.largest_worker();

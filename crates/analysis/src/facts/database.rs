@@ -59,6 +59,9 @@ impl Builder<'_> {
         self.add_from("db_connection_memory_bytes", "bytes", parts, sort);
         let fell = self.series.span(FREE_PAGES).map(|(first, last)| (first.1 - last.1).max(0.0));
         self.add_from("db_cache_filled", "pages", fell, (FREE_PAGES, From::Rate(1.0)));
+        if !self.facts.contains_key("db_cpu_cores") {
+            self.derive("db_cpu_cores", "cores", "mariadb.cpu_s", From::Rate(1.0));
+        }
         let known = ["service_cpu_cores", "fpm_cpu_cores", "db_cpu_cores"];
         let parts: Vec<f64> = known.iter().filter_map(|name| Some(self.facts.get(*name)?.value)).collect();
         let site = (!parts.is_empty()).then(|| parts.iter().sum());

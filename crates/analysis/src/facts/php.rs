@@ -21,6 +21,7 @@ pub(super) const ROWS: &[Row] = &[
     ("fpm_limit_logged", "messages", "php_fpm.*.log_max_children_count", From::Rise),
     ("fpm_process_memory_bytes", "bytes", "php_fpm.*.pss_mean_bytes", From::Latest),
     ("fpm_cpu_cores", "cores", "process.php_fpm.cpu_s", From::Rate(1.0)),
+    ("fpm_program_processes", "processes", "process.php_fpm.count", From::Max),
     ("opcache_enabled", "count", "opcache.*.enabled_count", From::Latest),
     ("opcache_full", "count", "opcache.*.full_count", From::Latest),
     ("opcache_misses_per_s", "scripts/s", "opcache.*.misses_count", From::Rate(1.0)),
@@ -39,6 +40,9 @@ pub(super) const ROWS: &[Row] = &[
 
 const QUEUE: &str = "php_fpm.*.listen_queue_count";
 const PROCESSES: &str = "php_fpm.*.processes_count";
+const ALL_QUEUES: &str = "sockets.worst_listen_queue_fraction";
+const UNIX_QUEUE: &str = "sockets.unix.*.listen_queue_count";
+const TCP_QUEUE: &str = "sockets.*.listen_queue_count";
 const BUSY: &str = "php_fpm.*.processes_busy_count";
 
 impl Builder<'_> {
@@ -64,19 +68,55 @@ impl Builder<'_> {
         });
     }
 
+    /// Of each socket on which something listens that is not the service itself, how many connections wait there: the view
+    /// from outside, which takes no rights. It is only told while there are any.
+    pub(super) fn queues_behind(&mut self) {
+        let own = self.service.map(|service| format!(":{}", service.port));
+        let readings = self.series.levels(ALL_QUEUES).len() as f64;
+        for (template, prefix) in [(UNIX_QUEUE, "unix:"), (TCP_QUEUE, "")] {
+            let Some(known) = self.series.template(template) else { continue };
+            let found: Vec<_> = self.series.instances(known).collect();
+            for (name, metric) in
+                found.into_iter().filter(|(name, _)| own.as_ref().is_none_or(|own| !name.ends_with(own)))
+            {
+                let waiting = self.series.levels(metric);
+                let mean = (readings >= 1.0).then(|| waiting.iter().sum::<f64>() / readings);
+                let share = waiting.iter().filter(|count| **count >= 1.0).count() as f64 / readings.max(1.0);
+                let share = (readings >= 2.0).then_some(share.min(1.0));
+                for (fact, unit, value) in [
+                    ("backend_queue_mean", "connections", mean),
+                    ("backend_waiting_fraction", "fraction", share),
+                ] {
+                    self.add_instance(&format!("{prefix}{name}"), (fact, unit, value), (metric, From::Mean));
+                }
+            }
+        }
+    }
+
+    /// Adds a fact of one of several things.
+    fn add_instance(
+        &mut self,
+        instance: &str,
+        (name, unit, value): (&str, &str, Option<f64>),
+        from: (&str, From),
+    ) {
+        let former = self.facts.remove(name);
+        self.add_from(name, unit, value, from);
+        match self.facts.remove(name) {
+            Some(fact) => {
+                self.facts.insert(name.to_owned(), larger(former, fact.clone()));
+                self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+            }
+            None => self.facts.extend(former.map(|fact| (name.to_owned(), fact))),
+        }
+    }
+
     fn of_pools(&mut self, name: &str, template: &str, value: impl Fn(&Builder<'_>, &str) -> Option<f64>) {
         let Some(known) = self.series.template(template) else { return };
         let pools: Vec<_> = self.series.instances(known).collect();
         for (pool, metric) in pools {
-            let former = self.facts.remove(name);
             let found = value(self, pool);
-            self.add_from(name, "fraction", found, (metric, From::Mean));
-            if let Some(fact) = self.facts.remove(name) {
-                self.facts.insert(name.to_owned(), larger(former, fact.clone()));
-                self.each.entry(name.to_owned()).or_default().insert(pool.to_owned(), fact);
-            } else {
-                self.facts.extend(former.map(|fact| (name.to_owned(), fact)));
-            }
+            self.add_instance(pool, (name, "fraction", found), (metric, From::Mean));
         }
     }
 }
@@ -112,6 +152,7 @@ mod tests {
     use crate::facts::{Facts, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+    use webdyno_model::service::ServiceSnapshot;
 
     fn metric(name: &str) -> Metric {
         Metric {
@@ -148,5 +189,30 @@ mod tests {
         assert_eq!(of("fpm_full_fraction"), [Some(0.75), Some(0.0)]);
         assert_eq!(of("fpm_at_most_fraction"), [Some(0.75), Some(1.0)]);
         assert_eq!(facts.value("fpm_waiting_fraction"), Some(0.75));
+    }
+
+    #[test]
+    fn queues_of_others_are_seen_from_outside() {
+        let all = |t_s, mut values: Vec<(&str, f64)>| {
+            values.push((super::ALL_QUEUES, 0.1));
+            sample(t_s, "sockets", &values)
+        };
+        let waiting = |count| {
+            vec![
+                ("sockets.unix./run/x.sock.listen_queue_count", count),
+                ("sockets.*:80.listen_queue_count", 9.0),
+            ]
+        };
+        let samples =
+            vec![all(1.0, waiting(30.0)), all(2.0, vec![]), all(3.0, waiting(10.0)), all(4.0, waiting(0.0))];
+        let metrics = [super::UNIX_QUEUE, super::TCP_QUEUE].map(metric).to_vec();
+        let collectors = vec![CollectorInfo { name: "sockets".into(), metrics }];
+        let service = Some(ServiceSnapshot { port: 80, ..ServiceSnapshot::default() });
+        let measurement =
+            Measurement { samples, collectors, service, measured_to_s: 10.0, ..Measurement::default() };
+        let facts = facts(&measurement, None).unwrap();
+        let of = |name: &str| facts.each(name).map(|(at, value)| (at.to_owned(), value)).collect::<Vec<_>>();
+        assert_eq!(of("backend_queue_mean"), [("unix:/run/x.sock".to_owned(), 10.0)]);
+        assert_eq!(of("backend_waiting_fraction"), [("unix:/run/x.sock".to_owned(), 0.5)]);
     }
 }

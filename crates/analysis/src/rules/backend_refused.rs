@@ -117,11 +117,7 @@ const CITED: [&str; 12] = [
 /// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
 /// address: sockets of files that nobody reads are told otherwise.
 fn targets(facts: &Facts, refused: bool) -> Vec<String> {
-    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
-    let of_backends = scoped.filter(|setting| SETTINGS.contains(&setting.setting.as_str()));
-    let mut found: Vec<String> = of_backends.flat_map(|setting| addresses(&setting.value)).collect();
-    found.sort();
-    found.dedup();
+    let mut found: Vec<String> = work::targets(facts).into_iter().map(|(address, _)| address).collect();
     let listens = |address: &String| {
         let services = facts.topology.iter().flat_map(|topology| topology.services());
         let mut all = services.flat_map(|service| &service.listens);
@@ -131,28 +127,12 @@ fn targets(facts: &Facts, refused: bool) -> Vec<String> {
     found
 }
 
-const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
-
 /// A server that listens everywhere listens on this machine's addresses, too.
 fn same_address(listens: &str, address: &str) -> bool {
     let port = |text: &str| text.rsplit_once(':').map(|(_, port)| port.to_owned());
     let everywhere = ["*:", "0.0.0.0:", "[::]:"].iter().any(|any| listens.starts_with(any));
     let local = ["127.", "localhost", "[::1]"].iter().any(|here| address.starts_with(here));
     listens == address || (everywhere && local && port(listens) == port(address))
-}
-
-/// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
-fn addresses(value: &str) -> Vec<String> {
-    let words = value.split_whitespace().map(|word| word.trim_start_matches("proxy:"));
-    let address = |word: &str| {
-        if word.starts_with("unix:") {
-            return word.split('|').next().map(str::to_owned);
-        }
-        let (_, rest) = word.split_once("://")?;
-        let host = rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['$', '@']))?;
-        Some(host.to_owned())
-    };
-    words.filter_map(address).collect()
 }
 
 #[cfg(test)]
@@ -193,15 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found_in_what_is_configured() {
-        for (value, expected) in [
-            ("/app http://10.0.0.2:8080/app retry=0", vec!["10.0.0.2:8080"]),
-            ("unix:/run/x.sock|fcgi://localhost/", vec!["unix:/run/x.sock"]),
-            ("^/(.*)$ http://$1/", vec![]),
-            ("server-status", vec![]),
-        ] {
-            assert_eq!(addresses(value), expected, "{value}");
-        }
+    fn who_listens_everywhere_listens_here() {
         for (listens, same) in
             [("*:9000", true), ("[::]:9000", true), ("*:9001", false), ("10.0.0.1:9000", false)]
         {

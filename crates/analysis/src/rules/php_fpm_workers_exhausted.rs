@@ -46,8 +46,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if work::waits_for_processors(facts) || memory_exhausted::is_proven(facts) {
         return None;
     }
-    let all = facts.each("fpm_queue_mean").filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
-    let pool = all.max_by(|a, b| a.queue.total_cmp(&b.queue))?;
+    let pools = facts.each("fpm_queue_mean").filter_map(|(pool, queue)| Pool::full(facts, pool, queue));
+    let pool = pools.max_by(|a, b| a.queue.total_cmp(&b.queue));
+    let pool = pool.or_else(|| Pool::from_outside(facts))?;
     let wait = facts.value("response_time_mean_us").zip(pool.explains(facts));
     let wait = wait.map_or(String::new(), |(response_us, share)| {
         format!(
@@ -57,12 +58,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         )
     });
     let summary = format!(
-        "PHP-FPM has no free process in pool {}: {}, while {} requests on average wait for one{wait}.",
+        "PHP-FPM has no free process{}{}: {}, while {} requests on average wait for one{wait}.",
+        if pool.is_address { " at " } else { " in pool " },
         pool.name,
         pool.words(),
         say(pool.queue),
     );
     let mut cited = facts.cite_of(OF_POOL, pool.name);
+    cited.extend(facts.cite_of(&["backend_queue_mean", "backend_waiting_fraction"], pool.name));
     cited.extend(facts.cite(OF_ALL));
     Some(Finding {
         id: ID.into(),
@@ -102,6 +105,8 @@ pub(super) struct Pool<'a> {
     processes: Option<f64>,
     confidence: f64,
     told: bool,
+    /// Whether its name is where it listens, as nobody saw more of it.
+    is_address: bool,
 }
 
 impl<'a> Pool<'a> {
@@ -134,12 +139,32 @@ impl<'a> Pool<'a> {
             None if told || at_limit == Some(true) => 0.8,
             _ => 0.7,
         };
-        Some(Self { name, queue, processes: processes.or(limit), confidence, told })
+        Some(Self { name, queue, processes: processes.or(limit), confidence, told, is_address: false })
+    }
+
+    /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
+    /// over in FastCGI. A free process would have taken it.
+    fn from_outside(facts: &'a Facts) -> Option<Self> {
+        if facts.each("fpm_queue_mean").next().is_some() {
+            return None;
+        }
+        let targets = work::targets(facts);
+        let is_fastcgi = |at: &str| targets.iter().any(|(address, fastcgi)| *fastcgi && address == at);
+        let queues = facts.each("backend_queue_mean").filter(|(at, _)| is_fastcgi(at));
+        let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let at_once = work::at_once(facts);
+        let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
+        let waits =
+            facts.value_of("backend_waiting_fraction", name).is_some_and(|share| share >= SEEN_FRACTION_MIN);
+        // One of them only leads the others.
+        let processes = facts.value("fpm_program_processes").map(|all| all - 1.0).filter(|all| *all >= 1.0);
+        let found = Self { name, queue, processes, confidence: 0.75, told: false, is_address: true };
+        (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
     fn words(&self) -> String {
         let all = self.processes.map_or_else(
-            || "none takes what waits in its queue".to_owned(),
+            || "none takes what waits at its socket".to_owned(),
             |processes| format!("all {} are busy and no more are started", say(processes)),
         );
         format!("{all}{}", if self.told { " (its log says so, too)" } else { "" })
@@ -215,6 +240,26 @@ mod tests {
         assert!(
             with(&[], &[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none()
         );
+    }
+
+    #[test]
+    fn the_queue_of_its_socket_is_seen_from_outside() {
+        let outside = |handler: &str| {
+            let mut facts = facts(LOAD, &[]);
+            let handler = webdyno_model::service::ScopedSetting {
+                setting: "SetHandler".into(),
+                value: handler.into(),
+                ..Default::default()
+            };
+            facts.service.as_mut().unwrap().scoped = vec![handler];
+            let seen = [("backend_queue_mean", 35.0), ("backend_waiting_fraction", 1.0)];
+            of_pool(&mut facts, "unix:/run/x.sock", &seen);
+            check(&facts)
+        };
+        let finding = outside("unix:/run/x.sock|fcgi://localhost").unwrap();
+        assert_eq!(finding.confidence, 0.75);
+        assert!(finding.summary.contains("no free process at unix:/run/x.sock"), "{}", finding.summary);
+        assert!(outside("unix:/run/x.sock|http://localhost").is_none());
     }
 
     #[test]

@@ -25,6 +25,66 @@ pub(super) fn at_once(facts: &Facts) -> Option<f64> {
     known.or(facts.value("requests_at_server_mean")).filter(|count| *count > 0.0)
 }
 
+/// From this share of the full processors on what a program does with them decides what the finding is.
+const MOST_FRACTION_MIN: f64 = 0.4;
+/// Requests that take less than this are not worth asking what they waited for.
+const WAIT_US_MIN: f64 = 10_000.0;
+/// From this share of the time on in which a request neither computes nor stands in a known queue, it waits for something.
+const WAITS_FRACTION_MIN: f64 = 0.5;
+
+/// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
+/// scripts look like honest work from outside.
+pub(super) fn hides_its_work(facts: &Facts) -> bool {
+    let takes_most = |cores: &str| {
+        let share = facts.value(cores).and_then(|cores| share_of_full_processors(facts, cores, 0.0));
+        share.is_some_and(|share| share >= MOST_FRACTION_MIN)
+    };
+    let nobody_knows = facts.value("service_cpu_cores").is_none() && !targets(facts).is_empty();
+    (takes_most("db_cpu_cores") && facts.value("db_rows_scanned_per_s").is_none())
+        || (takes_most("fpm_cpu_cores") && facts.value("opcache_enabled").is_none())
+        || nobody_knows
+}
+
+/// Whether requests wait for something that nobody saw: they take long, compute little, and no database told what it did.
+/// It may be well, if that is how long it takes.
+pub(super) fn waits_unseen(facts: &Facts) -> bool {
+    let waits = || {
+        let at_once = at_once(facts).filter(|count| *count >= 2.0)?;
+        let response_us = facts.value("response_time_mean_us").filter(|us| *us >= WAIT_US_MIN)?;
+        let machine = || Some(facts.value("cpu_busy_fraction")? * facts.value("cores")?);
+        let computing = facts.value("site_cpu_cores").or_else(machine)?;
+        Some(response_us > 0.0 && computing < (1.0 - WAITS_FRACTION_MIN) * at_once)
+    };
+    facts.value("db_threads_running_mean").is_none() && waits().unwrap_or(false)
+}
+
+/// Where the configuration of the server says that it hands requests over: `unix:/run/php/fpm.sock`, `127.0.0.1:9000`, and
+/// whether it speaks FastCGI there, as PHP-FPM does.
+pub(super) fn targets(facts: &Facts) -> Vec<(String, bool)> {
+    const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
+    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    let of_backends = scoped.filter(|setting| SETTINGS.contains(&setting.setting.as_str()));
+    let mut found: Vec<_> = of_backends.flat_map(|setting| addresses(&setting.value)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
+fn addresses(value: &str) -> Vec<(String, bool)> {
+    let words = value.split_whitespace().map(|word| word.trim_start_matches("proxy:"));
+    let address = |word: &str| {
+        let is_fastcgi = word.contains("fcgi://");
+        if word.starts_with("unix:") {
+            return word.split('|').next().map(|path| (path.to_owned(), is_fastcgi));
+        }
+        let (_, rest) = word.split_once("://")?;
+        let host = rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['$', '@']))?;
+        Some((host.to_owned(), is_fastcgi))
+    };
+    words.filter_map(address).collect()
+}
+
 /// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
 /// are full of other programs' work, those who hardly need one still get it.
 pub(super) fn waits_for_processors(facts: &Facts) -> bool {
@@ -95,6 +155,52 @@ mod tests {
             assert_eq!(waits_for_processors(&facts(&seen, &[])), full, "{busy} {site}");
         }
         assert!(waits_for_processors(&facts(&[("cpu_busy_fraction", 0.99)], &[])));
+    }
+
+    #[test]
+    fn addresses_are_found_in_what_is_configured() {
+        for (value, expected) in [
+            ("/app http://10.0.0.2:8080/app retry=0", vec![("10.0.0.2:8080", false)]),
+            ("unix:/run/x.sock|fcgi://localhost/", vec![("unix:/run/x.sock", true)]),
+            ("proxy:fcgi://127.0.0.1:9000", vec![("127.0.0.1:9000", true)]),
+            ("^/(.*)$ http://$1/", vec![]),
+            ("server-status", vec![]),
+        ] {
+            let found = addresses(value);
+            let found: Vec<_> = found.iter().map(|(at, is)| (at.as_str(), *is)).collect();
+            assert_eq!(found, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn work_that_nobody_saw_is_not_taken_for_honest() {
+        let seen = [("cpu_busy_fraction", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.1)];
+        let with = |more: &[(&str, f64)]| hides_its_work(&facts(&[&seen[..], more].concat(), &[]));
+        assert!(with(&[("db_cpu_cores", 1.5)]) && with(&[("fpm_cpu_cores", 1.5)]));
+        assert!(!with(&[("db_cpu_cores", 1.5), ("db_rows_scanned_per_s", 500.0)]));
+        assert!(
+            !with(&[("fpm_cpu_cores", 1.5), ("opcache_enabled", 1.0)]) && !with(&[("db_cpu_cores", 0.2)])
+        );
+    }
+
+    #[test]
+    fn requests_that_neither_compute_nor_queue_wait_for_something() {
+        for (in_flight, response_us, cores, running, unseen) in [
+            (24.0, 700_000.0, 0.1, f64::NAN, true),
+            (24.0, 700_000.0, 0.1, 20.0, false),
+            (24.0, 5000.0, 0.1, f64::NAN, false),
+            (1.0, 700_000.0, 0.1, f64::NAN, false),
+            (3.0, 20_000.0, 1.9, f64::NAN, false),
+        ] {
+            let values = [
+                ("in_flight_mean", in_flight),
+                ("response_time_mean_us", response_us),
+                ("site_cpu_cores", cores),
+                ("db_threads_running_mean", running),
+            ];
+            let known: Vec<_> = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            assert_eq!(waits_unseen(&facts(&known, &[])), unseen, "{known:?}");
+        }
     }
 
     #[test]
