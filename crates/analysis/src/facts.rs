@@ -62,6 +62,8 @@ pub struct Facts {
     pub readings_stopped: bool,
     /// What the load asks for; empty without load of our own.
     pub asked: Vec<Asked>,
+    /// Whether its clients keep connections; `None` without load of our own.
+    pub wants_keepalive: Option<bool>,
 }
 
 impl Facts {
@@ -250,6 +252,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         brake,
         readings_stopped,
         asked: requests::asked(measurement),
+        wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
     })
 }
 

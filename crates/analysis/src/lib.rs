@@ -10,6 +10,7 @@ pub mod change_point;
 pub mod clock;
 pub mod diagnosis;
 pub mod facts;
+pub mod files_work;
 pub mod generator;
 pub mod hopeless;
 pub mod in_force;

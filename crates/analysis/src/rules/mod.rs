@@ -9,9 +9,11 @@ use webdyno_model::diagnosis::Finding;
 
 pub mod accept_queue_overflow;
 pub mod apache_async_cap;
+pub mod apache_negotiation;
 pub mod apache_scoreboard_full;
 pub mod apache_setting_clamped;
 pub mod apache_spawn_lag;
+pub mod apache_symlink_checks;
 pub mod apache_worker_churn;
 pub mod apache_workers_exhausted;
 pub mod backend_refused;
@@ -48,6 +50,11 @@ pub mod slow_clients;
 pub mod softirq_bound;
 pub mod syn_queue_overflow;
 pub mod time_wait_overflow;
+pub mod hostname_lookups;
+pub mod htaccess_lookups;
+pub mod log_io;
+pub mod log_verbosity;
+pub mod tls_handshakes;
 pub mod unknown;
 pub mod upstream_bandwidth;
 mod work;
@@ -100,6 +107,13 @@ pub const ALL: &[Rule] = &[
     rule!(opcache_full),
     rule!(php_fpm_workers_exhausted),
     rule!(backend_refused),
+    rule!(hostname_lookups),
+    rule!(htaccess_lookups),
+    rule!(apache_symlink_checks),
+    rule!(apache_negotiation),
+    rule!(log_verbosity),
+    rule!(tls_handshakes),
+    rule!(log_io),
     rule!(cpu_saturated),
     rule!(keepalive_holds_workers),
     rule!(apache_async_cap),
