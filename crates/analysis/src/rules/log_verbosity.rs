@@ -47,9 +47,7 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
     let Some(bytes) = facts.value("error_log_bytes_per_s") else { return suspected(facts, &level) };
-    let lines =
-        facts.value("error_log_lines_per_s").filter(|lines| *lines > 0.0).unwrap_or(bytes / LINE_BYTES);
-    let by_work = saturation::work(facts).map(|work| (lines * LINE_US / 1e6 / work.cores).min(0.95));
+    let by_work = saturation::work(facts).map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
     let by_work = by_work.filter(|share| *share >= SHARE_MIN);
     let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= DISK_BUSY_MIN);
     let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);

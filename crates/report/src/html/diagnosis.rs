@@ -32,10 +32,21 @@ pub(super) fn summary(m: &mut Markup, diagnosis: &Diagnosis) {
         m.leaf("h2", "Also found");
         others.iter().for_each(|finding| parts::finding(m, finding));
     }
+    site(m, diagnosis);
     parts::breakdown(m, &diagnosis.time_breakdown_us);
     if let Some(next) = &diagnosis.next_limit {
         m.leaf("h2", "After that");
         m.leaf("p", &say::next_limit(next));
+    }
+}
+
+/// What kind of site it is, as far as that could be told.
+fn site(m: &mut Markup, diagnosis: &Diagnosis) {
+    let lines = diagnosis.site.as_ref().map(say::site).unwrap_or_default();
+    if !lines.is_empty() {
+        m.leaf("h2", "What kind of site it is");
+        let rows: Vec<_> = lines.into_iter().map(|(label, text)| vec![label, text]).collect();
+        table(m, &[("of", Column::Words), ("what was told", Column::Words)], &rows);
     }
 }
 

@@ -9,6 +9,7 @@ mod observation;
 mod pages;
 mod percentiles;
 mod repeats;
+mod site;
 mod transport;
 mod tune;
 
@@ -34,6 +35,7 @@ pub(crate) use pages::{
 use pages::{page_headline, session_headline};
 pub(crate) use percentiles::{percentiles, too_short};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_invalid, repeats_spread, repeats_table};
+pub(crate) use site::site;
 pub(crate) use tune::{
     change, effect, files, gain, goal, is_proposal, owners, plan_is_for, reverted, round_brake,
     round_outcome, took_effect, tune_headline, will_take_effect,

@@ -32,6 +32,7 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
         remedies(page, &finding.remedies);
     }
     other_findings(page, others);
+    site(page, diagnosis);
     breakdown(page, &diagnosis.time_breakdown_us);
     ceilings(page, &diagnosis.ceilings);
     next_limit(page, diagnosis);
@@ -42,6 +43,15 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
     }
     missing(page, diagnosis);
     server(page, view);
+}
+
+/// What kind of site it is, as far as that could be told.
+fn site(page: &mut Page, diagnosis: &Diagnosis) {
+    let lines = diagnosis.site.as_ref().map(say::site).unwrap_or_default();
+    if !lines.is_empty() {
+        page.heading("What kind of site it is");
+        lines.iter().for_each(|(label, text)| page.item(label, text));
+    }
 }
 
 fn title(bottleneck: &str) -> &'static str {
