@@ -9,6 +9,8 @@ use crate::facts::Facts;
 const GROUP_WAITS_MIN: f64 = 0.5;
 /// Processors of a machine that are busier have no room.
 const BUSY_MIN: f64 = 0.95;
+/// A core that is busier may be the one that the service waits for.
+const CORE_BUSY_MAX: f64 = 0.85;
 /// The service's own share of its processors from which it is the one that needs them.
 const OWN_MIN: f64 = 0.4;
 
@@ -33,12 +35,23 @@ pub struct Work {
     pub request_us: f64,
     /// The most that a request would cost if a file of the same size were sent.
     pub file_us: f64,
+    /// Whether it is known whose time it is: processes of others cannot be seen everywhere, and then it is all that the
+    /// machine did.
+    pub seen: bool,
 }
+
+/// What rests on all that a machine did, whoever did it, is no more than a suspicion.
+pub const CONFIDENCE_MAX_UNSEEN: f64 = 0.5;
 
 impl Work {
     /// The share of the service's work that this many microseconds for each request are.
     pub fn share(&self, us: f64) -> f64 {
         (us / self.request_us).clamp(0.0, 1.0)
+    }
+
+    /// How sure a finding may be that would be this sure if it is known whose time it is.
+    pub fn sure(&self, confidence: f64) -> f64 {
+        if self.seen { confidence } else { confidence.min(CONFIDENCE_MAX_UNSEEN) }
     }
 
     /// The share of a request's cost that sending a file does not explain.
@@ -53,13 +66,32 @@ pub fn work(facts: &Facts) -> Option<Work> {
     let machine = facts.value("cores");
     let own_limit = facts.value("service_cores_limit");
     let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
-    let cores = facts.value("service_cpu_cores")?;
+    let Some(cores) = facts.value("service_cpu_cores") else { return unseen(facts, cores_limit) };
     let waits = facts.value("pressure_group_cpu_some_fraction").is_some_and(|some| some >= GROUP_WAITS_MIN);
     let busy = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
     let request_us = facts.value("cpu_per_request_us").filter(|us| *us > 0.0)?;
-    full.then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts) })
+    full.then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
+}
+
+/// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
+/// one that the service runs on.
+fn unseen(facts: &Facts, cores_limit: f64) -> Option<Work> {
+    let cores = facts.value("cpu_busy_fraction")? * facts.value("cores")?;
+    let fullest = facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate >= 5.0)?;
+    let request_us = cores / rate * 1e6;
+    let seen = false;
+    (fullest >= BUSY_MIN).then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen })
+}
+
+/// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or
+/// no core of the machine is nearly full.
+pub fn has_room(facts: &Facts) -> Option<bool> {
+    let waits = facts.value("pressure_group_cpu_some_fraction").map(|some| some < GROUP_WAITS_MIN);
+    let cores = || facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"));
+    waits.or_else(|| cores().map(|busy| busy < CORE_BUSY_MAX))
 }
 
 fn file_us(facts: &Facts) -> f64 {
@@ -74,6 +106,19 @@ fn file_us(facts: &Facts) -> f64 {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+
+    #[test]
+    fn room_is_seen_by_the_group_or_by_cores() {
+        for (values, room) in [
+            (&[("pressure_group_cpu_some_fraction", 0.1), ("core_busy_fraction", 1.0)][..], Some(true)),
+            (&[("pressure_group_cpu_some_fraction", 0.9)], Some(false)),
+            (&[("core_busy_fraction", 0.99), ("cpu_busy_fraction", 0.5)], Some(false)),
+            (&[("core_busy_fraction", 0.3)], Some(true)),
+            (&[], None),
+        ] {
+            assert_eq!(has_room(&facts(values, &[])), room, "{values:?}");
+        }
+    }
 
     #[test]
     fn processors_are_those_of_the_group() {
@@ -91,6 +136,9 @@ mod tests {
         ] {
             assert_eq!(of(values).is_some(), full, "{values:?}");
         }
+        let unseen = [("cpu_busy_fraction", 0.3), ("core_busy_fraction", 0.99), ("ended_per_s", 400.0)];
+        let unseen = of(&unseen).unwrap();
+        assert_eq!((unseen.request_us, unseen.sure(0.9), unseen.sure(0.4)), (3000.0, 0.5, 0.4));
         let work = of(&[("service_cpu_cores", 3.9), ("answer_bytes_mean", 50_000.0)]).unwrap();
         assert_eq!((work.file_us, work.excess()), (200.0, 0.9));
     }

@@ -65,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             say_us(files.work.file_us),
             met.words,
         ),
-        confidence: significant((seen - files.doubt).max(0.2), 2),
+        confidence: significant(files.work.sure(seen - files.doubt).max(0.2), 2),
         explains_fraction: Some(significant((excess * share).min(1.0), 3)),
         facts: facts.cite(&[
             "cpu_per_request_us",

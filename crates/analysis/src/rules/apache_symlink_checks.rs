@@ -68,7 +68,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             options.value,
             say(parts),
         ),
-        confidence: significant((0.85 - files.doubt).max(0.2), 2),
+        confidence: significant(files.work.sure(0.85 - files.doubt).max(0.2), 2),
         explains_fraction: Some(significant(explains, 3)),
         facts: facts.cite(&[
             "cpu_per_request_us",

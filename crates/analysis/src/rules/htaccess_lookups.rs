@@ -76,7 +76,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             say(met.folders),
             if met.folders == 1.0 { "" } else { "s" },
         ),
-        confidence: significant(confidence(&met, &files, by_look_ups).max(0.2), 2),
+        confidence: significant(work.sure(confidence(&met, &files, by_look_ups)).max(0.2), 2),
         explains_fraction: Some(significant(explains.min(1.0), 3)),
         facts: facts.cite(&[
             "cpu_per_request_us",

@@ -46,6 +46,8 @@ const AWAIT_US_MIN: f64 = 2_000.0;
 const READS_PER_WRITE_MAX: f64 = 0.2;
 /// Writes that are larger are no lines of a log.
 const WRITE_BYTES_MAX: f64 = 32_768.0;
+/// Where the processors are full, or that cannot be seen, workers may stand at the log for want of one.
+const CONFIDENCE_MAX_NO_ROOM: f64 = 0.5;
 /// Pages swapped in each second from which on the disk works for memory.
 const SWAPPED_MAX: f64 = 50.0;
 
@@ -68,17 +70,22 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let Some(logging) = facts.value("workers_logging_mean") else { return from_outside(facts) };
     let busy = facts.value("workers_busy_mean")?;
-    if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy || full_machine(facts) {
+    if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
         return None;
     }
     let slow = slow(facts);
-    let (why, confidence) = match &slow {
+    let has_room = saturation::has_room(facts);
+    let sure = if has_room == Some(true) { 1.0 } else { CONFIDENCE_MAX_NO_ROOM };
+    let (why, confidence): (String, f64) = match &slow {
         Slow::Disk(words) => (words.clone(), 0.95),
         Slow::Program(program) => {
             (format!("the log goes to a program ({program}), and waits until it has read the lines"), 0.9)
         }
+        // Who waits for a processor may stand at the log, too.
+        Slow::Unknown if has_room != Some(true) => return None,
         Slow::Unknown => ("what the log waits for could not be seen".into(), 0.7),
     };
+    let confidence = confidence.min(sure);
     let summary = format!(
         "{} of {} busy workers have sent their answers and wait until their line is in the log: {why}.",
         say(logging),
@@ -86,12 +93,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     );
     let explains = significant((logging / busy).min(1.0), 3);
     Some(finding(facts, summary, confidence, explains, &slow))
-}
-
-/// Whether the machine has no room, be it for others: who stands at the log may then wait for a processor.
-fn full_machine(facts: &Facts) -> bool {
-    facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= 0.95)
-        && facts.value("pressure_group_cpu_some_fraction").is_none_or(|some| some >= 0.3)
 }
 
 fn slow(facts: &Facts) -> Slow {
@@ -246,6 +247,8 @@ mod tests {
     #[test]
     fn workers_at_the_log_wait_for_a_disk_or_a_program() {
         let no_wait = ("pressure_group_io_some_fraction", 0.0);
+        let crowded = with(&[("pressure_group_cpu_some_fraction", 0.9)], false).unwrap();
+        assert_eq!(crowded.confidence, 0.5);
         let disk = with(&[], false).unwrap();
         assert_eq!((disk.confidence, disk.explains_fraction), (0.95, Some(0.967)));
         assert_eq!(disk.remedies[0].setting, "BufferedLogs");
@@ -260,7 +263,7 @@ mod tests {
         for changes in [
             &[("workers_logging_mean", 2.0)][..],
             &[("workers_logging_mean", 12.0)],
-            &[("cpu_busy_fraction", 0.99)],
+            &[("cpu_busy_fraction", 0.99), ("pressure_group_io_some_fraction", 0.0)],
             &[("swapped_in_pages_per_s", 900.0)],
             &[("service_cpu_cores", 0.97), ("cores", 1.0), ("cpu_per_request_us", 20.0)],
         ] {

@@ -47,7 +47,8 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
     let Some(bytes) = facts.value("error_log_bytes_per_s") else { return suspected(facts, &level) };
-    let by_work = saturation::work(facts).map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
+    let work = saturation::work(facts);
+    let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
     let by_work = by_work.filter(|share| *share >= SHARE_MIN);
     let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= DISK_BUSY_MIN);
     let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
@@ -64,7 +65,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             level.value,
             written_at(&level)
         ),
-        confidence: if by_work.is_some() { 0.9 } else { 0.75 },
+        confidence: work.filter(|_| by_work.is_some()).map_or(0.75, |work| work.sure(0.9)),
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&CITED),
         remedies: vec![remedy(&level)],

@@ -95,7 +95,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a key of the kind {key}")),
             saving.words,
         ),
-        confidence: saving.confidence,
+        confidence: work.sure(saving.confidence),
         explains_fraction: Some(significant(saving.share, 3)),
         facts: facts.cite(&[
             "tls_handshakes_per_s",
