@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// The schema of [`Diagnosis`].
 pub const SCHEMA: &str = "webdyno/diagnosis/v1";
+/// The schema of a [`Diagnosis`] without traffic, which has no `run`.
+pub const CHECK_SCHEMA: &str = "webdyno/check/v1";
 
 /// A number with its unit, its window, where it was read, and how to read it by hand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -166,4 +168,35 @@ pub struct Diagnosis {
     pub site: Option<Site>,
     /// The machine of the server.
     pub environment: Environment,
+}
+
+/// What a check is written as: a diagnosis without its field `run`.
+#[derive(Debug, Serialize)]
+pub struct WithoutRun<'a> {
+    schema: &'a str,
+    bottleneck: &'a str,
+    findings: &'a [Finding],
+    next_limit: &'a Option<NextLimit>,
+    ceilings: &'a [Ceiling],
+    time_breakdown_us: &'a TimeBreakdown,
+    missing: &'a [Missing],
+    live_traffic: &'a Option<LiveTraffic>,
+    environment: &'a Environment,
+}
+
+impl<'a> WithoutRun<'a> {
+    /// The same, borrowed.
+    pub fn of(check: &'a Diagnosis) -> Self {
+        Self {
+            schema: &check.schema,
+            bottleneck: &check.bottleneck,
+            findings: &check.findings,
+            next_limit: &check.next_limit,
+            ceilings: &check.ceilings,
+            time_breakdown_us: &check.time_breakdown_us,
+            missing: &check.missing,
+            live_traffic: &check.live_traffic,
+            environment: &check.environment,
+        }
+    }
 }

@@ -346,7 +346,8 @@ impl Recording {
             .map(|record| self.measurement(record))
             .or_else(|| self.watches.last().map(|window| self.watched(*window)))
             .or_else(|| {
-                let window = self.observed_window().filter(|_| self.command == "observe");
+                let window =
+                    self.observed_window().filter(|_| matches!(self.command.as_str(), "observe" | "check"));
                 window.map(|window| self.watched(window))
             })
     }

@@ -3,6 +3,7 @@
 use crate::observation::{levels, observation};
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
 use webdyno_analysis::ablation::ablation;
+use webdyno_analysis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::pages::times as page_times;
@@ -25,7 +26,7 @@ use webdyno_model::tune::{Goal, Improvement, SCHEMA, TuneReport, TuneState};
 /// A whole session, ready to be shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// `run`, `diagnose`, `tune`, `quickstart`, `observe`.
+    /// `run`, `diagnose`, `check`, `tune`, `quickstart`, `observe`.
     pub command: String,
     /// Wall clock, RFC 3339.
     pub started_at: String,
@@ -74,7 +75,7 @@ pub enum SessionEnd {
 pub enum Outcome {
     /// `run`.
     Run(RunReport),
-    /// `diagnose`.
+    /// `diagnose`, `check`.
     Diagnosis(Diagnosis),
     /// `tune`, `quickstart`.
     Tune(TuneReport),
@@ -179,6 +180,7 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     let Some(measurement) = recording.last_measurement() else { return Ok((Outcome::Nothing, None)) };
     match recording.command.as_str() {
         "run" => run_outcome(recording),
+        "check" => Ok((Outcome::Diagnosis(check(&measurement)?), None)),
         _ => Ok((Outcome::Diagnosis(diagnose(&measurement)?), recording.last_load().map(|load| load.load))),
     }
 }

@@ -38,6 +38,26 @@ pub fn finish(session: Session, result: Result<()>, output: &OutputArgs, fail_on
     }
 }
 
+/// The same of a session that only writes its readings, and remembers none.
+pub fn finish_from_disk(
+    session: Session,
+    result: Result<()>,
+    output: &OutputArgs,
+    fail_on_fault: bool,
+) -> Result<u8> {
+    let directory = session.directory().to_owned();
+    let error = result.err();
+    let failed = error.as_ref().map_or(0, UserError::exit_code);
+    session.end(failed, error.as_ref())?;
+    let recording = Recording::read(&directory)?;
+    let shown = show(&recording, &directory, output);
+    match error {
+        Some(error) if error.kind == ErrorKind::Interrupted => shown.map(|()| failed),
+        Some(error) => Err(error),
+        None => shown.and_then(|()| Ok(exit_code(&View::of(&recording)?.outcome, fail_on_fault))),
+    }
+}
+
 /// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
 /// stdout.
 fn show(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {

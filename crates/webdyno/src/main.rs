@@ -39,6 +39,7 @@ fn run(command: Command) -> Result<u8> {
     match command {
         Command::Quickstart(arguments) => commands::quickstart::quickstart(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Check(arguments) => commands::check::check(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::diagnose(&arguments),
         Command::Observe(arguments) => commands::observe::observe(&arguments),
         Command::Tune(arguments) => commands::tune::tune(&arguments),

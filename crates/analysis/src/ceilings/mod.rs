@@ -20,6 +20,8 @@ mod processors;
 mod time_wait;
 mod workers;
 
+pub(crate) use conntrack::LIVES_S as TRACKED_LIVES_S;
+pub(crate) use memory::{children_that_fit, free_and_limit};
 pub(crate) use processors::rate_at_cpu;
 
 /// A limit, and the finding that it becomes when it binds.

@@ -17,6 +17,7 @@ mod tune;
 use crate::say;
 use markup::Markup;
 use parts::{Column, table};
+use webdyno_model::diagnosis::CHECK_SCHEMA;
 use webdyno_model::run::RunReport;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
@@ -83,6 +84,7 @@ fn headline(view: &View) -> String {
     match &view.outcome {
         Outcome::Run(run) => say::run_headline(run),
         Outcome::Tune(tune) => say::tune_headline(tune),
+        Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => say::check_headline(check),
         Outcome::Diagnosis(diagnosis) => match diagnosis.bottleneck.as_str() {
             "healthy" => "healthy, no limit was reached".into(),
             "unknown" => "the limit is not known".into(),

@@ -305,7 +305,7 @@ pub(super) fn ceilings(m: &mut Markup, ceilings: &[Ceiling]) {
         ("source", Words),
     ];
     let row = |ceiling: &Ceiling| {
-        let figures = [known(ceiling.now), known(ceiling.max), rate_or_unknown(ceiling.binds_at_rate)];
+        let figures = [known(ceiling.now), known(ceiling.max), say::binds_at(ceiling)];
         [ceiling.limit.clone()].into_iter().chain(figures).chain([ceiling.source.clone()]).collect()
     };
     m.leaf("h2", "Limits ahead");

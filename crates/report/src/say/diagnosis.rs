@@ -1,9 +1,9 @@
 //! Sentences about facts, findings and remedies.
 
 use super::value;
-use crate::human::{bytes, number, percent, plural, quantity, rate_interval, time_s};
+use crate::human::{bytes, number, percent, plural, quantity, rate_interval, rate_or_unknown, time_s};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Fact, NextLimit, Predicted, Remedy, TimeBreakdown};
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, NextLimit, Predicted, Remedy, TimeBreakdown};
 use webdyno_model::environment::Environment;
 
 /// A fact's name without underscores and without the unit that its value shows.
@@ -103,6 +103,29 @@ pub(crate) fn parts(time: &TimeBreakdown) -> [(&'static str, Option<f64>); 7] {
         ("on the network", time.network),
         ("not explained", time.unexplained),
     ]
+}
+
+/// Where a limit binds, with its interval where that is known: `1,900/s (1,800 to 2,000)`.
+pub(crate) fn binds_at(ceiling: &Ceiling) -> String {
+    let rate = rate_or_unknown(ceiling.binds_at_rate);
+    match ceiling.binds_at_ci95 {
+        Some([low, high]) => format!("{rate} ({} to {})", number(low), number(high)),
+        None => rate,
+    }
+}
+
+/// How sure a finding is.
+pub(crate) fn sure(confidence: f64) -> String {
+    percent(confidence)
+}
+
+/// What a look without traffic came to.
+pub(crate) fn check_headline(check: &Diagnosis) -> String {
+    match check.findings.iter().filter(|finding| finding.id != "healthy").count() {
+        0 => "Check: no settings contradict each other".into(),
+        1 => "Check: a setting that contradicts what else there is".into(),
+        count => format!("Check: {count} settings that contradict what else there is, the worst first"),
+    }
 }
 
 /// What would limit after the first limit is gone.

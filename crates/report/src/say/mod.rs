@@ -18,7 +18,8 @@ pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
-    certainty, class, fact_name, fact_value, fact_window, machine, next_limit, parts, predicted, remedy,
+    binds_at, certainty, check_headline, class, fact_name, fact_value, fact_window, machine, next_limit,
+    parts, predicted, remedy, sure,
 };
 pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};

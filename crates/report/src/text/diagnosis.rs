@@ -2,7 +2,7 @@
 
 use super::page::{Column, Page, bar};
 use super::run;
-use crate::human::{number, percent_coarse, rate_or_unknown, time_us};
+use crate::human::{number, percent_coarse, time_us};
 use crate::{say, words};
 use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, Finding, Remedy, TimeBreakdown};
 use webdyno_session::view::View;
@@ -173,7 +173,7 @@ pub(super) fn ceilings(page: &mut Page, ceilings: &[Ceiling]) {
             ceiling.limit.clone(),
             known(ceiling.now),
             known(ceiling.max),
-            rate_or_unknown(ceiling.binds_at_rate),
+            say::binds_at(ceiling),
             ceiling.source.clone(),
         ]);
     }
@@ -188,7 +188,8 @@ fn next_limit(page: &mut Page, diagnosis: &Diagnosis) {
     page.para(&say::next_limit(next));
 }
 
-fn missing(page: &mut Page, diagnosis: &Diagnosis) {
+/// Signals that were not there.
+pub(super) fn missing(page: &mut Page, diagnosis: &Diagnosis) {
     if diagnosis.missing.is_empty() {
         return;
     }
@@ -201,7 +202,8 @@ fn missing(page: &mut Page, diagnosis: &Diagnosis) {
     }
 }
 
-fn server(page: &mut Page, view: &View) {
+/// The service and its machine.
+pub(super) fn server(page: &mut Page, view: &View) {
     let Some(service) = &view.service else {
         return;
     };

@@ -1,6 +1,7 @@
 //! The report for a terminal: 80 columns of plain text, written for somebody who never tuned a server.
 
 mod ablation;
+mod check;
 mod diagnosis;
 mod histogram;
 mod observation;
@@ -11,6 +12,7 @@ mod tune;
 
 use crate::{Paths, say};
 use page::Page;
+use webdyno_model::diagnosis::CHECK_SCHEMA;
 use webdyno_session::view::{Outcome, SessionEnd, View};
 
 /// The session as text, with a final newline.
@@ -24,6 +26,7 @@ pub fn text(view: &View, paths: &Paths) -> String {
     }
     match &view.outcome {
         Outcome::Run(run) => run::whole(&mut page, view, run),
+        Outcome::Diagnosis(check) if check.schema == CHECK_SCHEMA => check::whole(&mut page, view, check),
         Outcome::Diagnosis(diagnosis) => diagnosis::whole(&mut page, view, diagnosis),
         Outcome::Tune(tune) => tune::whole(&mut page, view, tune, paths),
         Outcome::Observation(seen) => observation::whole(&mut page, view, seen),

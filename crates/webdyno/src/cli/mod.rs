@@ -2,6 +2,7 @@
 //! words and exit code 2 come from clap.
 
 pub mod body;
+pub mod check;
 pub mod export;
 pub mod lab;
 pub mod lab_run;
@@ -15,6 +16,7 @@ pub mod tree;
 pub mod visits;
 pub mod workload;
 
+pub use check::CheckArgs;
 use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use lab::LabArgs;
@@ -54,6 +56,8 @@ pub enum Command {
     Quickstart(QuickstartArgs),
     /// Load a server and report what was measured
     Run(RunArgs),
+    /// Look at a server without traffic: its ceilings, and settings that contradict each other; reads only
+    Check(CheckArgs),
     /// Load and observe a server, and name what limits it
     Diagnose(DiagnoseArgs),
     /// Watch a host and its services without load: record them, take one look, or keep the last while and freeze what goes
@@ -81,7 +85,7 @@ pub enum Command {
 impl Command {
     /// Whether it loads or changes a server, and so must find it as it was. The others only read.
     pub fn needs_the_original(&self) -> bool {
-        self.output().is_some() && !matches!(self, Self::Observe(_))
+        self.output().is_some() && !matches!(self, Self::Observe(_) | Self::Check(_))
     }
 
     /// Where its results go, of a command that begins a session.
@@ -92,6 +96,7 @@ impl Command {
             Self::Diagnose(arguments) => Some(&arguments.output),
             Self::Tune(arguments) => Some(&arguments.output),
             Self::Observe(arguments) => Some(&arguments.output),
+            Self::Check(arguments) => Some(&arguments.output),
             Self::Report(_)
             | Self::Rollback(_)
             | Self::Explain(_)

@@ -1,6 +1,7 @@
 //! The commands: one file each, thin: arguments in, a session between, an exit code out.
 
 pub mod agent;
+pub mod check;
 pub mod diagnose;
 pub mod explain;
 pub mod lab;

@@ -1,0 +1,47 @@
+//! A look at a server without traffic: its ceilings, and the settings that contradict each other.
+
+use crate::ceilings::ceilings;
+use crate::contradictions::contradictions;
+use crate::facts;
+use crate::live_traffic::live_traffic;
+use crate::measurement::Measurement;
+use crate::next_limit::next_limit;
+use crate::rules::healthy;
+use webdyno_model::Result;
+use webdyno_model::diagnosis::{CHECK_SCHEMA, Diagnosis, Finding, TimeBreakdown};
+
+/// Checks what was read in a look. Pure: the same measurement gives the same answer, byte for byte.
+pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
+    let facts = facts::facts(measurement, None)?;
+    let mut findings = contradictions(&facts);
+    if findings.is_empty() {
+        findings.push(sound());
+    }
+    Ok(Diagnosis {
+        schema: CHECK_SCHEMA.into(),
+        bottleneck: findings[0].id.clone(),
+        next_limit: next_limit(&facts, &findings),
+        ceilings: ceilings(&facts),
+        time_breakdown_us: TimeBreakdown::default(),
+        missing: crate::missing::missing(measurement),
+        findings,
+        run: None,
+        live_traffic: live_traffic(measurement),
+        environment: measurement.server.clone().unwrap_or_default(),
+    })
+}
+
+/// How sure it is that what was read contradicts nothing: what was not read is listed beside it.
+const CONFIDENCE: f64 = 0.7;
+
+fn sound() -> Finding {
+    Finding {
+        id: healthy::ID.into(),
+        summary: "No settings were found that contradict each other, or what there is of memory and tables."
+            .into(),
+        confidence: CONFIDENCE,
+        explains_fraction: None,
+        facts: vec![],
+        remedies: vec![],
+    }
+}

@@ -1,0 +1,223 @@
+//! Settings that contradict each other, or what there is of memory and tables: told without any traffic, the worst first.
+//!
+//! A rule is a pure function of facts and settings, a few of one kind in a file, and a line in [`ALL`]. Its finding has the
+//! id of what the contradiction leads to under load, names file and line, and says how sure it is that it will.
+
+use crate::facts::Facts;
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Fact, Finding, Remedy};
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+
+mod database;
+mod memory;
+mod php;
+mod queues;
+mod requests;
+mod tables;
+mod workers;
+
+/// How bad it is when it comes to it: what is worse comes first, among equals what is surer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// A setting that does nothing.
+    Vain,
+    /// It costs time or throughput.
+    Slow,
+    /// Answers fail or wait for seconds.
+    Fails,
+    /// The machine swaps, or the kernel ends processes.
+    Breaks,
+}
+
+/// A contradiction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contradiction {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it says.
+    pub finding: Finding,
+}
+
+/// Every rule.
+const ALL: &[fn(&Facts) -> Option<Contradiction>] = &[
+    memory::workers_beyond_memory,
+    memory::children_beyond_memory,
+    memory::buffers_beyond_memory,
+    database::fewer_connections_than_workers,
+    tables::open_files_below_connections,
+    tables::tracked_below_ports,
+    workers::clamped,
+    workers::kept_by_fat_processes,
+    queues::cut_by_the_kernel,
+    php::opcache_off,
+    requests::verbose_log,
+    requests::host_names,
+    requests::overrides,
+    queues::raised_in_vain,
+];
+
+/// All that these settings contradict, the worst first.
+pub fn contradictions(facts: &Facts) -> Vec<Finding> {
+    let mut found: Vec<Contradiction> = ALL.iter().filter_map(|rule| rule(facts)).collect();
+    let sure = |one: &Contradiction| one.finding.confidence;
+    found.sort_by(|a, b| b.severity.cmp(&a.severity).then(sure(b).total_cmp(&sure(a))));
+    found.into_iter().map(|one| one.finding).collect()
+}
+
+/// A contradiction that leads to this finding.
+fn contradiction(
+    (severity, confidence): (Severity, f64),
+    id: &str,
+    summary: String,
+    facts: Vec<Fact>,
+    remedy: Remedy,
+) -> Contradiction {
+    let finding = Finding {
+        id: id.into(),
+        summary,
+        confidence,
+        explains_fraction: None,
+        facts,
+        remedies: vec![remedy],
+    };
+    Contradiction { severity, finding }
+}
+
+/// A setting of a service to a value.
+fn remedy(
+    (service, setting): (&str, &str),
+    (from, to): (Option<SettingValue>, SettingValue),
+    class: ApplyClass,
+    (why, risk): (String, &str),
+) -> Remedy {
+    Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from,
+        to: Some(to),
+        class,
+        risk: risk.into(),
+        why,
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+fn wish(service: &str, setting: &str, to: i64) -> Wish {
+    Wish { service: service.into(), setting: setting.into(), to: SettingValue::Integer(to) }
+}
+
+/// A whole number as a setting has it.
+fn whole(value: f64) -> SettingValue {
+    SettingValue::Integer(value as i64)
+}
+
+/// A setting of a service as it stands somewhere.
+#[derive(Debug, Clone, PartialEq)]
+struct Placed {
+    value: SettingValue,
+    /// `/etc/apache2/apache2.conf:19`, `the default`, `the running program`.
+    place: String,
+    by_hand: String,
+}
+
+impl Placed {
+    fn number(&self) -> Option<f64> {
+        self.value.number()
+    }
+
+    /// `150 (/etc/apache2/mods-enabled/mpm_event.conf:14)`.
+    fn told(&self) -> String {
+        format!("{} ({})", self.value, self.place)
+    }
+}
+
+/// The value that holds for a setting of the whole service: of the files, which is what the next start gives, else of the
+/// running program, else the default.
+fn placed(service: &ServiceSnapshot, setting: &str) -> Option<Placed> {
+    let found = service.settings.get(setting)?;
+    let value = found.configured.as_ref().or(found.running.as_ref()).or(found.default.as_ref())?;
+    let place = match (&found.configured, &found.running) {
+        (Some(_), _) => at(found.file.as_deref(), found.line),
+        (None, Some(_)) => "the running program".into(),
+        (None, None) => "the default".into(),
+    };
+    Some(Placed { value: value.clone(), place, by_hand: by_hand(found.file.as_deref(), found.line, setting) })
+}
+
+/// The same in one part of the site, where some `of` the scopes says so.
+fn placed_in(service: &ServiceSnapshot, setting: &str, of: impl Fn(&[String]) -> bool) -> Vec<Placed> {
+    let here = service.scoped.iter().filter(|one| one.setting == setting && of(&one.scope));
+    here.map(|one| Placed {
+        value: SettingValue::parse(&one.value),
+        place: at(one.file.as_deref(), one.line),
+        by_hand: by_hand(one.file.as_deref(), one.line, setting),
+    })
+    .collect()
+}
+
+fn at(file: Option<&str>, line: Option<u32>) -> String {
+    match (file, line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => file.into(),
+        (None, _) => "not set in a file".into(),
+    }
+}
+
+fn by_hand(file: Option<&str>, line: Option<u32>, setting: &str) -> String {
+    match (file, line) {
+        (Some(file), Some(line)) => format!("sed -n {line}p {file}"),
+        (Some(file), None) => format!("grep -n '{setting}' {file}"),
+        (None, _) => format!("grep -rn '{setting}' /etc"),
+    }
+}
+
+/// A number of a setting as a fact.
+fn fact(setting: &str, unit: &str, placed: &Placed) -> Option<Fact> {
+    Some(Fact {
+        name: setting.into(),
+        value: placed.number()?,
+        unit: unit.into(),
+        from_s: 0.0,
+        to_s: 0.0,
+        source: placed.place.clone(),
+        reproduce: placed.by_hand.clone(),
+    })
+}
+
+/// The service, if it is Apache.
+fn apache(facts: &Facts) -> Option<&ServiceSnapshot> {
+    facts.service.as_ref().filter(|service| service.service == "apache")
+}
+
+/// The pools of PHP-FPM with the most children of each.
+fn pools(facts: &Facts) -> Vec<(String, Placed)> {
+    let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
+    let of = scoped.filter(|one| one.setting == "pm.max_children").filter_map(|one| {
+        let pool = one.scope.iter().find_map(|scope| scope.strip_prefix("pool "))?;
+        let placed = Placed {
+            value: SettingValue::parse(&one.value),
+            place: at(one.file.as_deref(), one.line),
+            by_hand: by_hand(one.file.as_deref(), one.line, "pm.max_children"),
+        };
+        Some((pool.to_owned(), placed))
+    });
+    of.collect()
+}
+
+/// The program that each of Apache's workers holds within itself: `php_module`.
+fn embedded(service: &ServiceSnapshot) -> Option<&str> {
+    const LANGUAGES: [&str; 7] = [
+        "php_module",
+        "php7_module",
+        "php5_module",
+        "perl_module",
+        "wsgi_module",
+        "python_module",
+        "passenger_module",
+    ];
+    service.modules.iter().map(String::as_str).find(|module| LANGUAGES.contains(module))
+}
+
+#[cfg(test)]
+mod tests;
