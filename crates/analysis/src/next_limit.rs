@@ -10,6 +10,23 @@ const MEMORY: &str = rules::memory_exhausted::ID;
 const PROCESSORS: [&str; 3] = [rules::cpu_saturated::ID, "cpu-throttled", "db-slow-queries"];
 /// Limits of what is held while an answer is made: they bind later when that takes less time.
 const HELD: [&str; 4] = [WORKERS, "php-fpm-workers-exhausted", "db-connections-exhausted", MEMORY];
+/// Findings that make nobody hold anything longer, or of which it is known by how much: a queue for PHP-FPM. All others
+/// stretch answers, by how much nobody knows.
+const LEAVES_TIMES: [&str; 13] = [
+    WORKERS,
+    "accept-queue-overflow",
+    "apache-scoreboard-full",
+    "apache-setting-clamped",
+    "apache-spawn-lag",
+    "db-connections-exhausted",
+    rules::healthy::ID,
+    "keepalive-holds-workers",
+    "open-files-exhausted",
+    "php-fpm-workers-exhausted",
+    "syn-queue-overflow",
+    "time-wait-overflow",
+    rules::unknown::ID,
+];
 
 /// Findings that are about the same workers, so that these are not what comes next.
 const OF_WORKERS: [&str; 8] = [
@@ -23,7 +40,7 @@ const OF_WORKERS: [&str; 8] = [
     "slow-clients",
 ];
 /// Findings whose remedy changes what a request costs the processors.
-const OF_PROCESSORS: [&str; 16] = [
+const OF_PROCESSORS: [&str; 20] = [
     rules::cpu_saturated::ID,
     "apache-negotiation",
     "apache-symlink-checks",
@@ -34,27 +51,16 @@ const OF_PROCESSORS: [&str; 16] = [
     "db-slow-queries",
     "db-thread-churn",
     "foreign-load",
+    "hostname-lookups",
     "htaccess-lookups",
+    "keepalive-ineffective",
     "log-verbosity",
+    MEMORY,
     "opcache-full",
     "opcache-off",
     "softirq-bound",
     "tls-handshakes",
-];
-/// Findings whose remedy changes how long an answer takes, by how much nobody knows.
-const OF_TIME: [&str; 12] = [
-    "db-cache-too-small",
-    "db-lock-contention",
-    "db-slow-queries",
-    "db-thread-churn",
-    "foreign-load",
-    "hostname-lookups",
-    "log-io",
-    "opcache-full",
-    "opcache-off",
-    "proxy-loopback",
-    "rate-limited",
-    "working-set-exceeds-memory",
+    "worker-memory-growth",
 ];
 const OF_MEMORY: [&str; 3] = [MEMORY, "worker-memory-growth", "db-connection-memory"];
 const OF_LINK: [&str; 3] = ["network-saturated", "nic-negotiated-low", "upstream-bandwidth"];
@@ -62,7 +68,11 @@ const OF_LINK: [&str; 3] = ["network-saturated", "nic-negotiated-low", "upstream
 /// After the first finding is lifted, the lowest of the ceilings that are not its own; `None` when no rate can be told, or
 /// when the figures themselves are in doubt.
 pub fn next_limit(facts: &Facts, findings: &[Finding]) -> Option<NextLimit> {
-    let first = findings.first()?.id.as_str();
+    after(facts, &findings.first()?.id)
+}
+
+/// The same after a finding of this id.
+pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
     if [rules::generator_saturated::ID, rules::kernel_limit_total::ID].contains(&first) {
         return None;
     }
@@ -78,7 +88,7 @@ pub fn told(limit: &Limit, first: &str) -> Option<&'static str> {
     let goes = id == first
         || (id == WORKERS && OF_WORKERS.contains(&first))
         || (PROCESSORS.contains(&id) && OF_PROCESSORS.contains(&first))
-        || (HELD.contains(&id) && OF_TIME.contains(&first))
+        || (HELD.contains(&id) && !LEAVES_TIMES.contains(&first))
         || (id == MEMORY && OF_MEMORY.contains(&first))
         || (OF_LINK.contains(&id) && OF_LINK.contains(&first));
     (!goes).then_some(id)
@@ -143,7 +153,8 @@ mod tests {
         for (first, id) in [
             ("keepalive-holds-workers", Some("db-connections-exhausted")),
             ("db-slow-queries", None),
-            ("hostname-lookups", Some("cpu-saturated")),
+            ("open-files-exhausted", Some(WORKERS)),
+            ("network-saturated", Some("cpu-saturated")),
             ("generator-saturated", None),
             ("kernel-limit-total", None),
         ] {

@@ -4,11 +4,11 @@
 use super::Case;
 use std::fmt::Write as _;
 use webdyno_analysis::ceilings::{Limit, limits};
-use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::facts::{Facts, facts};
-use webdyno_analysis::next_limit::told as stays;
+use webdyno_analysis::next_limit::{after, told as stays};
 use webdyno_analysis::summary::run_report;
 use webdyno_model::Result;
+use webdyno_model::diagnosis::NextLimit;
 use webdyno_model::workload::Workload;
 
 /// A prediction, and what was measured.
@@ -41,6 +41,7 @@ impl Predicted {
 /// A round as the table of limits has it.
 struct Seen<'a> {
     case: &'a Case,
+    facts: Facts,
     limits: Vec<Limit>,
     rate: f64,
 }
@@ -52,16 +53,14 @@ pub fn predictions(cases: &[Case]) -> Result<Vec<Predicted>> {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
         if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && run.client.valid) {
-            seen.push(Seen { case, limits: limits(&facts), rate });
+            seen.push(Seen { case, limits: limits(&facts), facts, rate });
         }
     }
     let mut found = vec![];
     for bound in &seen {
         let others = seen.iter().filter(|other| is_same_load(other.case, bound.case));
         found.extend(others.clone().filter_map(|other| scaled(other, bound)));
-        for other in others {
-            found.extend(next(other, bound)?);
-        }
+        found.extend(others.filter_map(|other| next(other, bound)));
     }
     Ok(found)
 }
@@ -92,15 +91,12 @@ fn scaled(other: &Seen, bound: &Seen) -> Option<Predicted> {
 }
 
 /// What the round before calls the next limit, if it is the one that binds here.
-fn next(other: &Seen, bound: &Seen) -> Result<Option<Predicted>> {
+fn next(other: &Seen, bound: &Seen) -> Option<Predicted> {
+    let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
-    let expected = other.case.round.next_limit.as_deref() == Some(bound.case.round.finding.as_str());
-    if !(follows && expected) {
-        return Ok(None);
-    }
-    let next = diagnose(&other.case.measurement)?.next_limit;
-    let rate = next.filter(|next| next.id == bound.case.round.finding).and_then(|next| next.rate);
-    Ok(rate.map(|rate| told(other, bound, true, rate)))
+    (follows && other.case.round.next_limit.as_deref() == Some(finding)).then_some(())?;
+    let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding);
+    Some(told(other, bound, true, next?.rate?))
 }
 
 fn told(other: &Seen, bound: &Seen, as_next: bool, predicted: f64) -> Predicted {
@@ -115,9 +111,28 @@ fn told(other: &Seen, bound: &Seen, as_next: bool, predicted: f64) -> Predicted 
     }
 }
 
+/// What is told as the next limit of each round whose scenario says which one it is: where, expected, found.
+pub fn next_limits(cases: &[Case]) -> Result<Vec<(String, String, Option<NextLimit>)>> {
+    let mut found = vec![];
+    for case in cases {
+        let Some(expected) = &case.round.next_limit else { continue };
+        let run = run_report(&case.measurement)?;
+        let next = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
+        found.push((format!("{} {}", case.place.scenario, case.place.number), expected.clone(), next));
+    }
+    Ok(found)
+}
+
 /// A line for each, and how many are within 15%.
-pub fn text(predictions: &[Predicted]) -> String {
+pub fn text(predictions: &[Predicted], next_limits: &[(String, String, Option<NextLimit>)]) -> String {
     let mut text = String::new();
+    for (place, expected, next) in next_limits {
+        let found = next.as_ref().map_or("none", |next| next.id.as_str());
+        let state = if found == expected { "right" } else { "WRONG" };
+        let rate =
+            next.as_ref().and_then(|next| next.rate).map_or(String::new(), |rate| format!(" at {rate}/s"));
+        let _ = writeln!(text, "{state}  {place}: after it {expected}: {found}{rate}");
+    }
     for one in predictions {
         let how = if one.as_next { "next limit" } else { "ceiling" };
         let _ = writeln!(

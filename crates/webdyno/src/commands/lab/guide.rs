@@ -57,7 +57,9 @@ pub fn judge(catalogue: &Catalogue, arguments: &LabJudgeArgs) -> Result<u8> {
         cases.iter_mut().for_each(|case| case.measurement = judge::passive::passive(&case.measurement));
     }
     if arguments.ceilings {
-        terminal::print(&format!("{}\n", judge::ceilings::text(&judge::ceilings::predictions(&cases)?)))?;
+        let (predicted, next) =
+            (judge::ceilings::predictions(&cases)?, judge::ceilings::next_limits(&cases)?);
+        terminal::print(&format!("{}\n", judge::ceilings::text(&predicted, &next)))?;
     }
     let judged = judge::judge(&cases)?;
     match &arguments.out {
