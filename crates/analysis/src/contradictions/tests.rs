@@ -1,1 +1,311 @@
+//! Each rule on settings by hand: where it speaks, where it is silent, and what it proposes.
 
+use super::*;
+use crate::facts::testing::facts as facts_of;
+use webdyno_model::service::{LogFile, ScopedSetting, SettingInForce};
+use webdyno_model::topology::Topology;
+
+const FILE: &str = "/etc/apache2/apache2.conf";
+
+fn service(name: &str, mode: Option<&str>, settings: &[(&str, &str)]) -> ServiceSnapshot {
+    let setting = |(number, (name, value)): (usize, &(&str, &str))| {
+        let found = SettingInForce {
+            configured: Some(SettingValue::parse(value)),
+            file: Some(FILE.into()),
+            line: Some(number as u32 + 1),
+            ..SettingInForce::default()
+        };
+        ((*name).to_owned(), found)
+    };
+    ServiceSnapshot {
+        service: name.into(),
+        mode: mode.map(str::to_owned),
+        settings: settings.iter().enumerate().map(setting).collect(),
+        ..ServiceSnapshot::default()
+    }
+}
+
+fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
+    ScopedSetting {
+        setting: setting.into(),
+        value: value.into(),
+        scope: vec![scope.into()],
+        file: Some("/etc/php/8.2/fpm/pool.d/www.conf".into()),
+        line: Some(7),
+    }
+}
+
+fn apache(mode: &str, settings: &[(&str, &str)], values: &[(&str, f64)]) -> Facts {
+    let mut facts = facts_of(values, &[]);
+    facts.loaded = false;
+    facts.service = Some(service("apache", Some(mode), settings));
+    facts
+}
+
+/// A pool `www` of so many children in front of a database of so many connections.
+fn behind(facts: &mut Facts, children: &str, connections: &str) {
+    let mut php = service("php_fpm", None, &[]);
+    php.scoped = vec![scoped("pm.max_children", children, "pool www")];
+    let database = service("mariadb", None, &[("max_connections", connections)]);
+    facts.topology = Some(Topology { backends: vec![php, database], ..Topology::default() });
+}
+
+/// The ids that are told, the worst first.
+fn ids(facts: &Facts) -> Vec<String> {
+    contradictions(facts).into_iter().map(|finding| finding.id).collect()
+}
+
+/// The only thing that is told: its id, and the value that is proposed.
+fn only(facts: &Facts) -> Option<(String, String)> {
+    let mut all = contradictions(facts);
+    assert!(all.len() <= 1, "{all:#?}");
+    let finding = all.pop()?;
+    let remedy = &finding.remedies[0];
+    Some((finding.id, format!("{} {}", remedy.setting, remedy.to.as_ref().unwrap())))
+}
+
+#[test]
+fn values_that_others_clamp() {
+    for (mode, settings, told) in [
+        ("prefork", &[("MaxRequestWorkers", "400"), ("ServerLimit", "256")][..], Some("ServerLimit 400")),
+        ("prefork", &[("MaxRequestWorkers", "256"), ("ServerLimit", "256")], None),
+        (
+            "event",
+            &[("MaxRequestWorkers", "500"), ("ServerLimit", "16"), ("ThreadsPerChild", "25")],
+            Some("ServerLimit 20"),
+        ),
+        (
+            "worker",
+            &[("MaxRequestWorkers", "160"), ("ServerLimit", "16"), ("ThreadsPerChild", "25")],
+            Some("MaxRequestWorkers 150"),
+        ),
+        ("event", &[("MaxRequestWorkers", "150"), ("ServerLimit", "16"), ("ThreadsPerChild", "25")], None),
+    ] {
+        let seen = only(&apache(mode, settings, &[]));
+        let told = told.map(|told| ("apache-setting-clamped".to_owned(), told.to_owned()));
+        assert_eq!(seen, told, "{mode} {settings:?}");
+    }
+}
+
+#[test]
+fn a_clamped_value_names_file_line_and_what_runs() {
+    let settings = [("ServerLimit", "16"), ("MaxRequestWorkers", "500"), ("ThreadsPerChild", "25")];
+    let finding = contradictions(&apache("event", &settings, &[])).remove(0);
+    for part in ["500 (/etc/apache2/apache2.conf:2)", "16 (/etc/apache2/apache2.conf:1)", "runs 400 workers"]
+    {
+        assert!(finding.summary.contains(part), "{}", finding.summary);
+    }
+    let limit = finding.facts.iter().find(|fact| fact.name == "ServerLimit").unwrap();
+    assert_eq!((limit.value, limit.reproduce.as_str()), (16.0, "sed -n 1p /etc/apache2/apache2.conf"));
+}
+
+#[test]
+fn queues_that_the_kernel_cuts_or_that_were_raised_in_vain() {
+    for (backlog, allowed, told) in [
+        ("511", 128.0, Some("net.core.somaxconn 4096")),
+        ("8192", 4096.0, Some("net.core.somaxconn 8192")),
+        ("511", 65_535.0, Some("ListenBacklog 65535")),
+        // Nobody set what the kernel has by itself.
+        ("511", 4096.0, None),
+        ("511", 511.0, None),
+    ] {
+        let facts =
+            apache("event", &[("ListenBacklog", backlog)], &[("ahead_accept_queue_allowed", allowed)]);
+        let seen = only(&facts).map(|(_, remedy)| remedy);
+        assert_eq!(seen.as_deref(), told, "{backlog} {allowed}");
+    }
+    // Where the kernel's own limit was not read, the socket's shows it.
+    let socket = apache("event", &[("ListenBacklog", "511")], &[("accept_queue_limit", 100.0)]);
+    assert_eq!(ids(&socket), ["accept-queue-overflow"]);
+}
+
+const MEMORY: [(&str, f64); 4] = [
+    ("memory_limit_bytes", 1000e6),
+    ("memory_available_min_bytes", 500e6),
+    ("worker_memory_sum_bytes", 100e6),
+    ("worker_private_mean_bytes", 5e6),
+];
+
+#[test]
+fn workers_that_memory_cannot_hold() {
+    // (500 + 100 - 100 reserve) MB / 5 MB
+    for (workers, told) in [("150", Some("MaxRequestWorkers 100")), ("100", None)] {
+        let facts = apache("prefork", &[("MaxRequestWorkers", workers)], &MEMORY);
+        let told = told.map(|told| ("memory-exhausted".to_owned(), told.to_owned()));
+        assert_eq!(only(&facts), told, "{workers}");
+    }
+}
+
+#[test]
+fn children_that_memory_cannot_hold() {
+    for (children, told) in [("200", Some("pm.max_children 60")), ("60", None)] {
+        let mut facts = apache("event", &[], &MEMORY);
+        behind(&mut facts, children, "1000");
+        let known = facts.cite(&["memory_limit_bytes"]).remove(0);
+        for (name, value) in [("ahead_fpm_child_bytes", 10e6), ("ahead_fpm_processes_max", 20.0)] {
+            facts.insert_of("www", Fact { name: name.into(), value, ..known.clone() });
+        }
+        // (500 + 20 x 10 - 100 reserve) MB / 10 MB
+        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{children}");
+    }
+}
+
+#[test]
+fn a_database_that_cannot_serve_all_workers() {
+    for (children, connections, told) in
+        [("150", "100", Some("max_connections 175")), ("100", "100", None), ("20", "151", None)]
+    {
+        let mut facts = apache("event", &[], &[]);
+        behind(&mut facts, children, connections);
+        let told = told.map(|told| ("db-connections-exhausted".to_owned(), told.to_owned()));
+        assert_eq!(only(&facts), told, "{children} {connections}");
+    }
+    // Without PHP-FPM it is the workers that have a language in them who ask.
+    for (module, told) in [("php_module", true), ("rewrite_module", false)] {
+        let settings = [("MaxRequestWorkers", "256")];
+        let mut facts = apache("prefork", &settings, &[]);
+        facts.service.as_mut().unwrap().modules = vec![module.into()];
+        let database = service("mariadb", None, &[("max_connections", "151")]);
+        facts.topology = Some(Topology { backends: vec![database], ..Topology::default() });
+        assert_eq!(!ids(&facts).is_empty(), told, "{module}");
+    }
+}
+
+#[test]
+fn buffers_of_all_connections_beyond_memory() {
+    let of = |sort: f64, connections: f64| {
+        let values = [
+            ("ahead_database_limit", connections),
+            ("ahead_database_sort_buffer_bytes", sort),
+            ("ahead_database_thread_stack_bytes", 300e3),
+            ("memory_limit_bytes", 4e9),
+            ("memory_available_min_bytes", 3e9),
+        ];
+        ids(&apache("event", &[], &values))
+    };
+    assert_eq!(of(64e6, 200.0), ["db-connection-memory"]);
+    assert!(of(64e6, 20.0).is_empty());
+    // What the defaults may take together is never taken.
+    assert!(of(2e6, 5000.0).is_empty());
+}
+
+#[test]
+fn kept_connections_of_fat_processes() {
+    let kept = [("KeepAlive", "On"), ("KeepAliveTimeout", "5")];
+    for (mode, keeps, timeout, bytes, told) in [
+        ("prefork", "On", "5", 30e6, true),
+        ("prefork", "On", "2", 30e6, false),
+        ("prefork", "On", "500ms", 30e6, false),
+        ("prefork", "Off", "5", 30e6, false),
+        ("prefork", "On", "5", 2e6, false),
+        ("event", "On", "5", 30e6, false),
+    ] {
+        let settings = [("KeepAlive", keeps), ("KeepAliveTimeout", timeout)];
+        let seen = ids(&apache(mode, &settings, &[("worker_private_mean_bytes", bytes)]));
+        assert_eq!(!seen.is_empty(), told, "{mode} {keeps} {timeout} {bytes}");
+    }
+    let mut php = apache("prefork", &kept, &[]);
+    php.service.as_mut().unwrap().modules = vec!["php_module".into()];
+    assert_eq!(only(&php), Some(("keepalive-holds-workers".into(), "KeepAliveTimeout 2".into())));
+}
+
+#[test]
+fn tables_below_what_may_come() {
+    for (limit, used, told) in [(8192.0, 30.0, true), (65_536.0, 30.0, false), (8192.0, 0.0, false)] {
+        let values = [
+            ("ahead_tracked_limit", limit),
+            ("ahead_tracked_max", used),
+            ("ahead_ports_available", 28_232.0),
+        ];
+        assert_eq!(!ids(&apache("event", &[], &values)).is_empty(), told, "{limit} {used}");
+    }
+    // 64 threads with 3 connections each, a file for each thread, and the logs.
+    let settings = [("ThreadsPerChild", "64"), ("AsyncRequestWorkerFactor", "2")];
+    for (limit, told) in [(256.0, Some("LimitNOFILE 8192")), (1024.0, None)] {
+        let mut facts = apache("event", &settings, &[("ahead_open_files_limit", limit)]);
+        facts.service.as_mut().unwrap().logs = vec![LogFile::default(); 4];
+        assert_eq!(only(&facts).map(|(_, remedy)| remedy).as_deref(), told, "{limit}");
+    }
+}
+
+#[test]
+fn what_every_request_pays_for() {
+    for (setting, value, id) in [
+        ("LogLevel", "debug", Some("log-verbosity")),
+        ("LogLevel", "warn rewrite:trace3", Some("log-verbosity")),
+        ("LogLevel", "warn", None),
+        ("HostnameLookups", "On", Some("hostname-lookups")),
+        ("HostnameLookups", "double", Some("hostname-lookups")),
+        ("HostnameLookups", "Off", None),
+    ] {
+        let whole = apache("event", &[(setting, value)], &[]);
+        assert_eq!(ids(&whole).first().map(String::as_str), id, "{setting} {value}");
+        let mut part = apache("event", &[], &[]);
+        part.service.as_mut().unwrap().scoped = vec![scoped(setting, value, "VirtualHost *:80")];
+        assert_eq!(ids(&part).first().map(String::as_str), id, "{setting} {value} in a part");
+    }
+    for (value, scope, told) in [
+        ("All", "DocumentRoot /var/www/", true),
+        ("None", "DocumentRoot /var/www/", false),
+        ("All", "Directory /srv/other", false),
+    ] {
+        let mut facts = apache("event", &[], &[]);
+        facts.service.as_mut().unwrap().scoped = vec![scoped("AllowOverride", value, scope)];
+        assert_eq!(!ids(&facts).is_empty(), told, "{value} {scope}");
+    }
+}
+
+#[test]
+fn an_opcode_cache_that_is_off() {
+    for (value, told) in [("0", true), ("Off", true), ("1", false), ("On", false)] {
+        let mut facts = apache("event", &[], &[]);
+        let php = service("php_fpm", None, &[("opcache.enable", value)]);
+        facts.topology = Some(Topology { backends: vec![php], ..Topology::default() });
+        assert_eq!(!ids(&facts).is_empty(), told, "{value}");
+    }
+}
+
+#[test]
+fn the_worst_comes_first() {
+    let settings = [
+        ("HostnameLookups", "On"),
+        ("ListenBacklog", "511"),
+        ("MaxRequestWorkers", "300"),
+        ("ServerLimit", "256"),
+    ];
+    let mut values = MEMORY.to_vec();
+    values.push(("ahead_accept_queue_allowed", 128.0));
+    let facts = apache("prefork", &settings, &values);
+    let expected =
+        ["memory-exhausted", "accept-queue-overflow", "apache-setting-clamped", "hostname-lookups"];
+    assert_eq!(ids(&facts), expected);
+}
+
+#[test]
+fn what_is_not_known_contradicts_nothing() {
+    assert!(contradictions(&Facts::default()).is_empty());
+    assert!(contradictions(&apache("event", &[], &[])).is_empty());
+    let debian = [
+        ("MaxRequestWorkers", "150"),
+        ("ServerLimit", "16"),
+        ("ThreadsPerChild", "25"),
+        ("KeepAlive", "On"),
+        ("KeepAliveTimeout", "5"),
+        ("ListenBacklog", "511"),
+        ("LogLevel", "warn"),
+        ("HostnameLookups", "Off"),
+        ("AsyncRequestWorkerFactor", "2"),
+    ];
+    let values = [
+        ("ahead_accept_queue_allowed", 4096.0),
+        ("ahead_open_files_limit", 8192.0),
+        ("ahead_tracked_limit", 262_144.0),
+        ("ahead_tracked_max", 12.0),
+        ("ahead_ports_available", 28_232.0),
+        ("memory_limit_bytes", 8e9),
+        ("memory_available_min_bytes", 6e9),
+        ("worker_memory_sum_bytes", 20e6),
+        ("worker_private_mean_bytes", 5e6),
+    ];
+    assert_eq!(ids(&apache("event", &debian, &values)), Vec::<String>::new());
+}

@@ -76,9 +76,14 @@ fn is_same_load(one: &Case, other: &Case) -> bool {
         && asks(one) == asks(other)
 }
 
+/// Limits whose ceiling is no rate that can be measured: a table of connections that live for two minutes binds only after
+/// as long, and gives up entries early when it is full; and a machine that swaps falls far below what memory holds.
+const NOT_MEASURED: [&str; 2] = ["conntrack-full", "memory-exhausted"];
+
 /// What another round, in which something else binds, says of the limit that binds here.
 fn scaled(other: &Seen, bound: &Seen) -> Option<Predicted> {
     let finding = bound.case.round.finding.as_str();
+    (!NOT_MEASURED.contains(&finding)).then_some(())?;
     let of = |seen: &Seen| {
         let limit = seen.limits.iter().find(|limit| limit.finding == Some(finding))?;
         Some((limit.ceiling.max?, limit.ceiling.binds_at_rate))
@@ -94,7 +99,8 @@ fn scaled(other: &Seen, bound: &Seen) -> Option<Predicted> {
 fn next(other: &Seen, bound: &Seen) -> Option<Predicted> {
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
-    (follows && other.case.round.next_limit.as_deref() == Some(finding)).then_some(())?;
+    let expected = other.case.round.next_limit.as_deref() == Some(finding);
+    (follows && expected && !NOT_MEASURED.contains(&finding)).then_some(())?;
     let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding);
     Some(told(other, bound, true, next?.rate?))
 }
@@ -150,4 +156,33 @@ pub fn text(predictions: &[Predicted], next_limits: &[(String, String, Option<Ne
     let near = predictions.iter().filter(|one| one.error().abs() <= 0.15).count();
     let _ = writeln!(text, "{near} of {} predictions are within 15%", predictions.len());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_shares_of_what_was_measured() {
+        let one = |predicted| Predicted {
+            scenario: "x".into(),
+            finding: "network-saturated".into(),
+            from: 1,
+            of: 2,
+            as_next: predicted > 100.0,
+            predicted,
+            measured: 100.0,
+        };
+        let next = NextLimit { id: "conntrack-full".into(), rate: Some(7.0) };
+        let limits = [("x 1".to_owned(), "network-saturated".to_owned(), Some(next))];
+        let text = text(&[one(90.0), one(116.0)], &limits);
+        for part in [
+            "WRONG  x 1: after it network-saturated: conntrack-full at 7/s",
+            "-10.0%  x 1 -> 2  network-saturated ceiling: predicted 90.0/s, measured 100.0/s",
+            "+16.0%  x 1 -> 2  network-saturated next limit",
+            "1 of 2 predictions are within 15%",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod apache;
 mod booting;
 mod braking;
 mod change_record;
+mod checking;
 mod command_line;
 mod connecting;
 mod debian;

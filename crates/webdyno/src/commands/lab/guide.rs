@@ -2,6 +2,7 @@
 //! diagnosis says of their recordings.
 
 use crate::cli::lab_run::{LabJudgeArgs, LabPagesArgs, LabShowArgs, LabTableArgs};
+use crate::commands::explain;
 use crate::{finish, terminal};
 use webdyno_lab::scenario::Catalogue;
 use webdyno_lab::{judge, page, table};
@@ -17,9 +18,10 @@ pub fn show(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Writes the pages of all scenarios.
+/// Writes the pages of all scenarios, the list of metrics, and the manual.
 pub fn pages(catalogue: &Catalogue, arguments: &LabPagesArgs) -> Result<u8> {
-    for (path, text) in page::guide(catalogue)? {
+    let manual = ("manual.md".to_owned(), explain::manual());
+    for (path, text) in page::guide(catalogue)?.into_iter().chain([manual]) {
         let path = arguments.out.join(path);
         let folder = path.parent().unwrap_or(&arguments.out);
         std::fs::create_dir_all(folder).map_err(|error| io_error("create", folder.display(), &error))?;
