@@ -26,6 +26,7 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
         missing: crate::missing::missing(measurement),
         findings,
         run: None,
+        site: Some(crate::site::site(&facts, None)),
         live_traffic: live_traffic(measurement),
         environment: measurement.server.clone().unwrap_or_default(),
     })
