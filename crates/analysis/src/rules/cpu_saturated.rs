@@ -13,6 +13,7 @@
 //! name. Where these others (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core
 //! (`softirq-bound`) take them, that is the answer.
 //!
+//! Where a database or PHP-FPM that uses a good part of them cannot be asked what for, the work may be needless: a suspicion.
 //! Without the control group's figures, without /proc of the service's processes and without pressure it can still be told by
 //! the run queue and the service's time, with less confidence.
 //!
@@ -42,6 +43,10 @@ pub const BRINGS_ABOUT: &[&str] =
 
 /// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
 const STEAL_FRACTION_MAX: f64 = 0.10;
+/// Where a program that uses this share of what the service and its backends use does not tell what for (scans of a database,
+/// scripts that are translated anew), that may be why the processors are full.
+const CLOSED_FRACTION_MIN: f64 = 0.25;
+const CONFIDENCE_CLOSED: f64 = 0.5;
 /// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
 const BUSY_FRACTION_WANTED: f64 = 0.7;
 
@@ -52,24 +57,44 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     // What thrashes keeps the processors busy, too.
     let shortage = processors::shortage(facts).filter(|_| !super::memory_exhausted::is_proven(facts))?;
+    let closed = cannot_be_looked_into(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
     });
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}",
+            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}",
             cores_in_words(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
-            workers(facts)
+            workers(facts),
+            closed.map_or(String::new(), |name| format!(
+                " What {name} does with its part could not be seen: it may do needless work."
+            ))
         ),
-        confidence: shortage.confidence,
+        confidence: if closed.is_some() {
+            shortage.confidence.min(CONFIDENCE_CLOSED)
+        } else {
+            shortage.confidence
+        },
         explains_fraction: explains(facts),
         facts: facts
             .cite(&[&processors::FACTS[..], &["rate", "offered_rate", "response_time_mean_us"]].concat()),
         remedies: vec![remedy(facts, shortage)],
     })
+}
+
+/// A program behind the front that uses much of the processors, and does not tell what for.
+fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
+    let own = processors::own_cores(facts)?;
+    let is_silent = |name: &str| match name {
+        "mariadb" => facts.value("db_statements_per_s").is_none(),
+        "php_fpm" => facts.value("opcache_enabled").is_none(),
+        _ => false,
+    };
+    let mut much = facts.each("backend_cpu_cores").filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
+    much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
 }
 
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
@@ -197,6 +222,25 @@ mod tests {
         );
         let some = check_with(&[("usable_cores", 1.0), ("usable_busy_fraction", 0.98)]).unwrap().summary;
         assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
+    }
+
+    #[test]
+    fn a_database_that_tells_nothing_may_be_why() {
+        for (statements, confidence) in [(None, CONFIDENCE_CLOSED), (Some(900.0), 0.8)] {
+            let mut facts = facts(&FULL, &[]);
+            let known = facts.all().next().cloned().unwrap();
+            let of = |name: &str, value| webdyno_model::diagnosis::Fact {
+                name: name.into(),
+                value,
+                ..known.clone()
+            };
+            facts.insert_of("mariadb", of("backend_cpu_cores", 1.1));
+            facts.insert_of("nginx", of("backend_cpu_cores", 1.1));
+            statements.into_iter().for_each(|value| facts.insert(of("db_statements_per_s", value)));
+            let finding = check(&facts).unwrap();
+            assert_eq!(finding.confidence, confidence, "{statements:?}");
+            assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
+        }
     }
 
     #[test]
