@@ -1,13 +1,13 @@
 //! `softirq-bound`: one core does nothing but handle packets, while others have time.
 //!
-//! A network card with one queue interrupts one core, and that core takes each packet through the kernel: firewall, routing,
-//! TCP. When it has no time left no more packets come in, whatever the other cores could do. Workers wait for requests, and
-//! the machine looks half used.
+//! A network card with one queue interrupts one core, and that core takes each packet through the kernel: firewall,
+//! routing, TCP. When it has no time left no more packets come in, whatever the other cores could do. Workers wait for
+//! requests, and the machine looks half used.
 //!
 //! ## How it is recognised
-//! One core was busy at least 90% of the time, most of that (60% of its time) with soft interrupts, and no other core had as
-//! much as half of that: packets are not spread. That this core left packets for later (`squeezed`) or dropped them says the
-//! same from the kernel's side. It needs /proc/stat by core, nothing else.
+//! One core was busy at least 90% of the time, most of that (60% of its time) with soft interrupts, and no other core had
+//! as much as half of that: packets are not spread. That this core left packets for later (`squeezed`) or dropped them
+//! says the same from the kernel's side. It needs /proc/stat by core, nothing else.
 //!
 //! ## What to do
 //! First look at what each packet costs: a firewall of thousands of rules in a row is a set of addresses in one rule
@@ -16,7 +16,8 @@
 //! The firewall stays.
 //!
 //! ## By hand
-//! `mpstat -P ALL 1` or `top` and `1` (column `si`), `cat /proc/net/softnet_stat` (dropped, squeezed), `nft list ruleset | wc -l`.
+//! `mpstat -P ALL 1` or `top` and `1` (column `si`), `cat /proc/net/softnet_stat` (dropped, squeezed),
+//! `nft list ruleset | wc -l`.
 
 use super::say;
 use crate::facts::Facts;
