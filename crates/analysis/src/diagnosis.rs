@@ -103,18 +103,20 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         None => finding.confidence * 0.75,
     };
     found.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    causes_first(found)
+    causes_first(found, rules::memory_exhausted::is_proven(facts))
 }
 
 /// A finding that is this sure and brings others about comes before them, however much of the lost time they explain: they
 /// go with it.
 const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
 
-/// Of findings, the best first, each one behind those that bring it about.
-fn causes_first(found: Vec<Finding>) -> Vec<Finding> {
+/// Of findings, the best first, each one behind those that bring it about. That memory is short may be proven where it is not
+/// sure who holds it: whatever waits may be waiting for it all the same.
+fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
     let brings_about = |cause: &Finding, other: &Finding| {
         let rule = rules::by_id(&cause.id);
-        cause.confidence >= CAUSE_CONFIDENCE_MIN
+        let proven = memory_is_short && cause.id == rules::memory_exhausted::ID;
+        (proven || cause.confidence >= CAUSE_CONFIDENCE_MIN)
             && rule.is_some_and(|rule| rule.brings_about.contains(&other.id.as_str()))
     };
     let mut left = found;
@@ -241,7 +243,7 @@ mod tests {
         };
         let order = |of: &[(&str, f64)]| {
             let found = of.iter().map(|(id, confidence)| finding(id, *confidence)).collect();
-            causes_first(found).into_iter().map(|finding| finding.id).collect::<Vec<_>>()
+            causes_first(found, false).into_iter().map(|finding| finding.id).collect::<Vec<_>>()
         };
         let workers = "apache-workers-exhausted";
         assert_eq!(

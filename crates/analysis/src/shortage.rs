@@ -94,9 +94,14 @@ pub fn holders(facts: &Facts) -> Vec<(Holder, f64)> {
     all
 }
 
-/// What `holder` has, as far as it is known.
-pub fn held_by(facts: &Facts, holder: &Holder) -> Option<f64> {
-    holders(facts).into_iter().find(|(one, _)| one == holder).map(|(_, bytes)| bytes)
+/// With less of all that is in memory and in swap, the largest that is known need not be the largest there is.
+const MOST_FRACTION_MIN: f64 = 0.3;
+
+/// Who holds most, if it is known to be enough of all that is held; `None` where processes could not be seen.
+pub fn largest_holder(facts: &Facts) -> Option<Holder> {
+    let all = limit_bytes(facts)? + facts.value("group_swap_used_max_bytes").unwrap_or(0.0);
+    let (holder, bytes) = holders(facts).into_iter().next()?;
+    (bytes >= MOST_FRACTION_MIN * all).then_some(holder)
 }
 
 /// Memory that more of what one holder has could take: what is free and what it holds of the memory now, less the reserve.
@@ -153,5 +158,12 @@ mod tests {
             &[],
         );
         assert_eq!(holders(&seen), [(Holder::Database, 380e6), (Holder::Workers, 30e6)]);
+        let largest = |limit| {
+            let mut limited = seen.clone();
+            let limit = facts(&[("memory_limit_bytes", limit)], &[]).cite(&["memory_limit_bytes"]);
+            limit.into_iter().for_each(|fact| limited.insert(fact));
+            largest_holder(&limited)
+        };
+        assert_eq!((largest(200e6), largest(2e9)), (Some(Holder::Database), None));
     }
 }

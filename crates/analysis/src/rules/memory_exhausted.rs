@@ -11,6 +11,9 @@
 //! service's. The machine's counter alone may mean any container on it: then the finding is half sure only, unless the
 //! number of the service's processes fell.
 //!
+//! Who holds most is told by what processes share and have in swap. Where that cannot be seen, the finding is half sure: the
+//! lack may as well be of workers that grow (`worker-memory-growth`) or of a database's connections (`db-connection-memory`).
+//!
 //! The control group's figures count before the machine's: where the group has room, a neighbour swaps; where files that
 //! could be dropped fill it, programs are not short of memory (`working-set-exceeds-memory`). A load that was stopped for
 //! swapping, for stalls or for a kill proves it by what stopped it: the brake reads five times a second, and what it saw
@@ -81,11 +84,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let stalled = full.filter(|full| *full >= FULL_FRACTION_MIN).map_or(String::new(), |full| {
         format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
     });
-    let holder = shortage::holders(facts).into_iter().next().map(|(holder, _)| holder);
+    let holder = shortage::largest_holder(facts);
     let who =
         holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
-    // What a database holds is not told by what its clients are allowed: this is the right place, and the wrong remedy.
-    let is_elsewhere = holder == Some(Holder::Database);
+    // That memory is short is proven all the same. Whether it is workers that are too many, or grow, or a database's
+    // connections, nobody can tell who does not see which processes hold it.
+    let is_elsewhere = matches!(holder, None | Some(Holder::Database));
     Some(Finding {
         id: ID.into(),
         summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
@@ -369,6 +373,7 @@ mod tests {
             (None, 0.0, 9.0, None),
         ] {
             let mut values = vec![("oom_kills", machine), ("service_processes_fell_max", fell)];
+            values.extend([("memory_limit_bytes", 200e6), ("worker_memory_sum_bytes", 150e6)]);
             values.extend(group.map(|kills| ("group_oom_kills", kills)));
             let finding = check(&facts(&values, &[]));
             let seen = finding.as_ref().map(|finding| finding.confidence);
@@ -378,6 +383,21 @@ mod tests {
                     && finding.summary.contains("another service") == (confidence == Some(0.5))
                     && finding.remedies.is_empty()
             }));
+        }
+    }
+
+    #[test]
+    fn who_holds_it_must_be_seen() {
+        for (changes, confidence) in [
+            (vec![], 0.9),
+            (vec![("database_resident_max_bytes", 2000e6)], 0.5),
+            (vec![("worker_memory_sum_bytes", 100e6), ("worker_swap_sum_bytes", 50e6)], 0.5),
+        ] {
+            let kept =
+                THRASHING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let facts = facts(&kept.chain(&changes).copied().collect::<Vec<_>>(), &[]);
+            assert_eq!(check(&facts).unwrap().confidence, confidence, "{changes:?}");
+            assert!(is_proven(&facts), "memory is short all the same");
         }
     }
 
@@ -412,6 +432,7 @@ mod tests {
                 ("pressure_memory_full_fraction", full),
                 ("refaults_per_s", refaults),
                 ("swapped_in_pages_per_s", 0.0),
+                ("worker_memory_sum_bytes", 150e6),
                 ("memory_limit_bytes", 200e6),
                 ("memory_total_bytes", 16e9),
             ];

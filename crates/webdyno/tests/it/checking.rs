@@ -42,7 +42,9 @@ fn settings_that_contradict_each_other_are_told_and_nothing_is_touched() {
     assert!(took < Duration::from_secs(30), "{took:?}");
 
     let text = run(place.webdyno().args(["report", "seen"])).with_code(0).stdout;
-    for part in ["Check: ", "(apache-setting-clamped, ", "Limits ahead", "apache workers", "diagnose --for 60s"] {
+    for part in
+        ["Check: ", "(apache-setting-clamped, ", "Limits ahead", "apache workers", "diagnose --for 60s"]
+    {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
     assert!(place.path("seen/report.html").exists());
