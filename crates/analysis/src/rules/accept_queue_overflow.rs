@@ -47,11 +47,8 @@ const FILLED_FRACTION: f64 = 0.5;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
     let dropped = facts.value("listen_overflows")?;
-    if apache_workers_exhausted::is_limit_reached(facts) {
-        return None;
-    }
     let limit = facts.value("accept_queue_limit");
-    let confidence = confidence(facts)?;
+    let confidence = confidence(facts)?.min(workers(facts)?);
     let queue = limit.map_or(String::new(), |limit| format!(" of {}", say(limit)));
     let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
     let clipped = asked.map_or(String::new(), |(asked, limit)| {
@@ -82,6 +79,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ]),
         remedies: remedies(facts, per_s, limit),
     })
+}
+
+/// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
+/// say that they are: where nobody waits to be accepted, they are not.
+fn workers(facts: &Facts) -> Option<f64> {
+    const UNSEEN: f64 = 0.6;
+    match apache_workers_exhausted::is_limit_reached(facts) {
+        false => Some(1.0),
+        true if facts.value("scoreboard_full_fraction").is_some() => None,
+        true => crate::breakdown::noticed_queue(facts).is_none().then_some(UNSEEN),
+    }
 }
 
 /// How sure it is that the queue of this port overflowed, and that it is too short; `None` when it is another one's.
@@ -207,11 +215,13 @@ mod tests {
         ];
         let of = |values: &[(&str, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
         assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
-        // The rule of the workers is silent here: the processors are busy, or the queue is not noticed.
+        // All processes run, and connections wait for them; or nobody does, and they may be idle.
+        let sure = |values: &[(&str, f64)]| of(values).map(|finding| finding.confidence);
         let limit = [("processes_at_limit_fraction", 0.6)];
-        for silent in [[("cpu_busy_fraction", 0.99)], [("accept_queue_mean", 0.1)]] {
-            assert!(of(&[&OVERFLOW[..], &limit[..], &silent[..]].concat()).is_none());
-            assert!(of(&[&OVERFLOW[..], &silent[..]].concat()).is_some());
+        for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {
+            let seen = [("cpu_busy_fraction", 0.99), ("accept_queue_mean", queue)];
+            assert_eq!(sure(&[&OVERFLOW[..], &limit[..], &seen[..]].concat()), with_limit, "{queue}");
+            assert_eq!(sure(&[&OVERFLOW[..], &seen[..]].concat()), Some(0.9), "{queue}");
         }
     }
 }
