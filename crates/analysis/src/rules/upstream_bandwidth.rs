@@ -46,14 +46,28 @@ const BYTES_PER_S_MIN: f64 = 125_000.0;
 /// What of the lost throughput goes with it.
 const EXPLAINS: f64 = 0.85;
 
+/// What the finding rests on.
+const CITED: &[&str] = &[
+    "received_bytes_per_s",
+    "received_spread_fraction",
+    "received_bytes_per_answer",
+    "nic_sent_bits_per_s",
+    "nic_sent_spread_fraction",
+    "round_trip_mean_us",
+    "round_trip_min_us",
+    "retransmits",
+    "retransmits_per_s",
+    "retransmitted_fraction",
+    "receiving_fraction",
+    "response_time_inflation",
+    "accept_queue_mean",
+    "workers_idle_mean",
+    "rate",
+];
+
 /// Fires when the way to the visitors is full and nothing of the server is.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if network_saturated::fullest(facts).is_some()
-        || noticed_queue(facts).is_some()
-        || apache_workers_exhausted::is_limit_reached(facts)
-        || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
-        || super::conntrack_full::is_full(facts) == Some(true)
-    {
+    if is_server_at_limit(facts) {
         return None;
     }
     let again = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MIN)
@@ -98,25 +112,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence,
         explains_fraction: Some(EXPLAINS),
-        facts: facts.cite(&[
-            "received_bytes_per_s",
-            "received_spread_fraction",
-            "received_bytes_per_answer",
-            "nic_sent_bits_per_s",
-            "nic_sent_spread_fraction",
-            "round_trip_mean_us",
-            "round_trip_min_us",
-            "retransmits",
-            "retransmits_per_s",
-            "retransmitted_fraction",
-            "receiving_fraction",
-            "response_time_inflation",
-            "accept_queue_mean",
-            "workers_idle_mean",
-            "rate",
-        ]),
+        facts: facts.cite(CITED),
         remedies: network_saturated::remedies(facts, true),
     })
+}
+
+/// Whether something of the server itself is known to make answers wait.
+fn is_server_at_limit(facts: &Facts) -> bool {
+    network_saturated::fullest(facts).is_some()
+        || noticed_queue(facts).is_some()
+        || apache_workers_exhausted::is_limit_reached(facts)
+        || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
+        || super::conntrack_full::is_full(facts) == Some(true)
 }
 
 /// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
