@@ -123,7 +123,8 @@ fn targets(facts: &Facts, refused: bool) -> Vec<String> {
         let mut all = services.flat_map(|service| &service.listens);
         all.any(|listens| same_address(listens, address))
     };
-    found.retain(|address| !(refused && address.starts_with("unix:")) && !listens(address));
+    let is_file = |address: &str| refused && address.starts_with("unix:");
+    found.retain(|address| !is_file(address) && !listens(address));
     found
 }
 

@@ -27,11 +27,6 @@ pub(super) fn at_once(facts: &Facts) -> Option<f64> {
 
 /// From this share of the full processors on what a program does with them decides what the finding is.
 const MOST_FRACTION_MIN: f64 = 0.4;
-/// Requests that take less than this are not worth asking what they waited for.
-const WAIT_US_MIN: f64 = 10_000.0;
-/// From this share of the time on in which a request neither computes nor stands in a known queue, it waits for something.
-const WAITS_FRACTION_MIN: f64 = 0.5;
-
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
 /// scripts look like honest work from outside.
 pub(super) fn hides_its_work(facts: &Facts) -> bool {
@@ -43,19 +38,6 @@ pub(super) fn hides_its_work(facts: &Facts) -> bool {
     (takes_most("db_cpu_cores") && facts.value("db_rows_scanned_per_s").is_none())
         || (takes_most("fpm_cpu_cores") && facts.value("opcache_enabled").is_none())
         || nobody_knows
-}
-
-/// Whether requests wait for something that nobody saw: they take long, compute little, and no database told what it did.
-/// It may be well, if that is how long it takes.
-pub(super) fn waits_unseen(facts: &Facts) -> bool {
-    let waits = || {
-        let at_once = at_once(facts).filter(|count| *count >= 2.0)?;
-        let response_us = facts.value("response_time_mean_us").filter(|us| *us >= WAIT_US_MIN)?;
-        let machine = || Some(facts.value("cpu_busy_fraction")? * facts.value("cores")?);
-        let computing = facts.value("site_cpu_cores").or_else(machine)?;
-        Some(response_us > 0.0 && computing < (1.0 - WAITS_FRACTION_MIN) * at_once)
-    };
-    facts.value("db_threads_running_mean").is_none() && waits().unwrap_or(false)
 }
 
 /// Where the configuration of the server says that it hands requests over: `unix:/run/php/fpm.sock`, `127.0.0.1:9000`, and
@@ -88,16 +70,21 @@ fn addresses(value: &str) -> Vec<(String, bool)> {
 /// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
 /// are full of other programs' work, those who hardly need one still get it.
 pub(super) fn waits_for_processors(facts: &Facts) -> bool {
-    let busy = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
-    let share = facts.value("site_cpu_cores").zip(facts.value("cores")).map(|(site, cores)| site / cores);
-    busy && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
+    let Some((busy, cores)) = processors(facts) else { return false };
+    let share = facts.value("site_cpu_cores").zip(cores).map(|(site, cores)| site / cores);
+    busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
+}
+
+/// How busy the processors are that the service may use, and how many they are, where that is known.
+fn processors(facts: &Facts) -> Option<(f64, Option<f64>)> {
+    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    Some((busy, facts.value("usable_cores").or(facts.value("cores")).filter(|cores| *cores > 0.0)))
 }
 
 /// The share of the busy processors that these cores are; `None` while the processors have room.
 pub(super) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
-    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= busy_min)?;
-    let cores = facts.value("cores").filter(|cores| *cores > 0.0)?;
-    Some((cores_used / (busy * cores)).min(1.0))
+    let (busy, cores) = processors(facts).filter(|(busy, _)| *busy >= busy_min)?;
+    Some((cores_used / (busy * cores?)).min(1.0))
 }
 
 /// The threads of the database that execute statements, without the one that answers this program's own question.
@@ -181,26 +168,6 @@ mod tests {
         assert!(
             !with(&[("fpm_cpu_cores", 1.5), ("opcache_enabled", 1.0)]) && !with(&[("db_cpu_cores", 0.2)])
         );
-    }
-
-    #[test]
-    fn requests_that_neither_compute_nor_queue_wait_for_something() {
-        for (in_flight, response_us, cores, running, unseen) in [
-            (24.0, 700_000.0, 0.1, f64::NAN, true),
-            (24.0, 700_000.0, 0.1, 20.0, false),
-            (24.0, 5000.0, 0.1, f64::NAN, false),
-            (1.0, 700_000.0, 0.1, f64::NAN, false),
-            (3.0, 20_000.0, 1.9, f64::NAN, false),
-        ] {
-            let values = [
-                ("in_flight_mean", in_flight),
-                ("response_time_mean_us", response_us),
-                ("site_cpu_cores", cores),
-                ("db_threads_running_mean", running),
-            ];
-            let known: Vec<_> = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
-            assert_eq!(waits_unseen(&facts(&known, &[])), unseen, "{known:?}");
-        }
     }
 
     #[test]
