@@ -68,7 +68,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: match is_logged {
             true if is_known_why(facts, logged) => 0.4,
             true => 0.92,
-            false => 0.6,
+            // Why is not told: the server may have had no port or descriptor left.
+            false => 0.5,
         },
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
@@ -191,7 +192,7 @@ mod tests {
         };
         assert!(with(&[("bad_gateway_fraction", 0.001)]).is_none());
         let silent: Vec<_> = REFUSED[..3].iter().map(|(name, _)| (*name, 0.0)).collect();
-        assert_eq!(with(&silent).unwrap().confidence, 0.6);
+        assert_eq!(with(&silent).unwrap().confidence, 0.5);
         assert_eq!(with(&[("no_address_logged", 290.0)]).unwrap().confidence, 0.4);
         assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
     }
