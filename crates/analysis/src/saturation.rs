@@ -97,8 +97,7 @@ pub fn has_room(facts: &Facts) -> Option<bool> {
 fn file_us(facts: &Facts) -> f64 {
     let compressed = facts.asked.iter().any(|asked| asked.compressed);
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
-    let reused = facts.value("connections_reused_fraction");
-    let opened = reused.map_or(1.0, |reused| 1.0 - reused);
+    let opened = crate::site::reused(facts).map_or(1.0, |reused| 1.0 - reused);
     FILE_US + CONNECTION_US * opened + byte_us * facts.value("answer_bytes_mean").unwrap_or(0.0)
 }
 

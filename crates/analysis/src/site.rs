@@ -174,8 +174,13 @@ pub fn kind(facts: &Facts, asked: &Asked) -> (Option<SiteKind>, String) {
     }
 }
 
-/// Whether all that is asked for are files, as far as is known; `None` without load of our own, or when it cannot be told.
+/// Whether all that is asked for are files, as far as is known: without load of our own, whether there is nothing that could
+/// make answers. `None` when it cannot be told.
 pub fn sends_files(facts: &Facts) -> Option<bool> {
+    if facts.asked.is_empty() {
+        let service = facts.service.as_ref().filter(|service| !service.modules.is_empty())?;
+        return (maker(service).is_none() && working_backend(facts).is_none()).then_some(true);
+    }
     let kinds: Vec<Option<SiteKind>> = facts.asked.iter().map(|asked| kind(facts, asked).0).collect();
     if kinds.contains(&Some(SiteKind::Dynamic)) {
         return Some(false);
@@ -295,6 +300,11 @@ mod tests {
     #[test]
     fn what_nobody_told_is_unknown() {
         assert_eq!(site(&Facts::default(), None), Site::default());
+        for (module, files) in [("core_module", Some(true)), ("php_module", None)] {
+            let mut watched = of("http://h/a", &[module], &[]);
+            watched.asked.clear();
+            assert_eq!(sends_files(&watched), files, "{module}");
+        }
         let seen = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);
         assert_eq!(site(&seen, None).keep_alive.reused_fraction, Some(0.9));
     }

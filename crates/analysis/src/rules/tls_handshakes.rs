@@ -150,11 +150,18 @@ fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Wor
     let mut remedies = vec![];
     let keeps = !is("KeepAlive", "off");
     if !keeps && facts.wants_keepalive != Some(false) {
+        // Even if all of them resume a session, they could be saved.
+        let at_least = share(HANDSHAKE_US);
         let share = share(HANDSHAKE_US + signed * of.sign_us);
+        let confidence = match facts.wants_keepalive {
+            Some(_) => certain(share),
+            None if at_least >= SHARE_MIN => 0.7,
+            None => 0.5,
+        };
         remedies.push(keep_alive(setting("KeepAliveTimeout").as_deref()));
         remedies.extend(cheaper(service, of, forgets));
         let words = "Each request comes on a connection of its own, as KeepAlive is Off.".to_owned();
-        return Some(Saving { share, words, remedies, confidence: certain(share) });
+        return Some(Saving { share, words, remedies, confidence });
     }
     // Connections that are wanted, allowed and still not kept have another reason.
     if facts.wants_keepalive == Some(true) {
