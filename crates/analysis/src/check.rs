@@ -28,6 +28,7 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
         run: None,
         site: Some(crate::site::site(&facts, None)),
         live_traffic: live_traffic(measurement),
+        site: Some(crate::site::site(&facts, None)),
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }

@@ -181,6 +181,7 @@ pub struct WithoutRun<'a> {
     time_breakdown_us: &'a TimeBreakdown,
     missing: &'a [Missing],
     live_traffic: &'a Option<LiveTraffic>,
+    site: &'a Option<Site>,
     environment: &'a Environment,
 }
 
@@ -196,6 +197,7 @@ impl<'a> WithoutRun<'a> {
             time_breakdown_us: &check.time_breakdown_us,
             missing: &check.missing,
             live_traffic: &check.live_traffic,
+            site: &check.site,
             environment: &check.environment,
         }
     }
