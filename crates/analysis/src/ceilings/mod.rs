@@ -94,14 +94,17 @@ impl Known {
 /// Good answers per second: of our load, else what the server counted without the readings of its status page.
 pub(crate) fn rate(facts: &Facts) -> Option<f64> {
     let counted = || facts.value("server_requests_per_s").map(|all| all - READINGS_PER_S);
-    let rate = if facts.loaded { facts.value("rate") } else { counted() };
-    rate.filter(|rate| *rate >= RATE_MIN)
+    let (rate, least) =
+        if facts.loaded { (facts.value("rate"), RATE_MIN) } else { (counted(), RATE_MIN_COUNTED) };
+    rate.filter(|rate| *rate >= least)
 }
 
 /// The status page is read once a second.
 const READINGS_PER_S: f64 = 1.0;
 /// Of fewer requests a second nothing can be told.
 const RATE_MIN: f64 = 0.5;
+/// What the server itself counts holds our own readings, and whoever looks whether it is there.
+const RATE_MIN_COUNTED: f64 = 5.0;
 
 /// The error of a quotient of figures with these errors; `None` as long as one is unknown.
 fn together(errors: &[Option<f64>]) -> Option<f64> {

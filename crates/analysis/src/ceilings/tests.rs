@@ -229,6 +229,10 @@ fn without_load_the_servers_own_count_is_the_rate() {
     let mut facts = facts(&values, &[]);
     facts.loaded = false;
     assert_eq!(told(&facts, "apache workers").unwrap().2, Some(500.0));
+    // Our own readings, and a few of who knows whom, are no traffic.
+    let own = Fact { value: 3.0, ..facts.cite(&["server_requests_per_s"]).remove(0) };
+    facts.insert(own);
+    assert_eq!(told(&facts, "apache workers").unwrap().2, None);
 }
 
 #[test]
