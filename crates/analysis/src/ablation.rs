@@ -19,7 +19,7 @@ use webdyno_model::workload::Arrival;
 pub const RESOURCES: &str = "resources";
 
 /// Figures this near to each other are the same: limits hold to a few percent, and what does not limit changes by factors.
-const SAME: f64 = 1.1;
+pub(crate) const SAME: f64 = 1.1;
 /// With an interval that reaches beyond this on either side nothing is told.
 const CONCLUSIVE: f64 = 1.25;
 /// The median of fewer pages than this is no figure of a second.
@@ -230,7 +230,7 @@ fn named<'a>(figures: &'a [AblationFigure], name: &str) -> Option<&'a AblationFi
     figures.iter().find(|figure| figure.name == name)
 }
 
-fn within(ratio: f64, factor: f64) -> bool {
+pub(crate) fn within(ratio: f64, factor: f64) -> bool {
     (1.0 / factor..=factor).contains(&ratio)
 }
 
@@ -240,7 +240,7 @@ fn is_same(figure: &AblationFigure) -> bool {
 }
 
 /// Whether the interval lies on one side.
-fn is_told(figure: &AblationFigure) -> bool {
+pub(crate) fn is_told(figure: &AblationFigure) -> bool {
     figure.ci95.is_some_and(|[low, high]| low > 1.0 || high < 1.0)
 }
 

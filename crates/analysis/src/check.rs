@@ -25,10 +25,10 @@ pub fn check(measurement: &Measurement) -> Result<Diagnosis> {
         time_breakdown_us: TimeBreakdown::default(),
         missing: crate::missing::missing(measurement),
         findings,
+        experiments: vec![],
         run: None,
         site: Some(crate::site::site(&facts, None)),
         live_traffic: live_traffic(measurement),
-        site: Some(crate::site::site(&facts, None)),
         environment: measurement.server.clone().unwrap_or_default(),
     })
 }

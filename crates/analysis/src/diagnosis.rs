@@ -2,6 +2,7 @@
 
 use crate::breakdown::breakdown;
 use crate::ceilings::ceilings;
+use crate::experiments;
 use crate::facts::{self, Facts};
 use crate::live_traffic::live_traffic;
 use crate::measurement::Measurement;
@@ -10,18 +11,24 @@ use crate::rules;
 use crate::summary::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
+use webdyno_model::event::Purpose;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::run::RunReport;
 
 /// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
 pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
+    diagnose_with(measurement, &[])
+}
+
+/// The same with what loads showed that had one thing changed ([`crate::experiments`]).
+pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement)]) -> Result<Diagnosis> {
     let mut run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
     let mut facts = facts::facts(measurement, run.as_ref())?;
     let live_traffic = live_traffic(measurement);
     if let Some(run) = &mut run {
         compare_with_server(run, &mut facts, live_traffic.as_ref());
     }
-    let findings = findings(&facts);
+    let (findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
     let ceilings = ceilings(&facts);
     let next_limit = next_limit(&facts, &findings);
     Ok(Diagnosis {
@@ -34,6 +41,7 @@ pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
         time_breakdown_us: breakdown(&facts),
         missing: crate::missing::missing(measurement),
         findings,
+        experiments,
         run,
         live_traffic,
         site: Some(crate::site::site(&facts, measurement.workload.as_ref())),
@@ -91,17 +99,30 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if found.is_empty() {
         found.extend(rules::unknown::check(facts));
     }
-    let spoils = |finding: &Finding| SPOILED.contains(&finding.id.as_str());
     let of_server = found.iter_mut().filter(|finding| !spoils(finding));
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
-    let weight = |finding: &Finding| match finding.explains_fraction {
+    ranked(found)
+}
+
+/// Whether the figures of the run cannot be believed by it.
+fn spoils(finding: &Finding) -> bool {
+    SPOILED.contains(&finding.id.as_str())
+}
+
+/// What decides the place of a finding: how sure it is, and how much of the lost time it explains.
+pub(crate) fn weight(finding: &Finding) -> f64 {
+    match finding.explains_fraction {
         _ if spoils(finding) => f64::INFINITY,
         Some(share) => finding.confidence * (0.5 + share / 2.0),
         // What cannot tell its share is taken at its word: half of it.
         None => finding.confidence * 0.75,
-    };
+    }
+}
+
+/// The answer first.
+pub(crate) fn ranked(mut found: Vec<Finding>) -> Vec<Finding> {
     found.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     causes_first(found, rules::memory_exhausted::is_proven(facts))
 }

@@ -11,6 +11,7 @@ pub mod check;
 pub mod clock;
 pub mod contradictions;
 pub mod diagnosis;
+pub mod experiments;
 pub mod facts;
 pub mod files_work;
 pub mod generator;

@@ -2,7 +2,9 @@
 
 use crate::change::{ApplyClass, Wish};
 use crate::environment::Environment;
+use crate::event::Purpose;
 use crate::live_traffic::LiveTraffic;
+use crate::page::AblationFigure;
 use crate::run::RunReport;
 use crate::sample::Missing;
 use crate::service::SettingValue;
@@ -141,6 +143,33 @@ pub struct NextLimit {
     pub rate: Option<f64>,
 }
 
+/// How a load fared with one thing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// More answers, or faster ones.
+    Better,
+    /// As many, as fast.
+    Same,
+    /// Fewer, or slower ones.
+    Worse,
+}
+
+/// The same load with one thing changed, made to tell two explanations apart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// What was changed.
+    pub what: Purpose,
+    /// Ids of the two findings.
+    pub between: [String; 2],
+    /// The figure that tells, `with` before and `without` after.
+    pub figure: AblationFigure,
+    /// How the load fared; `None` when the figure does not tell.
+    pub outcome: Option<Outcome>,
+    /// What that says of the two, in a sentence.
+    pub means: String,
+}
+
 /// The whole diagnosis of one recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
@@ -150,6 +179,9 @@ pub struct Diagnosis {
     pub bottleneck: String,
     /// Ranked; never empty (`healthy` and `unknown` are findings too).
     pub findings: Vec<Finding>,
+    /// What was tried to tell explanations apart, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experiments: Vec<Experiment>,
     /// What would bind next.
     pub next_limit: Option<NextLimit>,
     /// Limits before they are hit.

@@ -6,12 +6,13 @@ use crate::log::reader;
 pub use observed::{HostRecord, INCIDENT_AFTER_US, INCIDENT_BEFORE_US, IncidentRecord, lacking};
 use std::collections::BTreeMap;
 use std::path::Path;
+use webdyno_analysis::diagnosis::diagnose_with;
 use webdyno_analysis::live_traffic;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::Result;
 use webdyno_model::change::{Change, JournalPlace};
 use webdyno_model::client::ClientTables;
-use webdyno_model::diagnosis::Finding;
+use webdyno_model::diagnosis::{Diagnosis, Finding};
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, Purpose};
 use webdyno_model::interval::{Interval, LoadEnd};
@@ -332,12 +333,25 @@ impl Recording {
         )
     }
 
-    /// The last load that has results; one without resources is there to be compared with.
+    /// The last load that has results; those with one thing changed are there to be compared with.
     pub fn last_load(&self) -> Option<&LoadRecord> {
-        let with_results = |record: &&LoadRecord| {
-            record.purpose != Purpose::WithoutResources && !record.intervals.is_empty()
-        };
+        let with_results = |record: &&LoadRecord| !is_experiment(record) && !record.intervals.is_empty();
         self.loads.iter().rev().find(with_results)
+    }
+
+    /// The loads with one thing changed that followed the last load and came to their end.
+    pub fn experiments(&self) -> Vec<(Purpose, Measurement)> {
+        let Some(last) = self.last_load() else { return vec![] };
+        let after = self.loads.iter().filter(|record| record.load > last.load && is_experiment(record));
+        let whole = after.filter(|record| record.end.is_some() && !record.intervals.is_empty());
+        whole.map(|record| (record.purpose, self.measurement(record))).collect()
+    }
+
+    /// The diagnosis of this session: of its last load and what was tried after it, or of its last window of watching.
+    /// `None` without either; an error when a histogram is damaged.
+    pub fn diagnosis(&self) -> Result<Option<Diagnosis>> {
+        let measurement = self.last_measurement();
+        measurement.map(|measurement| diagnose_with(&measurement, &self.experiments())).transpose()
     }
 
     /// What a diagnosis of this session is made from: the last load, or the last window of watching.
@@ -383,6 +397,10 @@ impl Recording {
             goal: self.goal,
         }
     }
+}
+
+fn is_experiment(record: &LoadRecord) -> bool {
+    Purpose::EXPERIMENTS.contains(&record.purpose)
 }
 
 /// Seconds from one time of the session to another; negative before it.

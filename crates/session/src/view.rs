@@ -177,12 +177,17 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
         let seen = observation(recording).map(Box::new);
         return Ok((seen.map_or(Outcome::Nothing, Outcome::Observation), None));
     }
-    let Some(measurement) = recording.last_measurement() else { return Ok((Outcome::Nothing, None)) };
-    match recording.command.as_str() {
-        "run" => run_outcome(recording),
-        "check" => Ok((Outcome::Diagnosis(check(&measurement)?), None)),
-        _ => Ok((Outcome::Diagnosis(diagnose(&measurement)?), recording.last_load().map(|load| load.load))),
+    if recording.command == "check" {
+        let measurement = recording.last_measurement();
+        let checked = measurement.map(|measurement| check(&measurement)).transpose()?;
+        return Ok((checked.map_or(Outcome::Nothing, Outcome::Diagnosis), None));
     }
+    if recording.command == "run" && recording.last_load().is_some() {
+        return run_outcome(recording);
+    }
+    let diagnosis = recording.diagnosis()?;
+    let load = recording.last_load().filter(|_| diagnosis.is_some()).map(|load| load.load);
+    Ok((diagnosis.map_or(Outcome::Nothing, Outcome::Diagnosis), load))
 }
 
 /// Of a load that was made several times, the run that stands for all: those that were not seen to their end are left

@@ -126,6 +126,9 @@ impl Progress {
         match purpose {
             Purpose::Run => ("loading".into(), self.pace.measure_s),
             Purpose::WithoutResources => ("loading documents only".into(), self.pace.measure_s),
+            Purpose::WithoutKeepalive => ("loading without keep-alive".into(), first),
+            Purpose::HalfLoad => ("loading half as much".into(), first),
+            Purpose::FromLoopback => ("loading over loopback".into(), first),
             Purpose::Diagnose => ("loading and observing".into(), first),
             Purpose::Baseline => {
                 ("measuring as it is".into(), first + if self.pace.changes { verify } else { 0.0 })

@@ -77,7 +77,7 @@ fn row(load: &LoadRecord, interval: &Interval, part: &str) -> Result<Vec<String>
     let at = |quantile: f64| cell(times.quantile_us(quantile));
     let mut row = vec![
         load.load.to_string(),
-        purpose(load.purpose).to_owned(),
+        load.purpose.name().to_owned(),
         decimal(interval.t_s),
         decimal(length_s),
         part.to_owned(),
@@ -131,16 +131,6 @@ fn visits(interval: &Interval, workload: &Workload) -> [String; 5] {
         visits.cache_hits,
     ]
     .map(|count| count.to_string())
-}
-
-fn purpose(purpose: Purpose) -> &'static str {
-    match purpose {
-        Purpose::Run => "run",
-        Purpose::WithoutResources => "without_resources",
-        Purpose::Diagnose => "diagnose",
-        Purpose::Baseline => "baseline",
-        Purpose::Verify => "verify",
-    }
 }
 
 fn cell<T: ToString>(value: Option<T>) -> String {

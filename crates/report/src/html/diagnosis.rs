@@ -56,6 +56,10 @@ pub(super) fn details(m: &mut Markup, diagnosis: &Diagnosis) {
         m.leaf("h2", &format!("Under this load: {}", say::run_headline(run)));
         parts::run_details(m, run);
     }
+    if !diagnosis.experiments.is_empty() {
+        m.leaf("h2", "What was tried to tell explanations apart");
+        diagnosis.experiments.iter().for_each(|experiment| m.leaf("p", &say::experiment(experiment)));
+    }
     if let Some(others) = say::live_traffic(diagnosis.live_traffic.as_ref()) {
         m.leaf("h2", "Other clients");
         m.leaf("p", &others);

@@ -1,6 +1,7 @@
 //! The same pages with and without their resources, as a table and a headline.
 
 use crate::human::{UNKNOWN, number, plural, quantity, times, times_interval};
+use webdyno_model::diagnosis::Experiment;
 use webdyno_model::page::{Ablation, AblationFigure};
 
 /// What the table means.
@@ -39,4 +40,23 @@ pub(crate) fn ablation_table(ablation: &Ablation) -> Vec<Vec<String>> {
         ]
     };
     std::iter::once(titles).chain(ablation.figures.iter().map(row)).collect()
+}
+
+/// What an experiment showed, with its figure.
+pub(crate) fn experiment(experiment: &Experiment) -> String {
+    let figure = &experiment.figure;
+    match (figure.with.zip(figure.without), figure.ratio.zip(figure.ci95)) {
+        (Some((with, without)), Some((ratio, ci95))) => {
+            let shown = |value: f64| quantity(value, &figure.unit);
+            let name = &figure.name;
+            let interval = times_interval(ratio, ci95);
+            format!(
+                "{} ({name}: {} before, {} then: {interval})",
+                experiment.means,
+                shown(with),
+                shown(without)
+            )
+        }
+        _ => experiment.means.clone(),
+    }
 }

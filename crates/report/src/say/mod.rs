@@ -14,7 +14,7 @@ mod transport;
 mod tune;
 
 use crate::human::{count, number, plural, share, time, time_s, time_us};
-pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table};
+pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table, experiment};
 pub(crate) use client::{generator, generator_details};
 pub(crate) use diagnosis::service;
 pub(crate) use diagnosis::{
@@ -335,6 +335,9 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
     match (load.purpose, load.round) {
         (Purpose::Run, _) => "load".into(),
         (Purpose::WithoutResources, _) => "without resources".into(),
+        (Purpose::WithoutKeepalive, _) => "without keep-alive".into(),
+        (Purpose::HalfLoad, _) => "half the load".into(),
+        (Purpose::FromLoopback, _) => "from loopback".into(),
         (Purpose::Diagnose, _) => "diagnosis".into(),
         (Purpose::Baseline, _) => "before".into(),
         (Purpose::Verify, Some(round)) => format!("round {round}"),

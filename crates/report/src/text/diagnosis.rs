@@ -4,7 +4,7 @@ use super::page::{Column, Page, bar};
 use super::run;
 use crate::human::{number, percent_coarse, time_us};
 use crate::{say, words};
-use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_model::diagnosis::{Ceiling, Diagnosis, Experiment, Fact, Finding, Remedy, TimeBreakdown};
 use webdyno_session::view::View;
 
 const BAR_COLUMNS: usize = 30;
@@ -32,6 +32,7 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
         remedies(page, &finding.remedies);
     }
     other_findings(page, others);
+    experiments(page, &diagnosis.experiments);
     site(page, diagnosis);
     breakdown(page, &diagnosis.time_breakdown_us);
     ceilings(page, &diagnosis.ceilings);
@@ -122,6 +123,17 @@ fn remedies(page: &mut Page, remedies: &[Remedy]) {
             Some(predicted) => page.inner_item("Expected:", &say::predicted(predicted)),
             None => page.inner_item("Expected:", "how much it brings is unknown"),
         }
+    }
+}
+
+/// What was tried to tell explanations apart.
+fn experiments(page: &mut Page, experiments: &[Experiment]) {
+    if experiments.is_empty() {
+        return;
+    }
+    page.heading("What was tried to tell them apart");
+    for experiment in experiments {
+        page.item("-", &say::experiment(experiment));
     }
 }
 

@@ -188,6 +188,10 @@ pub struct DiagnoseArgs {
     /// With --for: a URL of the listener that is meant
     #[arg(long, requires = "watch_for", conflicts_with = "port")]
     pub url: Option<String>,
+    /// Where two explanations remain, tell them apart by up to two more, shorter loads with one thing changed: documents
+    /// only, no keep-alive, half the load, over loopback
+    #[arg(long)]
+    pub ablate: bool,
     /// Exit with 3 when a fault is found
     #[arg(long)]
     pub fail_on_fault: bool,

@@ -1,5 +1,6 @@
 //! `webdyno diagnose`: load and observe a server, watch the traffic that is there, or look at a recording.
 
+use super::experiments;
 use crate::cli::load::{DURATION_US_DEFAULT, LoadArgs};
 use crate::cli::{DiagnoseArgs, ServerArgs};
 use crate::{exports, finish, interrupt, moment, objectives, place, progress, target, terminal};
@@ -38,11 +39,13 @@ pub fn diagnose(arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
     let recording = Recording::read(directory)?;
-    let measurement = match &arguments.at {
-        Some(text) => recording.watched(moment::window(&recording, text, &TimeZone::system())?),
-        None => recording.last_measurement().ok_or_else(|| finish::nothing(directory))?,
+    let diagnosis = match &arguments.at {
+        Some(text) => {
+            let window = moment::window(&recording, text, &TimeZone::system())?;
+            diagnosis::diagnose(&recording.watched(window))?
+        }
+        None => recording.diagnosis()?.ok_or_else(|| finish::nothing(directory))?,
     };
-    let diagnosis = diagnosis::diagnose(&measurement)?;
     let view =
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
     exports::write(&arguments.output.exports, &recording, &view)?;
@@ -65,9 +68,9 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
         progress::watcher(&arguments.output, pace),
     )?;
     let result = introduce(&mut session, &mut servers, BEFORE_S).and_then(|()| {
-        session
-            .load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers))
-            .map(|_| ())
+        session.load(&load.prepared, &load.workload, Purpose::Diagnose, load.length, Some(&servers)).and_then(
+            |_| if arguments.ablate { experiments::make(&mut session, &load, &servers) } else { Ok(()) },
+        )
     });
     drop(servers);
     finish::finish(session, result, &arguments.output, arguments.fail_on_fault)
@@ -105,6 +108,10 @@ fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
 
 /// clap drops a requirement where the flag that is required conflicts with one that is given.
 fn refuse_what_goes_with_others(arguments: &DiagnoseArgs) -> Result<()> {
+    if arguments.ablate && (arguments.from.is_some() || arguments.watch_for.is_some()) {
+        return Err(UserError::usage("--ablate makes loads, and --for and --from make none")
+            .hint("give a URL instead; `webdyno diagnose --help` says which flags go together"));
+    }
     let wrong = |flag: &str, with: &str| {
         let text = format!("{flag} goes with {with}, which is not given");
         Err(UserError::usage(text).hint("`webdyno diagnose --help` says which flags go together"))
@@ -150,6 +157,19 @@ fn observed_port(prepared: &Prepared, address: &ServerAddress) -> Result<u16> {
         target::require_local(&destinations)?;
     }
     target::common_port(&destinations)
+}
+
+impl MeasuredLoad {
+    /// Whether the load reaches its server over a network, although the server is this machine.
+    pub fn could_be_local(&self) -> bool {
+        let is_local = self.how.address == ServerAddress::Local;
+        is_local
+            && !self
+                .prepared
+                .destinations()
+                .iter()
+                .all(|to| to.addresses.iter().all(|at| at.ip().is_loopback()))
+    }
 }
 
 /// A load that ends when enough was measured, and the server it is for.

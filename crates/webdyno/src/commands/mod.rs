@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod check;
 pub mod diagnose;
+pub mod experiments;
 pub mod explain;
 pub mod lab;
 pub mod lab_load;

@@ -85,6 +85,7 @@ pub fn diagnosis(findings: Vec<Finding>, run: RunReport) -> Diagnosis {
         schema: webdyno_model::diagnosis::SCHEMA.into(),
         bottleneck: findings.first().map(|finding| finding.id.clone()).unwrap_or_default(),
         findings,
+        experiments: vec![],
         next_limit: None,
         ceilings: vec![],
         time_breakdown_us: TimeBreakdown::default(),

@@ -3,6 +3,7 @@
 
 mod anywhere;
 mod killed;
+mod same;
 mod sshd;
 mod wrong;
 

@@ -1,0 +1,57 @@
+//! One server with one fault, watched in three ways at once: the diagnosis is the same, wherever the agent is started from.
+
+use super::sshd::Sshd;
+use super::{diagnose, obstacle};
+use crate::support::{Apache, Place, run, skip, turn};
+use serde_json::Value;
+
+/// Workers of the Apache, and who wants one: more than it has, and more than its queue of the kernel is noticed for.
+const WORKERS: u32 = 4;
+const CLIENTS: &str = "40";
+
+/// The answer, the ids of all findings, and whether a rate was read.
+fn told(diagnosis: &Value) -> (String, Vec<String>, bool) {
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let facts = findings.iter().flat_map(|finding| finding["facts"].as_array().unwrap());
+    let has_rate = facts.clone().any(|fact| fact["name"] == "rate" && fact["value"].as_f64() > Some(1.0));
+    let mut ids: Vec<String> = findings.iter().map(|finding| text(&finding["id"])).collect();
+    ids.sort();
+    (text(&diagnosis["bottleneck"]), ids, has_rate)
+}
+
+#[test]
+fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
+    let _turn = turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let (place, sshd) = (Place::new(), Sshd::start());
+    let folder = place.path("apache");
+    std::fs::create_dir(&folder).unwrap();
+    let apache = Apache::start(&folder, WORKERS);
+    // The users.
+    let load = ["run", &apache.url(), "-c", CLIENTS, "--no-keepalive", "-d", "12s", "--out", "users", "-q"];
+    let mut users = place.child(&load);
+    let port = apache.files.port;
+    let servers = ["local", "exec:sh -c 'exec dash'", "ssh://web1"];
+    let diagnoses: Vec<Value> = std::thread::scope(|scope| {
+        let watch = |server: &'static str| {
+            let sshd = &sshd;
+            scope.spawn(move || {
+                let place = Place::new();
+                let flags = ["--for", "4s", "--server", server, "--json"];
+                run(&mut diagnose(&place, sshd, port, &flags)).with_code(0).json()
+            })
+        };
+        let running: Vec<_> = servers.into_iter().map(watch).collect();
+        running.into_iter().map(|watch| watch.join().unwrap()).collect()
+    });
+    users.wait().unwrap();
+    let all: Vec<_> = diagnoses.iter().map(told).collect();
+    for (server, seen) in servers.iter().zip(&all) {
+        assert_eq!(seen.0, "apache-workers-exhausted", "{server}: {all:?}");
+        assert_eq!(seen, &all[0], "{server}");
+        assert!(seen.2, "{server} has no rate: {all:?}");
+    }
+}
