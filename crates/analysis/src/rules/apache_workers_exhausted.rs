@@ -48,6 +48,9 @@ const UNANSWERED_FRACTION_MAX: f64 = 0.5;
 const BEHIND_FRACTION_MIN: f64 = 0.2;
 /// What is believed of a limit that stands in front of one that binds.
 const CONFIDENCE_IN_FRONT: f64 = 0.5;
+/// Where only processes are seen, as many requests must be with the workers: fewer mean that something else holds these.
+const BUSY_FRACTION_MIN: f64 = 0.7;
+const CONFIDENCE_HELD_OTHERWISE: f64 = 0.45;
 /// Workers that use less of a processor than this each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 
@@ -179,7 +182,11 @@ fn process_proof(facts: &Facts) -> Option<Proof> {
         say(workers),
         share * 100.0
     );
-    Some(Proof { words, confidence: 0.7, workers })
+    // Processes hold workers, not what these do: the requests that are with them do, where they are known.
+    let requests =
+        facts.value("requests_in_workers_mean").map(|requests| requests >= BUSY_FRACTION_MIN * workers);
+    let confidence = if requests == Some(false) { CONFIDENCE_HELD_OTHERWISE } else { 0.7 };
+    Some(Proof { words, confidence, workers })
 }
 
 #[cfg(test)]
@@ -231,6 +238,18 @@ mod tests {
         for (share, confidence) in [(1.0, Some(0.7)), (0.5, Some(0.7)), (0.4, None)] {
             let finding = with(&[&outside[..], &[("processes_at_limit_fraction", share)][..]].concat());
             assert_eq!(finding.map(|finding| finding.confidence), confidence, "{share}");
+        }
+    }
+
+    #[test]
+    fn processes_without_requests_are_held_by_something_else() {
+        for (requests, confidence) in [(150.0, 0.7), (100.0, 0.45)] {
+            let finding = with(&[
+                ("scoreboard_full_fraction", f64::NAN),
+                ("processes_at_limit_fraction", 1.0),
+                ("requests_in_workers_mean", requests),
+            ]);
+            assert_eq!(finding.unwrap().confidence, confidence, "{requests}");
         }
     }
 

@@ -104,7 +104,9 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
     }
     let sent = (facts.value("network_sent_bytes_per_s")? - facts.value("received_bytes_per_s")?).max(0.0);
     let pace = sent / held;
-    let ended = (facts.value("server_requests_per_s")? - facts.ended_per_s()?).max(0.0);
+    // Without the page's count there is that of connections: each brings a request at least.
+    let counted = facts.value("server_requests_per_s");
+    let ended = (counted.or(facts.value("new_connections_per_s"))? - facts.ended_per_s()?).max(0.0);
     let is_long = sent >= ANSWER_BYTES_MIN * ended;
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_long && is_slow).then(|| Slow {
@@ -113,7 +115,7 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
             say(held),
             say_bytes(pace)
         ),
-        confidence: 0.85,
+        confidence: if counted.is_some() { 0.85 } else { 0.7 },
     })
 }
 
@@ -194,6 +196,11 @@ mod tests {
             ("queues", vec![queues], Some(0.9)),
             ("no load of ours", vec![queues, ("requests_in_workers_mean", f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),
+            (
+                "no page",
+                vec![("server_requests_per_s", f64::NAN), ("new_connections_per_s", 101.0)],
+                Some(0.7),
+            ),
             ("others wait for a backend", vec![("network_sent_bytes_per_s", 26e3)], None),
             ("others ask much", vec![("server_requests_per_s", 160.0)], None),
             ("fast lines", vec![("network_sent_bytes_per_s", 9e7)], None),
