@@ -95,7 +95,8 @@ fn full(facts: &Facts) -> Option<Full> {
     let wanted = facts.setting("MaxRequestWorkers")?;
     let both = ["scoreboard_full_messages", "scoreboard_full_messages_worker"];
     let messages = both.iter().filter_map(|name| facts.value(name)).reduce(|sum, count| sum + count);
-    let said = messages.is_some_and(|count| count >= 1.0);
+    // With fewer places than MaxRequestWorkers needs the log says so of any server that is busy: that is a clamp.
+    let said = messages.is_some_and(|count| count >= 1.0) && wanted <= places * threads;
     let processes = facts.value("service_processes_mean").map(|count| count - 1.0);
     // A process that ended within the window leaves the mean a little lower.
     let all_taken = processes.is_none_or(|count| count >= places - STOPPING_MIN);

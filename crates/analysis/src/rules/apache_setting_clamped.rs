@@ -33,12 +33,17 @@ pub const ID: &str = "apache-setting-clamped";
 pub const BRINGS_ABOUT: &[&str] =
     &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
 
+/// So many of the workers must have a request, where only processes are seen.
+const TAKEN_FRACTION_MIN: f64 = 0.7;
+
 /// Fires when workers are missing that the files ask for.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let clamp = clamp(facts)?;
     let queue = noticed_queue(facts)?;
-    apache_workers_exhausted::proof(facts)?;
-    if instead::machine_is_short(facts) || keepalive_holds_workers::is_proven(facts) {
+    if !is_taken(facts, &clamp)
+        || instead::machine_is_short(facts)
+        || keepalive_holds_workers::is_proven(facts)
+    {
         return None;
     }
     let why = match clamp.by_files {
@@ -77,6 +82,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ]),
         remedies: remedy(facts, &clamp, queue).into_iter().collect(),
     })
+}
+
+/// Whether all workers in force are taken. Where the page does not show their number, as many processes as the files allow
+/// must run, and as many requests be with them, where that is known.
+fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
+    let processes =
+        facts.value("service_processes_mean").map(|count| (count - 1.0) * facts.threads_per_process());
+    let requests = facts.value("requests_in_workers_mean");
+    let outside = || {
+        processes.is_some_and(|workers| workers >= clamp.in_force)
+            && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
+    };
+    apache_workers_exhausted::proof(facts).is_some() || (!clamp.seen && outside())
 }
 
 struct Clamp {
@@ -177,12 +195,25 @@ mod tests {
                 vec![
                     ("workers_limit", f64::NAN),
                     ("scoreboard_full_fraction", f64::NAN),
-                    ("processes_at_limit_fraction", 1.0),
+                    ("service_processes_mean", 2.0),
                 ],
                 400,
                 1,
                 false,
                 Some(0.75),
+            ),
+            (
+                "files only, and processes that nobody asks anything",
+                vec![
+                    ("workers_limit", f64::NAN),
+                    ("scoreboard_full_fraction", f64::NAN),
+                    ("service_processes_mean", 2.0),
+                    ("requests_in_workers_mean", 3.0),
+                ],
+                400,
+                1,
+                false,
+                None,
             ),
         ] {
             let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);

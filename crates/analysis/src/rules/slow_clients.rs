@@ -20,7 +20,7 @@
 //! grep Scoreboard`: all `W`; `vmstat 1`: idle.
 
 use super::apache_workers_exhausted::{self, instead};
-use super::{say, say_bytes};
+use super::{apache_async_cap, keepalive_holds_workers, say, say_bytes};
 use crate::breakdown::noticed_queue;
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
@@ -39,12 +39,21 @@ const ANSWER_BYTES_MIN: f64 = 262_144.0;
 /// What is sent to each slow client a second: less is nothing at all, more is no slow line.
 const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
 
+/// What is sent beside our own answers must be more than what the network adds to these.
+const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;
+/// From so many requests on each connection is kept.
+const KEPT_REQUESTS_MIN: f64 = 1.1;
+
 /// Fires when clients that take their answers slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let proof = apache_workers_exhausted::proof(facts)?;
     let queue = noticed_queue(facts)?;
     let writes = instead::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
-    if !writes || instead::machine_is_short(facts) {
+    if !writes
+        || instead::machine_is_short(facts)
+        || keepalive_holds_workers::is_proven(facts)
+        || apache_async_cap::is_proven(facts)
+    {
         return None;
     }
     let slow = by_queues(facts, proof.workers).or_else(|| by_bytes(facts, proof.workers))?;
@@ -104,8 +113,12 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
     }
     let sent = (facts.value("network_sent_bytes_per_s")? - facts.value("received_bytes_per_s")?).max(0.0);
     let pace = sent / held;
-    // Without the page's count there is that of connections: each brings a request at least.
+    // Without the page's count there is that of connections, where each of our own brings one request and no more.
     let counted = facts.value("server_requests_per_s");
+    let kept = facts.value("requests_per_connection").is_none_or(|requests| requests >= KEPT_REQUESTS_MIN);
+    if (counted.is_none() && kept) || sent < OTHERS_BYTES_RATIO_MIN * facts.value("received_bytes_per_s")? {
+        return None;
+    }
     let ended = (counted.or(facts.value("new_connections_per_s"))? - facts.ended_per_s()?).max(0.0);
     let is_long = sent >= ANSWER_BYTES_MIN * ended;
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
@@ -198,9 +211,23 @@ mod tests {
             ("bytes", vec![], Some(0.85)),
             (
                 "no page",
-                vec![("server_requests_per_s", f64::NAN), ("new_connections_per_s", 101.0)],
+                vec![
+                    ("server_requests_per_s", f64::NAN),
+                    ("new_connections_per_s", 101.0),
+                    ("requests_per_connection", 1.0),
+                ],
                 Some(0.7),
             ),
+            (
+                "no page, and our own connections are kept",
+                vec![
+                    ("server_requests_per_s", f64::NAN),
+                    ("new_connections_per_s", 50.0),
+                    ("requests_per_connection", 2.0),
+                ],
+                None,
+            ),
+            ("what the network adds", vec![("network_sent_bytes_per_s", 40e3)], None),
             ("others wait for a backend", vec![("network_sent_bytes_per_s", 26e3)], None),
             ("others ask much", vec![("server_requests_per_s", 160.0)], None),
             ("fast lines", vec![("network_sent_bytes_per_s", 9e7)], None),
