@@ -103,7 +103,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
-    ranked(found)
+    ranked(found, rules::memory_exhausted::is_proven(facts))
 }
 
 /// Whether the figures of the run cannot be believed by it.
@@ -121,10 +121,10 @@ pub(crate) fn weight(finding: &Finding) -> f64 {
     }
 }
 
-/// The answer first.
-pub(crate) fn ranked(mut found: Vec<Finding>) -> Vec<Finding> {
+/// The answer first. `memory_is_short`: whether that is proven.
+pub(crate) fn ranked(mut found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
     found.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
-    causes_first(found, rules::memory_exhausted::is_proven(facts))
+    causes_first(found, memory_is_short)
 }
 
 /// A finding that is this sure and brings others about comes before them, however much of the lost time they explain: they

@@ -205,7 +205,8 @@ pub fn rerank(findings: Vec<Finding>, experiment: &Experiment) -> Vec<Finding> {
         let confidence = (right / (right + wrong)).min(CONFIDENCE_MAX.max(finding.confidence));
         Finding { confidence: significant(confidence, 2), ..finding }
     });
-    crate::diagnosis::ranked(reconsidered.collect())
+    // What was placed behind memory by its proof alone stays at its own weight: experiments are for what is not proven.
+    crate::diagnosis::ranked(reconsidered.collect(), false)
 }
 
 /// What these loads showed, in their order, and the findings by it. A load that tells nothing apart is left out.
