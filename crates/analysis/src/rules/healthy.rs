@@ -74,7 +74,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             busy * 100.0,
             room_left(facts)
         ),
-        confidence: if workers_seen { 0.9 } else { 0.6 },
+        confidence: match (workers_seen, facts.loaded) {
+            (true, true) => 0.9,
+            // How long clients wait on the way, and what they asked for in vain, only they see.
+            (true, false) => 0.7,
+            (false, _) => 0.6,
+        },
         explains_fraction: None,
         facts: facts.cite(&[
             "rate",

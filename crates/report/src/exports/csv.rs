@@ -2,7 +2,6 @@
 
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::summary::merged;
-use webdyno_model::event::Purpose;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{ErrorCounts, Interval};
 use webdyno_model::number::significant;
