@@ -136,10 +136,13 @@ fn outcome(figure: &AblationFigure) -> Option<Outcome> {
     }
 }
 
+/// A figure of a second; `None` when it has none.
+type OfSecond = fn(&Interval) -> Result<Option<f64>>;
+
 /// The figure that tells: at half the load, and at a rate that is given, the response time, else the rate.
 fn figure(what: Purpose, before: &Measurement, after: &Measurement) -> Result<AblationFigure> {
     let is_closed = before.workload.as_ref().is_none_or(|workload| workload.arrival == Arrival::Closed);
-    let (name, unit, of): (_, _, fn(&Interval) -> Result<Option<f64>>) = match what {
+    let (name, unit, of): (_, _, OfSecond) = match what {
         Purpose::WithoutResources => ("pages/s", "1/s", |second| {
             Ok(second.pages.as_ref().and_then(|pages| per_s(pages.completed, second)))
         }),

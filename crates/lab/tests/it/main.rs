@@ -1,0 +1,3 @@
+//! Tests of the lab that need nothing but its files.
+
+mod corpus;
