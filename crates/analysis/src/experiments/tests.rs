@@ -1,3 +1,5 @@
+//! Which experiment is made, and what its outcome says: tables.
+
 use super::*;
 use crate::facts::Facts;
 use webdyno_model::histogram::TimeHistogram;

@@ -40,7 +40,7 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
             let sshd = &sshd;
             scope.spawn(move || {
                 let place = Place::new();
-                let flags = ["--for", "4s", "--server", server, "--json"];
+                let flags = ["--for", "4s", "--server", server, "--json", "-"];
                 run(&mut diagnose(&place, sshd, port, &flags)).with_code(0).json()
             })
         };
