@@ -137,6 +137,7 @@ fn outcome(figure: &AblationFigure) -> Option<Outcome> {
 }
 
 /// A figure of a second; `None` when it has none.
+/// A figure of a second; `None` where it has none.
 type OfSecond = fn(&Interval) -> Result<Option<f64>>;
 
 /// The figure that tells: at half the load, and at a rate that is given, the response time, else the rate.
