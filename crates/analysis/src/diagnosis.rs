@@ -7,7 +7,7 @@ use crate::facts::{self, Facts};
 use crate::live_traffic::live_traffic;
 use crate::measurement::Measurement;
 use crate::next_limit::next_limit;
-use crate::rules;
+use crate::rules::{self, Rule};
 use crate::summary::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
@@ -103,7 +103,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     for finding in of_server.filter(|_| facts.readings_stopped) {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
-    ranked(found, rules::memory_exhausted::is_proven(facts))
+    let mut ranked = ranked(found, rules::memory_exhausted::is_proven(facts));
+    doubt_symptoms(&mut ranked);
+    ranked
 }
 
 /// Whether the figures of the run cannot be believed by it.
@@ -151,6 +153,25 @@ fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
         ordered.push(left.remove(next));
     }
     ordered
+}
+
+/// From this on a cause is suspected.
+const SUSPECTED_MIN: f64 = 0.3;
+/// What may be the work of a cause that is only suspected is the answer no more surely than this.
+const CONFIDENCE_MAX_SUSPECTED: f64 = 0.5;
+
+/// A finding in front of one that would bring it about, if only that were proven, is half sure.
+fn doubt_symptoms(found: &mut [Finding]) {
+    let suspected: Vec<&Rule> = found
+        .iter()
+        .filter(|finding| (SUSPECTED_MIN..CAUSE_CONFIDENCE_MIN).contains(&finding.confidence))
+        .filter_map(|finding| rules::by_id(&finding.id))
+        .collect();
+    for finding in found {
+        if suspected.iter().any(|cause| cause.brings_about.contains(&finding.id.as_str())) {
+            finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SUSPECTED);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -276,6 +297,21 @@ mod tests {
             ["accept-queue-overflow", workers],
             "a mere suspicion is nobody's cause"
         );
+    }
+
+    #[test]
+    fn what_a_mere_suspicion_would_explain_is_half_sure() {
+        let finding = |id: &str, confidence| {
+            let known = findings(&Facts::default()).remove(0);
+            Finding { id: id.into(), confidence, ..known }
+        };
+        for (cause, seen) in [(0.2, 0.9), (0.4, 0.5), (0.7, 0.9)] {
+            let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
+            let mut ranked = ranked(found, false);
+            doubt_symptoms(&mut ranked);
+            let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
+            assert_eq!(symptom.confidence, seen, "{cause}");
+        }
     }
 
     #[test]

@@ -30,8 +30,13 @@ use webdyno_model::service::SettingValue;
 /// Stable id.
 pub const ID: &str = "apache-setting-clamped";
 /// What it brings about, and what is therefore not the cause where this one is found.
-pub const BRINGS_ABOUT: &[&str] =
-    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];
+pub const BRINGS_ABOUT: &[&str] = &[
+    "apache-workers-exhausted",
+    "apache-scoreboard-full",
+    "accept-queue-overflow",
+    "lost-syns",
+    "syn-queue-overflow",
+];
 
 /// So many of the workers must have a request, where only processes are seen.
 const TAKEN_FRACTION_MIN: f64 = 0.7;
