@@ -192,27 +192,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let series = SeriesSet::of(measurement);
     let service = measurement.service.as_ref();
     let mut builder = Builder { series, service, facts: BTreeMap::new(), each: BTreeMap::new() };
-    for (fact, unit, metric, how) in FAMILIES.iter().copied().flatten() {
-        match metric.contains('*') {
-            true => builder.derive_each(fact, unit, metric, *how),
-            false => builder.derive(fact, unit, metric, *how),
-        }
-    }
-    builder.cpu();
-    builder.scoreboard();
-    builder.worker_time();
-    builder.processes();
-    builder.pools();
-    builder.queues_behind();
-    builder.database();
-    builder.page_cache();
-    builder.largest_worker();
-    builder.open_files();
-    builder.connection_attempts();
-    builder.conntrack();
-    builder.links();
-    builder.retransmissions();
-    builder.intervals_of_levels();
+    builder.of_server();
     match run {
         Some(run) => {
             builder.client(measurement, run)?;
@@ -264,6 +244,31 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// What the server alone tells.
+    fn of_server(&mut self) {
+        for (fact, unit, metric, how) in FAMILIES.iter().copied().flatten() {
+            match metric.contains('*') {
+                true => self.derive_each(fact, unit, metric, *how),
+                false => self.derive(fact, unit, metric, *how),
+            }
+        }
+        self.cpu();
+        self.scoreboard();
+        self.worker_time();
+        self.processes();
+        self.pools();
+        self.queues_behind();
+        self.database();
+        self.page_cache();
+        self.largest_worker();
+        self.open_files();
+        self.connection_attempts();
+        self.conntrack();
+        self.links();
+        self.retransmissions();
+        self.intervals_of_levels();
+    }
+
     fn add(&mut self, fact: Fact) {
         if fact.value.is_finite() {
             self.facts.insert(fact.name.clone(), fact);

@@ -17,8 +17,9 @@
 //! ## By hand
 //! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.
 
-use super::{memory_exhausted, say, work};
+use super::{memory_exhausted, say};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 

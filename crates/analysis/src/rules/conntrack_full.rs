@@ -23,9 +23,9 @@
 //! `sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max`; `conntrack -S | grep -o 'drop=[0-9]*'`;
 //! `dmesg | grep 'table full'`.
 
-use super::manual::{manual, sysctl};
 use super::say;
 use crate::facts::Facts;
+use crate::manual::{manual, sysctl};
 use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.

@@ -73,7 +73,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 " What {name} does with its part could not be seen: it may do needless work."
             ))
         ),
-        confidence: if closed.is_some() || super::work::hides_its_work(facts) {
+        confidence: if closed.is_some() || crate::work::hides_its_work(facts) {
             shortage.confidence.min(CONFIDENCE_CLOSED)
         } else {
             shortage.confidence

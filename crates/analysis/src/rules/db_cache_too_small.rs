@@ -16,8 +16,9 @@
 //! `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read%'` twice under load: `reads` are those from the disk, of
 //! `read_requests`; `iostat -x 1` shows the disk.
 
-use super::{memory_exhausted, say, say_bytes, work};
+use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;

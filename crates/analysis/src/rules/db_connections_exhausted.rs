@@ -18,7 +18,7 @@
 //! `SHOW GLOBAL STATUS LIKE 'Max_used_connections'`, `'Connection_errors_max_connections'` and `'Aborted_connects'`;
 //! `grep -c 'Too many connections' error.log`.
 
-use super::{say, work};
+use super::say;
 use crate::facts::Facts;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;

@@ -17,8 +17,9 @@
 //! `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock%'` twice under load; `SELECT * FROM information_schema.INNODB_TRX`;
 //! `SHOW ENGINE INNODB STATUS` shows who waits for what.
 
-use super::{say, work};
+use super::say;
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 

@@ -18,8 +18,9 @@
 //! `SHOW GLOBAL STATUS LIKE 'Handler_read_rnd_next'` twice under load, over `Com_select`; `SHOW FULL PROCESSLIST`;
 //! `EXPLAIN` of the statement says `type: ALL`.
 
-use super::{memory_exhausted, say, work};
+use super::{memory_exhausted, say};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::service::Statement;

@@ -14,8 +14,9 @@
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Threads_created'` and `'Connections'` twice under load.
 
-use super::{say, work};
+use super::say;
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;

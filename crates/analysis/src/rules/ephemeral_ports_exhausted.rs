@@ -19,9 +19,9 @@
 //! `ss -tan state time-wait dst ADDRESS:PORT | wc -l`; `sysctl net.ipv4.ip_local_port_range`;
 //! `grep 'Cannot assign requested address' /var/log/apache2/error.log | tail -3`.
 
-use super::manual::manual;
 use super::say;
 use crate::facts::Facts;
+use crate::manual::manual;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;

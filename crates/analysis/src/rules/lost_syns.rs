@@ -18,9 +18,9 @@
 //! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server stays as it is;
 //! `tcpdump -ni any 'tcp[tcpflags] & tcp-syn != 0'` on both sides shows which packets do not arrive.
 
-use super::manual::manual;
 use super::say;
 use crate::facts::Facts;
+use crate::manual::manual;
 use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.

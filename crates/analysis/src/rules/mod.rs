@@ -39,7 +39,6 @@ pub mod kernel_limit_total;
 pub mod log_io;
 pub mod log_verbosity;
 pub mod lost_syns;
-mod manual;
 pub mod memory_exhausted;
 pub mod network_saturated;
 pub mod nic_negotiated_low;
@@ -57,7 +56,6 @@ pub mod time_wait_overflow;
 pub mod tls_handshakes;
 pub mod unknown;
 pub mod upstream_bandwidth;
-mod work;
 pub mod worker_memory_growth;
 pub mod working_set_exceeds_memory;
 

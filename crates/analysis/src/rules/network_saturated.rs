@@ -15,9 +15,9 @@
 //! ## By hand
 //! `sar -n DEV 1` or `ip -s link` against `ethtool eth0 | grep Speed`; `tc -s qdisc show dev eth0` (rate, backlog, dropped).
 
-use super::manual::manual;
 use super::{say, say_bytes};
 use crate::facts::Facts;
+use crate::manual::manual;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Predicted, Remedy};
 use webdyno_model::number::significant;

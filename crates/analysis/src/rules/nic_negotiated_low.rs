@@ -15,9 +15,9 @@
 //! ## By hand
 //! `ethtool eth0` (Speed, Duplex, Supported link modes, Link partner advertised link modes, Auto-negotiation).
 
-use super::manual::manual;
 use super::{network_saturated, say};
 use crate::facts::Facts;
+use crate::manual::manual;
 use webdyno_model::diagnosis::Finding;
 
 /// Stable id.

@@ -15,8 +15,9 @@
 //! ## By hand
 //! `php-fpm -i | grep opcache.enable`, `opcache_get_status()` from a page; `perf top` shows `zendparse` and `lex_scan`.
 
-use super::{memory_exhausted, say, say_us, work};
+use super::{memory_exhausted, say, say_us};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;

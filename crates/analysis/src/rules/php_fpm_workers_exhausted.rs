@@ -20,8 +20,9 @@
 //! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
 //! queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
 
-use super::{memory_exhausted, say, say_bytes, work};
+use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 

@@ -19,9 +19,9 @@
 //! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
 //! `ss -tan state syn-recv | wc -l`; `sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_max_syn_backlog`.
 
-use super::manual::{manual, sysctl};
 use super::say;
 use crate::facts::Facts;
+use crate::manual::{manual, sysctl};
 use webdyno_model::diagnosis::{Finding, Remedy};
 
 /// Stable id.

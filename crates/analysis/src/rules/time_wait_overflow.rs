@@ -15,9 +15,9 @@
 //! ## By hand
 //! `nstat -az TcpExtTCPTimeWaitOverflow` twice; `ss -s` (timewait); `sysctl net.ipv4.tcp_max_tw_buckets`.
 
-use super::manual::sysctl;
 use super::{Rule, healthy, say, unknown};
 use crate::facts::Facts;
+use crate::manual::sysctl;
 use webdyno_model::diagnosis::Finding;
 
 /// Stable id.

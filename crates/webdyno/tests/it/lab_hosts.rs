@@ -239,9 +239,8 @@ fn a_scenario_comes_and_goes_without_a_trace() {
     assert!(bench.said(&["list"]).contains(&format!("{small}  up")));
     run(&mut bench.lab(&["exec", "nobody"])).with_code(2).told("there is no scenario `nobody`", "lab list");
     run(&mut bench.lab(&["down", "nobody"])).with_code(2).told("there is no scenario `nobody`", "lab list");
-    run(&mut bench.lab(&["exec", all, "servr", "true"]))
-        .with_code(2)
-        .told("there is neither a host nor a program `servr`", "did you mean `server`?");
+    let mistyped = run(&mut bench.lab(&["exec", all, "servr", "true"])).with_code(2);
+    mistyped.told("there is neither a host nor a program `servr`", "did you mean `server`?");
     bench.said(&["down", small]);
     assert_eq!(bench.said(&["exec", all, "hostname"]), "server", "the other one stays");
 

@@ -1,8 +1,9 @@
 //! How many connections the database should allow: one for each worker of the application.
 
-use super::{say, work};
+use super::say;
 use crate::facts::Facts;
 use crate::rules::say_bytes;
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;

@@ -1,7 +1,8 @@
 //! How many processes a pool should have: what is wanted at once, bounded by memory, and what that should give.
 
-use super::{Pool, say, say_bytes, work};
+use super::{Pool, say, say_bytes};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::service::SettingValue;

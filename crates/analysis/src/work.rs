@@ -12,7 +12,7 @@ const BUSY_FRACTION_MIN: f64 = 0.95;
 const SITE_FRACTION_MIN: f64 = 0.3;
 
 /// Requests that are under way at once, on the way and in queues too.
-pub(super) fn at_once(facts: &Facts) -> Option<f64> {
+pub(crate) fn at_once(facts: &Facts) -> Option<f64> {
     let sum = |name: &str| {
         let all: Vec<f64> = facts.each(name).map(|(_, value)| value).collect();
         (!all.is_empty()).then(|| all.iter().sum::<f64>())
@@ -29,7 +29,7 @@ pub(super) fn at_once(facts: &Facts) -> Option<f64> {
 const MOST_FRACTION_MIN: f64 = 0.4;
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
 /// scripts look like honest work from outside.
-pub(super) fn hides_its_work(facts: &Facts) -> bool {
+pub(crate) fn hides_its_work(facts: &Facts) -> bool {
     let takes_most = |cores: &str| {
         let share = facts.value(cores).and_then(|cores| share_of_full_processors(facts, cores, 0.0));
         share.is_some_and(|share| share >= MOST_FRACTION_MIN)
@@ -42,7 +42,7 @@ pub(super) fn hides_its_work(facts: &Facts) -> bool {
 
 /// Where the configuration of the server says that it hands requests over: `unix:/run/php/fpm.sock`, `127.0.0.1:9000`, and
 /// whether it speaks FastCGI there, as PHP-FPM does.
-pub(super) fn targets(facts: &Facts) -> Vec<(String, bool)> {
+pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
     const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
     let scoped = facts.service.iter().flat_map(|service| &service.scoped);
     let of_backends = scoped.filter(|setting| SETTINGS.contains(&setting.setting.as_str()));
@@ -69,7 +69,7 @@ fn addresses(value: &str) -> Vec<(String, bool)> {
 
 /// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
 /// are full of other programs' work, those who hardly need one still get it.
-pub(super) fn waits_for_processors(facts: &Facts) -> bool {
+pub(crate) fn waits_for_processors(facts: &Facts) -> bool {
     let Some((busy, cores)) = processors(facts) else { return false };
     let share = facts.value("site_cpu_cores").zip(cores).map(|(site, cores)| site / cores);
     busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
@@ -82,25 +82,25 @@ fn processors(facts: &Facts) -> Option<(f64, Option<f64>)> {
 }
 
 /// The share of the busy processors that these cores are; `None` while the processors have room.
-pub(super) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
+pub(crate) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
     let (busy, cores) = processors(facts).filter(|(busy, _)| *busy >= busy_min)?;
     Some((cores_used / (busy * cores?)).min(1.0))
 }
 
 /// The threads of the database that execute statements, without the one that answers this program's own question.
-pub(super) fn statements_running(facts: &Facts) -> Option<f64> {
+pub(crate) fn statements_running(facts: &Facts) -> Option<f64> {
     facts.value("db_threads_running_mean").map(|running| (running - 1.0).max(0.0))
 }
 
 /// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
 /// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
-pub(super) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
+pub(crate) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
     let seen = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
     seen.into_iter().flatten().reduce(f64::max)
 }
 
 /// What the goal asks for, as a rate.
-pub(super) fn goal_rate(facts: &Facts) -> Option<f64> {
+pub(crate) fn goal_rate(facts: &Facts) -> Option<f64> {
     facts.goal.and_then(|goal| match goal {
         Goal::Rate(rate) => Some(rate),
         _ => None,
@@ -108,7 +108,7 @@ pub(super) fn goal_rate(facts: &Facts) -> Option<f64> {
 }
 
 /// A rate with its 95% interval: the error of the arithmetic, and that of the measured rate that it starts from.
-pub(super) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
+pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
     let rate = facts.value("offered_rate").map_or(rate, |offered| rate.min(offered));
     let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
     let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
@@ -116,7 +116,7 @@ pub(super) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
 }
 
 /// What only a person can do.
-pub(super) fn by_hand(service: &str, setting: &str, why: &str, risk: &str) -> Remedy {
+pub(crate) fn by_hand(service: &str, setting: &str, why: &str, risk: &str) -> Remedy {
     Remedy {
         service: service.into(),
         setting: setting.into(),

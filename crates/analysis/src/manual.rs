@@ -5,7 +5,7 @@ use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
 
 /// A remedy without a value.
-pub(super) fn manual(service: &str, setting: &str, risk: &str, why: String) -> Remedy {
+pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: String) -> Remedy {
     Remedy {
         service: service.into(),
         setting: setting.into(),
@@ -20,7 +20,7 @@ pub(super) fn manual(service: &str, setting: &str, risk: &str, why: String) -> R
 }
 
 /// A setting of the kernel to a number.
-pub(super) fn sysctl(setting: &str, from: Option<f64>, to: f64, risk: &str, why: String) -> Remedy {
+pub(crate) fn sysctl(setting: &str, from: Option<f64>, to: f64, risk: &str, why: String) -> Remedy {
     let number = |value: f64| SettingValue::Integer(value as i64);
     Remedy { from: from.map(number), to: Some(number(to)), ..manual("sysctl", setting, risk, why) }
 }
