@@ -328,6 +328,7 @@ mod tests {
             let level = is_age
                 || [
                     "apache.uptime_s",
+                    "conntrack.closed_life_s",
                     "apache.status_wait_us",
                     "mariadb.uptime_s",
                     "mariadb.slow_query_limit_s",

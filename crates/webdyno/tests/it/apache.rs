@@ -192,7 +192,7 @@ fn without_a_status_page_the_sockets_and_processes_tell() {
     std::fs::write(apache.files.root.join("mods-enabled/status.conf"), "").unwrap();
     run(assert_cmd::Command::new(&apache.files.command[0])
         .args(&apache.files.command[1..3])
-        .args(["-k", "graceful"]))
+        .args(["-k", "restart"]))
     .with_code(0);
     std::thread::sleep(Duration::from_secs(1));
     let ended =
