@@ -97,7 +97,7 @@ impl Model {
     }
 
     /// What is read of the server in a second.
-    pub fn samples(&self, settings: Settings, second: f64) -> [Sample; 3] {
+    pub fn samples(&self, settings: Settings, second: f64) -> [Sample; 4] {
         let (rate, workers) = (self.rate(settings), settings.workers as f64);
         let busy = (rate * self.worker_time_s).min(workers);
         let cpu = (rate * self.cpu_s_per_request / self.cores).min(1.0);
@@ -119,6 +119,7 @@ impl Model {
                     ("cpu.run_queue_count", if cpu >= 0.999 { 9.0 } else { 1.0 }),
                 ],
             ),
+            sample("process", &[("process.cpu_s", cpu * self.cores * elapsed)]),
             sample(
                 "sockets",
                 &[("sockets.accept_queue_count", queue), ("sockets.accept_queue_max_count", 511.0)],
