@@ -32,7 +32,8 @@ pub fn read(text: &str, path: &Path) -> Result<Vec<Outcome>> {
     lines.map(read).collect()
 }
 
-/// The page, of runs in their order: of several runs of a scenario the last one's figures, and how many of them proved it.
+/// The page, of runs in their order: of several runs of a scenario the figures of the last one with all its rounds, and how
+/// many of them proved it.
 /// `machine` is where they were made.
 pub fn page(runs: &[Outcome], machine: &str) -> String {
     let mut by_name: BTreeMap<(_, &str), Vec<&Outcome>> = BTreeMap::new();
@@ -49,7 +50,8 @@ pub fn page(runs: &[Outcome], machine: &str) -> String {
     page.push_str("| scenario | proved | good answers/s, round by round | p99 | failed | gains | findings | up, run, down |\n");
     page.push_str("|---|---|---|---|---|---|---|---|\n");
     for runs in by_name.values() {
-        if let Some(last) = runs.last() {
+        let whole = |run: &&&Outcome| run.rounds.len() == run.rounds_in_all;
+        if let Some(last) = runs.iter().rev().find(whole).or(runs.last()) {
             let _ = writeln!(page, "{}", line(last, runs));
         }
     }
@@ -135,6 +137,7 @@ mod tests {
             run("b-fault", Group::Fault, &[100.0, 433.33], true),
             run("a-story", Group::Story, &[10.0], true),
             run("b-fault", Group::Fault, &[101.0, 434.56], false),
+            Outcome { rounds_in_all: 2, ..run("b-fault", Group::Fault, &[99.0], true) },
         ];
         let text: String = runs.iter().map(|run| serde_json::to_string(run).unwrap() + "\n").collect();
         let page = page(&read(&text, Path::new("runs")).unwrap(), "a machine");
@@ -142,7 +145,7 @@ mod tests {
         let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("| [")).collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("| [a-story](scenarios/a-story.md), a story"), "{page}");
-        let expected = "| 1 of 2 | 101 → 435 | - → - | - → - |  | `healthy`, told as `unknown` → `healthy` | 1.5 s, 20 s, 0.3 s |";
+        let expected = "| 2 of 3 | 101 → 435 | - → - | - → - |  | `healthy`, told as `unknown` → `healthy` | 1.5 s, 20 s, 0.3 s |";
         assert!(lines[1].ends_with(expected), "{}", lines[1]);
     }
 
