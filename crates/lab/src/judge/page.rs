@@ -10,7 +10,8 @@ const HEAD: &str = "\
 # The diagnosis, measured
 
 Every scenario of [the lab](scenarios.md) says what limits its server in each round. Here is what the diagnosis says of the
-recordings of these rounds: the first finding is the answer.
+recordings of these rounds: the first finding is the answer. Rules are written with the kept recordings at hand
+(`crates/lab/fixtures/corpus`): what they find in new ones is the better test.
 
 ";
 
