@@ -5,6 +5,22 @@ use crate::facts::Facts;
 use crate::saturation::{self, Work};
 use crate::site;
 
+/// The share of a request's cost that sending a file does not explain: from three times the cost on.
+pub(crate) const EXCESS_MIN: f64 = 0.66;
+
+/// The names of the facts that all this rests on.
+pub(crate) const FACTS: [&str; 9] = [
+    "cpu_per_request_us",
+    "service_cpu_cores",
+    "service_cores_limit",
+    "cores",
+    "pressure_group_cpu_some_fraction",
+    "cpu_system_cores",
+    "cpu_user_cores",
+    "answer_bytes_mean",
+    "rate",
+];
+
 /// Modules that look at each request, or into each answer, at a cost of their own.
 const COSTLY: [&str; 8] = [
     "security2_module",

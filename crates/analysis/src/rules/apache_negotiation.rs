@@ -19,7 +19,7 @@
 
 use super::say_us;
 use crate::facts::Facts;
-use crate::files_work::files_work;
+use crate::files_work::{self, files_work};
 use crate::in_force::{self, Asked, InForce};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -32,8 +32,6 @@ pub const ID: &str = "apache-negotiation";
 pub const BRINGS_ABOUT: &[&str] =
     &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow"];
 
-/// The share of a request's cost that sending a file does not explain: from three times the cost on.
-const EXCESS_MIN: f64 = 0.66;
 /// The share of the requests that must name no file.
 const SHARE_MIN: f64 = 0.3;
 /// Reading a folder is the kernel's work; below this share of it something else costs the time.
@@ -55,7 +53,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
     let files = files_work(facts)?;
     let excess = files.work.excess();
-    if excess < EXCESS_MIN {
+    if excess < files_work::EXCESS_MIN {
         return None;
     }
     let seen = match files.kernel_share {
@@ -75,17 +73,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: significant(files.work.sure(seen - files.doubt).max(0.2), 2),
         explains_fraction: Some(significant((excess * share).min(1.0), 3)),
-        facts: facts.cite(&[
-            "cpu_per_request_us",
-            "service_cpu_cores",
-            "service_cores_limit",
-            "cores",
-            "pressure_group_cpu_some_fraction",
-            "cpu_system_cores",
-            "cpu_user_cores",
-            "answer_bytes_mean",
-            "rate",
-        ]),
+        facts: facts.cite(&files_work::FACTS),
         remedies: remedies(&met),
     })
 }

@@ -20,7 +20,7 @@
 
 use super::{say, say_us};
 use crate::facts::Facts;
-use crate::files_work::{FilesWork, files_work};
+use crate::files_work::{self, FilesWork, files_work};
 use crate::in_force;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -37,8 +37,6 @@ pub const BRINGS_ABOUT: &[&str] =
 const LOOK_UP_US: f64 = 1.5;
 /// The share of the work that look-ups alone must be.
 const LOOK_UPS_SHARE_MIN: f64 = 0.2;
-/// The share of a request's cost that sending a file does not explain: from three times the cost on.
-const EXCESS_MIN: f64 = 0.66;
 /// The kernel's share of the time above which it is not the reading of rules that costs it.
 const KERNEL_SHARE_MAX: f64 = 0.6;
 
@@ -60,10 +58,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let work = files.work;
     let by_look_ups = work.share(met.folders * LOOK_UP_US);
     let excess = work.excess();
-    if excess < EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
+    if excess < files_work::EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
         return None;
     }
-    let explains = met.share * if excess >= EXCESS_MIN { excess } else { by_look_ups };
+    let explains = met.share * if excess >= files_work::EXCESS_MIN { excess } else { by_look_ups };
     let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}"));
     Some(Finding {
         id: ID.into(),
@@ -78,17 +76,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: significant(work.sure(confidence(&met, &files, by_look_ups)).max(0.2), 2),
         explains_fraction: Some(significant(explains.min(1.0), 3)),
-        facts: facts.cite(&[
-            "cpu_per_request_us",
-            "service_cpu_cores",
-            "service_cores_limit",
-            "cores",
-            "pressure_group_cpu_some_fraction",
-            "cpu_system_cores",
-            "cpu_user_cores",
-            "answer_bytes_mean",
-            "rate",
-        ]),
+        facts: facts.cite(&files_work::FACTS),
         remedies: vec![remedy(&met)],
     })
 }
