@@ -17,6 +17,8 @@ pub(super) const ROWS: &[Row] = &[
     ("no_port_messages", "messages", "apache_log.cannot_assign_address.messages_count", From::Rise),
     ("no_port_messages_of_program", "messages", "apache_log.cannot_assign_address_in_program.messages_count", From::Rise),
     ("proxy_refused_messages", "messages", "apache_log.AH00957.messages_count", From::Rise),
+    ("received_packets_per_s", "packets/s", "nic.*.received_packets_count", From::Rate(1.0)),
+    ("service_received_packets_per_s", "packets/s", "nic.service.*.received_packets_count", From::Rate(1.0)),
     ("packets_dropped_unread", "packets", "softnet.dropped_count", From::Rise),
 ];
 

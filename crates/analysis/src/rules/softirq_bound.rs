@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! One core was busy at least 90% of the time, most of that (60% of its time) with soft interrupts, and no other core had
 //! as much as half of that: packets are not spread. That this core left packets for later (`squeezed`) or dropped them
-//! says the same from the kernel's side. It needs /proc/stat by core, nothing else.
+//! says the same from the kernel's side. It needs /proc/stat by core; where links are seen, their packets must be enough to
+//! fill a core.
 //!
 //! ## What to do
 //! First look at what each packet costs: a firewall of thousands of rules in a row is a set of addresses in one rule
@@ -41,6 +42,12 @@ const OTHER_SHARE_MAX: f64 = 0.5;
 const SQUEEZED_PER_S_MIN: f64 = 1.0;
 const DROPPED_PER_S_MIN: f64 = 1.0;
 
+/// Longer than this no packet takes, sent answers counted with the received: a firewall of a hundred thousand rules in a row
+/// is through in a millisecond. With fewer packets somebody else's fill the core: another guest's, another network's.
+const PACKET_S_MAX: f64 = 1e-3;
+/// About as many packets go out as come in.
+const PACKETS_PER_RECEIVED: f64 = 2.0;
+
 /// Fires when the packets fill one core.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let mut by_core: Vec<(&str, f64)> = facts.each("core_softirq_fraction").collect();
@@ -49,6 +56,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let other = by_core.get(1)?.1;
     let busy = facts.value_of("core_busy_fraction", core)?;
     if softirq < SOFTIRQ_MIN || busy < CORE_BUSY_MIN || other > OTHER_SHARE_MAX * softirq {
+        return None;
+    }
+    if packets_per_s(facts).is_some_and(|packets| softirq > packets * PACKET_S_MAX) {
         return None;
     }
     let at_least = |name: &str, min: f64| facts.value(name).filter(|value| *value >= min);
@@ -74,12 +84,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     finding.facts.extend(facts.cite(&[
         "packets_squeezed_per_s",
         "packets_dropped_per_s",
+        "received_packets_per_s",
+        "service_received_packets_per_s",
         "cpu_softirq_fraction",
         "cpu_busy_fraction",
         "service_cpu_cores",
         "rate",
     ]));
     Some(finding)
+}
+
+/// Packets that come and go, of the busiest link that is seen; `None` where none is.
+fn packets_per_s(facts: &Facts) -> Option<f64> {
+    let links = ["received_packets_per_s", "service_received_packets_per_s"];
+    let received = links.iter().filter_map(|name| facts.value(name)).reduce(f64::max)?;
+    Some(PACKETS_PER_RECEIVED * received)
 }
 
 fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
@@ -157,6 +176,14 @@ mod tests {
             &[(1.0, 0.9)],
         ] {
             assert!(of(cores, &[("packets_squeezed_per_s", 28.0)]).is_none(), "{cores:?}");
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_full_of_packets_of_others_is_not_ours() {
+        for (received, ours) in [(100.0, false), (1300.0, true)] {
+            let found = of(&[(0.3, 0.02), (1.0, 0.97)], &[("received_packets_per_s", received)]);
+            assert_eq!(found.is_some(), ours, "{received}");
         }
     }
 }
