@@ -329,6 +329,7 @@ mod tests {
                 || [
                     "apache.uptime_s",
                     "conntrack.closed_life_s",
+                    "conntrack.service.closed_life_s",
                     "apache.status_wait_us",
                     "mariadb.uptime_s",
                     "mariadb.slow_query_limit_s",
