@@ -1,7 +1,7 @@
 # Everything a developer or a newcomer does. `make quickstart` and `make test` do all the set-up themselves.
 
 CARGO ?= cargo
-PROGRAM := target/release/webdyno
+PROGRAM := $(or $(CARGO_TARGET_DIR),target)/release/webdyno
 
 .PHONY: help build static quickstart test check bench fuzz lab pages setup setup-test
 
