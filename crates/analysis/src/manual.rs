@@ -5,7 +5,7 @@ use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
 
 /// A remedy without a value.
-pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: String) -> Remedy {
+pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: impl Into<String>) -> Remedy {
     Remedy {
         service: service.into(),
         setting: setting.into(),
@@ -13,7 +13,7 @@ pub(crate) fn manual(service: &str, setting: &str, risk: &str, why: String) -> R
         to: None,
         class: ApplyClass::Manual,
         risk: risk.into(),
-        why,
+        why: why.into(),
         predicted: None,
         together_with: vec![],
     }

@@ -1,8 +1,7 @@
 //! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
 
 use crate::facts::Facts;
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Predicted, Remedy};
+use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
 use webdyno_model::tune::Goal;
 
@@ -113,21 +112,6 @@ pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
     let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
     let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
     Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] }
-}
-
-/// What only a person can do.
-pub(crate) fn by_hand(service: &str, setting: &str, why: &str, risk: &str) -> Remedy {
-    Remedy {
-        service: service.into(),
-        setting: setting.into(),
-        from: None,
-        to: None,
-        class: ApplyClass::Manual,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    }
 }
 
 #[cfg(test)]

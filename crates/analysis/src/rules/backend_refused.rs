@@ -19,6 +19,7 @@
 
 use super::{memory_exhausted, say};
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -74,14 +75,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         },
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
-        remedies: vec![work::by_hand(
+        remedies: vec![manual(
             "backend",
             "address",
-            &format!(
+            "none: nothing answers there now",
+            format!(
                 "start the backend, or let the server look for it where it listens{}",
                 if at.is_empty() { String::new() } else { format!(", which is not{at}") }
             ),
-            "none: nothing answers there now",
         )],
     })
 }

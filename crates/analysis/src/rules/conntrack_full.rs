@@ -156,7 +156,7 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         }
     }
     let keep = "one entry of the table then serves many requests";
-    all.push(manual("clients", "keep-alive", "a worker or a socket is held between requests", keep.into()));
+    all.push(manual("clients", "keep-alive", "a worker or a socket is held between requests", keep));
     all
 }
 

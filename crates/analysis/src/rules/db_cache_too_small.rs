@@ -18,6 +18,7 @@
 
 use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -101,12 +102,12 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     let more = room.map_or(missing, |room| missing.min(room));
     let Some(size) = size else {
         let why = format!("{} more: what is read from the disk within a minute", say_bytes(more));
-        return vec![work::by_hand("mariadb", "innodb_buffer_pool_size", &why, "memory")];
+        return vec![manual("mariadb", "innodb_buffer_pool_size", "memory", &why)];
     };
     let to = ((size + more) / STEP_BYTES).floor() * STEP_BYTES;
     if to <= size {
         let why = "the pool has no room to grow: as much as is read from the disk within a minute is missing";
-        return vec![work::by_hand("hardware", "memory", why, "none")];
+        return vec![manual("hardware", "memory", "none", why)];
     }
     let bound = if more < missing { ", bounded by half of the memory that is available" } else { "" };
     vec![Remedy {

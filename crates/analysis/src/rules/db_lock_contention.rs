@@ -19,6 +19,7 @@
 
 use super::say;
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -68,11 +69,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "response_time_mean_us",
             "rate",
         ]),
-        remedies: vec![work::by_hand(
+        remedies: vec![manual(
             "mariadb",
             "transactions",
-            "change the row that all want last, commit at once, and wait for nothing in between; find it by an index",
             "a change of the program",
+            "change the row that all want last, commit at once, and wait for nothing in between; find it by an index",
         )],
     })
 }

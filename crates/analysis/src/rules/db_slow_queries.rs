@@ -20,6 +20,7 @@
 
 use super::{memory_exhausted, say};
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -87,14 +88,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "in_flight_mean",
             "rate",
         ]),
-        remedies: vec![work::by_hand(
+        remedies: vec![manual(
             "mariadb",
             "index",
+            "an index makes writing the table a little slower, and building it locks out writers for a while on old versions",
             statement.map_or(
                 WHY,
                 |_| "an index on what the statement compares, so that it finds its rows without reading all",
             ),
-            "an index makes writing the table a little slower, and building it locks out writers for a while on old versions",
         )],
     })
 }

@@ -101,14 +101,14 @@ fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
             "apache",
             "disablereuse",
             "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
-            "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on".into(),
+            "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
         ));
     } else {
         all.push(manual(
             "application",
             "persistent connections",
             "the backend needs one connection for each worker",
-            "connections to the backend that are kept carry many requests each".into(),
+            "connections to the backend that are kept carry many requests each",
         ));
     }
     let gain = available.map(|ports| significant(64_512.0 / ports, 2)).filter(|gain| *gain > 1.1);
@@ -128,7 +128,7 @@ fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
         "apache",
         "unix socket",
         "backend and server must share a machine",
-        "a unix socket takes no ports".into(),
+        "a unix socket takes no ports",
     ));
     all
 }

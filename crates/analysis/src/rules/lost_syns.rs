@@ -89,14 +89,13 @@ fn remedies() -> Vec<Remedy> {
             "path",
             "a limit on new connections may be meant: ask who made it",
             "find what drops first packets between clients and server: a limit for new connections, a full table of a \
-             firewall or load balancer, a damaged line"
-                .into(),
+             firewall or load balancer, a damaged line",
         ),
         manual(
             "clients",
             "keep-alive",
             "a worker or a socket is held between requests",
-            "fewer connections are begun, so fewer first packets can be lost".into(),
+            "fewer connections are begun, so fewer first packets can be lost",
         ),
     ]
 }

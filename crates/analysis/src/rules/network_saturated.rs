@@ -159,7 +159,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
                 "apache",
                 "mod_deflate",
                 "about a millisecond of a processor for each 50 kB of text; a reload",
-                why.into(),
+                why,
             )
         });
     }
@@ -168,7 +168,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
             "apache",
             "Cache-Control",
             "visitors see a change only when its time is over",
-            "what browsers and caches keep is not sent again".into(),
+            "what browsers and caches keep is not sent again",
         ));
     }
     all.push(manual(
@@ -177,7 +177,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
         "costs money",
         "what remains is to send less (smaller images, a CDN) or a line that carries more: the rate grows with it, up to the \
          next limit"
-            .into(),
+            ,
     ));
     all
 }

@@ -79,7 +79,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "hardware",
             "link speed",
             "the link is down for some seconds while it is agreed anew; never force a speed on one side alone",
-            "a cable and a port that allow what the card can do, with autonegotiation on both sides".into(),
+            "a cable and a port that allow what the card can do, with autonegotiation on both sides",
         )],
     })
 }

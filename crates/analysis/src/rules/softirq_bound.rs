@@ -22,7 +22,6 @@
 
 use super::say;
 use crate::facts::Facts;
-use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -102,17 +101,7 @@ fn packets_per_s(facts: &Facts) -> Option<f64> {
 }
 
 fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
-    let manual = |setting: &str, risk: &str, why: &str| Remedy {
-        service: "hardware".into(),
-        setting: setting.into(),
-        from: None,
-        to: None,
-        class: ApplyClass::Manual,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    };
+    let manual = |setting: &str, risk: &str, why: &str| crate::manual::manual("hardware", setting, risk, why);
     let mut all = vec![
         manual(
             "cost per packet",

@@ -117,8 +117,7 @@ fn remedies(facts: &Facts, half_open: Option<f64>) -> Vec<Remedy> {
         "network",
         "path",
         "none",
-        "find out who does not answer: a firewall that lets only one direction through, or forged senders"
-            .into(),
+        "find out who does not answer: a firewall that lets only one direction through, or forged senders",
     ));
     all
 }

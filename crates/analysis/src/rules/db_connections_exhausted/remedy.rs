@@ -2,6 +2,7 @@
 
 use super::say;
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::rules::say_bytes;
 use crate::work;
 use webdyno_model::change::ApplyClass;
@@ -22,12 +23,7 @@ pub(super) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let workers = workers(facts);
     let Some((wanted, why)) = workers.map(by_workers).or_else(|| by_demand(facts)) else {
         let why = "one connection for each worker of the application, a tenth more, and ten for others";
-        return vec![work::by_hand(
-            "mariadb",
-            "max_connections",
-            why,
-            "memory for the buffers of each connection",
-        )];
+        return vec![manual("mariadb", "max_connections", "memory for the buffers of each connection", why)];
     };
     let each = facts.value("db_connection_memory_bytes").filter(|bytes| *bytes > 0.0);
     let available = facts.value("memory_available_min_bytes");
@@ -36,12 +32,7 @@ pub(super) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if limit.is_some_and(|limit| to <= limit) {
         let why = "memory holds no more connections at what each may take for its buffers: lower sort_buffer_size and join_buffer_size";
-        return vec![work::by_hand(
-            "mariadb",
-            "sort_buffer_size",
-            why,
-            "large sorts go over temporary files",
-        )];
+        return vec![manual("mariadb", "sort_buffer_size", "large sorts go over temporary files", why)];
     }
     let bound = if to < wanted { ", bounded by half of the memory that is available" } else { "" };
     let memory = each.zip(limit).map_or(String::new(), |(each, limit)| {

@@ -2,6 +2,7 @@
 
 use super::{Pool, say, say_bytes};
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Predicted, Remedy};
@@ -20,7 +21,7 @@ const CPU_FRACTION_MAX: f64 = 0.95;
 pub(super) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
-        return vec![work::by_hand("php_fpm", "pm.max_children", why, RISK)];
+        return vec![manual("php_fpm", "pm.max_children", RISK, why)];
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();
@@ -28,7 +29,7 @@ pub(super) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     if to <= processes {
         let why = "memory holds no more of them: less time for each request, or more memory";
-        return vec![work::by_hand("hardware", "memory", why, "none")];
+        return vec![manual("hardware", "memory", "none", why)];
     }
     let bound = if to < wanted { ", bounded by the memory there is" } else { "" };
     vec![Remedy {
