@@ -10,7 +10,7 @@ help:
 	@echo "make test         install what is needed, and run every check and test"
 	@echo "make build        build the release program at $(PROGRAM)"
 	@echo "make static       build it also as $(PROGRAM)-static, which runs on any Linux of this processor"
-	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md and docs/diagnosis.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often"
+	@echo "make lab          run the lab's scenarios (as root) and write docs/lab.md and docs/diagnosis.md; LAB='NAME NAME' only these, LAB_REPEAT=N each so often, LAB_RIVALS=1 asks other advisers, too"
 	@echo "make pages        write the guide's pages of the scenarios and the list of metrics (docs/) anew"
 	@echo "make fuzz         fuzz the readers of answers and configurations for FUZZ_S seconds (60) with FUZZ_SEED; see fuzz/README.md"
 	@echo "make bench        measure against the rivals, side by side (installs wrk, nginx-light, apache2-utils; builds oha)"

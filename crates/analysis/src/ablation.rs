@@ -234,7 +234,8 @@ pub(crate) fn within(ratio: f64, factor: f64) -> bool {
     (1.0 / factor..=factor).contains(&ratio)
 }
 
-fn is_same(figure: &AblationFigure) -> bool {
+/// Whether the figures are the same, and the interval leaves no room for a change.
+pub(crate) fn is_same(figure: &AblationFigure) -> bool {
     let narrow = |ci95: [f64; 2]| ci95.iter().all(|bound| within(*bound, CONCLUSIVE));
     figure.ratio.is_some_and(|ratio| within(ratio, SAME)) && figure.ci95.is_none_or(narrow)
 }

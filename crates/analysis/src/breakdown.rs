@@ -14,12 +14,13 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
     let Some(response_us) = facts.value("response_time_mean_us") else {
         return TimeBreakdown::default();
     };
-    let held_us = facts.value("worker_time_mean_us");
-    let backend = facts.value("backend_time_mean_us");
+    let held_us = facts.value("worker_time_mean_us").map(|held| of_good(facts, held));
+    let backend = facts.value("backend_time_mean_us").map(|us| of_good(facts, us));
     // A worker that waits for a backend is held: what is behind it cannot take longer than it.
     let backend = held_us.zip(backend).map(|(held, backend)| backend.min(held)).or(backend);
-    let around =
-        [client(facts), connect_per_request(facts), accept_queue_wait_us(facts), backend, network(facts)];
+    let client = client(facts);
+    let connect = connect(facts, response_us - client.unwrap_or(0.0));
+    let around = [client, connect, accept_queue_wait_us(facts), backend, network(facts)];
     let sum: f64 = around.iter().flatten().sum();
     // Queues are read once a second, times are the engine's: together they may exceed the whole a little.
     let shrink = if sum > response_us { response_us / sum } else { 1.0 };
@@ -38,6 +39,14 @@ pub fn breakdown(facts: &Facts) -> TimeBreakdown {
         network,
         unexplained: rounded(Some((left_us - worker.unwrap_or(0.0)).max(0.0))),
     }
+}
+
+/// What good answers took of a time that is known of all that ended: the response time is that of good answers, and errors
+/// are fast. What failed took no longer than until clients saw it fail.
+fn of_good(facts: &Facts, of_all_us: f64) -> f64 {
+    let failed = facts.value("failed_time_mean_us").zip(facts.value("failed_fraction"));
+    let fast = failed.filter(|(failed_us, share)| *failed_us < of_all_us && *share > 0.0 && *share < 1.0);
+    fast.map_or(of_all_us, |(failed_us, share)| (of_all_us - share * failed_us) / (1.0 - share))
 }
 
 /// The generator's own delay and, of a load at a rate, the wait for one of its connections to come free.
@@ -104,9 +113,17 @@ pub fn keeps_up(facts: &Facts) -> Option<bool> {
     Some(rate >= OFFERED_FRACTION_MIN * offered * (1.0 - on_the_way_s / window_s))
 }
 
-fn connect_per_request(facts: &Facts) -> Option<f64> {
-    let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
-    Some(time * opened / facts.ended_per_s()?)
+/// Connections that were established, per request; and where first packets are lost, the share of the time at the server in
+/// which requests connected, with those among them that were given up.
+fn connect(facts: &Facts, at_server_us: f64) -> Option<f64> {
+    let established = || {
+        let (time, opened) = (facts.value("connect_time_mean_us")?, facts.value("connections_opened_per_s")?);
+        Some(time * opened / facts.ended_per_s()?)
+    };
+    let lost = facts.value("lost_syn_connections").is_some_and(|lost| lost >= 1.0);
+    let share = facts.value("connecting_fraction").filter(|_| lost);
+    let of_share = share.map(|share| share * at_server_us.max(0.0));
+    established().into_iter().chain(of_share).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -153,6 +170,40 @@ mod tests {
             let parts = breakdown(&facts(&[&base[..], &more].concat(), &[]));
             let seen = [parts.worker, parts.backend, parts.network, parts.unexplained];
             assert_eq!(seen, [worker, behind, way, rest], "{more:?}");
+        }
+    }
+
+    #[test]
+    fn fast_errors_do_not_shorten_what_good_answers_take() {
+        let seen = [
+            ("response_time_mean_us", 200_000.0),
+            ("worker_time_mean_us", 60_000.0),
+            ("failed_fraction", 0.75),
+            ("rate", 25.0),
+        ];
+        let worker = |failed_us: f64| {
+            let all = [&seen[..], &[("failed_time_mean_us", failed_us)]].concat();
+            breakdown(&facts(&all, &[])).worker
+        };
+        // Of four that ended three took 20 ms each: 240 ms in all leave 180 for the good one.
+        assert_eq!(worker(20_000.0), Some(180_000.0));
+        // What fails after a long wait was not in a worker as long.
+        assert_eq!(worker(90_000.0), Some(60_000.0));
+    }
+
+    #[test]
+    fn lost_first_packets_are_time_that_requests_connect() {
+        let seen = [
+            ("response_time_mean_us", 1_000_000.0),
+            ("client_delay_mean_us", 200_000.0),
+            ("rate", 10.0),
+            ("connect_time_mean_us", 100.0),
+            ("connections_opened_per_s", 10.0),
+            ("connecting_fraction", 0.9),
+        ];
+        for (lost, connect) in [(0.0, 100.0), (5.0, 720_000.0)] {
+            let all = [&seen[..], &[("lost_syn_connections", lost)]].concat();
+            assert_eq!(breakdown(&facts(&all, &[])).connect, Some(connect), "{lost}");
         }
     }
 

@@ -39,7 +39,8 @@ const CONFIDENCE: f64 = 0.7;
 fn sound() -> Finding {
     Finding {
         id: healthy::ID.into(),
-        summary: "No settings were found that contradict each other, or what there is of memory and tables."
+        summary: "Nothing was found to mend: no settings contradict each other, and memory and tables hold what they allow, \
+                  as far as it could be read."
             .into(),
         confidence: CONFIDENCE,
         explains_fraction: None,

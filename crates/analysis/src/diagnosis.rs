@@ -2,6 +2,7 @@
 
 use crate::breakdown::breakdown;
 use crate::ceilings::ceilings;
+use crate::expected;
 use crate::experiments;
 use crate::facts::{self, Facts};
 use crate::live_traffic::live_traffic;
@@ -9,6 +10,8 @@ use crate::measurement::Measurement;
 use crate::next_limit::next_limit;
 use crate::rules::{self, Rule};
 use crate::summary::run_report;
+use crate::work;
+use crate::written;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
 use webdyno_model::event::Purpose;
@@ -104,8 +107,34 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
     }
     let mut ranked = ranked(found, rules::memory_exhausted::is_proven(facts));
+    errors_first(facts, &mut ranked);
     doubt_symptoms(&mut ranked);
+    if let Some(first) = ranked.first_mut().filter(|first| !spoils(first)) {
+        expected::complete(facts, first);
+    }
+    written::say_where(facts, &mut ranked);
     ranked
+}
+
+/// A finding that is this sure says why most answers are errors.
+const ERRORS_CONFIDENCE_MIN: f64 = 0.6;
+/// Where none does, the generator that is busy with errors is no answer that anybody was looking for.
+const CONFIDENCE_MAX_ERRORS: f64 = 0.5;
+
+/// Where most answers are errors, as fast as the generator can ask for them, it is no wonder that it is busy: what is wrong is
+/// what makes them errors. The figures of the run stay those that cannot be believed.
+fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
+    let is_cause = |finding: &Finding| {
+        rules::MAKE_ERRORS.contains(&finding.id.as_str()) && finding.confidence >= ERRORS_CONFIDENCE_MIN
+    };
+    let spoiled = ranked.first().is_some_and(|first| first.id == rules::generator_saturated::ID);
+    if !spoiled || !work::answers_errors(facts) {
+        return;
+    }
+    match ranked.iter().position(is_cause) {
+        Some(at) => ranked[..=at].rotate_right(1),
+        None => ranked[0].confidence = ranked[0].confidence.min(CONFIDENCE_MAX_ERRORS),
+    }
 }
 
 /// Whether the figures of the run cannot be believed by it.
@@ -157,20 +186,30 @@ fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
 
 /// From this on a cause is suspected.
 const SUSPECTED_MIN: f64 = 0.3;
-/// What may be the work of a cause that is only suspected is the answer no more surely than this.
-const CONFIDENCE_MAX_SUSPECTED: f64 = 0.5;
+/// What may be the work of another finding is a limit of its own no more surely than this.
+const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
-/// A finding in front of one that would bring it about, if only that were proven, is half sure.
+/// A finding in front of one that would bring it about, if only that were proven, is half sure; and so is one that stands
+/// behind a proven one that does: what is left of it shows when that is mended.
 fn doubt_symptoms(found: &mut [Finding]) {
-    let suspected: Vec<&Rule> = found
+    let causes: Vec<(usize, &Rule, bool)> = found
         .iter()
-        .filter(|finding| (SUSPECTED_MIN..CAUSE_CONFIDENCE_MIN).contains(&finding.confidence))
-        .filter_map(|finding| rules::by_id(&finding.id))
+        .enumerate()
+        .filter(|(_, finding)| finding.confidence >= SUSPECTED_MIN)
+        .filter_map(|(at, cause)| {
+            Some((at, rules::by_id(&cause.id)?, cause.confidence >= CAUSE_CONFIDENCE_MIN))
+        })
         .collect();
-    for finding in found {
-        if suspected.iter().any(|cause| cause.brings_about.contains(&finding.id.as_str())) {
-            finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SUSPECTED);
+    for (place, finding) in found.iter_mut().enumerate() {
+        let explains = |(at, cause, is_proven): &&(usize, &Rule, bool)| {
+            // Of two that bring each other about the first one is the cause.
+            (*at < place || !is_proven) && cause.brings_about.contains(&finding.id.as_str())
+        };
+        let Some((_, cause, is_proven)) = causes.iter().find(explains) else { continue };
+        if *is_proven {
+            finding.summary += &format!(" {} brings this about, too: mend that first.", cause.id);
         }
+        finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SYMPTOM);
     }
 }
 
@@ -198,6 +237,20 @@ mod tests {
         facts.generator_fault = Some("it was slow".into());
         let ids: Vec<_> = findings(&facts).into_iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["generator-saturated", "apache-workers-exhausted"]);
+    }
+
+    #[test]
+    fn errors_come_before_the_generator_that_asks_for_them_fast() {
+        let refused = [("db_refusals_logged_per_s", 900.0), ("failed_fraction", 0.98)];
+        for (errors, first) in [(0.98, "db-connections-exhausted"), (0.1, "generator-saturated")] {
+            let seen = [refused[0], refused[1], ("server_error_fraction", errors)];
+            let mut facts = facts(&seen, &[]);
+            facts.generator_fault = Some("it was slow".into());
+            assert_eq!(findings(&facts)[0].id, first, "{errors}");
+        }
+        let mut facts = facts(&[("bad_gateway_fraction", 0.9)], &[]);
+        facts.generator_fault = Some("it was slow".into());
+        assert_eq!(findings(&facts)[0].confidence, CONFIDENCE_MAX_ERRORS, "nobody knows why");
     }
 
     #[test]
@@ -305,12 +358,20 @@ mod tests {
             let known = findings(&Facts::default()).remove(0);
             Finding { id: id.into(), confidence, ..known }
         };
-        for (cause, seen) in [(0.2, 0.9), (0.4, 0.5), (0.7, 0.9)] {
+        for (cause, seen, first) in
+            [(0.2, 0.9, "cpu-saturated"), (0.4, 0.5, "cpu-saturated"), (0.7, 0.5, "log-verbosity")]
+        {
             let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
             let mut ranked = ranked(found, false);
             doubt_symptoms(&mut ranked);
+            assert_eq!(ranked[0].id, first);
             let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
             assert_eq!(symptom.confidence, seen, "{cause}");
+            let names_it =
+                symptom.summary.ends_with(" log-verbosity brings this about, too: mend that first.");
+            assert_eq!(names_it, first == "log-verbosity", "{}", symptom.summary);
+            let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
+            assert_eq!(other.confidence, cause);
         }
     }
 

@@ -5,7 +5,7 @@
 //! The experiment to make is one in which the two explanations expect different things. What came out makes the one that
 //! expected it more likely, and the other less: it is not proof by itself, as the table holds for servers with one limit.
 
-use crate::ablation::{SAME, is_told, within};
+use crate::ablation::{is_same, is_told, within};
 use crate::measurement::Measurement;
 use crate::stats::{self, ratio_of_means};
 use crate::summary::{merged, run_report};
@@ -129,14 +129,13 @@ fn outcome(figure: &AblationFigure) -> Option<Outcome> {
     // More of a rate is better, more of a time is worse.
     let ratio = if figure.unit == "us" { 1.0 / ratio } else { ratio };
     match ratio {
-        _ if within(ratio, SAME) => Some(Outcome::Same),
+        _ if is_same(figure) => Some(Outcome::Same),
         _ if within(ratio, CHANGED) || !is_told(figure) => None,
         better if better > 1.0 => Some(Outcome::Better),
         _ => Some(Outcome::Worse),
     }
 }
 
-/// A figure of a second; `None` when it has none.
 /// A figure of a second; `None` where it has none.
 type OfSecond = fn(&Interval) -> Result<Option<f64>>;
 

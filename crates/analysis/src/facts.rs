@@ -12,6 +12,7 @@ use webdyno_model::client::KernelLimitTotal;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
+use webdyno_model::sample::Metric;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
@@ -23,6 +24,7 @@ pub mod by_hand;
 mod client;
 mod connections;
 mod database;
+mod in_turn;
 mod limits;
 mod logs;
 mod machine;
@@ -36,6 +38,7 @@ mod sockets;
 mod start;
 #[cfg(test)]
 pub(crate) mod testing;
+mod told_by;
 mod workers;
 
 /// All that rules may look at.
@@ -191,12 +194,14 @@ const FAMILIES: &[&[Row]] = &[
 pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
     let series = SeriesSet::of(measurement);
     let service = measurement.service.as_ref();
-    let mut builder = Builder { series, service, facts: BTreeMap::new(), each: BTreeMap::new() };
+    let topology = measurement.topology.as_ref();
+    let mut builder = Builder { series, service, topology, facts: BTreeMap::new(), each: BTreeMap::new() };
     builder.of_server();
     match run {
         Some(run) => {
             builder.client(measurement, run)?;
             builder.first_answers(measurement)?;
+            builder.held_in_turn(measurement)?;
             builder.kept_connections(measurement, run);
             builder.requests(measurement, run);
         }
@@ -239,6 +244,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
 struct Builder<'a> {
     series: SeriesSet<'a>,
     service: Option<&'a ServiceSnapshot>,
+    topology: Option<&'a Topology>,
     facts: BTreeMap<String, Fact>,
     each: BTreeMap<String, BTreeMap<String, Fact>>,
 }
@@ -253,6 +259,7 @@ impl Builder<'_> {
             }
         }
         self.cpu();
+        self.programs_named_late();
         self.scoreboard();
         self.worker_time();
         self.processes();
@@ -313,6 +320,8 @@ impl Builder<'_> {
             From::Rise | From::Rate(_) => self.series.span(metric).map(|(first, last)| (first.0, last.0)),
         };
         let known = self.series.metric(metric);
+        let reproduce = known.map_or(String::new(), |known| self.by_hand(metric, known));
+        let is_total = matches!(how, From::Rise | From::Rate(_));
         let (from_s, to_s) = window.unwrap_or(self.series.window());
         self.add(Fact {
             name: name.into(),
@@ -321,12 +330,13 @@ impl Builder<'_> {
             from_s: significant(from_s, 6),
             to_s: significant(to_s, 6),
             source: known.map_or(String::new(), |metric| metric.source.clone()),
-            reproduce: by_hand::filled_in(
-                known.map_or("", |metric| &metric.reproduce),
-                self.service,
-                known.and_then(|known| known.instance(metric)),
-            ),
+            reproduce: if is_total { told_by::twice(reproduce) } else { reproduce },
         });
+    }
+
+    /// The command that shows a metric, about the service that it is of.
+    fn by_hand(&self, name: &str, metric: &Metric) -> String {
+        told_by::command((name, metric.instance(name)), &metric.reproduce, self.service, self.topology)
     }
 
     /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
@@ -347,7 +357,7 @@ impl Builder<'_> {
     fn brake(&mut self, brake: &Brake) {
         let Some(metric) = self.series.metric(&brake.metric) else { return };
         let at_s = significant(self.series.window().1, 6);
-        let reproduce = by_hand::filled_in(&metric.reproduce, self.service, metric.instance(&brake.metric));
+        let reproduce = self.by_hand(&brake.metric, metric);
         for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
             self.add(Fact {
                 name: name.into(),

@@ -1,6 +1,6 @@
 //! What binds once the first finding is lifted: the lowest of the ceilings that are not its own.
 
-use crate::ceilings::{Limit, limits};
+use crate::ceilings::{Limit, limits, rate};
 use crate::facts::Facts;
 use crate::rules;
 use webdyno_model::diagnosis::{Fact, Finding, NextLimit};
@@ -77,9 +77,24 @@ pub fn after(facts: &Facts, first: &str) -> Option<NextLimit> {
         return None;
     }
     let all = limits(&lifted(facts, first));
-    let next = all.iter().filter_map(|limit| Some((told(limit, first)?, limit.ceiling.binds_at_rate?)));
-    let (id, rate) = next.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let next = |late: bool| {
+        let those = all.iter().filter(move |limit| is_passed(facts, limit) == late);
+        let rates =
+            those.filter_map(|limit| Some((limit, told(limit, first)?, limit.ceiling.binds_at_rate?)));
+        rates.min_by(|a, b| a.2.total_cmp(&b.2))
+    };
+    let (at_once, late) = (next(false), next(true));
+    // By how much the rate can rise until something else stops it.
+    let times = at_once.zip(rate(facts)).map_or(f64::INFINITY, |((_, _, then), now)| then / now);
+    let fills = |limit: &Limit| limit.fills.is_some_and(|fills| fills.is_filled_by(times));
+    let (_, id, rate) = late.filter(|(limit, ..)| fills(limit)).or(at_once).or(late)?;
     Some(NextLimit { id: id.into(), rate: Some(rate) })
+}
+
+/// Whether more is served than a table can take for long, which is not full yet: it binds by time, and not by a rate.
+fn is_passed(facts: &Facts, limit: &Limit) -> bool {
+    let passed = limit.ceiling.binds_at_rate.zip(rate(facts)).is_some_and(|(binds, now)| now >= binds);
+    passed && limit.fills.is_some_and(|fills| fills.entries < fills.max)
 }
 
 /// The id of a limit that is still there, and binds at the same rate, when a finding is lifted.
@@ -142,7 +157,7 @@ mod tests {
     #[test]
     fn the_lowest_of_the_others_comes_next() {
         let facts = facts(&STACKED, &[]);
-        assert_eq!(next(&facts, WORKERS), Some(("db-connections-exhausted".into(), 100.0)));
+        assert_eq!(next(&facts, WORKERS), Some(("db-connections-exhausted".into(), 95.0)));
         assert_eq!(next(&facts, "db-connections-exhausted"), Some((WORKERS.into(), 60.0)));
         assert_eq!(next(&facts, "healthy"), Some((WORKERS.into(), 60.0)));
     }
@@ -160,6 +175,28 @@ mod tests {
         ] {
             assert_eq!(next(&facts, first).map(|(id, _)| id).as_deref(), id, "{first}");
         }
+    }
+
+    #[test]
+    fn a_table_that_is_passed_binds_when_it_is_full() {
+        // 60 answers a second of new connections are more than a table of 1200 takes for ever, which is 10 a second; the
+        // workers bind at 240.
+        let seen = |entries: f64| {
+            let values = [
+                ("rate", 60.0),
+                ("workers_limit", 48.0),
+                ("workers_busy_mean", 13.0),
+                ("new_connections_per_s", 60.0),
+                ("ahead_tracked_limit", 1200.0),
+                ("ahead_tracked_max", entries),
+            ];
+            facts(&values, &[])
+        };
+        let (table, workers) = (Some(("conntrack-full".to_owned(), 10.0)), Some((WORKERS.to_owned(), 240.0)));
+        // Another load at four times the rate adds 400 to 100, or 1200 to 300.
+        assert_eq!(next(&seen(100.0), "db-connections-exhausted"), workers);
+        assert_eq!(next(&seen(300.0), "db-connections-exhausted"), table);
+        assert_eq!(next(&seen(100.0), WORKERS), table, "nothing else is known to bind");
     }
 
     #[test]

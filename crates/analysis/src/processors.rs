@@ -21,6 +21,11 @@ const RUNNABLE_SPARE: f64 = 1.0;
 /// Where only the machine's figures are known, the service must use this share of the processors to be who waits.
 const OWN_FRACTION_MIN: f64 = 0.5;
 
+/// A service with less than this share of the processors leaves nearly all to others.
+const OWN_FRACTION_SMALL: f64 = 0.25;
+/// Answers that wait for a processor wait for whole turns of others: they take several times as long as those that do not.
+const INFLATION_SMALL: f64 = 1.5;
+
 /// That processors are short.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shortage {
@@ -38,11 +43,21 @@ pub struct Shortage {
 pub fn shortage(facts: &Facts) -> Option<Shortage> {
     let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
     let usable = facts.value("usable_cores").or(facts.value("cores"))?;
-    if busy < BUSY_FRACTION_MIN || (busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true)) {
+    let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
+    if busy < BUSY_FRACTION_MIN || has_room || others_wait(facts, usable) {
         return None;
     }
     let (wait, confidence) = waits(facts, usable)?;
     Some(Shortage { usable, busy, wait, confidence })
+}
+
+/// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
+/// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.
+pub fn others_wait(facts: &Facts, usable: f64) -> bool {
+    let own = own_cores(facts).is_some_and(|own| own < OWN_FRACTION_SMALL * usable);
+    let quick = facts.value("response_time_inflation").is_some_and(|ratio| ratio <= INFLATION_SMALL)
+        && facts.value("failed_fraction") == Some(0.0);
+    own && quick && keeps_up(facts) == Some(true)
 }
 
 /// Whether processors are known to be what is short: nothing else that is full is then the limit.

@@ -18,7 +18,7 @@ const OWN_MIN: f64 = 0.4;
 /// today, 100 to 180 us where each request wakes a sleeping one up, and cores of ten years ago are half as fast.
 const FILE_US: f64 = 150.0;
 /// A connection of its own, at most.
-const CONNECTION_US: f64 = 100.0;
+pub const CONNECTION_US: f64 = 100.0;
 /// A byte: read or mapped, and copied to the socket.
 const BYTE_US: f64 = 0.001;
 /// A byte that came compressed, with those that were compressed to it.

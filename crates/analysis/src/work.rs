@@ -3,6 +3,8 @@
 use crate::facts::Facts;
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+use webdyno_model::topology::{Link, Topology};
 use webdyno_model::tune::Goal;
 
 /// From this share on a processor has no room for what comes next.
@@ -24,6 +26,16 @@ pub(crate) fn at_once(facts: &Facts) -> Option<f64> {
     known.or(facts.value("requests_at_server_mean")).filter(|count| *count > 0.0)
 }
 
+/// Of all that ended, errors of the server: most of them.
+const ERRORS_FRACTION_MIN: f64 = 0.5;
+
+/// Whether most answers are errors that the server gives (500, 502, 503): whatever is full of making them is so because of
+/// what brings them about.
+pub(crate) fn answers_errors(facts: &Facts) -> bool {
+    let shares = ["server_error_fraction", "bad_gateway_fraction"].map(|name| facts.value(name));
+    shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
+}
+
 /// From this share of the full processors on what a program does with them decides what the finding is.
 const MOST_FRACTION_MIN: f64 = 0.4;
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
@@ -42,13 +54,69 @@ pub(crate) fn hides_its_work(facts: &Facts) -> bool {
 /// Where the configuration of the server says that it hands requests over: `unix:/run/php/fpm.sock`, `127.0.0.1:9000`, and
 /// whether it speaks FastCGI there, as PHP-FPM does.
 pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
-    const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
-    let scoped = facts.service.iter().flat_map(|service| &service.scoped);
-    let of_backends = scoped.filter(|setting| SETTINGS.contains(&setting.setting.as_str()));
-    let mut found: Vec<_> = of_backends.flat_map(|setting| addresses(&setting.value)).collect();
+    facts.service.as_ref().map_or(vec![], targets_of)
+}
+
+/// The same of a service.
+pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
+    let mut found: Vec<_> = hand_over(service).flat_map(|setting| addresses(&setting.value)).collect();
     found.sort();
     found.dedup();
     found
+}
+
+/// Whether what listens there is behind the service: by its configuration, or by connections that were seen. What listens on
+/// all addresses is met by any of them, and a name may be any of them. Its own queue is not behind it, also where it asks itself.
+pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
+    let is_any = |host: &str| matches!(host, "*" | "0.0.0.0" | "[::]");
+    let is_name = |host: &str| !host.starts_with('[') && host.parse::<std::net::IpAddr>().is_err();
+    let is_it = |at: &str| match (at.rsplit_once(':'), listener.rsplit_once(':')) {
+        _ if at == listener => true,
+        _ if at.starts_with("unix:") || listener.starts_with("unix:") => false,
+        (Some((host, port)), Some((own, own_port))) => port == own_port && (is_any(own) || is_name(host)),
+        _ => false,
+    };
+    if listener.ends_with(&format!(":{}", service.port)) {
+        return false;
+    }
+    let seen = topology.into_iter().flat_map(|topology| &topology.links);
+    targets_of(service).iter().any(|(at, _)| is_it(at)) || seen.into_iter().any(|link| is_it(&link.by))
+}
+
+/// Settings that hand requests over.
+fn hand_over(service: &ServiceSnapshot) -> impl Iterator<Item = &ScopedSetting> {
+    const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
+    service.scoped.iter().filter(|setting| SETTINGS.contains(&setting.setting.as_str()))
+}
+
+/// The setting that hands requests over to this address.
+pub(crate) fn set_in<'a>(facts: &'a Facts, address: &str) -> Option<&'a ScopedSetting> {
+    let mut all = facts.service.iter().flat_map(hand_over);
+    all.find(|setting| addresses(&setting.value).iter().any(|(at, _)| at == address))
+}
+
+/// Of these many who wait, so large a part must have a connection to what they may wait for.
+const CONNECTED_FRACTION_MIN: f64 = 0.3;
+/// More names than these say nothing.
+const NAMED_MAX: usize = 3;
+
+/// What so many workers or processes may be waiting for, as a part of a sentence: where the connections went that were open
+/// when it was looked. Of a chain of programs its end.
+pub(crate) fn waits_for(facts: &Facts, waiting: f64) -> Option<String> {
+    let links: Vec<&Link> = facts.topology.iter().flat_map(|topology| &topology.links).collect();
+    let count = |link: &Link| link.connections_count.unwrap_or(0) as f64;
+    let is_open = |link: &Link| count(link) >= CONNECTED_FRACTION_MIN * waiting && count(link) >= 1.0;
+    let goes_on = |link: &Link| links.iter().any(|next| Some(next.from_pid) == link.to_pid && is_open(next));
+    // A server that asks itself is told otherwise.
+    let mut ends: Vec<&Link> = links.iter().copied().filter(|link| is_open(link) && !goes_on(link)).collect();
+    ends.sort_by(|a, b| count(b).total_cmp(&count(a)).then(a.by.cmp(&b.by)));
+    let name = |link: &&Link| {
+        let name = link.to.as_ref().map_or(String::new(), |name| format!("{name} at "));
+        format!("{} to {name}{}", count(link), link.by)
+    };
+    let named: Vec<String> = ends.iter().take(NAMED_MAX).map(name).collect();
+    (!named.is_empty())
+        .then(|| format!("connections that were open when it was looked: {}", named.join(", ")))
 }
 
 /// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
@@ -120,6 +188,32 @@ mod tests {
     use crate::facts::testing::facts;
 
     #[test]
+    fn behind_is_where_requests_are_handed_over_or_connections_go() {
+        let passed = |to: &str| ScopedSetting {
+            setting: "ProxyPass".into(),
+            value: format!("/ {to}"),
+            ..ScopedSetting::default()
+        };
+        let service =
+            |to: &str| ServiceSnapshot { port: 80, scoped: vec![passed(to)], ..ServiceSnapshot::default() };
+        for (to, listener, behind) in [
+            ("http://127.0.0.1:8000/", "127.0.0.1:8000", true),
+            ("http://127.0.0.1:8000/", "*:8000", true),
+            ("http://localhost:8000/", "127.0.0.1:8000", true),
+            ("http://127.0.0.1:8000/", "10.0.0.1:8000", false),
+            ("http://127.0.0.1:8000/", "127.0.0.1:8001", false),
+            ("http://127.0.0.1:80/", "*:80", false),
+            ("unix:/run/a.sock|fcgi://x", "unix:/run/a.sock", true),
+            ("unix:/run/a.sock|fcgi://x", "unix:/run/b.sock", false),
+        ] {
+            assert_eq!(is_behind(&service(to), None, listener), behind, "{to} {listener}");
+        }
+        let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
+        let topology = Topology { links: vec![link], ..Topology::default() };
+        assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+    }
+
+    #[test]
     fn only_the_sites_own_work_fills_the_processors() {
         for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
             let seen = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
@@ -141,6 +235,33 @@ mod tests {
             let found: Vec<_> = found.iter().map(|(at, is)| (at.as_str(), *is)).collect();
             assert_eq!(found, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_the_end_of_the_chain() {
+        let link = |from_pid, to_pid: Option<u32>, to: &str, by: &str, count| Link {
+            from_pid,
+            to_pid,
+            to: Some(to.to_owned()).filter(|to| !to.is_empty()),
+            by: by.into(),
+            connections_count: count,
+        };
+        let with = |links: &[Link], waiting| {
+            let mut facts = facts(&[], &[]);
+            facts.topology =
+                Some(webdyno_model::topology::Topology { links: links.to_vec(), ..Default::default() });
+            waits_for(&facts, waiting)
+        };
+        let chain = [
+            link(1, Some(2), "php_fpm", "unix:/run/x.sock", Some(25)),
+            link(2, None, "", "10.0.0.2:80", Some(25)),
+            link(2, Some(3), "mariadb", "unix:/run/d.sock", Some(1)),
+        ];
+        let open = "connections that were open when it was looked: ";
+        assert_eq!(with(&chain, 25.0), Some(format!("{open}25 to 10.0.0.2:80")));
+        assert_eq!(with(&chain[..1], 25.0), Some(format!("{open}25 to php_fpm at unix:/run/x.sock")));
+        assert_eq!(with(&chain[2..], 25.0), None, "one of them asks the database");
+        assert_eq!(with(&[link(1, None, "", "10.0.0.2:80", None)], 25.0), None);
     }
 
     #[test]

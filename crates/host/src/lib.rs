@@ -4,6 +4,7 @@
 //! Everything that is written to a server passes through [`change::journal`], after its undo is on disk.
 
 pub mod agent;
+mod asked;
 pub mod brake;
 pub mod change;
 pub mod collectors;

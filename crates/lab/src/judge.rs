@@ -19,10 +19,20 @@ pub mod corpus;
 pub mod hidden;
 pub mod page;
 pub mod passive;
+pub mod remedies;
 pub mod tally;
+pub mod watched;
 
 /// Findings that are no faults.
 pub const NO_FAULTS: [&str; 2] = ["healthy", "unknown"];
+
+/// Findings on the load generator.
+const OF_THE_GENERATOR: [&str; 2] = ["generator-saturated", "kernel-limit-total"];
+
+/// Whether a finding says that the generator is at fault: nobody on the server's side can know that.
+pub fn is_of_the_generator(id: &str) -> bool {
+    OF_THE_GENERATOR.contains(&id)
+}
 
 /// Where the recording of a round lies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,19 +97,31 @@ impl Judged {
         self.first().0 == self.expected
     }
 
-    /// What was found besides and may not be.
+    /// What was found besides with some certainty, and may not be: whoever mends it does so in vain.
     pub fn strangers(&self) -> impl Iterator<Item = &str> {
-        let others = self.found.iter().skip(1).map(|(id, _)| id.as_str());
+        let sure = self.found.iter().skip(1).filter(|(_, sure)| *sure > tally::CONFIDENCE_MISLEADS);
+        let others = sure.map(|(id, _)| id.as_str());
         others.filter(|id| *id != self.expected && !self.beside.iter().any(|beside| beside == id))
     }
 
-    /// In a line: `wrong  db-thread-churn 1  db-thread-churn: cpu-saturated 0.90, ...`.
+    /// In a line: `WRONG  db-thread-churn 1  db-thread-churn: cpu-saturated 0.90, ...`.
     pub fn line(&self) -> String {
         let found: Vec<String> = self.found.iter().map(|(id, sure)| format!("{id} {sure:.2}")).collect();
         let state = if self.is_right() { "right" } else { "WRONG" };
         let remedy = self.remedy.as_ref().filter(|_| self.is_right());
         let remedy = remedy.map_or(String::new(), |remedy| format!("; remedy: {remedy}"));
-        format!("{state}  {} {}  {}: {}{remedy}", self.scenario, self.number, self.expected, found.join(", "))
+        let strangers: Vec<&str> = self.strangers().collect();
+        let strangers = match strangers.as_slice() {
+            [] => String::new(),
+            some => format!("; not allowed beside it: {}", some.join(", ")),
+        };
+        format!(
+            "{state}  {} {}  {}: {}{strangers}{remedy}",
+            self.scenario,
+            self.number,
+            self.expected,
+            found.join(", ")
+        )
     }
 }
 
@@ -173,6 +195,8 @@ pub fn text(judged: &[Judged]) -> String {
     let firsts: Vec<&Judged> = judged.iter().filter(|one| one.number == 1).collect();
     let right = firsts.iter().filter(|one| one.is_right()).count();
     let _ = writeln!(text, "{right} of {} of servers as they are found", firsts.len());
+    let alone = judged.iter().filter(|one| one.strangers().next().is_none()).count();
+    let _ = writeln!(text, "{alone} of {} have nothing beside them that does not belong there", judged.len());
     text
 }
 
@@ -216,12 +240,15 @@ mod tests {
     fn the_first_finding_must_be_the_answer_and_the_others_allowed() {
         let right = judged(&[("log-io", 0.9), ("cpu-saturated", 0.8)]);
         assert!(right.is_right() && right.strangers().next().is_none());
-        let wrong = judged(&[("cpu-saturated", 0.9), ("log-io", 0.8), ("foreign-load", 0.5)]);
+        let wrong =
+            judged(&[("cpu-saturated", 0.9), ("log-io", 0.8), ("foreign-load", 0.6), ("slow-clients", 0.5)]);
         assert!(!wrong.is_right());
         assert_eq!(wrong.strangers().collect::<Vec<_>>(), ["foreign-load"]);
         let text = text(&[wrong, right]);
         assert!(text.starts_with("right  x 1  log-io: log-io 0.90, cpu-saturated 0.80\nWRONG"), "{text}");
+        assert!(text.contains("slow-clients 0.50; not allowed beside it: foreign-load\n"), "{text}");
         assert!(text.contains("1 of 2 first findings are right"), "{text}");
+        assert!(text.contains("1 of 2 have nothing beside them"), "{text}");
     }
 
     #[test]

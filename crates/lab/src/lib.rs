@@ -13,11 +13,13 @@ pub mod packages;
 pub mod page;
 pub mod proof;
 pub mod quickstart;
+pub mod rivals;
 pub mod run;
 pub mod scenario;
 pub mod services;
 pub mod sizes;
 pub mod table;
 pub mod up;
+pub mod users;
 
 pub use lab::{CLIENT, Lab, SERVER};

@@ -40,6 +40,8 @@ pub const SWAPOFF: Program = Program { name: "swapoff", package: "mount" };
 pub const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
 /// Ends what runs in a host with whoever started it.
 pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
+/// Load of somebody else's.
+pub const WRK: Program = Program { name: "wrk", package: "wrk" };
 /// Limits of processes.
 pub const PRLIMIT: Program = Program { name: "prlimit", package: "util-linux" };
 

@@ -8,6 +8,7 @@ pub mod hosts;
 pub mod outcome;
 pub mod rounds;
 pub mod text;
+pub mod watched;
 
 use crate::scenario::{Folder, Round};
 use outcome::{Outcome, SCHEMA};
@@ -17,6 +18,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use watched::Watched;
 use webdyno_model::error::io_error;
 use webdyno_model::number::significant;
 use webdyno_model::{Result, UserError};
@@ -64,6 +66,50 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
     let scenario = &folder.scenario;
+    let made = built(folder, options, up, tell, |drive| drive.rounds())?;
+    let rounds = made.of_it;
+    let proved = rounds.iter().all(|round| round.is_proved());
+    Ok(Outcome {
+        schema: SCHEMA.into(),
+        scenario: folder.name.clone(),
+        title: scenario.title.clone(),
+        group: scenario.group,
+        rounds_in_all: scenario.rounds.len(),
+        up_s: made.up_s,
+        run_s: made.run_s,
+        down_s: made.down_s,
+        rounds,
+        proved,
+        directory: options.directory.display().to_string(),
+    })
+}
+
+/// Watches the server of a scenario as it was found, under users whom nobody knows. Otherwise as [`run`].
+pub fn watch(
+    folder: &Folder,
+    options: &Options,
+    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Watched> {
+    built(folder, options, up, tell, |drive| drive.watched()).map(|made| made.of_it)
+}
+
+/// What was done with a scenario that was up, and how long each part took.
+struct Made<T> {
+    of_it: T,
+    up_s: f64,
+    run_s: f64,
+    down_s: Option<f64>,
+}
+
+/// Builds a scenario, does something with it, and takes it down.
+fn built<T>(
+    folder: &Folder,
+    options: &Options,
+    up: &mut dyn FnMut() -> Result<Box<dyn Hosts>>,
+    tell: &mut dyn FnMut(&str),
+    drive: impl FnOnce(Drive) -> Result<T>,
+) -> Result<Made<T>> {
     create_directory(&options.directory)?;
     tell(&format!("{}: up", folder.name));
     let began = Instant::now();
@@ -71,7 +117,7 @@ pub fn run(
     let mut hosts = up().inspect_err(|_| drop(std::fs::remove_dir(&options.directory)))?;
     let up_s = seconds(began);
     let began = Instant::now();
-    let driven = options.check().and_then(|()| Drive { folder, options, hosts: &mut *hosts, tell }.rounds());
+    let driven = options.check().and_then(|()| drive(Drive { folder, options, hosts: &mut *hosts, tell }));
     let run_s = seconds(began);
     let began = Instant::now();
     // What is to be kept for a look is also kept when something went wrong, but not when the user has had enough.
@@ -93,22 +139,8 @@ pub fn run(
     if driven.is_err() {
         tell(&format!("{}: what was recorded is in {}", folder.name, options.directory.display()));
     }
-    let rounds = driven?;
-    let down_s = downed?;
-    let proved = rounds.iter().all(|round| round.is_proved());
-    Ok(Outcome {
-        schema: SCHEMA.into(),
-        scenario: folder.name.clone(),
-        title: scenario.title.clone(),
-        group: scenario.group,
-        rounds_in_all: scenario.rounds.len(),
-        up_s,
-        run_s,
-        down_s,
-        rounds,
-        proved,
-        directory: options.directory.display().to_string(),
-    })
+    let of_it = driven?;
+    Ok(Made { of_it, up_s, run_s, down_s: downed? })
 }
 
 fn seconds(since: Instant) -> f64 {

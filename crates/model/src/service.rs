@@ -64,11 +64,12 @@ pub struct ServiceSnapshot {
 /// What a database did for all statements of one form.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Statement {
-    /// Names the form: the instance in the metrics of statements.
+    /// Names the form: the instance in the metrics of statements. Empty where the database does not count statements and this
+    /// one was only seen to run.
     pub digest: String,
     /// The form, a question mark in place of each value.
     pub text: String,
-    /// How often it was executed.
+    /// How often it was executed; without a digest, how often it was seen to run.
     pub executions_count: u64,
     /// How long that took in all.
     pub time_us: u64,

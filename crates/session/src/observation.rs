@@ -1,7 +1,7 @@
 //! What a recording of an observation amounts to: each metric of the catalogue with its value and the command that shows
 //! it by hand, or with the reason why there is none. A pure function of the recording.
 
-use crate::recording::{Recording, lacking};
+use crate::recording::{Recording, lacking, with_front};
 use crate::view::Series;
 use std::collections::BTreeSet;
 use webdyno_analysis::facts::by_hand;
@@ -23,13 +23,15 @@ use webdyno_model::topology::Topology;
 pub fn observation(recording: &Recording) -> Option<Observation> {
     let (first_us, last_us) = recording.extent_us()?;
     let all = (first_us, last_us);
-    let seen = recording.topologies.last().map(|(_, topology)| topology.clone());
-    let front = recording.services.last().map(|(_, snapshot)| snapshot.clone());
+    let seen = recording.topologies.last().map(|(_, topology)| topology);
+    // One that went while it was observed is gone; a session that discovered one tells it apart.
+    let front = recording.services.last().map(|(_, snapshot)| snapshot);
+    let front = front.filter(|_| seen.is_none() || recording.command != "observe");
     let observed = Seen {
         role: None,
         environment: recording.server.clone().unwrap_or_default(),
         collectors: &recording.collectors,
-        topology: seen.unwrap_or_else(|| Topology { front, ..Topology::default() }),
+        topology: with_front(seen.unwrap_or(&Topology::default()), front),
         samples: &recording.samples,
     };
     let others = recording.hosts.iter().map(|(role, host)| Seen {

@@ -203,8 +203,6 @@ impl Recording {
         for event in events {
             recording.add(event);
         }
-        recording.samples.sort_by_key(|(t_us, _)| *t_us);
-        recording.hosts.values_mut().for_each(|host| host.samples.sort_by_key(|(t_us, _)| *t_us));
         recording
     }
 
@@ -373,7 +371,8 @@ impl Recording {
         let ends_us = begins_us + (to_s * 1e6) as u64;
         let service = self.services.iter().rev().find(|(t_us, _)| *t_us <= ends_us).or(self.services.first());
         let seen = self.topologies.iter().rev().find(|(t_us, _)| *t_us <= ends_us);
-        let topology = seen.or(self.topologies.first());
+        let topology = seen.or(self.topologies.first()).map(|(_, topology)| topology);
+        let service = service.map(|(_, snapshot)| snapshot);
         Measurement {
             workload: None,
             intervals: vec![],
@@ -389,14 +388,23 @@ impl Recording {
             samples: around.map(|(t_s, sample)| TimedSample { t_s, sample: sample.clone() }).collect(),
             lacking: self.lacking(ends_us),
             collectors: self.collectors.clone(),
-            topology: topology.map(|(_, topology)| topology.clone()),
-            service: service.map(|(_, snapshot)| snapshot.clone()),
+            topology: topology.map(|topology| with_front(topology, service)),
+            service: service.cloned(),
             server: self.server.clone(),
             client: self.client.clone(),
             objectives: self.objectives.clone(),
             goal: self.goal,
         }
     }
+}
+
+/// A session that discovered its service tells it apart from what stands behind it.
+pub(crate) fn with_front(topology: &Topology, service: Option<&ServiceSnapshot>) -> Topology {
+    let mut whole = topology.clone();
+    if whole.front.is_none() {
+        whole.front = service.cloned();
+    }
+    whole
 }
 
 fn is_experiment(record: &LoadRecord) -> bool {

@@ -50,5 +50,6 @@ fn run(command: Command) -> Result<u8> {
         Command::Agent(arguments) => commands::agent::agent(&arguments),
         Command::Lab(arguments) => commands::lab::lab(&arguments),
         Command::LabLoad(arguments) => commands::lab_load::load(&arguments),
+        Command::LabUsers(arguments) => commands::lab_users::users(&arguments),
     }
 }

@@ -8,6 +8,6 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     let at = max.zip(connections_per_answer(facts)).map(|(max, each)| max / each);
     // A server that is past it without a pause shows that it has none.
     let binds_at_rate = at.filter(|at| rate(facts).is_some_and(|rate| rate <= *at));
-    let known = Known { now: facts.value("accept_queue_max"), max, binds_at_rate, error: None };
+    let known = Known { now: facts.value("accept_queue_max"), max, binds_at_rate, ..Known::default() };
     known.limit("accept queue", "ss -ltn", None)
 }

@@ -36,6 +36,7 @@ fn of_place(facts: &Facts, [sent, shaped, speed]: [&str; 3]) -> Option<Limit> {
         max: Some(max),
         binds_at_rate: in_proportion(facts, now, USABLE * max),
         error: facts.value("rate_ci95_fraction"),
+        ..Known::default()
     };
     known.limit(&format!("bits/s sent over {link}"), "the link's rate", Some(ID))
 }

@@ -25,7 +25,7 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
         let grown = grown.map(|(rise, rate)| rise / rate);
         let each = grown.into_iter().chain(connections_per_answer(facts)).reduce(f64::max);
         let binds_at_rate = each.filter(|each| *each > 0.0).map(|each| max / LIVES_S / each);
-        let known = Known { now: Some(now), max: Some(max), binds_at_rate, error: None };
-        known.limit("tracked connections", "nf_conntrack", Some(ID))
+        let known = Known { now: Some(now), max: Some(max), binds_at_rate, ..Known::default() };
+        known.table("tracked connections", "nf_conntrack", Some(ID))
     })
 }

@@ -1,6 +1,6 @@
 //! Children of a pool of PHP-FPM, by Little's law. Of several pools the one that binds first.
 
-use super::{Known, Limit, in_proportion};
+use super::{Known, Limit, beyond_in_flight, in_proportion};
 use crate::facts::Facts;
 
 /// What it becomes when it binds.
@@ -17,8 +17,9 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
 fn of_pool(facts: &Facts, pool: &str) -> Known {
     let now = facts.value_of("ahead_fpm_busy_mean", pool);
     let max = children_max(facts, pool);
-    let binds_at_rate = now.zip(max).and_then(|(now, max)| in_proportion(facts, now, max));
-    Known { now, max, binds_at_rate, error: None }
+    let used = now.map(|now| now - beyond_in_flight(facts, now));
+    let binds_at_rate = used.zip(max).and_then(|(used, max)| in_proportion(facts, used, max));
+    Known { now, max, binds_at_rate, ..Known::default() }
 }
 
 /// How many there may be: as the pool says; where its settings were not read, as many as there were when it let requests

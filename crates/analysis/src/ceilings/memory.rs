@@ -14,7 +14,7 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
         now: facts.value("workers_busy_mean"),
         max: Some(max),
         binds_at_rate: workers::hold_time_us(facts).map(|us| max * 1e6 / us),
-        error: None,
+        ..Known::default()
     };
     known.limit("workers in memory", "/proc/PID/smaps_rollup", Some(ID))
 }
@@ -26,7 +26,7 @@ pub(super) fn limit_of_fpm(facts: &Facts) -> Option<Limit> {
     let max = children_that_fit(facts, pool)?;
     let now = facts.value_of("ahead_fpm_busy_mean", pool);
     let binds_at_rate = now.and_then(|now| super::in_proportion(facts, now, max));
-    let known = Known { now, max: Some(max), binds_at_rate, error: None };
+    let known = Known { now, max: Some(max), binds_at_rate, ..Known::default() };
     known.limit(&format!("children of pool {pool} in memory"), "/proc/PID/smaps_rollup", Some(ID))
 }
 

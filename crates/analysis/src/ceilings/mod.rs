@@ -31,6 +31,36 @@ pub struct Limit {
     pub ceiling: Ceiling,
     /// Id of the finding; `None` for one whose overflow alone costs nothing.
     pub finding: Option<&'static str>,
+    /// What is used of it without any request, as part of today's use.
+    pub idle: f64,
+    /// Of a table whose entries stay long after their answer: how it fills.
+    pub fills: Option<Fills>,
+}
+
+impl Limit {
+    /// The rate at which it would bind if it were of this size.
+    pub fn binds_at_size(&self, size: f64) -> Option<f64> {
+        let before = self.ceiling.max? - self.idle;
+        let room = size - self.idle;
+        (before > 0.0 && room > 0.0).then(|| self.ceiling.binds_at_rate.map(|rate| rate * room / before))?
+    }
+}
+
+/// How a table fills whose entries stay for a minute or two after their answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fills {
+    /// Entries in it now.
+    pub entries: f64,
+    /// The most there can be.
+    pub max: f64,
+}
+
+impl Fills {
+    /// Whether another load as long as the one that brought it to what it holds now fills it, if it is at so many times the
+    /// rate.
+    pub fn is_filled_by(&self, times: f64) -> bool {
+        self.max - self.entries <= self.entries * times
+    }
 }
 
 /// Every kind of limit, in the order in which they are shown.
@@ -67,6 +97,8 @@ struct Known {
     binds_at_rate: Option<f64>,
     /// Half the width of the 95% interval of that rate, as a share of it.
     error: Option<f64>,
+    /// What is used without any request.
+    idle: f64,
 }
 
 impl Known {
@@ -87,7 +119,15 @@ impl Known {
                 source: source.into(),
             },
             finding,
+            idle: self.idle,
+            fills: None,
         })
+    }
+
+    /// The same of a table whose entries stay after their answer.
+    fn table(self, name: &str, source: &str, finding: Option<&'static str>) -> Option<Limit> {
+        let fills = self.now.zip(self.max).map(|(entries, max)| Fills { entries, max });
+        self.limit(name, source, finding).map(|limit| Limit { fills, ..limit })
     }
 }
 
@@ -116,6 +156,14 @@ fn together(errors: &[Option<f64>]) -> Option<f64> {
 fn in_proportion(facts: &Facts, now: f64, max: f64) -> Option<f64> {
     (now > 0.0).then_some(())?;
     Some(rate(facts)? * max / now)
+}
+
+/// By how much the readings of requests at work exceed those that are under way. Readings come once a second and may meet
+/// the waves of users who keep in step; the load counts its own requests at any time. Requests of others are not in its
+/// rate either.
+fn beyond_in_flight(facts: &Facts, at_work: f64) -> f64 {
+    let in_flight = facts.value("in_flight_mean").filter(|_| facts.loaded);
+    in_flight.map_or(0.0, |in_flight| (at_work - in_flight).max(0.0))
 }
 
 /// New connections per good answer: those that the server accepted, else those that the load opened.

@@ -21,6 +21,6 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     let closes = facts.value_of("ahead_ports_time_wait_per_s", remote).filter(|closes| *closes > 0.0);
     let each = closes.filter(|_| !everywhere_reused).zip(rate(facts)).map(|(closes, rate)| closes / rate);
     let binds_at_rate = each.map(|each| max / LIVES_S / each);
-    let known = Known { now: Some(now), max: Some(max), binds_at_rate, error: None };
-    known.limit(&format!("local ports towards {remote}"), "sock_diag(7)", Some(ID))
+    let known = Known { now: Some(now), max: Some(max), binds_at_rate, ..Known::default() };
+    known.table(&format!("local ports towards {remote}"), "sock_diag(7)", Some(ID))
 }

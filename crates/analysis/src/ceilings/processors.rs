@@ -27,6 +27,7 @@ fn of_machine(facts: &Facts) -> Option<Limit> {
         max: Some(cores),
         binds_at_rate: rate_at_cpu(facts, 1.0),
         error: facts.value("rate_ci95_fraction"),
+        ..Known::default()
     };
     known.limit("processor cores", "/proc/stat", Some(finding(facts, cpu_saturated::ID)))
 }
@@ -47,6 +48,7 @@ fn of_group(facts: &Facts) -> Option<Limit> {
         max: Some(cores),
         binds_at_rate: (own >= USED_FRACTION_MIN * cores).then(binds).flatten(),
         error: facts.value("rate_ci95_fraction"),
+        idle: used - own,
     };
     let id = if quota.is_some() { THROTTLED } else { cpu_saturated::ID };
     known.limit("processor cores of the group", "the control group", Some(finding(facts, id)))

@@ -95,7 +95,8 @@ fn of_several_pools_the_first_to_bind_is_told() {
 
 #[test]
 fn connections_that_are_kept_do_not_grow_with_the_rate() {
-    for (attempts, binds) in [(100.0, Some(500.0)), (1.0, None)] {
+    // Of the 21 and of the 100, the one over which they are read is no answer's.
+    for (attempts, binds) in [(100.0, Some(495.0)), (1.0, None)] {
         let facts = with(
             &[
                 ("ahead_database_limit", 100.0),
@@ -106,6 +107,47 @@ fn connections_that_are_kept_do_not_grow_with_the_rate() {
         );
         assert_eq!(told(&facts, "database connections"), Some((Some(21.0), Some(100.0), binds)));
     }
+}
+
+#[test]
+fn readings_that_meet_the_waves_of_a_load_do_not_make_answers_longer() {
+    // 100 answers a second of 0.2 s are 20 at once, of which each reading sees 25.
+    let values = [
+        ("workers_limit", 51.0),
+        ("workers_busy_mean", 28.0),
+        ("workers_writing_mean", 26.0),
+        ("ahead_database_limit", 41.0),
+        ("ahead_database_connected_mean", 26.0),
+        ("ahead_database_attempts_per_s", 100.0),
+    ];
+    let at = |in_flight: &[(&str, f64)]| {
+        let facts = with(&[&values[..], in_flight].concat(), &[]);
+        ["apache workers", "database connections"].map(|name| told(&facts, name).unwrap().2.unwrap())
+    };
+    assert_eq!(at(&[]), [188.9, 160.0]);
+    // Two workers close and log, which is no request that is under way.
+    assert_eq!(at(&[("in_flight_mean", 20.0)]), [231.8, 200.0]);
+    assert_eq!(at(&[("in_flight_mean", 30.0)]), [188.9, 160.0]);
+    // Pages with two connections each have twice as many.
+    let two = [("in_flight_mean", 12.0), ("ahead_database_attempts_per_s", 200.0)];
+    let facts = with(&[&values[..5], &two[..]].concat(), &[]);
+    assert_eq!(told(&facts, "database connections").unwrap().2, Some(166.7));
+}
+
+#[test]
+fn what_is_used_without_requests_does_not_grow_with_the_limit() {
+    let values = [
+        ("cores", 2.0),
+        ("ahead_group_cores", 1.0),
+        ("ahead_group_cpu_cores", 0.3),
+        ("service_cpu_cores", 0.25),
+    ];
+    let all = limits(&with(&values, &[]));
+    let group = all.iter().find(|limit| limit.ceiling.limit.contains("group")).unwrap();
+    // 100 answers a second take 0.25 of 1 - 0.05 cores.
+    assert_eq!(group.ceiling.binds_at_rate, Some(380.0));
+    assert_eq!(group.binds_at_size(0.55).map(f64::round), Some(200.0));
+    assert_eq!(group.binds_at_size(0.04), None);
 }
 
 #[test]

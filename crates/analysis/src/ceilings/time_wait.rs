@@ -14,6 +14,6 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     // What has been the same for longer than a socket lives was filled at the same rate.
     let each = grows.filter(|rise| *rise > 0.0).zip(rate(facts)).map(|(rise, rate)| rise / rate);
     let binds_at_rate = each.map(|each| max / LIVES_S / each);
-    let known = Known { now: Some(now), max: Some(max), binds_at_rate, error: None };
-    known.limit("sockets in TIME_WAIT", "/proc/net/sockstat", None)
+    let known = Known { now: Some(now), max: Some(max), binds_at_rate, ..Known::default() };
+    known.table("sockets in TIME_WAIT", "/proc/net/sockstat", None)
 }

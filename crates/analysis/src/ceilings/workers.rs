@@ -1,6 +1,6 @@
 //! Workers of Apache, by Little's law: workers = rate x time that a request holds one.
 
-use super::{Known, Limit, together};
+use super::{Known, Limit, beyond_in_flight, together};
 use crate::facts::Facts;
 use crate::rules::apache_workers_exhausted::ID;
 
@@ -18,6 +18,7 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
             facts.value("rate_ci95_fraction"),
             facts.value("ahead_workers_busy_ci95_fraction"),
         ]),
+        ..Known::default()
     };
     known.limit("apache workers", "mod_status", Some(ID))
 }
@@ -51,5 +52,7 @@ fn busy_time_us(facts: &Facts) -> Option<f64> {
     let event = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"));
     let kept = facts.value("workers_keepalive_mean").filter(|_| event).unwrap_or(0.0);
     let ended_per_s = facts.ended_per_s().filter(|_| facts.loaded).or_else(|| super::rate(facts))?;
-    Some((busy - kept) / ended_per_s * 1e6).filter(|us| *us > 0.0)
+    let writing = facts.value("workers_writing_mean").map_or(0.0, |writing| writing - 1.0);
+    let of_answers = busy - kept - beyond_in_flight(facts, writing);
+    Some(of_answers / ended_per_s * 1e6).filter(|us| *us > 0.0)
 }

@@ -114,6 +114,20 @@ fn what_came_out_decides_between_the_two() {
     }
 }
 
+/// Means that are near to each other by chance say nothing.
+#[test]
+fn the_same_is_told_only_where_the_figures_are_even() {
+    let mut uneven = load(200, 100_000);
+    for (second, interval) in uneven.intervals.iter_mut().enumerate() {
+        interval.completed = if second % 2 == 0 { 20 } else { 380 };
+    }
+    let findings = found(&[(WORKERS, 0.85), (KEPT, 0.75)]);
+    let (after, made) =
+        reconsider(findings.clone(), &load(200, 100_000), &[(Purpose::WithoutKeepalive, uneven)]).unwrap();
+    assert!(within(made[0].figure.ratio.unwrap(), 1.05), "{made:?}");
+    assert_eq!((made[0].outcome, after), (None, findings));
+}
+
 #[test]
 fn a_load_that_was_stopped_or_tells_nothing_apart_changes_nothing() {
     let findings = found(&[(WORKERS, 0.85), (KEPT, 0.75)]);

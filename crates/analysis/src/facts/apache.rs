@@ -41,5 +41,7 @@ pub(super) const ROWS: &[Row] = &[
     ("scoreboard_full_messages_worker", "messages", "apache_log.AH00288.messages_count", From::Rise),
     ("sending_connections_mean", "connections", "clients.sending_count", From::Mean),
     ("network_sent_bytes_per_s", "bytes/s", "tcp.IpExtOutOctets.count", From::Rate(1.0)),
+    // Milliseconds of all requests that ended, in a second: workers. Under prefork and worker twice as many.
+    ("workers_of_ended_mean", "workers", "apache.busy_duration_ms", From::Rate(1e-3)),
     ("active_opens_per_s", "connections/s", "tcp.TcpActiveOpens.count", From::Rate(1.0)),
 ];

@@ -21,11 +21,16 @@ impl Builder<'_> {
             ("rate_ci95_fraction", "fraction", relative_ci95(&measurement.measured_rates())),
             ("failed_fraction", "fraction", (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
             ("bad_gateway_fraction", "fraction", (ended > 0.0).then(|| answers(run, &BAD_GATEWAY) / ended)),
+            ("forbidden_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["403"]) / ended)),
+            ("request_timeout_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["408"]) / ended)),
+            ("too_many_requests_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["429"]) / ended)),
+            ("unavailable_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["503"]) / ended)),
             ("server_error_fraction", "fraction", (ended > 0.0).then(|| answers(run, &["500"]) / ended)),
             ("response_time_mean_us", "us", run.response_time_us.mean),
             ("response_time_p99_us", "us", run.response_time_us.p99.map(|us| us as f64)),
             ("response_time_inflation", "ratio", queueing.map(|queueing| queueing.ratio)),
             ("response_time_excess_us", "us", queueing.map(|queueing| queueing.excess_us)),
+            ("response_time_drift_ratio", "ratio", drift(measurement)?),
             ("service_time_mean_us", "us", run.service_time_us.mean),
             ("connect_time_mean_us", "us", run.connect_time_us.mean),
             ("connect_time_max_us", "us", run.connect_time_us.max.map(|us| us as f64)),
@@ -40,6 +45,12 @@ impl Builder<'_> {
                 "cores",
                 run.client.cpu_s.zip(per_s(1.0)).map(|(cpu, per_s)| cpu * per_s),
             ),
+            (
+                "pages_failed_per_s",
+                "pages/s",
+                run.pages.as_ref().and_then(|pages| per_s(pages.failed as f64)),
+            ),
+            ("failed_time_mean_us", "us", run.failed_time_us.mean),
             ("connect_timeouts", "requests", Some(run.errors.connect_timeout as f64)),
             ("served_bytes_per_s", "bytes/s", per_s(run.bytes.received as f64)),
             ("first_byte_mean_us", "us", run.first_byte_us.mean),
@@ -134,6 +145,30 @@ struct Queueing {
     excess_us: f64,
 }
 
+/// A second with fewer answers has no mean to speak of.
+const DRIFT_ANSWERS_MIN: u64 = 8;
+const DRIFT_SECONDS_MIN: usize = 4;
+
+/// How much more the means of seconds differ than those of answers would that have nothing to do with each other: the ratio of
+/// variances between and within (F). Who waits in a queue waits about as long as the one before, and a queue that costs time
+/// grows and shrinks over seconds.
+fn drift(measurement: &Measurement) -> Result<Option<f64>> {
+    let (mut means, mut within, mut counts) = (vec![], 0.0, 0.0);
+    for interval in measurement.measured() {
+        let times = crate::summary::merged(interval.response_time.iter())?.dist();
+        if let (Some(mean), Some(stdev)) = (times.mean, times.stdev)
+            && times.count >= DRIFT_ANSWERS_MIN
+        {
+            means.push(mean);
+            within += stdev * stdev;
+            counts += times.count as f64;
+        }
+    }
+    let seconds = means.len() as f64;
+    let described = stats::describe(&means).filter(|_| means.len() >= DRIFT_SECONDS_MIN && within > 0.0);
+    Ok(described.map(|described| described.variance * (counts / seconds) / (within / seconds)))
+}
+
 /// Requests are told apart by name, so that a mix of quick and slow pages is not taken for queueing.
 fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
     let named = crate::summary::named_times(measurement)?;
@@ -194,6 +229,22 @@ mod tests {
         assert_eq!((facts.value("rate"), facts.value("ended_per_s")), (Some(5.0), Some(20.0)));
         assert_eq!(facts.value("response_time_inflation"), Some(2.0));
         assert_eq!(facts.value("response_time_excess_us"), Some(100.0));
+    }
+
+    #[test]
+    fn answers_that_differ_are_told_from_seconds_that_do() {
+        let drift_of = |seconds: [u64; 5]| {
+            let intervals = seconds.map(|mean_us| {
+                let mut times = TimeHistogram::new();
+                (1..=20).for_each(|part| times.record(mean_us * part / 10));
+                Interval { length_us: 1_000_000, response_time: times.encode(), ..Interval::default() }
+            });
+            let intervals = intervals.into_iter().enumerate();
+            let intervals = intervals.map(|(index, one)| Interval { t_s: index as f64, ..one }).collect();
+            drift(&Measurement { intervals, measured_to_s: 5.0, ..Measurement::default() }).unwrap()
+        };
+        assert!(drift_of([100_000, 104_000, 97_000, 101_000, 99_000]).unwrap() < 1.0);
+        assert!(drift_of([60_000, 90_000, 130_000, 170_000, 110_000]).unwrap() > 5.0);
     }
 
     #[test]

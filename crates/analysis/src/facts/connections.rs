@@ -15,7 +15,10 @@ impl Builder<'_> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let per_answer = (ended > 0.0).then(|| run.bytes.received as f64 / ended);
+        let (answered, given_up) = in_flight_by_end(measurement, run).unzip();
         let facts = [
+            ("answered_in_flight_mean", "requests", answered),
+            ("given_up_in_flight_mean", "requests", given_up),
             ("connect_time_p99_us", "us", run.connect_time_us.p99.map(|us| us as f64)),
             ("lost_syn_connections", "connections", Some(again + timeouts)),
             ("lost_syn_fraction", "fraction", lost),
@@ -46,6 +49,20 @@ fn connecting(measurement: &Measurement, run: &RunReport) -> Option<f64> {
     let connecting = sum_us(&run.connect_time_us) + run.errors.connect_timeout as f64 * timeout_us;
     let serving = sum_us(&run.service_time_us) + run.errors.timeout as f64 * timeout_us;
     (connecting + serving > 0.0).then(|| connecting / (connecting + serving))
+}
+
+/// By Little's law: the requests under way that were answered later, and those that had been sent and got no answer in time.
+/// `None` where nothing was answered.
+fn in_flight_by_end(measurement: &Measurement, run: &RunReport) -> Option<(f64, f64)> {
+    let timeout_us = measurement.workload.as_ref()?.timeout_us as f64;
+    let times = &run.response_time_us;
+    // Those that were given up, connected or not, count among the times with their bound.
+    let late_us = times.count.saturating_sub(run.requests.completed) as f64 * timeout_us;
+    let elapsed_us = run.elapsed_s * 1e6;
+    (elapsed_us > 0.0 && run.requests.completed > 0).then(|| {
+        let given_up = run.errors.timeout as f64 * timeout_us;
+        ((sum_us(times) - late_us).max(0.0) / elapsed_us, given_up / elapsed_us)
+    })
 }
 
 /// Connections that clients would begin in a second: those of the rate that was ordered where each request has its own,

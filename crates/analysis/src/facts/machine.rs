@@ -33,11 +33,18 @@ pub(super) const ROWS: &[Row] = &[
     ("throttled_periods", "periods", "cgroup.throttled_periods_count", From::Rise),
     ("throttled_cores", "cores", "cgroup.throttled_s", From::Rate(1.0)),
     ("core_busy_fraction", "fraction", "cpu.*.busy_s", From::Rate(1.0)),
+    ("core_usable", "cores", "cgroup.*.usable_count", From::Latest),
     ("core_softirq_fraction", "fraction", "cpu.*.softirq_s", From::Rate(1.0)),
     ("softirq_max_core_fraction", "fraction", "cpu.softirq_max_fraction", From::Mean),
     ("packets_squeezed_per_s", "looks/s", "softnet.squeezed_count", From::Rate(1.0)),
     ("packets_dropped_per_s", "packets/s", "softnet.dropped_count", From::Rate(1.0)),
 ];
+
+/// Shares of the time of all cores, for five seconds: what is not idle (`id`) and not waiting for a disk (`wa`) is busy.
+const CPU_BY_HAND: &str = "vmstat 5 2 | sed -n '2p;$p'";
+
+/// What ran between two looks that are nearer to each other says nothing about a load.
+const NAMED_AFTER_MIN_S: f64 = 2.0;
 
 impl Builder<'_> {
     /// Shares of the machine's CPU time by kind.
@@ -56,13 +63,35 @@ impl Builder<'_> {
         ];
         for (name, value) in shares {
             self.add_from(name, "fraction", value, ("cpu.idle_s", From::Rate(1.0)));
+            if let Some(fact) = self.facts.get_mut(name) {
+                fact.reproduce = CPU_BY_HAND.into();
+            }
         }
         self.usable_cores();
         self.throttling();
     }
 
-    /// The cores that the service may use, and how busy they were. Of a service on some of the cores it is not told which:
-    /// these are at least as busy as its group keeps them, and at most as busy as the busiest of all cores.
+    /// Programs that were named only once, as the load was short: all of them are counted from the first look on, which names
+    /// none yet.
+    pub(super) fn programs_named_late(&mut self) {
+        const TEMPLATE: &str = "foreign.*.cpu_s";
+        const NAME: &str = "foreign_program_cpu_cores";
+        let Some(begin) = self.series.all("foreign.cpu_s").first().copied().filter(|(_, used)| *used == 0.0)
+        else {
+            return;
+        };
+        let Some(template) = self.series.template(TEMPLATE) else { return };
+        let found: Vec<_> = self.series.instances(template).collect();
+        for (program, metric) in found {
+            let [(time, used)] = *self.series.all(metric) else { continue };
+            let seconds = time - begin.0;
+            let cores = (seconds >= NAMED_AFTER_MIN_S).then(|| used / seconds);
+            self.add_instance(program, (NAME, "cores", cores), (metric, From::Latest));
+        }
+    }
+
+    /// The cores that the service may use, and how busy they were. Older recordings do not tell which: these are at least as
+    /// busy as its group keeps them, and at most as busy as the busiest of all cores.
     fn usable_cores(&mut self) {
         let Some(cores) = self.number("cores") else { return };
         let allowed = self.number("cpus_allowed").filter(|allowed| *allowed >= 1.0);
@@ -72,11 +101,21 @@ impl Builder<'_> {
         let source = if usable < cores { limited } else { whole };
         self.add_from("usable_cores", "cores", Some(usable), source);
         let busy = match usable < cores {
-            true => self.busiest(usable).or_else(|| self.number("group_cpu_cores").map(|used| used / usable)),
+            true => self
+                .of_usable()
+                .or_else(|| self.busiest(usable))
+                .or_else(|| self.number("group_cpu_cores").map(|used| used / usable)),
             false => self.number("cpu_busy_fraction"),
         };
         let busy = busy.map(|busy| busy.min(1.0));
         self.add_from("usable_busy_fraction", "fraction", busy, ("cpu.idle_s", From::Rate(1.0)));
+    }
+
+    /// How busy the cores were that the service may use, where all of them are known.
+    fn of_usable(&self) -> Option<f64> {
+        let (which, each) = (self.each.get("core_usable")?, self.each.get("core_busy_fraction")?);
+        let busy: Option<Vec<f64>> = which.keys().map(|core| each.get(core).map(|fact| fact.value)).collect();
+        crate::stats::mean(&busy?)
     }
 
     /// How busy the busiest of the cores were, this many of them.
@@ -99,5 +138,73 @@ impl Builder<'_> {
 
     fn number(&self, name: &str) -> Option<f64> {
         self.facts.get(name).map(|fact| fact.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::facts;
+    use crate::facts::testing::sample;
+    use crate::measurement::Measurement;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+    #[test]
+    fn of_a_service_on_some_of_the_cores_these_count() {
+        let metric = |name: &str, kind| Metric {
+            name: name.into(),
+            unit: "s".into(),
+            kind,
+            source: "/proc/stat".into(),
+            reproduce: "true".into(),
+            on_change: false,
+        };
+        let metrics = vec![
+            metric("cpu.*.busy_s", MetricKind::Counter),
+            metric("cgroup.*.usable_count", MetricKind::Gauge),
+        ];
+        let collectors = vec![CollectorInfo { name: "cpu".into(), metrics }];
+        let busy = |which: &[(&str, f64)]| {
+            // The first core is idle, the second one a half busy, the third one full.
+            let reading = |t_s: f64| {
+                let cores =
+                    [("cpu.core0.busy_s", 0.0), ("cpu.core1.busy_s", 0.5 * t_s), ("cpu.core2.busy_s", t_s)];
+                let known = [("cpu.cores_count", 3.0), ("cgroup.cpus_count", 2.0)];
+                sample(t_s, "cpu", &[&cores[..], &known, which].concat())
+            };
+            let samples = vec![reading(0.0), reading(10.0)];
+            let collectors = collectors.clone();
+            let measurement =
+                Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
+            facts(&measurement, None).unwrap().value("usable_busy_fraction")
+        };
+        assert_eq!(busy(&[]), Some(0.75), "the busiest two, as nobody said which");
+        let first = [("cgroup.core0.usable_count", 1.0), ("cgroup.core1.usable_count", 1.0)];
+        assert_eq!(busy(&first), Some(0.25));
+        let unseen = [("cgroup.core0.usable_count", 1.0), ("cgroup.core40.usable_count", 1.0)];
+        assert_eq!(busy(&unseen), Some(0.75), "one of them is not told");
+    }
+
+    #[test]
+    fn a_program_that_is_named_only_once_is_counted_from_the_first_look_on() {
+        let metric = Metric {
+            name: "foreign.*.cpu_s".into(),
+            unit: "s".into(),
+            kind: MetricKind::Counter,
+            source: "clocks".into(),
+            reproduce: "ps".into(),
+            on_change: false,
+        };
+        let collectors = vec![CollectorInfo { name: "foreign".into(), metrics: vec![metric] }];
+        let cores = |first: f64, at_s: f64| {
+            let named = [("foreign.cpu_s", first + 4.0), ("foreign.perl.cpu_s", 4.0)];
+            let samples =
+                vec![sample(0.0, "foreign", &[("foreign.cpu_s", first)]), sample(at_s, "foreign", &named)];
+            let collectors = collectors.clone();
+            let of = Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
+            facts(&of, None).unwrap().value_of("foreign_program_cpu_cores", "perl")
+        };
+        assert_eq!(cores(0.0, 5.0), Some(0.8));
+        assert_eq!(cores(0.0, 0.5), None, "a moment");
+        assert_eq!(cores(7.0, 5.0), None, "the first look is not there: who knows since when");
     }
 }

@@ -29,6 +29,7 @@ pub(super) const ROWS: &[Row] = &[
     ("group_memory_limit_bytes", "bytes", "cgroup.memory_limit_bytes", From::Latest),
     ("group_memory_used_max_bytes", "bytes", "cgroup.memory_used_bytes", From::Max),
     ("group_swap_used_max_bytes", "bytes", "cgroup.swap_used_bytes", From::Max),
+    ("group_swap_limit_hits_per_s", "hits/s", "cgroup.swap_limit_hits_count", From::Rate(1.0)),
     ("group_limit_hits_per_s", "hits/s", "cgroup.memory_limit_hits_count", From::Rate(1.0)),
     ("group_file_refaults_per_s", "pages/s", "memory.group_file_refaults_count", From::Rate(1.0)),
     ("group_anonymous_refaults_per_s", "pages/s", "memory.group_anonymous_refaults_count", From::Rate(1.0)),

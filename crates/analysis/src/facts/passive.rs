@@ -12,6 +12,11 @@ const LOG: &str = "access_log.requests_count";
 const LOG_FAILED: &str = "access_log.status_5xx_count";
 const LOG_TIME: &str = "access_log.time_us";
 const LOG_TIMED: &str = "access_log.timed_count";
+const LOG_BYTES: &str = "access_log.sent_bytes";
+const LOG_PATHS: &str = "access_log.paths_count";
+const LOG_PARTS: &str = "access_log.path_parts_count";
+const APACHE_BYTES: &str = "apache.bytes_served_bytes";
+const APACHE_COUNT: &str = "apache.accesses_count";
 const OPENS: &str = "sockets.passive_opens_count";
 const QUEUE: &str = "sockets.accept_queue_count";
 const WRITING: &str = "apache.workers_writing_count";
@@ -49,6 +54,27 @@ impl Builder<'_> {
         let connections = self.series.mean(CONNECTIONS);
         self.add_seen("client_connections_mean", "connections", connections, (CONNECTIONS, From::Mean));
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
+        self.answers();
+    }
+
+    /// What an answer is like: its size and the parts of its path by the log, and the pace at which those arrive that are under
+    /// way.
+    fn answers(&mut self) {
+        let logged = |metric: &str, of: &str| {
+            let (rise, _) = self.series.rise(metric)?;
+            self.series.rise(of).filter(|(count, _)| *count >= 1.0).map(|(count, _)| rise / count)
+        };
+        let own = (APACHE_BYTES, APACHE_COUNT);
+        let (size, metric) = match logged(LOG_BYTES, LOG) {
+            Some(size) => (Some(size), LOG_BYTES),
+            None => (logged(own.0, own.1), own.0),
+        };
+        let parts = logged(LOG_PARTS, LOG_PATHS);
+        let pace = size.zip(self.facts.get("service_time_mean_us").map(|fact| fact.value));
+        let pace = pace.filter(|(_, us)| *us > 0.0).map(|(bytes, us)| bytes / us * 1e6);
+        self.add_seen("answer_bytes_mean", "bytes", size, (metric, From::Mean));
+        self.add_seen("request_bytes_per_s", "bytes/s", pace, (metric, From::Mean));
+        self.add_seen("path_parts_mean", "parts", parts, (LOG_PARTS, From::Mean));
     }
 
     /// Requests in the server at once, and by Little's law how long each was in it.
@@ -182,6 +208,28 @@ mod tests {
         assert_eq!(facts.value("service_time_mean_us"), Some(50_000.0));
         assert_eq!(facts.value("response_time_mean_us"), Some(250_000.0), "with the wait in the queue");
         assert_eq!(facts.value("connect_time_mean_us"), None);
+    }
+
+    #[test]
+    fn answers_are_as_the_log_tells_them_else_as_the_service_does() {
+        let (accesses, writing) = (("apache.accesses_count", 100.0), (super::WRITING, 11.0));
+        let own = (super::APACHE_BYTES, 200_000.0);
+        let logged = [(super::LOG, 100.0), (super::LOG_BYTES, 500_000.0)];
+        let paths = [(super::LOG_PATHS, 100.0), (super::LOG_PARTS, 350.0)];
+        let queue = (super::QUEUE, 0.0);
+        let by_log = watched(&[&logged[..], &paths, &[accesses, own]].concat(), &[writing, queue]);
+        assert_eq!(
+            (by_log.value("answer_bytes_mean"), by_log.value("path_parts_mean")),
+            (Some(5000.0), Some(3.5))
+        );
+        // Ten workers send 500 kB a second.
+        assert!((by_log.value("request_bytes_per_s").unwrap() / 50_000.0 - 1.0).abs() < 0.01);
+        let by_service = watched(&[accesses, own], &[writing, queue]);
+        assert_eq!(
+            (by_service.value("answer_bytes_mean"), by_service.value("path_parts_mean")),
+            (Some(2000.0), None)
+        );
+        assert_eq!(watched(&[accesses], &[writing, queue]).value("request_bytes_per_s"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use super::{Builder, Facts, From, Row};
 use crate::stats::mean;
+use crate::work;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
@@ -68,16 +69,17 @@ impl Builder<'_> {
         });
     }
 
-    /// Of each socket on which something listens that is not the service itself, how many connections wait there: the view
-    /// from outside, which takes no rights. It is only told while there are any.
+    /// Of each socket to which the service hands requests over, or to which its connections go, how many connections wait there:
+    /// the view from outside, which takes no rights. It is only told while there are any. Other programs of the machine have
+    /// queues that are none of its business.
     pub(super) fn queues_behind(&mut self) {
-        let own = self.service.map(|service| format!(":{}", service.port));
+        let (service, topology) = (self.service, self.topology);
+        let is_behind = |at: &str| service.is_none_or(|service| work::is_behind(service, topology, at));
         let readings = self.series.levels(ALL_QUEUES).len() as f64;
         for (template, prefix) in [(UNIX_QUEUE, "unix:"), (TCP_QUEUE, "")] {
             let Some(known) = self.series.template(template) else { continue };
             let found: Vec<_> = self.series.instances(known).collect();
-            for (name, metric) in
-                found.into_iter().filter(|(name, _)| own.as_ref().is_none_or(|own| !name.ends_with(own)))
+            for (name, metric) in found.into_iter().filter(|(name, _)| is_behind(&format!("{prefix}{name}")))
             {
                 let waiting = self.series.levels(metric);
                 let mean = (readings >= 1.0).then(|| waiting.iter().sum::<f64>() / readings);
@@ -94,7 +96,7 @@ impl Builder<'_> {
     }
 
     /// Adds a fact of one of several things.
-    fn add_instance(
+    pub(super) fn add_instance(
         &mut self,
         instance: &str,
         (name, unit, value): (&str, &str, Option<f64>),
@@ -152,7 +154,7 @@ mod tests {
     use crate::facts::{Facts, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
-    use webdyno_model::service::ServiceSnapshot;
+    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 
     fn metric(name: &str) -> Metric {
         Metric {
@@ -201,13 +203,19 @@ mod tests {
             vec![
                 ("sockets.unix./run/x.sock.listen_queue_count", count),
                 ("sockets.*:80.listen_queue_count", 9.0),
+                ("sockets.127.0.0.1:8080.listen_queue_count", 7.0),
             ]
         };
         let samples =
             vec![all(1.0, waiting(30.0)), all(2.0, vec![]), all(3.0, waiting(10.0)), all(4.0, waiting(0.0))];
         let metrics = [super::UNIX_QUEUE, super::TCP_QUEUE].map(metric).to_vec();
         let collectors = vec![CollectorInfo { name: "sockets".into(), metrics }];
-        let service = Some(ServiceSnapshot { port: 80, ..ServiceSnapshot::default() });
+        let handler = ScopedSetting {
+            setting: "SetHandler".into(),
+            value: "proxy:unix:/run/x.sock|fcgi://localhost".into(),
+            ..ScopedSetting::default()
+        };
+        let service = Some(ServiceSnapshot { port: 80, scoped: vec![handler], ..ServiceSnapshot::default() });
         let measurement =
             Measurement { samples, collectors, service, measured_to_s: 10.0, ..Measurement::default() };
         let facts = facts(&measurement, None).unwrap();

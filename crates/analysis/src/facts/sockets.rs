@@ -25,6 +25,8 @@ pub(super) const ROWS: &[Row] = &[
     ("time_wait_overflows", "sockets", "sockets.time_wait_overflows_count", From::Rise),
     ("time_wait_overflows_per_s", "sockets/s", "sockets.time_wait_overflows_count", From::Rate(1.0)),
     ("time_wait_limit", "sockets", "sockets.time_wait_limit_count", From::Latest),
+    ("syn_cookies_mode", "mode", "sockets.syn_cookies_mode", From::Latest),
+    ("syn_backlog_limit", "connections", "sockets.syn_backlog_limit_count", From::Latest),
     ("syn_flooding_messages", "messages", "kernel_log.syn_flooding.messages_count", From::Rise),
     ("retransmits", "segments", "sockets.retransmits_count", From::Rise),
     ("segments_sent_per_s", "segments/s", "tcp.TcpOutSegs.count", From::Rate(1.0)),

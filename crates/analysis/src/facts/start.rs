@@ -19,6 +19,9 @@ const SOON_LATER_MAX: f64 = 0.15;
 const SOON_AT_START: [f64; 2] = [0.3, 1.5];
 /// With fewer soon answers than this it may be chance.
 const SOON_MIN: u64 = 3;
+/// One after the other they come at different times: where their quick tenth takes more than this share of the time of the
+/// slow one, they are the quick ones of what takes its time.
+const SOON_SPREAD_MAX: f64 = 0.8;
 
 impl Builder<'_> {
     /// `response_time_first_us`: the quick tenth of the soon answers of the first second, if they show that later ones wait for
@@ -52,7 +55,12 @@ impl Builder<'_> {
         {
             return Ok(());
         }
-        let quick = start.quantile_us(0.1 * soon as f64 / start.count() as f64).map(|us| us as f64);
+        let of_soon = |share: f64| start.quantile_us(share * soon as f64 / start.count() as f64);
+        let quick = of_soon(0.1).map(|us| us as f64);
+        let slow = of_soon(0.9).map(|us| us as f64);
+        if quick.zip(slow).is_some_and(|(quick, slow)| quick > SOON_SPREAD_MAX * slow) {
+            return Ok(());
+        }
         self.add_client(measurement, "response_time_first_us", "us", quick);
         Ok(())
     }
@@ -104,6 +112,7 @@ mod tests {
             (&[(83, 300), (500, 300)], &[(500, 600)], "all are in step with a clock"),
             (&[(50, 10), (1500, 10)], &[(50, 10), (1500, 10)], "answers differ"),
             (&[(50, 1), (1500, 19)], &[(1500, 20)], "one was quick"),
+            (&[(700, 4), (720, 8), (1500, 10)], &[(1500, 20)], "they differ a little by chance"),
         ] {
             assert_eq!(first_us(first, later), None, "{what}");
         }

@@ -8,19 +8,24 @@ use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
+/// One fact.
+fn fact(name: &str, value: f64) -> Fact {
+    Fact {
+        name: name.into(),
+        value,
+        unit: "x".into(),
+        from_s: 0.0,
+        to_s: 10.0,
+        source: "test".into(),
+        reproduce: "true".into(),
+    }
+}
+
 /// Facts with these values; the service is Apache prefork with these settings.
 pub fn facts(values: &[(&str, f64)], settings: &[(&str, i64)]) -> Facts {
     let mut facts = Facts { loaded: true, service: Some(apache(settings)), ..Facts::default() };
     for (name, value) in values {
-        facts.insert(Fact {
-            name: (*name).into(),
-            value: *value,
-            unit: "x".into(),
-            from_s: 0.0,
-            to_s: 10.0,
-            source: "test".into(),
-            reproduce: "true".into(),
-        });
+        facts.insert(fact(name, *value));
     }
     facts
 }
@@ -85,15 +90,6 @@ pub fn of(samples: Vec<TimedSample>, service: Option<ServiceSnapshot>) -> Facts 
 /// Adds facts of one of several things, such as a pool.
 pub fn of_pool(facts: &mut Facts, pool: &str, values: &[(&str, f64)]) {
     for (name, value) in values {
-        let fact = Fact {
-            name: (*name).into(),
-            value: *value,
-            unit: "x".into(),
-            from_s: 0.0,
-            to_s: 10.0,
-            source: "test".into(),
-            reproduce: "true".into(),
-        };
-        facts.insert_of(pool, fact);
+        facts.insert_of(pool, fact(name, *value));
     }
 }

@@ -11,6 +11,9 @@ const CLAMPS: [&str; 10] = [
     "AH00516",
 ];
 
+/// A queue that is so full on average has no room for those who come, except for moments.
+const QUEUE_FULL_MIN: f64 = 0.9;
+
 impl Builder<'_> {
     /// How far requests and connections explain that workers are taken.
     pub(super) fn held_workers(&mut self, loaded: bool) {
@@ -27,12 +30,27 @@ impl Builder<'_> {
         );
         // A request that is under way and not in the queue is with a worker, or on its way.
         let in_flight = self.facts.get("in_flight_mean").map(|fact| fact.value).filter(|_| loaded);
-        self.add_from("requests_in_workers_mean", "requests", less_queue(in_flight), (QUEUE, From::Mean));
+        let in_workers = match self.beyond_full_queue(queue) {
+            Some(most) => less_queue(in_flight).map(|requests| requests.min(most)),
+            None => less_queue(in_flight),
+        };
+        self.add_from("requests_in_workers_mean", "requests", in_workers, (QUEUE, From::Mean));
         let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));
         let live = slots.map(|(slots, open)| (slots - open).max(0.0));
         self.add_from("workers_live_mean", "workers", live, ("apache.slots_count", From::Mean));
         self.growth();
         self.clamps();
+    }
+
+    /// Where the queue is full all the time, requests are also under way outside of the server: they try to connect again and
+    /// again. With workers there are then at most those that were answered, and those that had been sent and were given up,
+    /// less the ones in the queue.
+    fn beyond_full_queue(&self, queue: Option<f64>) -> Option<f64> {
+        let (queue, limit) = queue.zip(self.series.latest("sockets.accept_queue_max_count"))?;
+        let known = |name: &str| self.facts.get(name).map(|fact| fact.value);
+        let (answered, given_up) = known("answered_in_flight_mean").zip(known("given_up_in_flight_mean"))?;
+        let is_full = limit >= 1.0 && queue >= QUEUE_FULL_MIN * limit;
+        is_full.then(|| answered + (given_up - queue).max(0.0))
     }
 
     /// How the number of processes and the queue went on: from the first reading of the window to the last.
@@ -90,5 +108,48 @@ impl Builder<'_> {
         ] {
             self.add_client(measurement, name, unit, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::facts;
+    use crate::facts::testing::sample;
+    use crate::measurement::Measurement;
+    use crate::summary::run_report;
+    use webdyno_model::histogram::TimeHistogram;
+    use webdyno_model::interval::Interval;
+    use webdyno_model::workload::Workload;
+
+    #[test]
+    fn who_tries_to_connect_to_a_full_queue_is_not_with_a_worker() {
+        let in_workers = |limit: f64| {
+            // Ten seconds: 80 requests in flight; 23 a second are answered in 20 ms, and 5 a second given up after 10 s.
+            let mut times = TimeHistogram::new();
+            times.record_many(20_000, 23);
+            times.record_many(10_000_000, 5);
+            let mut second = Interval {
+                length_us: 1_000_000,
+                completed: 23,
+                failed: 5,
+                in_flight_us: 80_000_000,
+                response_time: times.encode(),
+                ..Interval::default()
+            };
+            (second.errors.timeout, second.errors.connect_timeout) = (2, 3);
+            let queue = [("sockets.accept_queue_count", 17.0), ("sockets.accept_queue_max_count", limit)];
+            let measurement = Measurement {
+                intervals: (0..10).map(|t_s| Interval { t_s: f64::from(t_s), ..second.clone() }).collect(),
+                samples: (1..10).map(|t_s| sample(f64::from(t_s), "sockets", &queue)).collect(),
+                workload: Some(Workload { timeout_us: 10_000_000, ..Workload::default() }),
+                measured_to_s: 10.0,
+                ..Measurement::default()
+            };
+            let run = run_report(&measurement).unwrap();
+            facts(&measurement, Some(&run)).unwrap().value("requests_in_workers_mean").unwrap()
+        };
+        assert_eq!(in_workers(511.0), 63.0);
+        // By Little's law 0.46 that are answered, and 20 that are given up, of which 17 stand in the queue.
+        assert!((in_workers(16.0) - 3.5).abs() < 0.1, "{}", in_workers(16.0));
     }
 }

@@ -61,9 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             say(dropped)
         ),
         confidence,
-        explains_fraction: facts
-            .value("connecting_fraction")
-            .map(|share| webdyno_model::number::significant(share, 3)),
+        explains_fraction: super::explained_by_connecting(facts),
         facts: facts.cite(&[
             "listen_overflows",
             "listen_overflows_per_s",
@@ -148,13 +146,17 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             "a restart: no answer for a moment",
         ));
     }
-    all.push(remedy(
-        "sysctl",
-        "net.core.somaxconn",
-        if clipped { limit } else { None },
-        ApplyClass::Manual,
-        "none known; takes effect with the next start of the server",
-    ));
+    let granted = if clipped { limit } else { facts.value("ahead_accept_queue_allowed") };
+    // Where the kernel would grant as much already, nothing is to be done there.
+    if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
+        all.push(remedy(
+            "sysctl",
+            "net.core.somaxconn",
+            granted,
+            ApplyClass::Manual,
+            "none known; takes effect with the next start of the server",
+        ));
+    }
     all
 }
 
@@ -177,6 +179,11 @@ mod tests {
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
         assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
+        for (granted, count) in [(512.0, 2), (4096.0, 1)] {
+            let known = [&OVERFLOW[..], &[("ahead_accept_queue_allowed", granted)]].concat();
+            let remedies = check(&facts(&known, &[("ListenBacklog", 511)])).unwrap().remedies;
+            assert_eq!(remedies.len(), count, "the kernel grants {granted}");
+        }
     }
 
     #[test]

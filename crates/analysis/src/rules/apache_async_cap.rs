@@ -103,9 +103,12 @@ fn cap(facts: &Facts) -> Option<Cap> {
         .or_else(|| facts.value("service_processes_mean").map(|count| count - 1.0))
         .filter(|count| *count >= 1.0)?;
     let threads = processes * per_process;
-    let told = facts.value("workers_idle_mean");
     // Whoever is under way and not in the queue has a thread.
     let inferred = facts.value("requests_in_workers_mean").map(|busy| (threads - busy).max(0.0));
+    // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
+    let told = facts
+        .value("workers_idle_mean")
+        .filter(|_| facts.value("scoreboard_full_fraction").is_some() || inferred.is_none());
     let idle = told.or(inferred).filter(|idle| *idle >= IDLE_FRACTION_MIN * threads)?.min(threads);
     let factor = service.number("AsyncRequestWorkerFactor").unwrap_or(2.0);
     let most = threads + factor * idle;
@@ -151,6 +154,7 @@ mod tests {
     /// One process of 25 threads with 73 connections, nearly all of them idle, and 118 who wait.
     const CAPPED: &[(&str, f64)] = &[
         ("workers_idle_mean", 24.0),
+        ("scoreboard_full_fraction", 0.0),
         ("apache_processes_mean", 1.0),
         ("service_processes_mean", 2.0),
         ("apache_connections_mean", 72.0),
@@ -177,6 +181,11 @@ mod tests {
             ("the table of processes", vec![("processes_capped_max", 1.0)], Some(0.95)),
             ("outside", vec![("workers_idle_mean", none), ("apache_connections_mean", none)], Some(0.75)),
             ("the page counts none", vec![("apache_connections_mean", 0.0)], Some(0.9)),
+            (
+                "a single look, at the start",
+                vec![("workers_idle_mean", 4.0), ("scoreboard_full_fraction", none)],
+                Some(0.75),
+            ),
             ("threads are busy", vec![("workers_idle_mean", 4.0)], None),
             ("room for more", vec![("apache_connections_mean", 40.0), ("connections_held_mean", 40.0)], None),
             ("no queue", vec![("accept_queue_mean", 0.5)], None),

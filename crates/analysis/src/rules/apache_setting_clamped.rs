@@ -12,7 +12,8 @@
 //! apart.
 //!
 //! ## What to do
-//! Raise `ServerLimit` to what `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and stop and
+//! Where `ThreadLimit` (64 if nothing is written) is below `ThreadsPerChild`, raise it to that. Else
+//! raise `ServerLimit` to what `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and stop and
 //! start Apache: a graceful reload ignores it.
 //!
 //! ## By hand
@@ -51,14 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let why = match clamp.by_files {
-        true => {
-            let limit =
-                facts.setting("ServerLimit").map_or(String::new(), |limit| format!(" of {}", say(limit)));
-            format!("ServerLimit{limit} allows no more")
-        }
-        false => "a reload does not raise what was fixed at the start".to_owned(),
-    };
+    let why = why(facts, &clamp);
     let said = facts.value("clamp_messages").filter(|said| *said >= 1.0).map_or(String::new(), |said| {
         format!(" The error log has it {} time{}.", say(said), if said == 1.0 { "" } else { "s" })
     });
@@ -102,7 +96,24 @@ fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
     apache_workers_exhausted::proof(facts).is_some() || (!clamp.seen && outside())
 }
 
+/// What holds them down.
+fn why(facts: &Facts, clamp: &Clamp) -> String {
+    let limit = |setting: &str| {
+        let limit = facts.setting(setting).map_or(String::new(), |limit| format!(" of {}", say(limit)));
+        format!("{setting}{limit}")
+    };
+    match clamp.threads_wanted {
+        Some(threads) => {
+            format!("{} does not allow the {} threads of ThreadsPerChild", limit("ThreadLimit"), say(threads))
+        }
+        None if clamp.by_files => format!("{} allows no more", limit("ServerLimit")),
+        None => "a reload does not raise what was fixed at the start".to_owned(),
+    }
+}
+
 struct Clamp {
+    /// The threads that each process is to have, where `ThreadLimit` allows fewer.
+    threads_wanted: Option<f64>,
     /// As it is written.
     configured: f64,
     in_force: f64,
@@ -121,16 +132,25 @@ fn clamp(facts: &Facts) -> Option<Clamp> {
     if !service.pending.is_empty() {
         return None;
     }
+    let of_threads =
+        service.configured_number("ThreadsPerChild").zip(service.configured_number("ThreadLimit"));
+    let is_threaded = service.mode.as_deref() != Some("prefork");
+    let clipped = of_threads.filter(|(wanted, limit)| is_threaded && wanted > limit);
+    let threads_wanted = clipped.map(|(wanted, _)| wanted);
+    let threads = clipped.map_or(threads, |(_, limit)| limit);
     let allowed = service.configured_number("ServerLimit").map(|limit| limit * threads);
     let by_files = allowed.filter(|allowed| configured - allowed >= threads);
     let shown = facts.value("workers_limit").filter(|slots| configured - slots >= threads);
     let in_force = shown.or(by_files.filter(|_| facts.value("workers_limit").is_none()))?;
-    Some(Clamp { configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
+    Some(Clamp { threads_wanted, configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
 }
 
 fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
-    let threads = facts.threads_per_process();
     let fits = memory_exhausted::workers_that_fit(facts).unwrap_or(f64::MAX);
+    if let Some(threads) = clamp.threads_wanted.filter(|_| clamp.configured <= fits) {
+        return Some(more_threads(facts, clamp, threads));
+    }
+    let threads = facts.threads_per_process();
     let needed = remedy::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
     let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
     let workers = workers.min(fits);
@@ -157,6 +177,21 @@ fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
         predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, to * threads),
         together_with: if differs { vec![most] } else { vec![] },
     })
+}
+
+/// The processes are there; each may have fewer threads than it is to have.
+fn more_threads(facts: &Facts, clamp: &Clamp, threads: f64) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "ThreadLimit".into(),
+        from: facts.setting("ThreadLimit").map(|limit| SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(threads as i64)),
+        class: ApplyClass::Restart,
+        risk: "a restart: no answer for a moment; more connections to what stands behind the workers".into(),
+        why: format!("as many threads in each process as ThreadsPerChild asks for: {}", say(threads)),
+        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, clamp.configured),
+        together_with: vec![],
+    }
 }
 
 #[cfg(test)]
@@ -236,5 +271,25 @@ mod tests {
         assert_eq!(to(400, 1), (Some(SettingValue::Integer(16)), 0));
         // 130 are wanted, and the files ask for 50: both have to move.
         assert_eq!(to(50, 1), (Some(SettingValue::Integer(6)), 1));
+    }
+
+    #[test]
+    fn threads_that_their_limit_cuts_off_are_told_from_processes() {
+        let settings =
+            [("MaxRequestWorkers", 200), ("ServerLimit", 2), ("ThreadsPerChild", 100), ("ThreadLimit", 25)];
+        let mut facts = facts(&[&BUSY[1..], &[("workers_limit", 50.0)]].concat(), &settings);
+        facts.service.as_mut().unwrap().mode = Some("worker".into());
+        let found = check(&facts).unwrap();
+        assert!(
+            found.summary.contains("ThreadLimit of 25 does not allow the 100 threads"),
+            "{}",
+            found.summary
+        );
+        let remedy = &found.remedies[0];
+        assert_eq!((remedy.setting.as_str(), remedy.class), ("ThreadLimit", ApplyClass::Restart));
+        assert_eq!(remedy.to, Some(SettingValue::Integer(100)));
+        facts.service.as_mut().unwrap().mode = Some("prefork".into());
+        let other = check(&facts).map(|found| found.remedies[0].setting.clone());
+        assert_ne!(other.as_deref(), Some("ThreadLimit"), "prefork has none");
     }
 }

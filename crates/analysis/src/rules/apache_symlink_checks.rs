@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! The option is not in force where requests go, the service's processors are full, it sends files, and by arithmetic the
 //! checks are a good part of what a request costs: a call for each part of the path, and a step for each part before it.
-//! On paths of usual depth that is a few microseconds, and no finding.
+//! On paths of usual depth that is a few microseconds, and no finding. Where the server is only watched the access log tells
+//! how deep paths are; without it, work that is nearly all the kernel's is a suspicion.
 //!
 //! ## What to do
 //! `Options FollowSymLinks` (or `+FollowSymLinks`), where nobody can put links there that must not be followed. It is no
@@ -18,10 +19,10 @@
 
 use super::{say, say_us};
 use crate::facts::Facts;
-use crate::files_work::files_work;
-use crate::in_force::{self, InForce};
+use crate::files_work::{self, FilesWork, files_work};
+use crate::in_force::{self, Asked, InForce};
 use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::{Fact, Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 
@@ -38,25 +39,27 @@ const STEP_US: f64 = 0.015;
 /// The share of the work that the checks must be.
 const SHARE_MIN: f64 = 0.2;
 
+/// The kernel's share of the processor time from which on nearly all of it is its work: of plain files it is two thirds to
+/// three quarters.
+const KERNEL_SHARE_MIN: f64 = 0.85;
+/// Where only the log tells how deep paths are, they may lie in other folders than the first ones.
+const WATCHED_DOUBT: f64 = 0.1;
+const CONFIDENCE_SUSPECTED: f64 = 0.5;
+
 /// Fires when the checks are a good part of what fills the processors.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let mut found: Option<InForce> = None;
-    let (mut us, mut parts, mut share) = (0.0, 0.0_f64, 0.0);
-    for asked in &facts.asked {
-        let options = in_force::value(service, "Options", Some(asked)).filter(checks);
-        let Some(options) = options else { continue };
-        let depth = asked.folders() as f64 + 1.0;
-        us += asked.share * (depth * CALL_US + depth * (depth + 1.0) / 2.0 * STEP_US);
-        parts = parts.max(depth);
-        share += asked.share;
-        found = found.or(Some(options));
-    }
-    let options = found?;
+    let Met { options, us, parts, share } = met(facts)?;
     let files = files_work(facts)?;
+    let watched = facts.asked.is_empty();
     let explains = files.work.share(us);
-    if explains < SHARE_MIN {
+    // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
+    let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MIN);
+    let suspected = watched && parts.is_none() && in_kernel;
+    if explains < SHARE_MIN && !suspected {
         return None;
+    }
+    if suspected {
+        return Some(suspicion(facts, &files, &options));
     }
     let written = options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     Some(Finding {
@@ -66,32 +69,89 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             say_us(us / share),
             say_us(files.work.request_us),
             options.value,
-            say(parts),
+            say(parts.unwrap_or(1.0)),
         ),
-        confidence: significant(files.work.sure(0.85 - files.doubt).max(0.2), 2),
+        confidence: confidence(&files, if watched { 0.85 - WATCHED_DOUBT } else { 0.85 }),
         explains_fraction: Some(significant(explains, 3)),
-        facts: facts.cite(&[
-            "cpu_per_request_us",
-            "service_cpu_cores",
-            "service_cores_limit",
-            "cores",
-            "pressure_group_cpu_some_fraction",
-            "cpu_system_cores",
-            "cpu_user_cores",
-            "rate",
-        ]),
-        remedies: vec![Remedy {
-            service: "apache".into(),
-            setting: "Options".into(),
-            from: Some(SettingValue::Text(options.value.clone())),
-            to: Some(SettingValue::Text(with_links(&options.value))),
-            class: ApplyClass::Manual,
-            risk: "links in the folders of the site are followed, wherever they lead: look for those of users first".into(),
-            why: "with FollowSymLinks Apache asks the kernel nothing of the kind".into(),
-            predicted: None,
-            together_with: vec![],
-        }],
+        facts: cited(facts),
+        remedies: vec![remedy(&options)],
     })
+}
+
+/// What the findings rest on.
+fn cited(facts: &Facts) -> Vec<Fact> {
+    facts.cite(&[&files_work::FACTS[..], &["path_parts_mean"]].concat())
+}
+
+fn confidence(files: &FilesWork, seen: f64) -> f64 {
+    significant(files.work.sure(seen - files.doubt).max(0.2), 2)
+}
+
+fn suspicion(facts: &Facts, files: &FilesWork, options: &InForce) -> Finding {
+    Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, nearly all of it is the kernel's work, and with `Options {}` Apache asks the kernel about each part of each path, which it walks from its beginning each time. How deep the paths are could not be seen: on deep ones that costs more than the rest of a request.",
+            options.value
+        ),
+        confidence: confidence(files, CONFIDENCE_SUSPECTED),
+        explains_fraction: None,
+        facts: cited(facts),
+        remedies: vec![remedy(options)],
+    }
+}
+
+fn remedy(options: &InForce) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "Options".into(),
+        from: Some(SettingValue::Text(options.value.clone())),
+        to: Some(SettingValue::Text(with_links(&options.value))),
+        class: ApplyClass::Manual,
+        risk:
+            "links in the folders of the site are followed, wherever they lead: look for those of users first"
+                .into(),
+        why: "with FollowSymLinks Apache asks the kernel nothing of the kind".into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// The checks that requests meet.
+struct Met {
+    options: InForce,
+    /// What they cost each request, on average over all of them.
+    us: f64,
+    /// Parts of the deepest path; of those of visitors of their mean, if the log tells it.
+    parts: Option<f64>,
+    /// The share of the requests.
+    share: f64,
+}
+
+fn met(facts: &Facts) -> Option<Met> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    if facts.asked.is_empty() {
+        let front = Asked { path: "/".into(), share: 1.0, ..Asked::default() };
+        let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
+        let parts = facts.value("path_parts_mean");
+        return Some(Met { options, us: parts.map_or(0.0, path_us), parts, share: 1.0 });
+    }
+    let mut found: Option<Met> = None;
+    for asked in &facts.asked {
+        let options = in_force::value(service, "Options", Some(asked)).filter(checks);
+        let Some(options) = options else { continue };
+        let depth = asked.folders() as f64 + 1.0;
+        let all = found.get_or_insert(Met { options, us: 0.0, parts: None, share: 0.0 });
+        all.us += asked.share * path_us(depth);
+        all.parts = Some(all.parts.map_or(depth, |parts| parts.max(depth)));
+        all.share += asked.share;
+    }
+    found
+}
+
+/// What the checks of a path of so many parts cost.
+fn path_us(parts: f64) -> f64 {
+    parts * CALL_US + parts * (parts + 1.0) / 2.0 * STEP_US
 }
 
 /// Whether these options make Apache check each part of a path.
@@ -113,13 +173,10 @@ fn with_links(options: &str) -> String {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use crate::in_force::Asked;
-    use webdyno_model::service::ScopedSetting;
+    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 
-    fn with(depth: usize, options: &str) -> Option<Finding> {
-        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
-        let mut facts = facts(&values, &[]);
-        let service = facts.service.as_mut().unwrap();
+    fn service(options: &str) -> Option<ServiceSnapshot> {
+        let mut service = facts(&[], &[]).service.unwrap();
         service.modules = vec!["core_module".into()];
         service.scoped = vec![ScopedSetting {
             setting: "Options".into(),
@@ -127,9 +184,32 @@ mod tests {
             scope: vec!["DocumentRoot /srv/store/".into()],
             ..ScopedSetting::default()
         }];
+        Some(service)
+    }
+
+    fn with(depth: usize, options: &str) -> Option<Finding> {
+        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        let mut facts = facts(&values, &[]);
+        facts.service = service(options);
         let asked = Asked::of(&format!("http://h/{}object", "d/".repeat(depth))).unwrap();
         facts.asked = vec![Asked { share: 1.0, ..asked }];
         check(&facts)
+    }
+
+    #[test]
+    fn by_watching_alone_the_log_tells_how_deep_paths_are() {
+        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        for (more, confidence) in [
+            (&[("path_parts_mean", 120.0)][..], Some(0.75)),
+            (&[("path_parts_mean", 6.0), ("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], None),
+            (&[("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], Some(0.5)),
+            (&[("cpu_system_cores", 0.7), ("cpu_user_cores", 0.3)], None),
+            (&[], None),
+        ] {
+            let mut facts = facts(&[&values[..], more].concat(), &[]);
+            facts.service = service("None");
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{more:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! ## How it is recognised
 //! Processes begin and end all the time (their ids change), as many connections were accepted for each of them as
-//! MaxConnectionsPerChild says, connections wait to be accepted, and more workers would be allowed. Where the ids cannot be
+//! MaxConnectionsPerChild says, connections wait to be accepted, and more workers would be allowed. Where answers are so quick
+//! that processes are gone before anybody looks, 32 times that number of connections a second tell. Where the ids cannot be
 //! seen, forks of the whole machine at such a pace tell the same, with less certainty.
 //!
 //! ## What to do
@@ -28,8 +29,9 @@ use webdyno_model::service::SettingValue;
 /// Stable id.
 pub const ID: &str = "apache-worker-churn";
 /// What it brings about, and what is therefore not the cause where this one is found.
+/// Each process costs a fork: those that full processors hold back instead are not found here.
 pub const BRINGS_ABOUT: &[&str] =
-    &["apache-workers-exhausted", "apache-spawn-lag", "accept-queue-overflow", "lost-syns"];
+    &["apache-workers-exhausted", "apache-spawn-lag", "accept-queue-overflow", "lost-syns", "cpu-saturated"];
 
 /// Processes that prefork starts at most in a second.
 const STARTED_PER_S_MAX: f64 = 32.0;
@@ -37,6 +39,10 @@ const STARTED_PER_S_MAX: f64 = 32.0;
 const PACE_FRACTION_MIN: f64 = 0.3;
 /// What ends a process may also be an idle one too many: most of the connections must be those of processes that ended.
 const EXPLAINED_FRACTION_MIN: f64 = 0.5;
+/// The parent looks once a second: processes that all are gone by the second look live for as many connections as they may take.
+const LIVES_MAX_S: f64 = 2.0;
+/// So much of what that pace allows is all of it: its pace doubles from one on, and the port has others' connections.
+const CEILING_FRACTION: (f64, f64) = (0.7, 1.1);
 /// With a number so high a process ends rarely, and a leak is still bounded.
 const CONNECTIONS_WITH_LEAK: i64 = 10_000;
 
@@ -92,6 +98,10 @@ struct Churn {
 
 fn churn(facts: &Facts) -> Option<Churn> {
     let connections = facts.is_service("apache").then(|| facts.setting("MaxConnectionsPerChild"))??;
+    let accepted = facts.value("new_connections_per_s").or(facts.value("connections_opened_per_s"))?;
+    if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
+        return Some(Churn { connections, started_per_s: accepted / connections, by_ids: true });
+    }
     if connections < 1.0 || instead::machine_is_short(facts) {
         return None;
     }
@@ -99,11 +109,20 @@ fn churn(facts: &Facts) -> Option<Churn> {
     let seen = facts.value("worker_processes_started_per_s").zip(facts.value("worker_processes_ended_per_s"));
     let by_ids = seen.map(|(started, ended)| started.min(ended));
     let started_per_s = by_ids.or(facts.value("forks_per_s"))?;
-    let accepted = facts.value("new_connections_per_s").or(facts.value("connections_opened_per_s"))?;
     let threads = facts.threads_per_process();
     let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
     let explained = started_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
     (is_fast && explained).then_some(Churn { connections, started_per_s, by_ids: by_ids.is_some() })
+}
+
+/// Whether as many connections are taken as the processes can that prefork starts, and none of these outlives two looks of the
+/// parent. Where answers are quick a second's processes are gone long before the next ones: no look at the ids meets them all.
+/// Processors that are full otherwise would not let just so many through.
+fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
+    let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
+    let short_lived = facts.value("worker_oldest_mean_s").is_some_and(|seconds| seconds <= LIVES_MAX_S);
+    let share = accepted / (STARTED_PER_S_MAX * connections);
+    prefork && short_lived && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
 }
 
 fn remedy(facts: &Facts, churn: &Churn) -> Remedy {
@@ -163,6 +182,27 @@ mod tests {
             ("they only begin", vec![("worker_processes_ended_per_s", 0.0)], 3, None),
             ("others end, too, but not these", vec![("new_connections_per_s", 800.0)], 3, None),
             ("nobody waits", vec![("accept_queue_mean", 0.2)], 3, None),
+            (
+                "gone before anybody looks",
+                vec![
+                    ("new_connections_per_s", 479.0),
+                    ("worker_processes_started_per_s", 12.0),
+                    ("worker_oldest_mean_s", 0.8),
+                    ("pressure_group_cpu_some_fraction", 0.9),
+                ],
+                15,
+                Some(0.95),
+            ),
+            (
+                "they stay",
+                vec![
+                    ("worker_processes_started_per_s", 12.0),
+                    ("new_connections_per_s", 479.0),
+                    ("worker_oldest_mean_s", 9.0),
+                ],
+                15,
+                None,
+            ),
             ("forks cost the processors", vec![("pressure_group_cpu_some_fraction", 0.9)], 3, None),
         ] {
             let found = with(&changes, connections).map(|finding| finding.confidence);

@@ -28,9 +28,11 @@
 use super::{apache_async_cap, keepalive_holds_workers, say, say_us};
 use crate::breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::facts::Facts;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
+pub(crate) mod behind;
 pub(crate) mod instead;
 pub(crate) mod remedy;
 
@@ -62,6 +64,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || instead::is_logging(facts)
         || keepalive_holds_workers::is_proven(facts)
         || apache_async_cap::is_proven(facts)
+        || behind::in_turn(facts, proof.workers).is_some()
     {
         return None;
     }
@@ -133,7 +136,8 @@ fn doing(facts: &Facts, behind: Option<f64>) -> String {
     let Some((fact, count, words)) = instead::mostly(facts) else { return String::new() };
     let each = facts.value("service_cpu_cores").filter(|_| fact == "workers_writing_mean");
     let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
-        format!(", and together use {} of a processor: they wait for something themselves", say(cores))
+        let what = work::waits_for(facts, count).map_or(String::new(), |what| format!(" ({what})"));
+        format!(", and together use {} of a processor: they wait for something themselves{what}", say(cores))
     });
     format!(" {} of them {words}{waiting}.", say(count))
 }

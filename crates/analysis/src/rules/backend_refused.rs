@@ -12,7 +12,8 @@
 //!
 //! ## What to do
 //! Find out whether the backend runs and listens where Apache looks for it (`SetHandler`, `ProxyPass`), and make the two
-//! agree; look into the backend's own log. A person has to choose.
+//! agree; look into the backend's own log. A person has to choose. Where just one program listens at an address that nobody
+//! looks at, the finding says so.
 //!
 //! ## By hand
 //! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.
@@ -21,8 +22,9 @@ use super::{memory_exhausted, say};
 use crate::facts::Facts;
 use crate::manual::manual;
 use crate::work;
-use webdyno_model::diagnosis::Finding;
+use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "backend-refused";
@@ -75,16 +77,51 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         },
         explains_fraction: Some(significant(lost.min(1.0), 3)),
         facts: facts.cite(&CITED),
-        remedies: vec![manual(
-            "backend",
-            "address",
-            "none: nothing answers there now",
-            format!(
-                "start the backend, or let the server look for it where it listens{}",
-                if at.is_empty() { String::new() } else { format!(", which is not{at}") }
-            ),
-        )],
+        remedies: vec![if is_known_why(facts, logged) {
+            let why = "the server itself had none left to connect with, says its log: that comes first, and the backend may be well";
+            manual("apache", "ports and descriptors", "none", why)
+        } else {
+            remedy(facts, &targets, &at)
+        }],
     })
+}
+
+/// To start the backend, or to look for it where it listens. Where just one program listens at an address that nobody looks
+/// at, that is the address which was meant.
+fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
+    const RISK: &str = "none: nothing answers there now";
+    let which = if at.is_empty() { String::new() } else { format!(", which is not{at}") };
+    let why = format!("start the backend, or let the server look for it where it listens{which}");
+    let general = manual("backend", "address", RISK, why);
+    let [wrong] = targets else { return general };
+    let Some(setting) = work::set_in(facts, wrong) else { return general };
+    let written = setting.file.as_ref().map_or(String::new(), |file| {
+        format!(" {file}{} says {wrong}.", setting.line.map_or(String::new(), |line| format!(":{line}")))
+    });
+    let known = manual("apache", &setting.setting, RISK, "");
+    let from = Some(SettingValue::Text(setting.value.clone()));
+    match listens_unasked(facts).as_slice() {
+        [(program, address)] => Remedy {
+            from,
+            to: Some(SettingValue::Text(setting.value.replace(wrong, address))),
+            why: format!(
+                "{program} listens at {address}, where nobody looks for it, and nobody at {wrong}.{written} If that is the one that is meant, look there; else start the backend"
+            ),
+            ..known
+        },
+        _ => Remedy { from, why: format!("{}.{written}", general.why), ..known },
+    }
+}
+
+/// Addresses at which a program behind the server listens, and that are no target of it.
+fn listens_unasked(facts: &Facts) -> Vec<(&str, &str)> {
+    let targets = work::targets(facts);
+    let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
+    let all =
+        backends.flat_map(|service| service.listens.iter().map(|at| (service.service.as_str(), at.as_str())));
+    // A database is asked by programs, not by the server.
+    let of_web = all.filter(|(program, _)| *program != "mariadb");
+    of_web.filter(|(_, at)| !targets.iter().any(|(target, _)| same_address(at, target))).collect()
 }
 
 /// Whether the server itself had nothing left to connect with: then the backend may be well.
@@ -143,6 +180,7 @@ fn same_address(listens: &str, address: &str) -> bool {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
+    use webdyno_model::change::ApplyClass;
     use webdyno_model::service::ScopedSetting;
 
     fn of(values: &[(&str, f64)], handlers: &[&str]) -> Facts {
@@ -174,6 +212,32 @@ mod tests {
             "{}",
             finding.summary
         );
+    }
+
+    #[test]
+    fn who_listens_where_nobody_looks_is_told() {
+        let handlers = ["unix:/run/php/php.sock|fcgi://localhost", "fcgi://127.0.0.1:9000"];
+        let with = |listens: &[&str]| {
+            let mut facts = of(&REFUSED, &handlers);
+            let scoped = &mut facts.service.as_mut().unwrap().scoped;
+            (scoped[1].file, scoped[1].line) = (Some("/etc/apache2/shop.conf".into()), Some(8));
+            let backend = webdyno_model::service::ServiceSnapshot {
+                service: "php_fpm".into(),
+                listens: listens.iter().map(|at| (*at).to_owned()).collect(),
+                ..Default::default()
+            };
+            facts.topology =
+                Some(webdyno_model::topology::Topology { backends: vec![backend], ..Default::default() });
+            check(&facts).unwrap().remedies.remove(0)
+        };
+        let one = with(&["unix:/run/php/php.sock", "127.0.0.1:9001"]);
+        assert_eq!((one.setting.as_str(), one.class), ("SetHandler", ApplyClass::Manual));
+        assert_eq!(one.to, Some(SettingValue::Text("fcgi://127.0.0.1:9001".into())));
+        for part in ["php_fpm listens at 127.0.0.1:9001", "/etc/apache2/shop.conf:8 says 127.0.0.1:9000"] {
+            assert!(one.why.contains(part), "{}", one.why);
+        }
+        let two = with(&["127.0.0.1:9001", "127.0.0.1:9002"]);
+        assert_eq!((two.to, two.from), (None, Some(SettingValue::Text("fcgi://127.0.0.1:9000".into()))));
     }
 
     #[test]

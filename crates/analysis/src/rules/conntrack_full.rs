@@ -80,7 +80,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
              wait for seconds until they try again, or give up.",
         ),
         confidence,
-        explains_fraction: explains(facts),
+        explains_fraction: super::explained_by_connecting(facts),
         facts: facts.cite(&[
             "conntrack_entries_max",
             "conntrack_limit",
@@ -107,11 +107,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether the table was seen to be full; `None` when it was not seen at all.
 pub(crate) fn is_full(facts: &Facts) -> Option<bool> {
     facts.value("conntrack_full_fraction").map(|share| share >= FULL_FRACTION_MIN)
-}
-
-/// The time in which connections are begun in vain.
-fn explains(facts: &Facts) -> Option<f64> {
-    facts.value("connecting_fraction").map(|share| webdyno_model::number::significant(share, 3))
 }
 
 /// New connections a second that are attempted, whether they get through or not.

@@ -29,6 +29,7 @@
 use super::say;
 use crate::facts::Facts;
 use crate::processors::{self, Shortage};
+use crate::work;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
@@ -47,6 +48,10 @@ const STEAL_FRACTION_MAX: f64 = 0.10;
 /// scripts that are translated anew), that may be why the processors are full.
 const CLOSED_FRACTION_MIN: f64 = 0.25;
 const CONFIDENCE_CLOSED: f64 = 0.5;
+/// An OPcache of this size holds the scripts of no large application; PHP's own value is 128.
+const OPCACHE_SMALL_MB: f64 = 32.0;
+/// What takes less of a processor translates next to nothing.
+const TRANSLATING_US_MIN: f64 = 1000.0;
 /// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
 const BUSY_FRACTION_WANTED: f64 = 0.7;
 
@@ -58,6 +63,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // What thrashes keeps the processors busy, too.
     let shortage = processors::shortage(facts).filter(|_| !super::memory_exhausted::is_proven(facts))?;
     let closed = cannot_be_looked_into(facts);
+    let makes_errors = makes_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
     });
@@ -69,11 +75,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             shortage.busy * 100.0,
             processors::users(facts),
             workers(facts),
-            closed.map_or(String::new(), |name| format!(
-                " What {name} does with its part could not be seen: it may do needless work."
-            ))
+            match closed {
+                _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
+                Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
+                None => String::new(),
+            }
         ),
-        confidence: if closed.is_some() || crate::work::hides_its_work(facts) {
+        confidence: if makes_errors || closed.is_some() || work::hides_its_work(facts) {
             shortage.confidence.min(CONFIDENCE_CLOSED)
         } else {
             shortage.confidence
@@ -85,9 +93,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Whether clients that wait for their answer are given errors as fast as the processors can make them.
+fn makes_errors(facts: &Facts) -> bool {
+    let sets_its_pace = facts.value("offered_rate").is_none();
+    sets_its_pace && (work::answers_errors(facts) || super::db_connections_exhausted::takes_most_pages(facts))
+}
+
 /// A program behind the front that uses much of the processors, and does not tell what for.
 fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
     let own = processors::own_cores(facts)?;
+    if may_translate(facts) {
+        return Some("PHP");
+    }
     let is_silent = |name: &str| match name {
         "mariadb" => facts.value("db_statements_per_s").is_none(),
         "php_fpm" => facts.value("opcache_enabled").is_none(),
@@ -95,6 +112,16 @@ fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
     };
     let mut much = facts.each("backend_cpu_cores").filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
     much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
+}
+
+/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is nobody can ask, but one that is
+/// small, of what is no small script, may be full.
+fn may_translate(facts: &Facts) -> bool {
+    let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
+    let pools = facts.each("fpm_queue_mean").next().is_some();
+    size.is_some_and(|megabytes| megabytes <= OPCACHE_SMALL_MB)
+        && !pools
+        && facts.value("cpu_per_request_us").is_none_or(|us| us >= TRANSLATING_US_MIN)
 }
 
 /// Workers are all busy where they wait for a processor: that is no reason to have more of them.
@@ -109,7 +136,11 @@ fn workers(facts: &Facts) -> &'static str {
 fn cores_in_words(facts: &Facts, usable: f64) -> String {
     let (plural, are) = if usable == 1.0 { ("", "is") } else { ("s", "are") };
     match facts.value("cores").filter(|cores| *cores > usable) {
-        Some(cores) => format!("of {} cores the service may use {}, which {are}", say(cores), say(usable)),
+        Some(cores) => {
+            let which: Vec<&str> = facts.each("core_usable").map(|(core, _)| core).collect();
+            let which = if which.is_empty() { String::new() } else { format!(" ({})", which.join(", ")) };
+            format!("of {} cores the service may use {}{which}, which {are}", say(cores), say(usable))
+        }
         None => format!("the {} core{plural} {are}", say(usable)),
     }
 }
@@ -240,6 +271,19 @@ mod tests {
             let finding = check(&facts).unwrap();
             assert_eq!(finding.confidence, confidence, "{statements:?}");
             assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
+        }
+    }
+
+    #[test]
+    fn processors_full_of_error_pages_are_an_effect() {
+        for (changes, confidence) in [
+            (vec![("bad_gateway_fraction", 0.98)], CONFIDENCE_CLOSED),
+            (vec![("bad_gateway_fraction", 0.98), ("offered_rate", 500.0)], 0.8),
+            (vec![("server_error_fraction", 0.2)], 0.8),
+        ] {
+            let finding = check_with(&changes).unwrap();
+            assert_eq!(finding.confidence, confidence, "{changes:?}");
+            assert_eq!(finding.summary.contains("pages of errors"), confidence < 0.8);
         }
     }
 

@@ -19,7 +19,7 @@
 use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
 use crate::manual::manual;
-use crate::work;
+use crate::{work, written};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -68,7 +68,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let per_request = facts.ended_per_s().map(|rate| reads_per_s / rate);
     let each = per_request.map_or(String::new(), |reads| format!(", {} for each request", say(reads)));
-    let size = facts.value("db_cache_limit_bytes");
+    let known = || written::of(facts, "mariadb", "innodb_buffer_pool_size")?.number();
+    let size = facts.value("db_cache_limit_bytes").or_else(known);
     let pool = size.map_or(String::new(), |bytes| format!(" of {}", say_bytes(bytes)));
     Some(Finding {
         id: ID.into(),
@@ -113,7 +114,7 @@ fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     vec![Remedy {
         service: "mariadb".into(),
         setting: "innodb_buffer_pool_size".into(),
-        from: Some(SettingValue::Integer(size as i64)),
+        from: Some(written::kibibytes(size)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
         risk: format!("up to {} of memory", say_bytes(to - size)),

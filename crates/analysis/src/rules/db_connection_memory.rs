@@ -21,6 +21,7 @@
 use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
 use crate::shortage::{self, Holder};
+use crate::written;
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
@@ -169,7 +170,7 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
     Some(Remedy {
         service: "mariadb".into(),
         setting: largest.1.into(),
-        from: Some(SettingValue::Integer(buffer(facts, *largest) as i64)),
+        from: Some(written::kibibytes(buffer(facts, *largest))),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
         risk: "large sorts and joins go over temporary files; connections that are open keep their buffers until they end".into(),

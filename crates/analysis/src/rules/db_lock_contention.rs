@@ -9,14 +9,21 @@
 //! seconds waited per second are the number that waits. It is a good part of all that is under way, while the processors
 //! are not what these statements wait for.
 //!
+//! Tables of MyISAM, Aria and MEMORY are locked as a whole: one writes, or some read; `LOCK TABLES` and a change of a table
+//! that waits for its turn lock any; `GET_LOCK` is the program's own. The states of the statements (SHOW PROCESSLIST) say how
+//! many wait. Where these may not be seen, it is counted how often tables were waited for (`Table_locks_waited`): where that
+//! is for a good part of the requests, the statements that run without computing are those that wait.
+//!
 //! ## What to do
 //! The remedy is in the program: change the contended row last, commit at once, do nothing slow in between (no calls of
-//! other servers), find the row by an index (else all rows that are looked at are locked), or split it into several.
+//! other servers), find the row by an index (else all rows that are looked at are locked), or split it into several. A table
+//! that is locked as a whole belongs into InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows.
 //!
 //! ## By hand
 //! `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock%'` twice under load; `SELECT * FROM information_schema.INNODB_TRX`;
-//! `SHOW ENGINE INNODB STATUS` shows who waits for what.
+//! `SHOW GLOBAL STATUS LIKE 'Table_locks_waited'`; `SHOW FULL PROCESSLIST` names the state; `SHOW ENGINE INNODB STATUS` shows who waits for what.
 
+use super::db_slow_queries::busiest_statement;
 use super::say;
 use crate::facts::Facts;
 use crate::manual::manual;
@@ -39,8 +46,61 @@ const WAITING_MIN: f64 = 1.0;
 /// What part of the requests under way must wait for rows to be what limits.
 const SHARE_MIN: f64 = 0.25;
 
-/// Fires when a good part of what is under way waits for rows.
+/// So many of the requests must have waited for a table.
+const TABLE_WAITS_MIN: f64 = 0.25;
+/// Statements that have more of a core each compute rather than wait.
+const COMPUTING_MAX: f64 = 0.5;
+
+/// Fires when a good part of what is under way waits for rows, or for tables.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    for_rows(facts).or_else(|| for_tables(facts))
+}
+
+/// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
+fn for_tables(facts: &Facts) -> Option<Finding> {
+    let (waiting, told, words) = by_states(facts).or_else(|| by_counts(facts))?;
+    let share = (waiting / work::at_once(facts).unwrap_or(waiting)).min(1.0);
+    if share < SHARE_MIN {
+        return None;
+    }
+    (!work::waits_for_processors(facts)).then(|| Finding {
+        id: ID.into(),
+        summary: format!(
+            "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
+        ),
+        confidence: if told { 0.93 } else { 0.8 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&["db_lock_waiting_mean", "db_table_lock_waits_per_s", "db_threads_running_mean", "db_cpu_cores", "cpu_busy_fraction", "in_flight_mean", "response_time_mean_us", "rate", "ended_per_s"]),
+        remedies: vec![manual(
+            "mariadb",
+            "engine",
+            "the table is written anew, and needs more room; backups and full-text indexes may differ",
+            "tables of InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and nothing slow in a statement that writes, or between taking a lock (LOCK TABLES, GET_LOCK) and giving it back",
+        )],
+    })
+}
+
+/// How many wait, that it was told, and in words.
+fn by_states(facts: &Facts) -> Option<(f64, bool, String)> {
+    let waiting = facts.value("db_lock_waiting_mean").filter(|waiting| *waiting >= WAITING_MIN)?;
+    Some((waiting, true, format!("{} statements at a time do", say(waiting))))
+}
+
+fn by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
+    let waits_per_s = facts.value("db_table_lock_waits_per_s")?;
+    let per_request = waits_per_s / facts.ended_per_s()?;
+    let running = work::statements_running(facts)? - work::row_lock_waiting(facts).unwrap_or(0.0);
+    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * running);
+    let words = format!(
+        "{} a second have to, while {} are under way and hardly compute",
+        say(waits_per_s),
+        say(running)
+    );
+    (per_request >= TABLE_WAITS_MIN && running >= 1.0 + WAITING_MIN && !computes)
+        .then_some((running, false, words))
+}
+
+fn for_rows(facts: &Facts) -> Option<Finding> {
     let waiting = work::row_lock_waiting(facts).filter(|waiting| *waiting >= WAITING_MIN)?;
     let share = (waiting / work::at_once(facts).or(work::statements_running(facts))?).min(1.0);
     if share < SHARE_MIN || work::waits_for_processors(facts) {
@@ -50,10 +110,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let agree = both.is_some_and(|(seen, counted)| seen.min(counted) >= 0.5 * seen.max(counted));
     let holder = facts.value("db_row_lock_waits_per_s").filter(|rate| *rate > 0.0);
     let each = holder.map_or(String::new(), |rate| format!(", {} each", super::say_us(waiting / rate * 1e6)));
+    let statement = busiest_statement(facts)
+        .map_or(String::new(), |text| format!(" The statement that is under way most of the time: {text}"));
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "Requests wait in the database for rows that others hold: {} statements at a time{each}. They go one after the other, whatever the machine; more connections would make it worse.",
+            "Requests wait in the database for rows that others hold: {} statements at a time{each}. They go one after the other, whatever the machine; more connections would make it worse.{statement}",
             say(waiting)
         ),
         confidence: if agree { 0.95 } else { 0.8 },
@@ -101,6 +163,33 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.966)));
         assert!(finding.summary.contains("709 ms each"), "{}", finding.summary);
         assert_eq!(with(22.7, f64::NAN, 23.5, 0.05).unwrap().confidence, 0.8);
+    }
+
+    #[test]
+    fn tables_are_locked_as_a_whole() {
+        let of = |waits: f64, running: f64, cores: f64, busy: f64| {
+            check(&facts(
+                &[
+                    ("db_table_lock_waits_per_s", waits),
+                    ("db_threads_running_mean", running),
+                    ("db_row_lock_waiting_mean", 0.0),
+                    ("db_cpu_cores", cores),
+                    ("cpu_busy_fraction", busy),
+                    ("ended_per_s", 33.0),
+                    ("in_flight_mean", 25.0),
+                ],
+                &[],
+            ))
+        };
+        assert_eq!(of(33.0, 26.0, 0.02, 0.1).unwrap().confidence, 0.8);
+        // LOCK TABLES and GET_LOCK are counted nowhere; the states tell.
+        let states = [("db_lock_waiting_mean", 23.0), ("in_flight_mean", 25.0), ("cpu_busy_fraction", 0.1)];
+        assert_eq!(check(&facts(&states, &[])).unwrap().confidence, 0.93);
+        for (waits, running, cores, busy) in
+            [(2.0, 26.0, 0.02, 0.1), (33.0, 3.0, 0.02, 0.1), (33.0, 4.0, 1.9, 0.6), (33.0, 26.0, 0.02, 0.99)]
+        {
+            assert!(of(waits, running, cores, busy).is_none(), "{waits} {running} {cores} {busy}");
+        }
     }
 
     #[test]

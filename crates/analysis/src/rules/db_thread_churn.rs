@@ -16,7 +16,7 @@
 
 use super::say;
 use crate::facts::Facts;
-use crate::work;
+use crate::{work, written};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -54,7 +54,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if created_per_s < PER_CONNECTION_MIN * opened_per_s || share < SHARE_MIN {
         return None;
     }
-    let cache = facts.value("db_thread_cache_limit");
+    let cache = facts.value("db_thread_cache_limit").or_else(|| setting(facts, "thread_cache_size"));
     let kept = cache.map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", say(kept)));
     Some(Finding {
         id: ID.into(),
@@ -80,9 +80,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// As the database told it when it was discovered.
+fn setting(facts: &Facts, name: &str) -> Option<f64> {
+    written::of(facts, "mariadb", name)?.number()
+}
+
 fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
     let used = facts.value("db_connections_used_max").unwrap_or(0.0);
-    let most = facts.value("db_connections_limit").unwrap_or(f64::MAX);
+    let most = facts.value("db_connections_limit").or_else(|| setting(facts, "max_connections"));
+    let most = most.unwrap_or(f64::MAX);
     let to = DEFAULT_SIZE.max(used).min(most);
     let rate = facts.value("rate").map(|rate| rate / (1.0 - share));
     (cache.is_none_or(|cache| cache < to)).then(|| Remedy {

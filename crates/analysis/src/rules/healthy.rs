@@ -2,11 +2,12 @@
 //!
 //! ## How it is recognised
 //! The goal, where there is one, is met; nearly all answers were good; no connection waited to be accepted, or took a
-//! second to establish (then its first packet was lost); the processors had room, or others filled them and the service
+//! second to establish (then its first packet was lost), and no request in front of PHP-FPM or in the database; the processors had room, or others filled them and the service
 //! did not wait for one; memory and disks were not short, workers were free, and answers took hardly longer than the
 //! quickest of their kind and than the first ones of the load, or by less than a few milliseconds: nothing queued. Where
 //! requests arrive at a rate of their own (`-r`), at least 95% of it was answered. The readings went on to the end, and
-//! so did the load: it did no harm.
+//! so did the load: it did no harm. Where the server is only watched, short answers that hold a worker for more than a second
+//! while nothing works behind the server are not called healthy.
 //!
 //! ## What to do
 //! Nothing. The finding says which limit is nearest, and at which rate it is expected. To find where the limit lies, load
@@ -21,6 +22,7 @@ use crate::breakdown::{keeps_up, noticed_queue};
 use crate::ceilings::ceilings;
 use crate::facts::Facts;
 use crate::processors;
+use crate::work;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
@@ -38,6 +40,12 @@ const IO_FULL_FRACTION_MAX: f64 = 0.5;
 /// Below this share nobody notices that memory is short ([`super::memory_exhausted`]).
 const MEMORY_FULL_FRACTION_MAX: f64 = 0.02;
 const FULL_FRACTION_MAX: f64 = 0.2;
+/// In front of PHP-FPM: a smaller part of what is under way is met by chance.
+const QUEUE_FRACTION_MIN: f64 = 0.1;
+/// Where most of what is under way are statements that do not compute, they wait for a lock, a disk, or each other, if they
+/// take unlike long; if they take equally long, it may be for whoever reads their rows, or as they were told.
+const STATEMENTS_FRACTION_MIN: f64 = 0.5;
+const UNLIKE_MIN: f64 = 1.3;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const QUEUE_NOBODY_MAX: f64 = 0.5;
 /// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
@@ -48,6 +56,13 @@ const INFLATION_MAX: f64 = 2.0;
 /// late once, and nobody notices.
 const EXCESS_US_MAX: f64 = 5_000.0;
 
+/// After a second people begin to think of something else.
+const HELD_US_MAX: f64 = 1_000_000.0;
+/// Answers of this size and more do not fit into a send buffer: workers wait until clients have taken them.
+const ANSWER_BYTES_LONG: f64 = 262_144.0;
+/// Means of some five seconds of independent answers differ by more than this once in a hundred times.
+const DRIFT_RATIO_MAX: f64 = 3.0;
+
 /// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
@@ -55,7 +70,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .goal
         .zip(facts.value("rate"))
         .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.met_by(rate));
-    if !has_room(facts, busy) || !answers_well(facts) || !seen_well(facts) || goal_missed {
+    if !has_room(facts, busy)
+        || !answers_well(facts)
+        || !seen_well(facts)
+        || goal_missed
+        || waits_for_something(facts)
+    {
         return None;
     }
     facts.value("accept_queue_mean")?;
@@ -108,14 +128,39 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     // Of a service whose group cannot be seen, that may have fewer processors than there are, the machine's waiting may be its.
     let waits = facts.value("pressure_group_cpu_some_fraction");
     let somebody_waits = waits.or(facts.value("pressure_cpu_some_fraction"));
-    (busy < CPU_FRACTION_MAX || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
+    let usable = facts.value("usable_cores").or(facts.value("cores"));
+    let processors_have_room = (busy < CPU_FRACTION_MAX
+        || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
         && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
-        && !processors::are_short(facts)
+        && !processors::are_short(facts);
+    (processors_have_room || usable.is_some_and(|usable| processors::others_wait(facts, usable)))
         && noticed_queue(facts).is_none()
-        && below(facts, "pressure_memory_full_fraction", MEMORY_FULL_FRACTION_MAX)
-        && below(facts, "pressure_io_full_fraction", IO_FULL_FRACTION_MAX)
+        && !waits_behind(facts)
+        && stands(facts, "memory").is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
+        && stands(facts, "io").is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
         && super::memory_exhausted::check(facts).is_none()
         && (below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) || nobody_waits(facts))
+}
+
+/// The share of time in which nothing runs for want of memory, or of a disk. In the machine's figure any program shows that alone
+/// waits for a disk of its own, and in that of the service's group a moment in which little ran: what costs time is in both.
+fn stands(facts: &Facts, what: &str) -> Option<f64> {
+    let of = |whose: &str| facts.value(&format!("pressure_{whose}{what}_full_fraction"));
+    of("group_").into_iter().chain(of("")).reduce(f64::min)
+}
+
+/// Whether requests wait behind the server: in front of PHP-FPM, or as statements of the database that are under way and do
+/// not compute, for more than nobody notices.
+fn waits_behind(facts: &Facts) -> bool {
+    let Some((at_once, per_s)) = work::at_once(facts).zip(facts.ended_per_s()) else { return false };
+    let is_much = |waiting: f64, share_min: f64| {
+        waiting >= 1.0 && waiting >= share_min * at_once && waiting / per_s * 1e6 >= EXCESS_US_MAX
+    };
+    let queue: f64 = facts.each("fpm_queue_mean").map(|(_, queue)| queue).sum();
+    let in_database = work::statements_running(facts).zip(facts.value("db_cpu_cores"));
+    let unlike = facts.value("response_time_inflation").is_some_and(|ratio| ratio >= UNLIKE_MIN);
+    let waits_there = |(running, cores): (f64, f64)| is_much(running - cores - 1.0, STATEMENTS_FRACTION_MIN);
+    is_much(queue, QUEUE_FRACTION_MIN) || (unlike && in_database.is_some_and(waits_there))
 }
 
 /// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
@@ -133,9 +178,34 @@ fn answers_well(facts: &Facts) -> bool {
         && below(facts, "connect_time_max_us", CONNECT_US_MAX)
         && below(facts, "connect_timeouts", 0.0)
         && (below(facts, "response_time_inflation", INFLATION_MAX)
-            || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX))
+            || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX)
+            || differ_by_nature(facts))
         && !queued
+        && !stands_still(facts)
         && keeps_up(facts) != Some(false)
+}
+
+/// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
+/// are where requests queue.
+fn differ_by_nature(facts: &Facts) -> bool {
+    keeps_up(facts) == Some(true)
+        && facts.value("response_time_drift_ratio").is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
+}
+
+/// Whether nothing is answered at all, although something is asked for.
+fn stands_still(facts: &Facts) -> bool {
+    let asked = facts.loaded || facts.value("in_flight_mean").is_some_and(|in_flight| in_flight >= 1.0);
+    asked && facts.value("rate").is_some() && facts.ended_per_s().is_none()
+}
+
+/// Without load of our own nobody knows how long answers take when nobody else asks. Those that hold a worker for longer than
+/// anybody waits gladly, are not long themselves, and for which nothing works behind the server, wait for something that
+/// cannot be seen.
+fn waits_for_something(facts: &Facts) -> bool {
+    let held_us = facts.value("service_time_mean_us").unwrap_or(0.0);
+    let behind_us = facts.value("backend_time_mean_us").unwrap_or(0.0);
+    let is_short = facts.value("answer_bytes_mean").is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
+    !facts.loaded && is_short && held_us - behind_us > HELD_US_MAX
 }
 
 /// Whether what was seen can be believed to its end.
@@ -213,6 +283,103 @@ mod tests {
             let mut facts = facts(&HEALTHY, &[]);
             facts.goal = Some(goal);
             assert_eq!(check(&facts).is_some(), healthy, "{goal}");
+        }
+    }
+
+    #[test]
+    fn a_program_in_the_same_group_that_waits_for_a_processor_is_not_the_service() {
+        let group = [
+            ("cpu_busy_fraction", 1.0),
+            ("pressure_group_cpu_some_fraction", 1.0),
+            ("usable_cores", 1.0),
+            ("offered_rate", 500.0),
+        ];
+        for (own, inflation, healthy) in [(0.07, 1.2, true), (0.07, 1.9, false), (0.6, 1.2, false)] {
+            let seen = [("service_cpu_cores", own), ("response_time_inflation", inflation)];
+            let found = check(&facts(&[&HEALTHY[1..], &group, &seen].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
+        }
+    }
+
+    #[test]
+    fn answers_that_differ_by_nature_are_no_queueing() {
+        for (drift, offered, healthy) in [(1.1, 500.0, true), (9.0, 500.0, false), (1.1, 800.0, false)] {
+            let values = HEALTHY
+                .map(|(name, value)| (name, if name == "response_time_inflation" { 4.0 } else { value }));
+            let seen = [
+                ("response_time_excess_us", 90_000.0),
+                ("response_time_drift_ratio", drift),
+                ("offered_rate", offered),
+            ];
+            let found = check(&facts(&[&values[..], &seen].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{drift} at {offered}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_nothing_is_not() {
+        let values = HEALTHY.map(|(name, value)| (name, if name == "rate" { 0.0 } else { value }));
+        for (loaded, in_flight, healthy) in [(true, 0.0, false), (false, 0.0, true), (false, 20.0, false)] {
+            let asked = [("in_flight_mean", in_flight)];
+            let mut silent = facts(&[&values[..], &asked].concat(), &[]);
+            silent.loaded = loaded;
+            assert_eq!(check(&silent).is_some(), healthy, "{loaded}, {in_flight} in flight");
+        }
+    }
+
+    #[test]
+    fn neighbours_that_wait_for_memory_or_a_disk_leave_room() {
+        let neighbours = [("pressure_memory_full_fraction", 0.4), ("pressure_io_full_fraction", 0.9)];
+        let values = [&HEALTHY[..8], &HEALTHY[9..], &neighbours[..]].concat();
+        assert!(check(&facts(&values, &[])).is_none(), "it may be the service that waits");
+        for (memory, io, healthy) in [(0.0, 0.0, true), (0.1, 0.0, false), (0.0, 0.8, false)] {
+            let group =
+                [("pressure_group_memory_full_fraction", memory), ("pressure_group_io_full_fraction", io)];
+            let found = check(&facts(&[&values[..], &group].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "memory {memory}, disk {io}");
+        }
+    }
+
+    #[test]
+    fn what_waits_behind_the_server_is_not_healthy() {
+        // 100 ms each, 25 at once: 24 statements stand behind a lock of the program's own, one after the other.
+        let load = [("in_flight_mean", 25.0), ("ended_per_s", 250.0)];
+        for (behind, healthy) in [
+            ((25.0, 0.02, 1.5), false),
+            ((25.0, 0.02, 1.0), true),
+            ((25.0, 16.0, 1.5), true),
+            ((3.0, 0.3, 1.5), true),
+        ] {
+            let (running, cores, inflation) = behind;
+            let behind = [("db_threads_running_mean", running), ("db_cpu_cores", cores)];
+            let base = HEALTHY.map(|(name, value)| {
+                (name, if name == "response_time_inflation" { inflation } else { value })
+            });
+            let all = [&base[..], &load, &behind].concat();
+            assert_eq!(check(&facts(&all, &[])).is_some(), healthy, "{behind:?}");
+        }
+        for (queue, healthy) in [(12.0, false), (1.2, true)] {
+            let mut facts = facts(&[&HEALTHY[..], &load].concat(), &[]);
+            crate::facts::testing::of_pool(&mut facts, "www", &[("fpm_queue_mean", queue)]);
+            assert_eq!(check(&facts).is_some(), healthy, "{queue} in front of the pool");
+        }
+    }
+
+    #[test]
+    fn short_answers_that_take_seconds_wait_for_something_unless_it_is_seen() {
+        let held = [("service_time_mean_us", 1_500_000.0), ("answer_bytes_mean", 900.0)];
+        for (changed, loaded, healthy) in [
+            (vec![], false, false),
+            (vec![], true, true),
+            (vec![("service_time_mean_us", 900_000.0)], false, true),
+            (vec![("backend_time_mean_us", 1_400_000.0)], false, true),
+            (vec![("answer_bytes_mean", 4e6)], false, true),
+        ] {
+            let kept = held.iter().filter(|(name, _)| changed.iter().all(|(other, _)| other != name));
+            let values: Vec<_> = HEALTHY.iter().chain(kept).chain(&changed).copied().collect();
+            let mut facts = facts(&values, &[]);
+            facts.loaded = loaded;
+            assert_eq!(check(&facts).is_some(), healthy, "{changed:?} {loaded}");
         }
     }
 

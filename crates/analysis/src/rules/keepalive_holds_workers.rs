@@ -26,6 +26,7 @@ use super::apache_workers_exhausted::{self, instead};
 use super::say;
 use crate::breakdown::noticed_queue;
 use crate::facts::Facts;
+use crate::in_force;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
@@ -49,7 +50,7 @@ const WITHOUT_THREADS: [&str; 3] = ["php_module", "php7_module", "php5_module"];
 pub fn check(facts: &Facts) -> Option<Finding> {
     let held = held(facts)?;
     let queue = noticed_queue(facts)?;
-    let kept = facts.setting("KeepAliveTimeout").map_or(String::new(), |seconds| {
+    let kept = keepalive_timeout_s(facts).map_or(String::new(), |seconds| {
         format!(" Each is kept for up to {} s after an answer (KeepAliveTimeout).", say(seconds))
     });
     Some(Finding {
@@ -152,9 +153,16 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     threads.then_some(mpm).into_iter().chain(timeout(facts, workers, queue)).collect()
 }
 
+/// What holds for the site that is asked: its own value goes before the server's.
+fn keepalive_timeout_s(facts: &Facts) -> Option<f64> {
+    let service = facts.service.as_ref()?;
+    let of_site = in_force::of_host(service, "KeepAliveTimeout", facts.asked.first());
+    of_site.and_then(|value| value.parse().ok()).or_else(|| facts.setting("KeepAliveTimeout"))
+}
+
 /// The longest timeout with which the workers suffice for those who wait, too, in whole seconds.
 fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
-    let now = facts.setting("KeepAliveTimeout").filter(|now| *now > TIMEOUT_S.0)?;
+    let now = keepalive_timeout_s(facts).filter(|now| *now > TIMEOUT_S.0)?;
     // Little's law: how long each connection holds a worker now; with the queue's it must be that much shorter.
     let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0);
     let holds_s = opened.map(|opened| workers / opened);
@@ -257,5 +265,19 @@ mod tests {
         }
         let first = &with(&[], "worker", "On").unwrap().remedies[0];
         assert_eq!((first.setting.as_str(), first.wishes().len()), ("mpm", 0));
+    }
+
+    #[test]
+    fn the_timeout_of_the_site_goes_before_the_servers() {
+        let values: Vec<_> = HELD.to_vec();
+        let mut facts = facts(&values, &[("MaxRequestWorkers", 60), ("KeepAliveTimeout", 5)]);
+        facts.service.as_mut().unwrap().scoped.push(webdyno_model::service::ScopedSetting {
+            setting: "KeepAliveTimeout".into(),
+            value: "60".into(),
+            scope: vec!["VirtualHost *:80".into()],
+            ..Default::default()
+        });
+        let summary = check(&facts).unwrap().summary;
+        assert!(summary.contains("kept for up to 60 s"), "{summary}");
     }
 }

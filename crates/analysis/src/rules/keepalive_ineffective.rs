@@ -9,7 +9,8 @@
 //! The load keeps its connections, and yet they carry one or two requests each; establishing them (connect and TLS handshake)
 //! is a fifth of the response time and more, over TLS a tenth. Where keep-alive was switched off on a site with TLS, that
 //! is `tls-handshakes`. The settings in force say why: or they allow for many requests on a
-//! connection, then it is the program that closes it. Visitors who leave after a page are told by the settings only. Lost
+//! connection, then it is the program that closes it. Where the server is only watched, connections that all carry exactly what
+//! a small limit allows say that clients would send more. Visitors who leave after a page are told by the settings only. Lost
 //! connection attempts are another matter, and so are connections that a busy server closes for want of workers.
 //!
 //! ## What to do
@@ -20,8 +21,9 @@
 //! `curl -skv URL URL 2>&1 | grep -iE 'connection|reusing|closing'` shows whether the second request finds the connection open.
 
 use super::apache_workers_exhausted;
-use super::{memory_exhausted, say, say_us};
+use super::{memory_exhausted, say, say_us, tls_handshakes};
 use crate::facts::Facts;
+use crate::{saturation, site};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -42,11 +44,19 @@ const REUSED_FRACTION_MAX: f64 = 0.6;
 const LOST_ATTEMPT_US: f64 = 900_000.0;
 /// What is proposed: Apache's own default.
 const REQUESTS_WANTED: i64 = 100;
+/// Connections that carry this share of what a small limit allows are ended by it; some are closed for other reasons.
+const CARRIED_FRACTION_MIN: f64 = 0.8;
+/// Whether clients would send more is not known by watching: nearly all connections must carry all that they may.
+const SPENT_FRACTION_WATCHED: f64 = 0.9;
+const CONFIDENCE_WATCHED: f64 = 0.7;
 /// Settings of fewer requests than this close connections that clients would use.
 const REQUESTS_FEW: f64 = 10.0;
 
 /// Fires when kept connections are wanted, not used again, and new ones cost.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    if !facts.loaded {
+        return watched(facts);
+    }
     let reused =
         facts.value("connections_reused_fraction").filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
     let least =
@@ -57,9 +67,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let cause = cause(facts, reused)?;
-    let each = facts
-        .value("requests_per_connection")
-        .map_or(String::new(), |requests| format!(" ({} requests on each)", say(requests)));
+    let each = facts.value("requests_per_connection").map_or(String::new(), |requests| {
+        format!(" ({} request{} on each)", say(requests), if say(requests) == "1" { "" } else { "s" })
+    });
     Some(Finding {
         id: ID.into(),
         summary: format!(
@@ -71,19 +81,55 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: cause.confidence,
         explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
-        facts: facts.cite(&[
-            "connections_reused_fraction",
-            "requests_per_connection",
-            "connections_opened_per_s",
-            "handshake_mean_us",
-            "connect_time_mean_us",
-            "connect_time_max_us",
-            "response_time_mean_us",
-            "resumed_fraction",
-            "service_cpu_cores",
-            "cpu_busy_fraction",
-            "rate",
-        ]),
+        facts: facts.cite(&CITED),
+        remedies: vec![cause.remedy],
+    })
+}
+
+const CITED: [&str; 13] = [
+    "connections_reused_fraction",
+    "requests_per_connection",
+    "connections_opened_per_s",
+    "ended_per_s",
+    "handshake_mean_us",
+    "connect_time_mean_us",
+    "connect_time_max_us",
+    "response_time_mean_us",
+    "resumed_fraction",
+    "cpu_per_request_us",
+    "service_cpu_cores",
+    "cpu_busy_fraction",
+    "rate",
+];
+
+/// Fires where the server is only watched: all connections carry as many requests as a small limit allows, so that clients
+/// would send more, and new ones are a good part of what fills the processors.
+fn watched(facts: &Facts) -> Option<Finding> {
+    let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0)?;
+    let carried = facts.ended_per_s()? / opened;
+    let work = saturation::work(facts)?;
+    let (each_us, least) = match site::is_tls(facts) {
+        Some(true) => (tls_handshakes::HANDSHAKE_US, COST_FRACTION_MIN_TLS),
+        _ => (saturation::CONNECTION_US, COST_FRACTION_MIN),
+    };
+    let share = (opened * each_us / 1e6 / work.cores).min(1.0);
+    let allowed = facts.setting("MaxKeepAliveRequests")?;
+    let is_spent = carried >= SPENT_FRACTION_WATCHED * (allowed + 1.0);
+    let cause = by_limit(facts, carried)
+        .filter(|_| is_spent)
+        .filter(|_| share >= least && !memory_exhausted::is_proven(facts))?;
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, and {} connections a second come for {} requests: {}. Establishing them takes about {:.0}% of the processors' work.",
+            say(opened),
+            say(carried * opened),
+            cause.words,
+            share * 100.0
+        ),
+        confidence: work.sure(CONFIDENCE_WATCHED),
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&CITED),
         remedies: vec![cause.remedy],
     })
 }
@@ -128,17 +174,6 @@ fn is_switched_off(facts: &Facts) -> bool {
 
 /// A setting in force that closes connections.
 fn by_setting(facts: &Facts) -> Option<Cause> {
-    let remedy = |setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str| Remedy {
-        service: "apache".into(),
-        setting: setting.into(),
-        from,
-        to: Some(to),
-        class: ApplyClass::Reload,
-        risk: "kept connections hold a worker each under prefork and worker: mind KeepAliveTimeout".into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    };
     if is_switched_off(facts) {
         // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
         if facts.value("handshake_mean_us").is_some() {
@@ -156,11 +191,15 @@ fn by_setting(facts: &Facts) -> Option<Cause> {
             ),
         });
     }
+    by_limit(facts, facts.value("requests_per_connection")?)
+}
+
+/// Connections that end as they have carried what a small limit allows.
+fn by_limit(facts: &Facts, carried: f64) -> Option<Cause> {
     let allowed =
         facts.setting("MaxKeepAliveRequests").filter(|allowed| (1.0..REQUESTS_FEW).contains(allowed))?;
     // The first request of a connection is not counted.
-    let carried = facts.value("requests_per_connection")?;
-    let is_spent = carried <= allowed + 1.1 && carried >= 0.8 * allowed;
+    let is_spent = carried <= allowed + 1.1 && carried >= CARRIED_FRACTION_MIN * allowed;
     is_spent.then(|| Cause {
         words: format!(
             "MaxKeepAliveRequests {} ends each after {} requests",
@@ -175,6 +214,20 @@ fn by_setting(facts: &Facts) -> Option<Cause> {
             "a hundred requests share the cost of a connection; that is also Apache's default",
         ),
     })
+}
+
+fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from,
+        to: Some(to),
+        class: ApplyClass::Reload,
+        risk: "kept connections hold a worker each under prefork and worker: mind KeepAliveTimeout".into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    }
 }
 
 /// No setting closes them, and hardly one is used twice: the answers themselves say that they end.
@@ -275,6 +328,41 @@ mod tests {
         assert!(with(&visits, 100, "On").is_none(), "visitors who leave");
         let full = [ONCE, &[("scoreboard_full_fraction", 1.0), ("workers_limit", 150.0)]].concat();
         assert!(with(&full, 100, "On").is_none(), "no worker is free");
+    }
+
+    #[test]
+    fn by_watching_alone_connections_that_carry_all_they_may_tell() {
+        let base = [
+            ("service_cpu_cores", 0.98),
+            ("cores", 1.0),
+            ("cpu_per_request_us", 143.0),
+            ("ended_per_s", 6800.0),
+        ];
+        for (opened, requests, cores, confidence) in [
+            (3450.0, 1, 1.0, Some(0.7)),
+            (1750.0, 3, 1.0, Some(0.7)),
+            (3450.0, 2, 1.0, None),
+            (6800.0, 1, 1.0, None),
+            (3450.0, 100, 1.0, None),
+            (3450.0, 1, 4.0, None),
+        ] {
+            let values = [&base[..], &[("connections_opened_per_s", opened), ("cores", cores)]].concat();
+            let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
+            facts.loaded = false;
+            let service = facts.service.as_mut().unwrap();
+            let engine = webdyno_model::service::ScopedSetting {
+                setting: "SSLEngine".into(),
+                value: "on".into(),
+                scope: vec![format!("VirtualHost *:{}", service.port)],
+                ..Default::default()
+            };
+            service.scoped = vec![engine];
+            assert_eq!(
+                check(&facts).map(|finding| finding.confidence),
+                confidence,
+                "{opened} {requests} {cores}"
+            );
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@
 //! While the load runs: `ss -s` (timewait), `ss -tan state time-wait | wc -l`,
 //! `cat /proc/sys/net/netfilter/nf_conntrack_count`; afterwards `dmesg | grep -i 'table'`.
 
+use super::say;
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -50,7 +51,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "The run measured a table of the kernel, not the server: {} connections were opened in all, and {} has room \
              for {}. Discard the rate.",
-            total.connections, total.limit, total.value
+            say(total.connections as f64),
+            total.limit,
+            say(total.value as f64)
         ),
         confidence: 0.95,
         explains_fraction: None,
@@ -89,7 +92,7 @@ mod tests {
         facts.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });
         let all = findings(&facts);
         assert_eq!(all[0].id, ID);
-        assert!(all[0].summary.contains("28230 connections") && all[0].summary.contains("28232"));
+        assert!(all[0].summary.contains("28,230 connections") && all[0].summary.contains("28,232"));
         assert!(all[0].remedies.iter().all(|remedy| remedy.wishes().is_empty()));
     }
 }

@@ -51,6 +51,9 @@ const CONFIDENCE_MAX_NO_ROOM: f64 = 0.5;
 /// Pages swapped in each second from which on the disk works for memory.
 const SWAPPED_MAX: f64 = 50.0;
 
+/// Below this share of the time nobody notices that memory is short ([`memory_exhausted`]).
+const GROUP_FULL_MIN: f64 = 0.02;
+
 /// What the log waits for.
 enum Slow {
     Disk(String),
@@ -63,7 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.is_service("apache")
         || saturation::work(facts).is_some()
         || memory_exhausted::is_proven(facts)
-        || facts.value("swapped_in_pages_per_s").is_some_and(|pages| pages > SWAPPED_MAX)
+        || swaps(facts)
         || super::hostname_lookups::check(facts).is_some()
     {
         return None;
@@ -93,6 +96,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     );
     let explains = significant((logging / busy).min(1.0), 3);
     Some(finding(facts, summary, confidence, explains, &slow))
+}
+
+/// Whether the disk may work for the service's memory: a machine swaps for neighbours, too, while the group of the service has
+/// all that it needs.
+fn swaps(facts: &Facts) -> bool {
+    let group = facts.value("pressure_group_memory_full_fraction");
+    facts.value("swapped_in_pages_per_s").is_some_and(|pages| pages > SWAPPED_MAX)
+        && group.is_none_or(|full| full >= GROUP_FULL_MIN)
 }
 
 fn slow(facts: &Facts) -> Slow {
@@ -269,6 +280,8 @@ mod tests {
         ] {
             assert!(with(changes, false).is_none(), "{changes:?}");
         }
+        let neighbours = [("swapped_in_pages_per_s", 900.0), ("pressure_group_memory_full_fraction", 0.0)];
+        assert!(with(&neighbours, false).is_some());
     }
 
     #[test]

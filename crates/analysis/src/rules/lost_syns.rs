@@ -62,9 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             say(lost)
         ),
         confidence,
-        explains_fraction: facts
-            .value("connecting_fraction")
-            .map(|share| webdyno_model::number::significant(share, 3)),
+        explains_fraction: super::explained_by_connecting(facts),
         facts: facts.cite(&[
             "lost_syn_connections",
             "lost_syn_fraction",

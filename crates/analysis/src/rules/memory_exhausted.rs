@@ -32,7 +32,9 @@
 
 use super::{say, say_bytes, worker_memory_growth};
 use crate::facts::Facts;
+use crate::manual::manual;
 use crate::shortage::{self, Holder};
+use crate::{fpm, written};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -114,6 +116,8 @@ const CITED: &[&str] = &[
     "group_anonymous_refaults_per_s",
     "group_file_refaults_per_s",
     "refaults_per_s",
+    "group_limit_hits_per_s",
+    "group_swap_limit_hits_per_s",
     "group_oom_kills",
     "oom_kills",
     "pool_children_killed",
@@ -274,7 +278,12 @@ fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
 fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
     let fewer = match holder {
         Some(Holder::Pool(pool)) => fewer_children(facts, pool),
-        Some(Holder::Database) => None,
+        Some(Holder::Database) => Some(manual(
+            "mariadb",
+            "memory",
+            "smaller caches read more from the disk, fewer connections make the others wait",
+            "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
+        )),
         Some(Holder::Workers) | None => fewer_workers(facts),
     };
     fewer.into_iter().collect()
@@ -305,25 +314,33 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
 }
 
 fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
-    let now = facts.value_of("pool_children_max", pool)?;
+    let limit = written::of_pool(facts, pool, "pm.max_children");
+    let now =
+        limit.as_ref().and_then(written::Standing::number).or(facts.value_of("pool_children_max", pool))?;
     let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
-    Some(Remedy {
+    let takeover = fpm::takeover(facts, Some(pool));
+    let mut remedy = Remedy {
         service: "php_fpm".into(),
         setting: "pm.max_children".into(),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
-        class: ApplyClass::Reload,
-        risk: "fewer scripts at once: the others wait in the queue of the pool's socket; without process_control_timeout a \
-               reload ends requests that are under way"
-            .into(),
+        class: takeover.class,
+        risk: format!(
+            "fewer scripts at once: the others wait in the queue of the pool's socket; {}",
+            takeover.risk
+        ),
         why: format!(
             "a child of the pool {pool} takes {} of the memory, so {} fit beside the rest and a reserve of a tenth",
             say_bytes(each),
             say(fits)
         ),
         predicted: None,
-        together_with: vec![],
-    })
+        together_with: takeover.together_with,
+    };
+    if let Some(standing) = limit {
+        written::told(&mut remedy, &standing);
+    }
+    Some(remedy)
 }
 
 #[cfg(test)]

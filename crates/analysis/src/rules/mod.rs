@@ -137,6 +137,9 @@ pub const ALL: &[Rule] = &[
     rule!(unknown),
 ];
 
+/// Findings that say why answers are errors.
+pub(crate) const MAKE_ERRORS: [&str; 2] = [db_connections_exhausted::ID, backend_refused::ID];
+
 impl Rule {
     /// The manual's chapter.
     pub fn manual(&self) -> String {
@@ -151,10 +154,28 @@ pub fn by_id(id: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.id == id)
 }
 
-/// Formats a figure for a sentence: `750`, `12.3`, `0.045`.
+/// What is explained by first packets that are dropped: the share of the time in which connections are begun in vain.
+fn explained_by_connecting(facts: &Facts) -> Option<f64> {
+    facts.value("connecting_fraction").map(|share| webdyno_model::number::significant(share, 3))
+}
+
+/// Formats a figure for a sentence: `24,840,500`, `750`, `12.3`, `0.045`.
 pub(crate) fn say(value: f64) -> String {
     let rounded = webdyno_model::number::significant(value, 3);
-    if rounded.abs() >= 1000.0 { format!("{:.0}", value) } else { format!("{rounded}") }
+    if rounded.abs() < 1000.0 {
+        return format!("{rounded}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::with_capacity(digits.len() + 4);
+    for (at, digit) in digits.chars().enumerate() {
+        let follows = text.ends_with(|last: char| last.is_ascii_digit());
+        // Four digits are read at a glance.
+        if follows && value.abs() >= 1e4 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Formats microseconds for a sentence.
@@ -187,6 +208,19 @@ mod tests {
             for part in ["## How it is recognised", "## What to do", "## By hand"] {
                 assert!(manual.contains(part), "{}: no `{part}`", rule.id);
             }
+        }
+    }
+
+    #[test]
+    fn figures_are_read_at_a_glance() {
+        for (value, text) in [
+            (0.0451, "0.0451"),
+            (12.34, "12.3"),
+            (1234.0, "1234"),
+            (24_840_500.0, "24,840,500"),
+            (-123_456.0, "-123,456"),
+        ] {
+            assert_eq!(say(value), text);
         }
     }
 

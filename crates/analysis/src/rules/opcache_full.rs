@@ -11,14 +11,14 @@
 //! ## What to do
 //! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: what the
 //! scripts that it holds take each, times all that are wanted, and half as much again; no less than twice what it has, and
-//! than PHP's own default of 128 MB. A reload does it.
+//! than PHP's own default of 128 MB. It takes a reload, which ends requests under way while `process_control_timeout` is 0.
 //!
 //! ## By hand
 //! `opcache_get_status()` from a page of the site: `cache_full`, `misses`, `oom_restarts`, `hash_restarts`, `num_cached_keys`.
 
 use super::{memory_exhausted, opcache_off, say, say_bytes, say_us};
 use crate::facts::Facts;
-use webdyno_model::change::ApplyClass;
+use crate::{fpm, written};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -116,18 +116,26 @@ fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
     let of = |name: &str| facts.value_of(name, pool);
     let keys = of("opcache_keys").zip(of("opcache_keys_limit"));
     let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
-    let remedy = |setting: &str, from: Option<f64>, to: f64, why: String| {
-        Remedy {
-        service: "php_fpm".into(),
-        setting: setting.into(),
-        from: from.map(|value| SettingValue::Integer(value as i64)),
-        to: Some(SettingValue::Integer(to as i64)),
-        class: ApplyClass::Reload,
-        risk: "memory, once for all processes; with process_control_timeout at 0, its default, a reload ends the requests that are under way: set it first".into(),
-        why,
-        predicted: None,
-        together_with: vec![],
-    }
+    let takeover = fpm::takeover(facts, Some(pool));
+    let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
+        let standing = written::of_pool(facts, pool, setting);
+        // The table of keys takes the next prime number: the setting is less than what was seen.
+        let from = standing.as_ref().and_then(written::Standing::number).or(seen);
+        let mut remedy = Remedy {
+            service: "php_fpm".into(),
+            setting: setting.into(),
+            from: from.map(|value| SettingValue::Integer(value as i64)),
+            to: Some(SettingValue::Integer(to as i64)),
+            class: takeover.class,
+            risk: format!("memory, once for all processes; {}", takeover.risk),
+            why,
+            predicted: None,
+            together_with: takeover.together_with.clone(),
+        };
+        if let Some(standing) = standing {
+            written::told(&mut remedy, &standing);
+        }
+        remedy
     };
     if let Some((keys, limit)) = by_keys {
         let why = format!("all {} keys are used: twice as many", say(keys));

@@ -14,7 +14,8 @@
 //! ## What to do
 //! Raise `pm.max_children` to 1.3 times what is wanted at once: what is busy and what waits. Never above what memory
 //! holds. If the processes wait for a database that is itself at its limit, that comes first: more of them make it worse.
-//! A reload ends requests that are under way unless `process_control_timeout` is set.
+//! A reload ends requests that are under way unless `process_control_timeout` is set: where it is not, that is a restart, and
+//! best set in the same go. Where `process.max` bounds all pools together, it goes along.
 //!
 //! ## By hand
 //! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
@@ -22,7 +23,7 @@
 
 use super::{memory_exhausted, say, say_bytes};
 use crate::facts::Facts;
-use crate::work;
+use crate::{work, written};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
@@ -65,6 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         pool.words(),
         say(pool.queue),
     );
+    let summary = format!("{summary}{}", meanwhile(facts, &pool));
     let mut cited = facts.cite_of(OF_POOL, pool.name);
     cited.extend(facts.cite_of(&["backend_queue_mean", "backend_waiting_fraction"], pool.name));
     cited.extend(facts.cite(OF_ALL));
@@ -75,6 +77,22 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: pool.explains(facts).map(|share| significant(share, 3)),
         facts: cited,
         remedies: remedy::remedies(facts, &pool),
+    })
+}
+
+/// Processes that use less of a processor than this each do not compute: they wait.
+const WAITING_CORES_MAX: f64 = 0.2;
+
+/// What the processes wait for themselves, in a sentence, where that is known.
+fn meanwhile(facts: &Facts, pool: &Pool<'_>) -> String {
+    let Some(processes) = pool.processes else { return String::new() };
+    let cores = facts.value("fpm_cpu_cores").filter(|cores| *cores <= WAITING_CORES_MAX * processes);
+    let what = cores.and_then(|cores| Some((cores, work::waits_for(facts, processes)?)));
+    what.map_or(String::new(), |(cores, what)| {
+        format!(
+            " The processes use {} of a processor together: they wait for something themselves ({what}).",
+            say(cores)
+        )
     })
 }
 
@@ -101,9 +119,13 @@ const OF_ALL: &[&str] = &[
 /// A pool that is full.
 pub(super) struct Pool<'a> {
     name: &'a str,
+    /// The pool of its settings: that of this name, or the one that listens at this address.
+    set_as: String,
     queue: f64,
     /// `None` where nobody could count them.
     processes: Option<f64>,
+    /// `pm.max_children`, where it is known.
+    limit: Option<f64>,
     confidence: f64,
     told: bool,
     /// Whether its name is where it listens, as nobody saw more of it.
@@ -122,7 +144,7 @@ impl<'a> Pool<'a> {
             return None;
         }
         let processes = of("fpm_processes_max");
-        let limit = facts.pool_setting(name, "pm.max_children").and_then(|limit| limit.number());
+        let limit = limit_of(facts, name);
         let told = ["fpm_limit_reached", "fpm_limit_logged"]
             .iter()
             .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
@@ -140,7 +162,8 @@ impl<'a> Pool<'a> {
             None if told || at_limit == Some(true) => 0.8,
             _ => 0.7,
         };
-        Some(Self { name, queue, processes: processes.or(limit), confidence, told, is_address: false })
+        let (processes, set_as) = (processes.or(limit), name.to_owned());
+        Some(Self { name, set_as, queue, processes, limit, confidence, told, is_address: false })
     }
 
     /// The view from outside where the pools could not be read: what waits at a socket to which the server hands requests
@@ -159,15 +182,20 @@ impl<'a> Pool<'a> {
             facts.value_of("backend_waiting_fraction", name).is_some_and(|share| share >= SEEN_FRACTION_MIN);
         // One of them only leads the others.
         let processes = facts.value("fpm_program_processes").map(|all| all - 1.0).filter(|all| *all >= 1.0);
-        let found = Self { name, queue, processes, confidence: 0.75, told: false, is_address: true };
+        let pool = written::pool_at(facts, name);
+        let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
+        let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
+        let (confidence, told, is_address) = (0.75, false, true);
+        let found = Self { name, set_as, queue, processes, limit, confidence, told, is_address };
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
     fn words(&self) -> String {
-        let all = self.processes.map_or_else(
-            || "none takes what waits at its socket".to_owned(),
-            |processes| format!("all {} are busy and no more are started", say(processes)),
-        );
+        let all = match (self.limit, self.processes) {
+            (Some(limit), _) => format!("all {} that pm.max_children allows are busy", say(limit)),
+            (None, Some(seen)) => format!("all {} are busy and no more are started", say(seen)),
+            (None, None) => "none takes what waits at its socket".to_owned(),
+        };
         format!("{all}{}", if self.told { " (its log says so, too)" } else { "" })
     }
 
@@ -177,10 +205,17 @@ impl<'a> Pool<'a> {
     }
 }
 
+/// How many processes a pool may have, as its files say.
+fn limit_of(facts: &Facts, pool: &str) -> Option<f64> {
+    written::of_pool(facts, pool, "pm.max_children")?.number()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
+    use crate::fpm::tests::behind;
+    use webdyno_model::service::SettingValue;
 
     pub(super) const FULL: &[(&str, f64)] = &[
         ("fpm_queue_mean", 35.0),
@@ -192,7 +227,7 @@ mod tests {
         ("fpm_at_most_fraction", 1.0),
         ("fpm_process_memory_bytes", 3e6),
     ];
-    const LOAD: &[(&str, f64)] = &[
+    pub(super) const LOAD: &[(&str, f64)] = &[
         ("in_flight_mean", 40.0),
         ("rate", 33.0),
         ("response_time_mean_us", 1_200_000.0),
@@ -206,7 +241,7 @@ mod tests {
         check(&facts)
     }
 
-    fn merged<'a>(base: &[(&'a str, f64)], changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+    pub(super) fn merged<'a>(base: &[(&'a str, f64)], changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
         let kept = base.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
     }
@@ -245,8 +280,11 @@ mod tests {
 
     #[test]
     fn the_queue_of_its_socket_is_seen_from_outside() {
-        let outside = |handler: &str| {
+        let outside = |handler: &str, limit: Option<&str>| {
             let mut facts = facts(LOAD, &[]);
+            if let Some(limit) = limit {
+                behind(&mut facts, &[], &[("www", "pm.max_children", limit)]);
+            }
             let handler = webdyno_model::service::ScopedSetting {
                 setting: "SetHandler".into(),
                 value: handler.into(),
@@ -257,10 +295,14 @@ mod tests {
             of_pool(&mut facts, "unix:/run/x.sock", &seen);
             check(&facts)
         };
-        let finding = outside("unix:/run/x.sock|fcgi://localhost").unwrap();
+        let finding = outside("unix:/run/x.sock|fcgi://localhost", None).unwrap();
         assert_eq!(finding.confidence, 0.75);
         assert!(finding.summary.contains("no free process at unix:/run/x.sock"), "{}", finding.summary);
-        assert!(outside("unix:/run/x.sock|http://localhost").is_none());
+        assert!(outside("unix:/run/x.sock|http://localhost", None).is_none());
+        // Its files can be read where its processes cannot.
+        let finding = outside("unix:/run/x.sock|fcgi://localhost", Some("5")).unwrap();
+        assert!(finding.summary.contains("all 5 that pm.max_children allows"), "{}", finding.summary);
+        assert_eq!(finding.remedies[0].from, Some(SettingValue::Integer(5)));
     }
 
     #[test]

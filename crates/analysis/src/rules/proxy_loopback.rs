@@ -22,7 +22,7 @@ use crate::breakdown::noticed_queue;
 use crate::facts::Facts;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
 
 /// Stable id.
 pub const ID: &str = "proxy-loopback";
@@ -102,14 +102,20 @@ fn passes_on_to_itself(facts: &Facts) -> Option<String> {
     let links = facts.topology.iter().flat_map(|topology| &topology.links);
     let mut own = links.filter(|link| link.from_pid == service.pid && link.to_pid == Some(service.pid));
     let linked = own.next().map(|link| link.by.clone());
-    let passed = service.scoped.iter().filter(|one| {
-        matches!(one.setting.as_str(), "ProxyPass" | "ProxyPassMatch" | "BalancerMember" | "SetHandler")
-    });
-    let target = |one: &webdyno_model::service::ScopedSetting| {
-        let targets = one.value.split([' ', '"']).filter(|word| word.contains("://"));
-        targets.map(|url| url.trim_start_matches("proxy:").to_owned()).find(|url| is_own(url, service))
-    };
-    linked.or_else(|| passed.filter_map(target).next())
+    linked.or_else(|| target(own_setting(service)?, service))
+}
+
+/// The setting that passes requests on to the service itself.
+fn own_setting(service: &ServiceSnapshot) -> Option<&ScopedSetting> {
+    const SETTINGS: [&str; 4] = ["ProxyPass", "ProxyPassMatch", "BalancerMember", "SetHandler"];
+    let mut passed = service.scoped.iter().filter(|one| SETTINGS.contains(&one.setting.as_str()));
+    passed.find(|one| target(one, service).is_some())
+}
+
+/// The address of the service itself in a setting.
+fn target(one: &ScopedSetting, service: &ServiceSnapshot) -> Option<String> {
+    let targets = one.value.split([' ', '"']).filter(|word| word.contains("://"));
+    targets.map(|url| url.trim_start_matches("proxy:").to_owned()).find(|url| is_own(url, service))
 }
 
 /// Whether a URL leads to a port of this service on this machine.
@@ -159,15 +165,21 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
     );
     // What is known of the rate counts each request twice.
     sized.predicted = None;
+    let passed = facts.service.as_ref().and_then(own_setting);
+    let written = passed.and_then(|one| Some((one.file.as_ref()?, one.line)));
+    let written = written.map_or(String::new(), |(file, line)| {
+        format!("; it is set in {file}{}", line.map_or(String::new(), |line| format!(":{line}")))
+    });
     let direct = Remedy {
         service: "apache".into(),
-        setting: "ProxyPass".into(),
-        from: None,
+        setting: passed.map_or("ProxyPass".into(), |one| one.setting.clone()),
+        from: passed.map(|one| SettingValue::Text(one.value.clone())),
         to: None,
         class: ApplyClass::Manual,
         risk: "addresses that clients know must stay".into(),
-        why: "a redirect, an alias or the same handler for both addresses takes one worker instead of two"
-            .into(),
+        why: format!(
+            "a redirect, an alias or the same handler for both addresses takes one worker instead of two{written}"
+        ),
         predicted: None,
         together_with: vec![],
     };
@@ -180,7 +192,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::facts;
-    use webdyno_model::service::ScopedSetting;
+    use webdyno_model::topology::{Link, Topology};
 
     const LOOP: &[(&str, f64)] = &[
         ("scoreboard_full_fraction", 1.0),
@@ -227,6 +239,21 @@ mod tests {
         ] {
             assert_eq!(with(&[], target, true).is_some(), own, "{target}");
         }
+    }
+
+    #[test]
+    fn connections_to_itself_that_were_seen_tell_it_without_a_setting() {
+        let with_link = |from, to| {
+            let mut facts = facts(LOOP, &[("MaxRequestWorkers", 32)]);
+            let link = Link { from_pid: from, to_pid: to, by: "10.0.0.1:8080".into(), ..Link::default() };
+            facts.topology = Some(Topology { links: vec![link], ..Topology::default() });
+            check(&facts)
+        };
+        // The service is process 1.
+        let finding = with_link(1, Some(1)).unwrap();
+        assert!(finding.summary.contains("passed on to 10.0.0.1:8080"), "{}", finding.summary);
+        assert!(with_link(1, Some(7)).is_none() && with_link(7, Some(1)).is_none());
+        assert!(with_link(1, None).is_none());
     }
 
     #[test]

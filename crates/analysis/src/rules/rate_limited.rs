@@ -1,50 +1,105 @@
-//! `rate-limited`: a protection of the server holds answers to a rate that somebody has set.
+//! `rate-limited`: a protection of the server holds answers to a rate that somebody has set, or turns requests away.
 //!
-//! mod_ratelimit sends each answer at so many KiB a second; mod_qos, mod_evasive and their like let only so much through.
-//! Then answers take as long as their size says, for everybody and at any load, while processors, workers and line are
-//! idle. Somebody wanted that, and only who knows why can tell whether it is still needed.
+//! mod_ratelimit (`limit_rate` of nginx) sends each answer at so many KiB a second: answers take as long as their size says,
+//! for everybody and at any load. mod_qos, mod_evasive, mod_limitipconn, ModSecurity, `limit_req` and `limit_conn` of nginx
+//! let only so many requests or connections of a client through, and answer the others with 403, 429, 500 or 503 at once;
+//! mod_reqtimeout gives up on those who send too slowly (408). Processors, workers and line are idle meanwhile. Somebody
+//! wanted that, and only who knows why can tell whether it is still needed.
 //!
 //! ## How it is recognised
-//! Such a module is loaded and active for a part of the site, and answers come at a constant pace: what arrived, divided by
-//! the time that requests were under way, is the configured rate; most of the response time lies between the first byte and
-//! the last. Nothing waits to be accepted, and the processors have room. Where the rate cannot be read, the pace alone is a
-//! suspicion.
+//! Such a limit is loaded and active for a part of the site, and its sign is there. Of a pace: what arrived, divided by the
+//! time that requests were under way, is the configured rate; most of the response time lies between the first byte and the
+//! last, nothing waits to be accepted, and the processors have room. Where the rate cannot be read, the pace alone is a
+//! suspicion. Of requests that are turned away: answers with the status that this limit gives, while the good ones come at
+//! the rate that is configured, or evenly from second to second; else they are a suspicion, as applications give such
+//! answers, too. 429 means a limit, whoever sent it. A load generator is one client that asks much, so that a limit
+//! for each client meets it long before it meets visitors.
+//! Where the server is only watched, its log tells sizes and its workers times, and when the first byte came stays unknown.
+//! last, and the processors have room; where connections wait to be accepted, the workers are held by such answers. Where the
+//! rate cannot be read, the pace alone is a suspicion. Of requests that are turned away: answers with the status that this
+//! limit gives, while the good ones come at the rate that is configured, or evenly from second to second; else they are a
+//! suspicion, as applications give such answers, too. 429 means a limit, whoever sent it. A load generator is one client that
+//! asks much, so that a limit for each client meets it long before it meets visitors.
 //!
 //! ## What to do
-//! Ask who set the limit. If it is to stay, this is the site's speed, and no other setting helps; if it may be higher, its
-//! owner says how much. webdyno never lifts a protection.
+//! Ask who set the limit. If it is to stay, this is the site's speed for such clients, and no other setting helps; if it may
+//! be higher, or the address of the load generator may be left out of it for a measurement, its owner says so. webdyno never
+//! lifts a protection.
 //!
 //! ## By hand
 //! `curl -o /dev/null -w '%{size_download} %{time_starttransfer} %{time_total}\n' URL` of a small and a large answer: times
-//! follow the sizes. `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw'`; `grep -ri rate-limit /etc/apache2`.
+//! follow the sizes. `for i in $(seq 50); do curl -s -o /dev/null -w '%{http_code}\n' URL; done | sort | uniq -c`.
+//! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
+//! `nginx -T | grep limit_`.
 
 use super::apache_workers_exhausted::instead;
 use super::{say, say_bytes, say_us};
-use crate::breakdown::noticed_queue;
+use crate::breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::facts::Facts;
+use crate::manual::manual;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::ScopedSetting;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+
+mod turned_away;
 
 /// Stable id.
 pub const ID: &str = "rate-limited";
 /// What it brings about, and what is therefore not the cause where this one is found.
-pub const BRINGS_ABOUT: &[&str] = &["slow-clients", "apache-workers-exhausted", "upstream-bandwidth"];
+pub const BRINGS_ABOUT: &[&str] =
+    &["slow-clients", "apache-workers-exhausted", "upstream-bandwidth", "backend-refused"];
 
 /// Most of the time must lie in the answer itself.
 const TRANSFER_FRACTION_MIN: f64 = 0.5;
 /// The module sends in steps of a fifth of a second, and the first one at once: small answers come somewhat faster.
 const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
+/// By the pace alone, from the server's side.
+const CONFIDENCE_WATCHED: f64 = 0.75;
 /// `rate-limit` counts KiB a second.
 const RATE_UNIT_BYTES: f64 = 1024.0;
 
-/// Fires when answers come at the pace of a limit that is configured.
+/// Fires when answers come at the pace of a limit that is configured, or one turns requests away.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    by_pace(facts).or_else(|| by_answers(facts))
+}
+
+fn by_answers(facts: &Facts) -> Option<Finding> {
+    let turned = turned_away::turned_away(facts)?;
+    Some(Finding {
+        id: ID.into(),
+        summary: turned.summary(facts),
+        confidence: turned.confidence,
+        explains_fraction: Some(significant(turned.share.min(1.0), 3)),
+        facts: facts.cite(&[
+            "forbidden_fraction",
+            "request_timeout_fraction",
+            "too_many_requests_fraction",
+            "unavailable_fraction",
+            "server_error_fraction",
+            "failed_fraction",
+            "rate",
+            "rate_ci95_fraction",
+            "ended_per_s",
+            "cpu_busy_fraction",
+        ]),
+        remedies: vec![Remedy {
+            from: turned.value.map(SettingValue::Text),
+            ..manual(&turned.service, &turned.setting, RISK, WHY_TURNED)
+        }],
+    })
+}
+
+const RISK: &str = "it protects something: ask who wanted it before it is changed";
+const WHY_TURNED: &str = "more requests of one client than these are not wanted; whether there may be more, or the load generator's address may be left out for a measurement, is for the operator to decide";
+
+fn by_pace(facts: &Facts) -> Option<Finding> {
     let limit = limit(facts)?;
-    let pace = facts.value("request_bytes_per_s").filter(|pace| *pace > 0.0)?;
-    let transfer = transfer_fraction(facts).filter(|share| *share >= TRANSFER_FRACTION_MIN)?;
-    if noticed_queue(facts).is_some() || instead::machine_is_short(facts) {
+    let pace = pace(facts).filter(|pace| *pace > 0.0)?;
+    let transfer = transfer_fraction(facts);
+    // When the first byte came only a client knows; that the pace is the limit's then has to do.
+    let is_transfer = transfer.map_or(limit.bytes_per_s.is_some(), |share| share >= TRANSFER_FRACTION_MIN);
+    if !is_transfer || instead::machine_is_short(facts) {
         return None;
     }
     let kept = limit.bytes_per_s.map(|rate| (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate)));
@@ -52,13 +107,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let rate = limit.bytes_per_s.map_or(String::new(), |rate| format!(", at {} a second", say_bytes(rate)));
-    let response = facts.value("response_time_mean_us").map_or(String::new(), |us| {
-        format!(
-            ", and {:.0}% of the {} that an answer takes lie between its first byte and its last",
-            transfer * 100.0,
-            say_us(us)
-        )
-    });
+    let response =
+        facts.value("response_time_mean_us").zip(transfer).map_or(String::new(), |(us, transfer)| {
+            format!(
+                ", and {:.0}% of the {} that an answer takes lie between its first byte and its last",
+                transfer * 100.0,
+                say_us(us)
+            )
+        });
     Some(Finding {
         id: ID.into(),
         summary: format!(
@@ -66,8 +122,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             limit.words,
             say_bytes(pace)
         ),
-        confidence: if kept.is_some() { 0.9 } else { 0.6 },
-        explains_fraction: Some(significant(transfer.min(1.0), 3)),
+        confidence: match (kept, transfer) {
+            (Some(_), Some(_)) => 0.9,
+            (Some(_), None) => CONFIDENCE_WATCHED,
+            (None, _) => 0.6,
+        },
+        explains_fraction: transfer.map(|transfer| significant(transfer.min(1.0), 3)),
         facts: facts.cite(&[
             "request_bytes_per_s",
             "received_bytes_per_s",
@@ -85,17 +145,32 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The share of the response time that passes while an answer arrives.
+/// Bytes a second of each answer. Requests that wait for a worker get none: workers that are held by slow answers are too
+/// few soon, and that is the limit's work, too.
+fn pace(facts: &Facts) -> Option<f64> {
+    match noticed_queue(facts) {
+        None => facts.value("request_bytes_per_s"),
+        Some(_) => {
+            let in_workers = facts.value("requests_in_workers_mean").filter(|requests| *requests >= 1.0)?;
+            Some(facts.value("received_bytes_per_s")? / in_workers)
+        }
+    }
+}
+
+/// The share of the response time, less the wait for a worker, that passes while an answer arrives.
 fn transfer_fraction(facts: &Facts) -> Option<f64> {
     let (service, first) = (facts.value("service_time_mean_us")?, facts.value("first_byte_mean_us")?);
-    let response = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
-    Some((service - first).max(0.0) / response)
+    let queue = noticed_queue(facts).and_then(|_| accept_queue_wait_us(facts)).unwrap_or(0.0);
+    let response = facts.value("response_time_mean_us").map(|us| us - queue).filter(|us| *us > 0.0)?;
+    Some(((service - first).max(0.0) / response).min(1.0))
 }
 
 struct Limit {
     /// The directive, with its place.
     words: String,
+    service: &'static str,
     setting: String,
+    value: Option<String>,
     bytes_per_s: Option<f64>,
 }
 
@@ -104,7 +179,9 @@ fn limit(facts: &Facts) -> Option<Limit> {
     let service = facts.service.as_ref()?;
     let place = |one: &ScopedSetting| {
         let scope = one.scope.last().map_or(String::new(), |scope| format!(" in {scope}"));
-        format!("{} {}{scope}", one.setting, one.value)
+        let line = one.line.map_or(String::new(), |line| format!(":{line}"));
+        let file = one.file.as_ref().map_or(String::new(), |file| format!(", {file}{line}"));
+        format!("{} {}{scope}{file}", one.setting, one.value)
     };
     let filters = service.scoped.iter().filter(|one| {
         matches!(one.setting.as_str(), "SetOutputFilter" | "AddOutputFilter" | "AddOutputFilterByType")
@@ -117,11 +194,16 @@ fn limit(facts: &Facts) -> Option<Limit> {
         (is_rate && rate.is_some_and(|rate| rate > 0.0)).then_some((one, rate?))
     });
     let tightest = rates.min_by(|a, b| a.1.total_cmp(&b.1));
+    if service.service == "nginx" {
+        return of_nginx(service, place);
+    }
     let filter = filters.map(place).next();
     match (filter, tightest) {
         (Some(words), rate) => Some(Limit {
             words: format!("mod_ratelimit: {words}"),
+            service: "apache",
             setting: "rate-limit".into(),
+            value: rate.map(|(one, _)| one.value.clone()),
             bytes_per_s: rate.map(|(_, kib)| kib * RATE_UNIT_BYTES),
         }),
         (None, _) => {
@@ -131,21 +213,46 @@ fn limit(facts: &Facts) -> Option<Limit> {
             let active = service.scoped.iter().find(|one| directives.contains(&one.setting.as_str()))?;
             Some(Limit {
                 words: format!("{loaded}: {}", place(active)),
+                service: "apache",
                 setting: active.setting.clone(),
+                value: Some(active.value.clone()),
                 bytes_per_s: None,
             })
         }
     }
 }
 
+/// `limit_rate 200k`: so many bytes a second for each answer.
+fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String) -> Option<Limit> {
+    let rate = |text: &str| {
+        let text = text.to_lowercase();
+        let (number, unit) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
+            (Some(number), _) => (number, RATE_UNIT_BYTES),
+            (_, Some(number)) => (number, RATE_UNIT_BYTES * RATE_UNIT_BYTES),
+            _ => (text.as_str(), 1.0),
+        };
+        number.parse::<f64>().ok().filter(|number| *number > 0.0).map(|number| number * unit)
+    };
+    let set = service.scoped.iter().filter(|one| one.setting == "limit_rate");
+    let rates = set.filter_map(|one| Some((one, rate(&one.value)?)));
+    let (one, bytes_per_s) = rates.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Limit {
+        words: place(one),
+        service: "nginx",
+        setting: one.setting.clone(),
+        value: Some(one.value.clone()),
+        bytes_per_s: Some(bytes_per_s),
+    })
+}
+
 fn remedy(limit: &Limit) -> Remedy {
     Remedy {
-        service: "apache".into(),
+        service: limit.service.into(),
         setting: limit.setting.clone(),
-        from: None,
+        from: limit.value.clone().map(SettingValue::Text),
         to: None,
         class: ApplyClass::Manual,
-        risk: "it protects something: ask who wanted it before it is changed".into(),
+        risk: RISK.into(),
         why: format!(
             "the site is as fast as this limit{} allows; whether it may be higher is for the operator to decide",
             limit
@@ -194,6 +301,8 @@ mod tests {
             ("its rate is not known", vec![], &limited[..1], Some(0.6)),
             ("no limit", vec![], &limited[1..], None),
             ("another pace", vec![("request_bytes_per_s", 2e6)], &limited[..], None),
+            ("only watched", vec![("first_byte_mean_us", f64::NAN)], &limited[..], Some(CONFIDENCE_WATCHED)),
+            ("watched, no rate", vec![("first_byte_mean_us", f64::NAN)], &limited[..1], None),
             ("late first bytes", vec![("first_byte_mean_us", 1e6)], &limited[..], None),
             ("a queue", vec![("accept_queue_mean", 30.0), ("in_flight_mean", 60.0)], &limited[..], None),
             ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], &limited[..], None),
@@ -203,9 +312,59 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_send_at_the_limit_s_pace_are_its_work() {
+        let limited = [("SetOutputFilter", "RATE_LIMIT"), ("SetEnv", "rate-limit 60")];
+        // Twenty workers send 120 kB each at 50 kB a second, and thirty requests wait.
+        let held = [
+            ("accept_queue_mean", 31.0),
+            ("in_flight_mean", 50.0),
+            ("requests_in_workers_mean", 19.0),
+            ("received_bytes_per_s", 930_000.0),
+            ("request_bytes_per_s", 18_600.0),
+            ("rate", 7.75),
+            ("response_time_mean_us", 6_200_000.0),
+            ("service_time_mean_us", 6_200_000.0),
+            ("first_byte_mean_us", 4_300_000.0),
+        ];
+        assert_eq!(with(&held, &limited).unwrap().confidence, 0.9);
+        let cached = [&held[..3], &[("received_bytes_per_s", 9.3e6)], &held[4..]].concat();
+        assert!(with(&cached, &limited).is_none(), "what waits is not limited");
+    }
+
+    #[test]
     fn a_protection_is_never_lifted() {
         let limited = [("SetOutputFilter", "DEFLATE;RATE_LIMIT"), ("SetEnv", "rate-limit 200")];
         let remedies = with(&[], &limited).unwrap().remedies;
         assert!(remedies.iter().all(|remedy| remedy.to.is_none() && remedy.wishes().is_empty()));
+    }
+
+    #[test]
+    fn nginx_in_front_has_such_limits_too() {
+        let with = |values: &[(&str, f64)], setting: &str, value: &str| {
+            let mut facts = facts(values, &[]);
+            let one = ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                file: Some("/etc/nginx/x.conf".into()),
+                line: Some(3),
+                ..ScopedSetting::default()
+            };
+            let service = facts.service.as_mut().unwrap();
+            (service.service, service.scoped) = ("nginx".into(), vec![one]);
+            check(&facts)
+        };
+        let paced = with(LIMITED, "limit_rate", "200k").unwrap();
+        assert_eq!(paced.confidence, 0.9);
+        assert!(paced.summary.contains("limit_rate 200k, /etc/nginx/x.conf:3"), "{}", paced.summary);
+        assert!(with(LIMITED, "limit_rate", "0").is_none());
+        let turned = [("unavailable_fraction", 0.9), ("rate", 12.0), ("rate_ci95_fraction", 0.01)];
+        let finding = with(&turned, "limit_conn", "addr 10").unwrap();
+        assert!(
+            finding.summary.contains("limit_conn addr 10, set in /etc/nginx/x.conf:3"),
+            "{}",
+            finding.summary
+        );
+        let remedy = &finding.remedies[0];
+        assert_eq!((remedy.service.as_str(), remedy.to.clone(), remedy.wishes().len()), ("nginx", None, 0));
     }
 }

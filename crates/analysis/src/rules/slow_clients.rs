@@ -8,7 +8,8 @@
 //! All workers are taken, nearly all of them write (`W`), connections wait to be accepted, and the processors have room.
 //! The send queues of many connections are full (sock_diag(7)). Where these were not read: far more requests are with
 //! workers than our own load has there, the others get bytes all the time, but few to each, and hardly one of their
-//! requests ends: these are long answers that are taken slowly, and not requests that wait for a backend.
+//! requests ends: these are long answers that are taken slowly, and not requests that wait for a backend. Where the server is
+//! only watched, Apache's sum of the times of all requests that ended says how many workers these took.
 //!
 //! ## What to do
 //! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. Where modules
@@ -41,6 +42,8 @@ const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
 
 /// What is sent beside our own answers must be more than what the network adds to these.
 const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;
+/// Headers and other traffic of a host may be this much: less says nothing of answers.
+const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
 /// From so many requests on each connection is kept.
 const KEPT_REQUESTS_MIN: f64 = 1.1;
 
@@ -56,13 +59,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let slow = by_queues(facts, proof.workers).or_else(|| by_bytes(facts, proof.workers))?;
+    let slow = by_queues(facts, proof.workers)
+        .or_else(|| by_bytes(facts, proof.workers))
+        .or_else(|| by_ended(facts, proof.workers))?;
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken, the processors are idle, and {} connections wait to be accepted.",
+            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
             slow.words,
             say(proof.workers),
+            facts.value("service_cpu_cores").map_or(String::new(), |cores| {
+                format!(", which together use {} of a processor", say(cores))
+            }),
             say(queue)
         ),
         confidence: slow.confidence,
@@ -78,6 +86,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "network_sent_bytes_per_s",
             "received_bytes_per_s",
             "server_requests_per_s",
+            "workers_of_ended_mean",
+            "answer_bytes_mean",
             "ended_per_s",
             "scoreboard_full_fraction",
             "processes_at_limit_fraction",
@@ -96,10 +106,16 @@ struct Slow {
     confidence: f64,
 }
 
-/// Send queues that stay full.
+/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
+/// is on its way.
 fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
     let full = facts.value("sending_connections_mean").filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
-    let words = format!("the send queues of {} connections are full", say(full));
+    let pace = facts.value("network_sent_bytes_per_s").map(|sent| sent / full);
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
+        return None;
+    }
+    let each = pace.map_or(String::new(), |pace| format!(", {} a second each", say_bytes(pace)));
+    let words = format!("{} connections have not taken what was sent to them{each}", say(full));
     Some(Slow { words, confidence: 0.9 })
 }
 
@@ -129,6 +145,32 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
             say_bytes(pace)
         ),
         confidence: if counted.is_some() { 0.85 } else { 0.7 },
+    })
+}
+
+/// Where the server is only watched: requests that end take few of the workers and little of what is sent, and the others,
+/// which do not end, get the rest.
+fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
+    if facts.loaded {
+        return None;
+    }
+    let writing = facts.value("workers_writing_mean")?.min(workers);
+    let held = (writing - facts.value("workers_of_ended_mean")?).max(0.0);
+    let ended_bytes = facts.value("answer_bytes_mean")? * facts.ended_per_s()?;
+    let sent = facts.value("network_sent_bytes_per_s")? - ended_bytes;
+    let is_enough = held >= HELD_FRACTION_MIN * workers && sent >= OTHERS_BYTES_RATIO_MIN * ended_bytes;
+    let pace = sent / held;
+    // Of a backend's answers nothing is sent before they are there; these are sent all the time.
+    let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
+    (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| Slow {
+        words: format!(
+            "{} of them write answers that do not end, {} a second to each, while those that end take few workers and {} \
+             a second",
+            say(held),
+            say_bytes(pace),
+            say_bytes(ended_bytes)
+        ),
+        confidence: 0.75,
     })
 }
 
@@ -194,12 +236,16 @@ mod tests {
     ];
 
     fn with(changes: &[(&str, f64)], mode: &str) -> Option<Finding> {
+        check(&of(changes, mode))
+    }
+
+    fn of(changes: &[(&str, f64)], mode: &str) -> Facts {
         let kept = SLOW.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
         let changed = changes.iter().filter(|(_, value)| value.is_finite());
         let values: Vec<_> = kept.chain(changed).copied().collect();
         let mut facts = facts(&values, &[("MaxRequestWorkers", 50)]);
         facts.service.as_mut().unwrap().mode = Some(mode.into());
-        check(&facts)
+        facts
     }
 
     #[test]
@@ -207,6 +253,7 @@ mod tests {
         let queues = ("sending_connections_mean", 40.0);
         for (name, changes, confidence) in [
             ("queues", vec![queues], Some(0.9)),
+            ("queues of fast lines", vec![queues, ("network_sent_bytes_per_s", 9e7)], None),
             ("no load of ours", vec![queues, ("requests_in_workers_mean", f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),
             (
@@ -241,6 +288,28 @@ mod tests {
             ("nobody waits", vec![queues, ("accept_queue_mean", 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn by_watching_alone_what_does_not_end_is_told_from_what_does() {
+        let ours = ["requests_in_workers_mean", "received_bytes_per_s"].map(|name| (name, f64::NAN));
+        let seen = [("workers_of_ended_mean", 19.5), ("answer_bytes_mean", 350.0)];
+        for (name, change, confidence) in [
+            ("as they are", ("cpu_busy_fraction", 0.1), Some(0.75)),
+            ("all of them end", ("workers_of_ended_mean", 48.0), None),
+            ("what is sent is sent to those that end", ("answer_bytes_mean", 9_000.0), None),
+            ("nothing is sent to the others", ("network_sent_bytes_per_s", 120e3), None),
+            ("nobody knows", ("workers_of_ended_mean", f64::NAN), None),
+        ] {
+            let changes: Vec<_> = ours
+                .into_iter()
+                .chain(seen.into_iter().filter(|(other, _)| *other != change.0))
+                .chain([change])
+                .collect();
+            let mut facts = of(&changes, "prefork");
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{name}");
         }
     }
 

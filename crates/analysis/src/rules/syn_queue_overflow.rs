@@ -11,9 +11,9 @@
 //! known); connections stand half open meanwhile, and clients connect after whole seconds or not at all.
 //!
 //! ## What to do
-//! `net.ipv4.tcp_syncookies = 1`: takes effect at once. Where cookies are unwanted, `net.ipv4.tcp_max_syn_backlog` and the
-//! accept queue (`ListenBacklog` and `net.core.somaxconn`, with a restart) must hold all that is half open: the smaller one
-//! counts. Then find out who does not answer: `ss -tan state syn-recv` names the addresses.
+//! `net.ipv4.tcp_syncookies = 1`: takes effect at once; the list may then be as long as the accept queue, and what is beyond
+//! it gets a cookie. Where cookies are unwanted, `net.ipv4.tcp_max_syn_backlog` and the accept queue (`ListenBacklog` and
+//! `net.core.somaxconn`, with a restart) must hold all that is half open: the smaller one counts, and the finding says which. Then find out who does not answer: `ss -tan state syn-recv` names the addresses.
 //!
 //! ## By hand
 //! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
@@ -23,6 +23,7 @@ use super::say;
 use crate::facts::Facts;
 use crate::manual::{manual, sysctl};
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
 
 /// Stable id.
 pub const ID: &str = "syn-queue-overflow";
@@ -38,7 +39,9 @@ const LOST_FRACTION_MIN: f64 = 0.002;
 
 /// Fires when first packets are dropped for want of room in the list of half-open connections.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if facts.value("syn_cookies").is_some_and(|cookies| cookies > 0.0)
+    // With cookies no first packet is dropped for want of room in this list, whatever else is.
+    if facts.value("syn_cookies_mode").is_some_and(|mode| mode >= 1.0)
+        || facts.value("syn_cookies").is_some_and(|cookies| cookies > 0.0)
         || facts.value("lost_syn_fraction").is_some_and(|lost| lost < LOST_FRACTION_MIN)
     {
         return None;
@@ -60,23 +63,25 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         _ => return None,
     };
     let open = half_open.map_or(String::new(), |open| format!(" ({} were seen)", say(open)));
+    let binds = Binds::of(facts, noticed("syn_queue_drops").is_some());
     Some(Finding {
         id: ID.into(),
         summary: format!(
             "The list of connections that have begun and are not complete is full{open}, and {} first packets were dropped, \
-             whoever sent them. The kernel could answer without the list (SYN cookies), but does not.",
-            say(dropped)
+             whoever sent them.{} The kernel could answer without the list (SYN cookies), but does not.",
+            say(dropped),
+            binds.words()
         ),
         confidence,
-        explains_fraction: facts
-            .value("connecting_fraction")
-            .map(|share| webdyno_model::number::significant(share, 3)),
+        explains_fraction: super::explained_by_connecting(facts),
         facts: facts.cite(&[
             "syn_queue_drops",
             "listen_drops_without_overflow",
             "listen_drops",
             "listen_overflows",
             "syn_cookies",
+            "syn_cookies_mode",
+            "syn_backlog_limit",
             "half_open_max",
             "accept_queue_limit",
             "accept_queue_max",
@@ -85,14 +90,44 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "connect_timeouts",
             "syn_flooding_messages",
         ]),
-        remedies: remedies(facts, half_open),
+        remedies: remedies(facts, half_open, &binds),
     })
 }
 
-fn remedies(facts: &Facts, half_open: Option<f64>) -> Vec<Remedy> {
+/// Which of the two limits of the list is met. The kernel counts them apart (net/ipv4/tcp_input.c, `tcp_conn_request`).
+enum Binds {
+    /// That of the accept queue, where it is known.
+    AcceptQueue(Option<f64>),
+    /// `net.ipv4.tcp_max_syn_backlog`, where it is known.
+    Backlog(Option<f64>),
+}
+
+impl Binds {
+    fn of(facts: &Facts, is_full: bool) -> Self {
+        match is_full {
+            true => Self::AcceptQueue(facts.value("accept_queue_limit")),
+            false => Self::Backlog(facts.value("syn_backlog_limit")),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::AcceptQueue(Some(limit)) => {
+                format!(" It may be as long as the accept queue, which takes {}.", say(*limit))
+            }
+            Self::Backlog(Some(limit)) => format!(
+                " net.ipv4.tcp_max_syn_backlog is {}, and the last quarter of it is kept for addresses that are known.",
+                say(*limit)
+            ),
+            Self::AcceptQueue(None) | Self::Backlog(None) => String::new(),
+        }
+    }
+}
+
+fn remedies(facts: &Facts, half_open: Option<f64>, binds: &Binds) -> Vec<Remedy> {
     let mut all = vec![sysctl(
         "net.ipv4.tcp_syncookies",
-        Some(0.0),
+        Some(facts.value("syn_cookies_mode").unwrap_or(0.0)),
         1.0,
         "connections that begin while the list is full lose some options of TCP; takes effect at once",
         "with cookies a full list costs nobody anything: the kernel keeps nothing, and all who answer get in"
@@ -104,15 +139,27 @@ fn remedies(facts: &Facts, half_open: Option<f64>) -> Vec<Remedy> {
         .log2()
         .ceil()
         .exp2();
-    all.push(sysctl(
+    let number = |value: f64| Some(SettingValue::Integer(value as i64));
+    let queue = Remedy {
+        from: facts.value("accept_queue_limit").and_then(number),
+        to: number(wanted),
+        ..manual(
+            "apache",
+            "ListenBacklog",
+            "some hundred bytes of kernel memory each; a stop and a start, as the socket keeps its queue until then",
+            "twice what was half open: the list may be no longer than the accept queue, so net.core.somaxconn has to be as large, too",
+        )
+    };
+    let backlog = sysctl(
         "net.ipv4.tcp_max_syn_backlog",
-        None,
+        facts.value("syn_backlog_limit"),
         wanted,
         "some hundred bytes of kernel memory each",
         "twice what was half open; the list may be no longer than the accept queue either, so ListenBacklog and \
          net.core.somaxconn have to be as large, and the server started anew"
             .into(),
-    ));
+    );
+    all.push(if matches!(binds, Binds::AcceptQueue(_)) { queue } else { backlog });
     all.push(manual(
         "network",
         "path",
@@ -157,6 +204,8 @@ mod tests {
             (&[("listen_drops_without_overflow", 0.0)][..], None),
             (&[("syn_cookies", 40.0), ("syn_queue_drops", 300.0)][..], None),
             (&[("lost_syn_fraction", 0.0)][..], None),
+            (&[("syn_cookies_mode", 1.0)][..], None),
+            (&[("syn_cookies_mode", 0.0)][..], Some(0.9)),
         ] {
             assert_eq!(check_with(changes), confidence, "{changes:?}");
         }
@@ -168,5 +217,24 @@ mod tests {
         let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
         assert_eq!(settings, ["net.ipv4.tcp_syncookies", "net.ipv4.tcp_max_syn_backlog", "path"]);
         assert_eq!(remedies[1].to.as_ref().and_then(|to| to.number()), Some(1024.0));
+    }
+
+    #[test]
+    fn the_limit_that_is_met_is_named_and_raised() {
+        let with = |drops: f64| {
+            let known =
+                [("syn_backlog_limit", 128.0), ("accept_queue_limit", 64.0), ("syn_queue_drops", drops)];
+            check(&facts(&[&HALF_OPEN[1..], &known].concat(), &[])).unwrap()
+        };
+        for (drops, setting, now, words) in [
+            (0.0, "net.ipv4.tcp_max_syn_backlog", 128.0, "tcp_max_syn_backlog is 128"),
+            (300.0, "ListenBacklog", 64.0, "as long as the accept queue, which takes 64"),
+        ] {
+            let finding = with(drops);
+            assert!(finding.summary.contains(words), "{}", finding.summary);
+            let remedy = &finding.remedies[1];
+            let from = remedy.from.as_ref().and_then(SettingValue::number);
+            assert_eq!((remedy.setting.as_str(), from), (setting, Some(now)));
+        }
     }
 }

@@ -41,7 +41,7 @@ pub const BRINGS_ABOUT: &[&str] = &[
 
 /// What every handshake costs in processor time, without the signature: the connection, the exchange of keys, the
 /// records, and their memory. 250 to 400 us were seen.
-const HANDSHAKE_US: f64 = 300.0;
+pub(super) const HANDSHAKE_US: f64 = 300.0;
 /// Signatures, as `openssl speed` tells them on cores of the last ten years.
 const SIGN_US: [(&str, f64); 6] = [
     ("RSA 8", 12_000.0),

@@ -16,6 +16,7 @@
 //! ## By hand
 //! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
 
+use super::apache_workers_exhausted::{self, behind};
 use super::{say, say_us};
 use crate::breakdown::breakdown;
 use crate::facts::Facts;
@@ -73,6 +74,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "workers_idle_mean",
             "worker_time_mean_us",
             "backend_time_mean_us",
+            "backend_queue_mean",
+            "worker_time_first_us",
         ]),
         remedies: vec![],
     })
@@ -110,6 +113,10 @@ fn time(facts: &Facts) -> String {
 
 /// Whether requests wait for each other.
 fn in_turn(facts: &Facts) -> String {
+    let workers = apache_workers_exhausted::proof(facts).map(|proof| proof.workers);
+    if let Some(told) = workers.and_then(|workers| behind::in_turn(facts, workers)) {
+        return told;
+    }
     let times = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
     times.zip(facts.value("rate")).map_or(String::new(), |((first, usual), rate)| {
         format!(

@@ -51,6 +51,8 @@ pub struct Watched {
     /// What these read.
     target: Target,
     topology: Topology,
+    /// Whether it was told already, or is known to who asked.
+    is_told: bool,
     /// The port that was asked for; without one all services of the machine are looked for.
     asked: Option<u16>,
     /// The main process, where it is one of this machine.
@@ -73,7 +75,9 @@ impl Following {
         (asked, looked_well): (Option<u16>, bool),
     ) -> Self {
         let (main, backends) = mains(&target);
-        let watched = Watched { watch, brake, target, topology, asked, main, backends, generation: 0, voice };
+        let is_told = looked_well;
+        let watched =
+            Watched { watch, brake, target, topology, is_told, asked, main, backends, generation: 0, voice };
         let shared = Arc::new(Mutex::new(watched));
         let weak = Arc::downgrade(&shared);
         std::thread::spawn(move || follow(host.as_ref(), &weak, looked_well));
@@ -112,7 +116,7 @@ impl Watched {
         }
     }
 
-    /// Takes over what a look found; says so when it is another topology than before.
+    /// Takes over what a look found; says so when it is the first, or another topology than before.
     fn found(&mut self, mut topology: Topology) {
         keep_status_page(&mut topology, &self.topology);
         let next = Target { backends: topology.backends.clone().into(), ..self.target.clone() };
@@ -121,7 +125,7 @@ impl Watched {
             None => next,
         };
         self.set(next);
-        if differs(&topology, &self.topology) {
+        if !std::mem::replace(&mut self.is_told, true) || differs(&topology, &self.topology) {
             self.voice.say(FromAgent::Topology { topology: Box::new(topology.clone()) });
         }
         self.topology = topology;

@@ -65,6 +65,9 @@ struct Counted {
     unparsed: f64,
     sent_bytes: f64,
     sized: f64,
+    /// Lines that tell a path, and the parts of all these.
+    paths: f64,
+    path_parts: f64,
     timed: f64,
     time_us: f64,
     slow: f64,
@@ -85,6 +88,10 @@ impl Counted {
             self.sized += 1.0;
             self.sent_bytes += bytes as f64;
         }
+        if let Some(parts) = line.request.and_then(path_parts) {
+            self.paths += 1.0;
+            self.path_parts += parts as f64;
+        }
         if let Some(took_us) = line.took_us {
             self.timed += 1.0;
             self.time_us += took_us as f64;
@@ -101,10 +108,21 @@ impl Counted {
         self.unparsed += other.unparsed * times;
         self.sent_bytes += other.sent_bytes * times;
         self.sized += other.sized * times;
+        self.paths += other.paths * times;
+        self.path_parts += other.path_parts * times;
         self.timed += other.timed * times;
         self.time_us += other.time_us * times;
         self.slow += other.slow * times;
     }
+}
+
+/// How many parts the path of a request has, of a request line (RFC 9112, section 3) or a path alone: `/a/b.html` has two, and
+/// so has `/a/`, which asks for a file in it.
+fn path_parts(request: &[u8]) -> Option<usize> {
+    let mut words = request.split(|byte| *byte == b' ');
+    let path = words.find(|word| word.starts_with(b"/"))?;
+    let path = path.split(|byte| *byte == b'?').next()?;
+    Some(path.iter().filter(|byte| **byte == b'/').count())
 }
 
 /// How a log's lines are written, if that is known.
@@ -179,7 +197,9 @@ impl AccessLog {
         let sized = [("sent_bytes", total.sent_bytes)].into_iter().filter(|_| total.sized > 0.0);
         let timed = [("timed_count", total.timed), ("time_us", total.time_us), ("slow_count", total.slow)];
         let timed = timed.into_iter().filter(|_| total.timed > 0.0);
-        for (name, value) in counts.into_iter().chain(sized).chain(timed) {
+        let paths = [("paths_count", total.paths), ("path_parts_count", total.path_parts)];
+        let paths = paths.into_iter().filter(|_| total.paths > 0.0);
+        for (name, value) in counts.into_iter().chain(sized).chain(paths).chain(timed) {
             reading.push(format!("access_log.{name}"), value.round());
         }
         reading.push("access_log.written_bytes", self.written_bytes as f64);
@@ -234,11 +254,14 @@ impl Collector for AccessLog {
         let last = |sum: &str| format!("cat ACCESS_LOGS | awk '{sum} END {{printf \"%d\\n\", s}}'");
         let sent =
             "cat ACCESS_LOGS | awk -F'\"' '{split($3, f, \" \"); s += f[2]} END {printf \"%d\\n\", s}'";
+        let parts = "cat ACCESS_LOGS | grep -oE '\"[A-Z]+ /[^ ?]*' | tr -cd / | wc -c";
         let mut metrics: Vec<Metric> = (1..=5).map(class).collect();
         metrics.extend([
             counter("access_log.requests_count", SOURCE, "cat ACCESS_LOGS | grep -cE '\" [0-9]{3} '"),
             counter("access_log.unparsed_count", SOURCE, "cat ACCESS_LOGS | grep -cvE '\" [0-9]{3} '"),
             counter("access_log.sent_bytes", SOURCE, sent),
+            counter("access_log.paths_count", SOURCE, "cat ACCESS_LOGS | grep -cE '\"[A-Z]+ /'"),
+            counter("access_log.path_parts_count", SOURCE, parts),
             counter("access_log.timed_count", SOURCE, last("$NF ~ /^[0-9]+$/ {s++}")),
             counter("access_log.time_us", SOURCE, last("{s += $NF}")),
             counter("access_log.slow_count", SOURCE, last(&format!("$NF > {SLOW_US} {{s++}}"))),

@@ -19,7 +19,7 @@ use crate::observer::SAID_AGAIN_COUNT;
 use crate::procfs;
 use before::Main;
 use codes::CODES;
-use line::{KNOWN, LEVELS, Told};
+use line::{KNOWN, LEVELS, Sign, Told};
 use std::collections::BTreeMap;
 use webdyno_model::service::{LogKind, ServiceSnapshot};
 
@@ -200,27 +200,30 @@ impl Collector for ApacheLog {
     fn metrics(&self) -> Vec<Metric> {
         const SOURCE: &str = "Apache's error logs";
         // ERROR_LOGS are their paths. By hand the whole logs are counted: differences are the same.
-        let named = "cat ERROR_LOGS | grep -cE \"$(echo INSTANCE | sed \
-                     's/too_many_open_files_in_program/Too many open files/; s/database_refuses/Too many connections/; \
-                     s/cannot_assign_address_in_program/Cannot assign requested address/; \
-                     s/php_fatal/PHP Fatal error/; s/php_memory_limit/Allowed memory size of/; \
-                     s/php_time_limit/Maximum execution time of/; s/too_many_open_files_in_system/[(]23[)]/; \
-                     s/too_many_open_files/[(]24[)]/; s/cannot_assign_address/[(]99[)]/; \
-                     s/cannot_allocate_memory/[(]12[)]/; s/no_processes_left/[(]11[)]/; s/no_space_left/[(]28[)]/; \
-                     s/connection_refused/[(]111[)]/; s/connection_timed_out/[(]110[)]/; \
-                     s/connection_reset/[(]104[)]/; s/timeout_expired/[(]70007[)]/')\"";
+        let said = |text: &str| format!("cat ERROR_LOGS | grep -cF '{text}'");
+        let known = KNOWN.iter().flat_map(|(name, sign)| {
+            let command = match sign {
+                Sign::System(number) => said(&format!("({number})")),
+                Sign::Program(text) => said(text),
+            };
+            [
+                on_change(counter(format!("apache_log.{name}.messages_count"), SOURCE, command.clone())),
+                gauge(format!("apache_log.{name}.before_count"), SOURCE, command),
+            ]
+        });
         let level = "cat ERROR_LOGS | grep -c ':INSTANCE[1-8]*\\] '";
-        vec![
-            // One that is left out is none still: only those that came are told each time.
-            on_change(counter("apache_log.*.messages_count", SOURCE, named)),
-            gauge("apache_log.*.before_count", SOURCE, named),
+        let others = [
+            // One that is left out is none still: only those that came are told each time. INSTANCE is a code: AH00161.
+            on_change(counter("apache_log.*.messages_count", SOURCE, said("INSTANCE"))),
+            gauge("apache_log.*.before_count", SOURCE, said("INSTANCE")),
             on_change(counter("apache_log.*.lines_count", SOURCE, level)),
             counter("apache_log.lines_count", SOURCE, "cat ERROR_LOGS | wc -l"),
             counter("apache_log.written_bytes", SOURCE, "cat ERROR_LOGS | wc -c"),
             // A command reads all of it.
             counter("apache_log.unread_bytes", "what of Apache's error logs was left out", "echo 0"),
             gauge("apache_log.logs_count", "Apache's error logs", "ls ERROR_LOGS | wc -l"),
-        ]
+        ];
+        known.chain(others).collect()
     }
 
     fn read(&mut self, target: &Target) -> Reading {

@@ -20,6 +20,9 @@ pub struct Cgroup {
     finder: Finder,
 }
 
+/// Cores that are named: a bound on the size of a sample.
+const CORES_SHOWN_MAX: usize = 32;
+
 /// What is said of a limit that is not there.
 const NOTHING_MISSING: &str = "nothing is missing: without a limit there is nothing to hit";
 
@@ -51,7 +54,13 @@ fn cpu_values(groups: &Groups, pid: u32, reading: &mut Reading) {
     };
     let usage = group_of(groups, Controller::Cpuacct).filter(|(group, _)| !group.is_machine());
     reading.push_some("cgroup.cpu_s", usage.and_then(|(group, version)| read::cpu_used_s(group, version)));
-    let usable = read::usable_cpus_count(pid).map(|count| count as f64);
+    let cpus = read::usable_cpus(pid);
+    if let Some(cpus) = cpus.as_ref().filter(|cpus| cpus.are_some()) {
+        for cpu in cpus.usable.iter().take(CORES_SHOWN_MAX) {
+            reading.push(format!("cgroup.core{cpu}.usable_count"), 1.0);
+        }
+    }
+    let usable = cpus.map(|cpus| cpus.usable.len() as f64);
     reading.push_some("cgroup.cpus_count", usable);
     // Without a quota that could be read, what is left of the machine is not known to be more.
     reading.push_some("cgroup.cores_count", usable.map(|cpus| quota.map_or(cpus, |quota| quota.min(cpus))));
@@ -82,6 +91,7 @@ fn memory_values(groups: &Groups, reading: &mut Reading) {
         ("cgroup.swap_limit_bytes", memory.swap_limit_bytes),
         ("cgroup.swap_used_bytes", memory.swap_used_bytes),
         ("cgroup.memory_limit_hits_count", memory.limit_hits_count),
+        ("cgroup.swap_limit_hits_count", memory.swap_limit_hits_count),
         ("cgroup.memory_high_hits_count", memory.high_hits_count),
         ("cgroup.oom_kills_count", memory.oom_kills_count),
     ] {
@@ -174,6 +184,9 @@ fn cpu_metrics() -> Vec<Metric> {
     );
     let usable = "for i in $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/PID/status | tr , ' '); do \
         seq ${i%-*} ${i#*-}; done | while read c; do grep -cx \"cpu$c .*\" /proc/stat; done | awk '{n+=$1} END {print n}'";
+    // Told of a service on some of the cores only. INSTANCE is `core0`.
+    let which = "for i in $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/PID/status | tr , ' '); do \
+        seq ${i%-*} ${i#*-}; done | sed 's/^/core/' | grep -cx INSTANCE";
     let used = levels(
         Controller::Cpuacct,
         "cpuacct.usage",
@@ -183,6 +196,7 @@ fn cpu_metrics() -> Vec<Metric> {
     vec![
         gauge("cgroup.quota_cores_count", GROUP, quota),
         gauge("cgroup.cpus_count", "/proc/PID/status", usable),
+        gauge("cgroup.*.usable_count", "/proc/PID/status", which),
         gauge("cgroup.cores_count", "the tighter of cgroup.quota_cores_count and cgroup.cpus_count", usable),
         counter("cgroup.periods_count", GROUP, cpu("cpu.stat", "$1==\"nr_periods\" {n+=$2} END {print n}")),
         counter(
@@ -221,6 +235,11 @@ fn memory_metrics() -> Vec<Metric> {
         "memory.swap.current cgroup.type",
         "NR==1 {a=$1} NR==2 {printf \"%.0f\\n\", a-$1}",
     );
+    let swap_hits = memory(
+        "memory.memsw.limit_in_bytes memory.memsw.failcnt",
+        "memory.swap.max memory.swap.events",
+        &where_least("l", "v"),
+    );
     vec![
         gauge("cgroup.memory_limit_bytes", GROUP, limit),
         gauge("cgroup.memory_used_bytes", GROUP, at_limit("memory.usage_in_bytes", "memory.current")),
@@ -228,6 +247,7 @@ fn memory_metrics() -> Vec<Metric> {
         gauge("cgroup.swap_limit_bytes", GROUP, swap_limit),
         gauge("cgroup.swap_used_bytes", GROUP, swap_used),
         counter("cgroup.memory_limit_hits_count", GROUP, at_limit("memory.failcnt", "memory.events")),
+        counter("cgroup.swap_limit_hits_count", GROUP, swap_hits),
         counter("cgroup.memory_high_hits_count", GROUP, own("memory.none", "memory.events", "high")),
         counter(
             "cgroup.oom_kills_count",

@@ -7,6 +7,9 @@
 //! still are after that: its descriptor was there all the time, so ours is never taken for somebody else's, whatever
 //! the rate of new connections. What opens and closes within these few milliseconds is not seen.
 //!
+//! Of each connection the kernel tells what was sent and not yet confirmed (`idiag_wqueue`): of slow clients that is never
+//! nothing while an answer lasts, and a worker waits for it once the connection's send buffer is full.
+//!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
 //! readings in between are empty.
@@ -77,6 +80,8 @@ struct Connection {
     cookie: [u8; 8],
     /// The inode of the client's end, when that is a socket of this machine.
     client_inode: Option<u64>,
+    /// Whether its client has not taken all that was sent.
+    sending: bool,
 }
 
 /// The connections that were open from the first look to the second one.
@@ -92,7 +97,11 @@ fn open_throughout(first: &Look, second: &Look) -> Vec<Connection> {
         let client_inode = inodes.get(&(end.own, end.peer)).copied();
         // A client here whose end is gone has closed it, and the server's end has not heard of it yet.
         let is_here = end.peer.0.is_loopback() || end.peer.0 == end.own.0;
-        (client_inode.is_some() || !is_here).then_some(Connection { cookie: end.cookie, client_inode })
+        (client_inode.is_some() || !is_here).then_some(Connection {
+            cookie: end.cookie,
+            client_inode,
+            sending: end.sending,
+        })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
 }
@@ -171,6 +180,8 @@ fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
     }
     let mut reading = Reading::default();
     reading.push("clients.connections_count", seen.all.len() as f64);
+    let sending = seen.all.iter().filter(|connection| connection.sending).count();
+    reading.push("clients.sending_count", sending as f64);
     reading.push("clients.left_count", seen.left_count as f64);
     match seen.others {
         Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
@@ -194,6 +205,12 @@ impl Collector for Clients {
         let others = format!("echo $(( $({all}) - $({ours}) ))");
         vec![
             gauge("clients.connections_count", SOURCE, all),
+            gauge(
+                "clients.sending_count",
+                SOURCE,
+                // Without the column of states the second one is Send-Q.
+                "ss -tnH state established 'sport = :PORT' | awk '$2>0' | wc -l",
+            ),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),
         ]

@@ -27,6 +27,10 @@ use refusal::Refusal;
 /// How long a reading waits for the pools to answer.
 const WAIT: Duration = Duration::from_millis(1500);
 
+/// Seconds between readings: each takes a child of the pool for a moment. What goes missing again and again shows only in
+/// the difference of two, and a load may last for some seconds only.
+const EVERY_S: u32 = 5;
+
 /// The longest that connecting may take.
 const CONNECT: Duration = Duration::from_millis(200);
 
@@ -186,7 +190,7 @@ impl Collector for Opcache {
     }
 
     fn every_s(&self) -> u32 {
-        10
+        EVERY_S
     }
 
     fn read(&mut self, target: &Target) -> Reading {

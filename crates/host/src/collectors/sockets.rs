@@ -178,11 +178,13 @@ fn look_ups() -> io::Result<u64> {
 
 /// Metric and file of the limits that connections meet; the first two are there only where connections are tracked. The
 /// files show the reader's own network namespace (proc_sys(5)).
-const TABLES: [(&str, &str); 4] = [
+const TABLES: [(&str, &str); 6] = [
     ("sockets.conntrack_limit_count", "/proc/sys/net/netfilter/nf_conntrack_max"),
     ("sockets.conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_count"),
     ("sockets.time_wait_limit_count", "/proc/sys/net/ipv4/tcp_max_tw_buckets"),
     ("sockets.somaxconn_count", "/proc/sys/net/core/somaxconn"),
+    ("sockets.syn_cookies_mode", "/proc/sys/net/ipv4/tcp_syncookies"),
+    ("sockets.syn_backlog_limit_count", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
 ];
 
 fn tables(reading: &mut Reading) {

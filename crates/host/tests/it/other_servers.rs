@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::ports::free_port;
+use crate::programs::Program;
 use crate::skip::skip;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use webdyno_host::agent::host::Host;
@@ -36,7 +36,7 @@ fn is_installed(program: &str, package: &str) -> bool {
 struct Server {
     root: tempfile::TempDir,
     port: u16,
-    child: Child,
+    program: Program,
 }
 
 impl Server {
@@ -50,10 +50,7 @@ impl Server {
         fs::write(&file, config.replace("ROOT", &place).replace("PORT", &port.to_string())).unwrap();
         let arguments = arguments.iter().map(|word| word.replace("CONF", &file).replace("ROOT", &place));
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // lighttpd with several processes passes signals on to its whole group.
-        let child = command.process_group(0).spawn().unwrap();
-        let server = Self { child, root, port };
+        let server = Self { program: Program::start(command.args(arguments)), root, port };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "{program} does not answer");
@@ -77,14 +74,6 @@ impl Server {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
-        let _ = self.child.wait();
     }
 }
 
@@ -117,7 +106,7 @@ fn nginx_is_read_and_tells_its_status() {
     let Some(server) = nginx("location = /status { stub_status; }") else { return };
     let snapshot = server.snapshot();
     assert_eq!((snapshot.service.as_str(), snapshot.port), ("nginx", server.port));
-    assert_eq!((snapshot.pid, snapshot.role.as_deref()), (server.child.id(), Some("web")));
+    assert_eq!((snapshot.pid, snapshot.role.as_deref()), (server.program.pid(), Some("web")));
     assert!(snapshot.version.as_deref().is_some_and(|version| version.starts_with("1.")), "{snapshot:?}");
     assert_eq!(snapshot.settings["worker_connections"].configured, Some(SettingValue::Integer(64)));
     assert_eq!(snapshot.settings["worker_connections"].line, Some(4));
@@ -173,7 +162,7 @@ fn lighttpd(status: &str, more: &str) -> Option<Server> {
 fn lighttpd_is_read_and_tells_its_status() {
     let Some(server) = lighttpd(", \"mod_status\"", "status.status-url = \"/st\"\n") else { return };
     let snapshot = server.snapshot();
-    assert_eq!((snapshot.service.as_str(), snapshot.pid), ("lighttpd", server.child.id()));
+    assert_eq!((snapshot.service.as_str(), snapshot.pid), ("lighttpd", server.program.pid()));
     assert!(snapshot.version.as_deref().is_some_and(|version| version.starts_with("1.4")), "{snapshot:?}");
     assert_eq!(snapshot.settings["server.max-connections"].configured, Some(SettingValue::Integer(50)));
     assert_eq!(snapshot.scoped[0].scope, ["$HTTP[\"url\"] =~ \"^/slow\""]);

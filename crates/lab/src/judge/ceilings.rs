@@ -11,9 +11,38 @@ use webdyno_model::Result;
 use webdyno_model::diagnosis::NextLimit;
 use webdyno_model::workload::Workload;
 
-/// A prediction, and what was measured.
+mod filled;
+mod legitimate;
+pub mod section;
+
+/// A prediction is near when it is off by no more than this share.
+pub const NEAR_FRACTION: f64 = 0.15;
+
+/// What is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// The limit's rate, scaled to its size in the round in which it binds.
+    Ceiling,
+    /// What the round before tells as its next limit, whatever its size is there.
+    NextLimit,
+    /// The rate at which a table was full when it was.
+    Filled,
+}
+
+impl Told {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ceiling => "ceiling",
+            Self::NextLimit => "next limit",
+            Self::Filled => "full when it was",
+        }
+    }
+}
+
+/// Two rounds of a scenario: one that predicts, and one in which the limit binds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Predicted {
+pub struct Pair {
     /// The scenario.
     pub scenario: String,
     /// What binds.
@@ -22,9 +51,15 @@ pub struct Predicted {
     pub from: usize,
     /// The round in which it binds.
     pub of: usize,
-    /// Whether it is told as the next limit of the round, whatever its size is there; else the limit's rate, scaled to
-    /// its size in the round in which it binds.
-    pub as_next: bool,
+}
+
+/// A prediction, and what was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Predicted {
+    /// Of which rounds.
+    pub pair: Pair,
+    /// What was predicted.
+    pub told: Told,
     /// Good answers per second.
     pub predicted: f64,
     /// Good answers per second.
@@ -36,6 +71,20 @@ impl Predicted {
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
     }
+
+    /// Whether it is near enough.
+    pub fn is_near(&self) -> bool {
+        self.error().abs() <= NEAR_FRACTION
+    }
+}
+
+/// Predictions, and what cannot be compared.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Compared {
+    /// What can.
+    pub predicted: Vec<Predicted>,
+    /// What cannot, and why.
+    pub left_out: Vec<(Pair, String)>,
 }
 
 /// A round as the table of limits has it.
@@ -46,29 +95,47 @@ struct Seen<'a> {
     rate: f64,
 }
 
+impl Seen<'_> {
+    fn limit(&self, finding: &str) -> Option<&Limit> {
+        self.limits.iter().find(|limit| limit.finding == Some(finding))
+    }
+
+    /// Whether its rate is the server's.
+    fn is_valid(&self) -> bool {
+        self.facts.generator_fault.is_none() && self.facts.kernel_limit_total.is_none()
+    }
+}
+
 /// Every prediction that the recordings of these cases allow.
-pub fn predictions(cases: &[Case]) -> Result<Vec<Predicted>> {
+pub fn predictions(cases: &[Case]) -> Result<Compared> {
     let mut seen = vec![];
     for case in cases.iter().filter(|case| case.measurement.workload.is_some()) {
         let run = run_report(&case.measurement)?;
         let facts: Facts = facts(&case.measurement, Some(&run))?;
-        if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && run.client.valid) {
+        if let Some(rate) = run.rate.filter(|rate| *rate > 0.0 && facts.brake.is_none()) {
             seen.push(Seen { case, limits: limits(&facts), facts, rate });
         }
     }
-    let mut found = vec![];
+    let mut compared = Compared::default();
     for bound in &seen {
         let others = seen.iter().filter(|other| is_same_load(other.case, bound.case));
-        found.extend(others.clone().filter_map(|other| scaled(other, bound)));
-        found.extend(others.filter_map(|other| next(other, bound)));
+        for other in others {
+            let found = [scaled(other, bound), filled::when(other, bound), next(other, bound)];
+            for one in found.into_iter().flatten() {
+                match one {
+                    Ok(predicted) => compared.predicted.push(predicted),
+                    Err(why) => compared.left_out.push((pair(other, bound), why)),
+                }
+            }
+        }
     }
-    Ok(found)
+    Ok(compared)
 }
 
 /// Whether two rounds of a scenario ask for the same in the same way.
-fn is_same_load(one: &Case, other: &Case) -> bool {
+pub(super) fn is_same_load(one: &Case, other: &Case) -> bool {
     let asks = |case: &Case| {
-        let of = |workload: &Workload| (workload.requests.clone(), workload.keepalive);
+        let of = |workload: &Workload| (workload.requests.clone(), workload.keepalive, workload.list.clone());
         case.measurement.workload.as_ref().map(of)
     };
     one.place.scenario == other.place.scenario
@@ -76,85 +143,107 @@ fn is_same_load(one: &Case, other: &Case) -> bool {
         && asks(one) == asks(other)
 }
 
-/// Limits whose ceiling is no rate that can be measured: a table of connections that live for two minutes binds only after
-/// as long, and gives up entries early when it is full; and a machine that swaps falls far below what memory holds.
-const NOT_MEASURED: [&str; 2] = ["conntrack-full", "memory-exhausted"];
+/// A machine that swaps falls far below what memory holds: its ceiling is a number of workers, and no rate.
+const NO_RATE: &str = "memory-exhausted";
 
-/// What another round, in which something else binds, says of the limit that binds here.
-fn scaled(other: &Seen, bound: &Seen) -> Option<Predicted> {
+/// What another round, in which something else binds, says of the limit that binds here; an error says why that cannot be
+/// compared.
+fn scaled(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, String>> {
     let finding = bound.case.round.finding.as_str();
-    (!NOT_MEASURED.contains(&finding)).then_some(())?;
-    let of = |seen: &Seen| {
-        let limit = seen.limits.iter().find(|limit| limit.finding == Some(finding))?;
-        Some((limit.ceiling.max?, limit.ceiling.binds_at_rate))
-    };
-    let (size, _) = of(bound)?;
+    let (here, there) = (bound.limit(finding)?, other.limit(finding)?);
+    let is_rate = here.fills.is_none() && finding != NO_RATE;
+    (is_rate && bound.is_valid() && other.is_valid()).then_some(())?;
     // What binds there may change what a request costs: then it says nothing of this limit.
-    let stays = |limit: &Limit| stays(limit, &other.case.round.finding) == Some(finding);
-    let (before, binds) = of(other).filter(|_| other.limits.iter().any(stays))?;
-    Some(told(other, bound, false, binds? * size / before))
+    (stays(there, &other.case.round.finding) == Some(finding)).then_some(())?;
+    let rate = there.binds_at_size(here.ceiling.max?)?;
+    let why_not = legitimate::why_not(other, bound, Some((there, here)));
+    Some(why_not.map_or_else(|| Ok(told(other, bound, Told::Ceiling, rate)), Err))
 }
 
 /// What the round before calls the next limit, if it is the one that binds here.
-fn next(other: &Seen, bound: &Seen) -> Option<Predicted> {
+fn next(other: &Seen, bound: &Seen) -> Option<std::result::Result<Predicted, String>> {
     let finding = bound.case.round.finding.as_str();
     let follows = other.case.place.number + 1 == bound.case.place.number;
     let expected = other.case.round.next_limit.as_deref() == Some(finding);
-    (follows && expected && !NOT_MEASURED.contains(&finding)).then_some(())?;
-    let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding);
-    Some(told(other, bound, true, next?.rate?))
+    let is_rate = bound.limit(finding)?.fills.is_none() && finding != NO_RATE;
+    (follows && expected && is_rate).then_some(())?;
+    let next = after(&other.facts, &other.case.round.finding).filter(|next| next.id == finding)?;
+    let rate = next.rate?;
+    let why_not = legitimate::why_not(other, bound, None);
+    Some(why_not.map_or_else(|| Ok(told(other, bound, Told::NextLimit, rate)), Err))
 }
 
-fn told(other: &Seen, bound: &Seen, as_next: bool, predicted: f64) -> Predicted {
-    Predicted {
+fn pair(other: &Seen, bound: &Seen) -> Pair {
+    Pair {
         scenario: bound.case.place.scenario.clone(),
         finding: bound.case.round.finding.clone(),
         from: other.case.place.number,
         of: bound.case.place.number,
-        as_next,
-        predicted,
-        measured: bound.rate,
     }
 }
 
-/// What is told as the next limit of each round whose scenario says which one it is: where, expected, found.
-pub fn next_limits(cases: &[Case]) -> Result<Vec<(String, String, Option<NextLimit>)>> {
-    let mut found = vec![];
+fn told(other: &Seen, bound: &Seen, told: Told, predicted: f64) -> Predicted {
+    Predicted { pair: pair(other, bound), told, predicted, measured: bound.rate }
+}
+
+/// A round whose scenario says what comes next, and what is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Next {
+    /// The scenario.
+    pub scenario: String,
+    /// The number of the round, from 1.
+    pub number: usize,
+    /// What the scenario says.
+    pub expected: String,
+    /// What is told.
+    pub found: Option<NextLimit>,
+}
+
+impl Next {
+    /// Whether it is the one that the scenario says.
+    pub fn is_right(&self) -> bool {
+        self.found.as_ref().is_some_and(|next| next.id == self.expected)
+    }
+}
+
+/// What is told as the next limit of each round whose scenario says which one it is.
+pub fn next_limits(cases: &[Case]) -> Result<Vec<Next>> {
+    let mut told = vec![];
     for case in cases {
         let Some(expected) = &case.round.next_limit else { continue };
         let run = run_report(&case.measurement)?;
-        let next = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
-        found.push((format!("{} {}", case.place.scenario, case.place.number), expected.clone(), next));
+        let found = after(&facts(&case.measurement, Some(&run))?, &case.round.finding);
+        let (scenario, number) = (case.place.scenario.clone(), case.place.number);
+        told.push(Next { scenario, number, expected: expected.clone(), found });
     }
-    Ok(found)
+    Ok(told)
 }
 
-/// A line for each, and how many are within 15%.
-pub fn text(predictions: &[Predicted], next_limits: &[(String, String, Option<NextLimit>)]) -> String {
+/// A line for each, and how many are near.
+pub fn text(compared: &Compared, next_limits: &[Next]) -> String {
     let mut text = String::new();
-    for (place, expected, next) in next_limits {
-        let found = next.as_ref().map_or("none", |next| next.id.as_str());
-        let state = if found == expected { "right" } else { "WRONG" };
-        let rate =
-            next.as_ref().and_then(|next| next.rate).map_or(String::new(), |rate| format!(" at {rate}/s"));
-        let _ = writeln!(text, "{state}  {place}: after it {expected}: {found}{rate}");
+    for one in next_limits {
+        let found = one.found.as_ref().map_or("none", |next| next.id.as_str());
+        let state = if one.is_right() { "right" } else { "WRONG" };
+        let rate = one.found.as_ref().and_then(|next| next.rate);
+        let rate = rate.map_or(String::new(), |rate| format!(" at {rate}/s"));
+        let (name, number, expected) = (&one.scenario, one.number, &one.expected);
+        let _ = writeln!(text, "{state}  {name} {number}: after it {expected}: {found}{rate}");
     }
-    for one in predictions {
-        let how = if one.as_next { "next limit" } else { "ceiling" };
+    for one in &compared.predicted {
+        let Pair { scenario, finding, from, of } = &one.pair;
+        let (error, how) = (one.error() * 100.0, one.told.name());
         let _ = writeln!(
             text,
-            "{:+6.1}%  {} {} -> {}  {} {how}: predicted {:.1}/s, measured {:.1}/s",
-            one.error() * 100.0,
-            one.scenario,
-            one.from,
-            one.of,
-            one.finding,
-            one.predicted,
-            one.measured
+            "{error:+6.1}%  {scenario} {from} -> {of}  {finding} {how}: predicted {:.1}/s, measured {:.1}/s",
+            one.predicted, one.measured
         );
     }
-    let near = predictions.iter().filter(|one| one.error().abs() <= 0.15).count();
-    let _ = writeln!(text, "{near} of {} predictions are within 15%", predictions.len());
+    for (Pair { scenario, finding, from, of }, why) in &compared.left_out {
+        let _ = writeln!(text, "left out  {scenario} {from} -> {of}  {finding}: {why}");
+    }
+    let near = compared.predicted.iter().filter(|one| one.is_near()).count();
+    let _ = writeln!(text, "{near} of {} predictions are within 15%", compared.predicted.len());
     text
 }
 
@@ -164,22 +253,20 @@ mod tests {
 
     #[test]
     fn errors_are_shares_of_what_was_measured() {
-        let one = |predicted| Predicted {
-            scenario: "x".into(),
-            finding: "network-saturated".into(),
-            from: 1,
-            of: 2,
-            as_next: predicted > 100.0,
-            predicted,
-            measured: 100.0,
+        let pair = || Pair { scenario: "x".into(), finding: "network-saturated".into(), from: 1, of: 2 };
+        let one = |predicted, told| Predicted { pair: pair(), told, predicted, measured: 100.0 };
+        let found = Some(NextLimit { id: "conntrack-full".into(), rate: Some(7.0) });
+        let next = Next { scenario: "x".into(), number: 1, expected: "network-saturated".into(), found };
+        let compared = Compared {
+            predicted: vec![one(90.0, Told::Ceiling), one(116.0, Told::NextLimit)],
+            left_out: vec![(pair(), "an answer is another".into())],
         };
-        let next = NextLimit { id: "conntrack-full".into(), rate: Some(7.0) };
-        let limits = [("x 1".to_owned(), "network-saturated".to_owned(), Some(next))];
-        let text = text(&[one(90.0), one(116.0)], &limits);
+        let text = text(&compared, &[next]);
         for part in [
             "WRONG  x 1: after it network-saturated: conntrack-full at 7/s",
             "-10.0%  x 1 -> 2  network-saturated ceiling: predicted 90.0/s, measured 100.0/s",
             "+16.0%  x 1 -> 2  network-saturated next limit",
+            "left out  x 1 -> 2  network-saturated: an answer is another",
             "1 of 2 predictions are within 15%",
         ] {
             assert!(text.contains(part), "{text}");

@@ -2,6 +2,7 @@
 
 use super::Judged;
 use super::tally::{Blinded, CONFIDENCE_MISLEADS, calibration, confusion};
+use crate::run::watched::Watched;
 use std::fmt::Write as _;
 
 /// What stands above the tables.
@@ -15,13 +16,14 @@ recordings of these rounds: the first finding is the answer. Rules are written w
 
 ";
 
-/// The page, of what was found with all signals and with some hidden.
-pub fn page(judged: &[Judged], blinded: &[Blinded]) -> String {
+/// The page, of what was found with all signals and with some hidden; `sections` on what is predicted stand between.
+pub fn page(judged: &[Judged], blinded: &[Blinded], sections: &[String]) -> String {
     let mut page = HEAD.to_owned();
     summary(&mut page, judged);
     matrix(&mut page, judged);
     wrong(&mut page, judged);
     certainty(&mut page, judged, blinded);
+    page.extend(sections.iter().map(String::as_str));
     hidden(&mut page, blinded);
     page
 }
@@ -32,11 +34,13 @@ fn right(judged: &[Judged]) -> usize {
 
 fn summary(page: &mut String, judged: &[Judged]) {
     let firsts: Vec<Judged> = judged.iter().filter(|one| one.number == 1).cloned().collect();
+    let strangers = judged.iter().filter(|one| one.strangers().next().is_some()).count();
     let remedies = judged.iter().filter(|one| one.is_right() && one.remedy.is_some()).count();
     let _ = writeln!(
         page,
         "{} of {} first findings are right: {} of {} of servers as they are found, {} of {} of later rounds. {} of the right \
-         ones have another remedy than the scenario's.\n",
+         ones have another remedy than the scenario's. Beside {strangers} of them stands a finding that does not belong there and \
+         is more than {CONFIDENCE_MISLEADS} sure.\n",
         right(judged),
         judged.len(),
         right(&firsts),
@@ -133,6 +137,39 @@ fn hidden(page: &mut String, blinded: &[Blinded]) {
     page.push('\n');
 }
 
+/// The section on what is found without load of our own: in recordings without what their generators knew, and on servers
+/// under users whom nobody knows.
+pub fn watching(passive: &[Judged], live: Option<&[Watched]>) -> String {
+    let mut page = String::new();
+    let firsts: Vec<Judged> = passive.iter().filter(|one| one.number == 1).cloned().collect();
+    let misled = passive.iter().filter(|one| !one.is_right() && one.first().1 > CONFIDENCE_MISLEADS);
+    let _ = writeln!(
+        page,
+        "## Watched only, under foreign load\n\nThe recordings above without what their generators knew, as if others had sent \
+         the load (but for those in which the generator is at fault): {} of {} first findings are right, {} of {} of servers as \
+         they are found. {} of the wrong ones are more than {CONFIDENCE_MISLEADS} sure.\n",
+        right(passive),
+        passive.len(),
+        right(&firsts),
+        firsts.len(),
+        misled.count()
+    );
+    for one in passive.iter().filter(|one| !one.is_right()) {
+        let (found, confidence) = one.first();
+        let (name, number) = (&one.scenario, one.number);
+        let _ = writeln!(
+            page,
+            "- [{name}](scenarios/{name}.md), round {number}: `{}` is taken for `{found}` {confidence:.2}",
+            one.expected
+        );
+    }
+    page.push('\n');
+    if let Some(live) = live {
+        page.push_str(&super::watched::section(live));
+    }
+    page
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,13 +188,18 @@ mod tests {
         let judged = [one(1, "log-io", 0.9), one(2, "cpu-saturated", 0.9)];
         let blinded =
             [Blinded { hidden: vec![Source::Logs], judged: vec![one(1, "unknown", 0.3), one(2, "x", 0.8)] }];
-        let page = page(&judged, &blinded);
+        let passive = [one(1, "log-io", 0.7), one(2, "healthy", 0.6)];
+        let page = page(&judged, &blinded, &["## More\n\n".into(), watching(&passive, Some(&[]))]);
         for part in [
             "1 of 2 first findings are right: 1 of 1 of servers as they are found, 0 of 1 of later rounds. 1 of the right",
             "| `log-io` | 2 | `log-io` 1, `cpu-saturated` 1 |",
             "| [s](scenarios/s.md) | 2 | `log-io` | `cpu-saturated` 0.90 |",
             "| over 0.85 to 1.00 | 1 of 2 right | - |",
             "| over 0.75 to 0.85 | - | 0 of 1 right |",
+            "1 of 2 first findings are right, 1 of 1 of servers as they are found. 1 of the wrong ones",
+            "- [s](scenarios/s.md), round 2: `log-io` is taken for `healthy` 0.60",
+            "0 of 0 under wrk",
+            "## More\n\n## Watched only",
             "| no logs | 0 of 2 | s 2: `x` 0.80 |",
         ] {
             assert!(page.contains(part), "{part} in\n{page}");

@@ -1,5 +1,6 @@
 //! A recording as it would be without load of our own: its generator becomes other clients, whom nobody knows.
 
+use super::{Case, is_of_the_generator};
 use webdyno_analysis::measurement::{Measurement, TimedSample};
 use webdyno_model::number::Number;
 
@@ -8,6 +9,12 @@ const CLIENT_CPU: &str = "process.client_cpu_s";
 const FOREIGN_CPU: &str = "process.foreign_cpu_s";
 const OTHERS: &str = "clients.others_count";
 const CONNECTIONS: &str = "clients.connections_count";
+
+/// Recordings of rounds without what their generators knew; those in which the generator is at fault are left out.
+pub fn watched(cases: &[Case]) -> Vec<Case> {
+    let told = cases.iter().filter(|case| !is_of_the_generator(&case.round.finding));
+    told.map(|case| Case { measurement: passive(&case.measurement), ..case.clone() }).collect()
+}
 
 /// The same traffic, only watched: everything that the generator knew is gone, and what it used is others'.
 pub fn passive(measurement: &Measurement) -> Measurement {

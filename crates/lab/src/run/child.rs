@@ -20,20 +20,13 @@ const SHOWN_MAX: usize = 2000;
 
 /// Runs a command to its end. Its output goes to `log`, after what is there. `None` when its time was over.
 pub fn run(
-    mut command: Command,
+    command: Command,
     what: &str,
     log: &Path,
     bound: Duration,
     options: &Options,
 ) -> Result<Option<ExitStatus>> {
-    let open = || File::options().create(true).append(true).open(log);
-    let file = open().map_err(|error| io_error("write", log.display(), &error))?;
-    let other = file.try_clone().map_err(|error| io_error("write", log.display(), &error))?;
-    command.stdin(Stdio::null()).stdout(file).stderr(other);
-    let mut child = command.spawn().map_err(|error| {
-        let program = command.get_program().to_string_lossy().into_owned();
-        io_error("start", format_args!("{program} for {what}"), &error)
-    })?;
+    let mut child = start(command, what, log)?;
     let begun = Instant::now();
     loop {
         let ended = child.try_wait().map_err(|error| io_error("wait for", what, &error))?;
@@ -50,6 +43,39 @@ pub fn run(
             return Ok(None);
         }
         std::thread::sleep(POLL);
+    }
+}
+
+/// Starts a command. Its output goes to `log`, after what is there.
+fn start(mut command: Command, what: &str, log: &Path) -> Result<Child> {
+    let open = || File::options().create(true).append(true).open(log);
+    let file = open().map_err(|error| io_error("write", log.display(), &error))?;
+    let other = file.try_clone().map_err(|error| io_error("write", log.display(), &error))?;
+    command.stdin(Stdio::null()).stdout(file).stderr(other);
+    command.spawn().map_err(|error| {
+        let program = command.get_program().to_string_lossy().into_owned();
+        io_error("start", format_args!("{program} for {what}"), &error)
+    })
+}
+
+/// A command that goes on beside us, and is ended when it is let go.
+pub struct Beside(Child);
+
+impl Beside {
+    /// Starts it, as [`run`] does.
+    pub fn start(command: Command, what: &str, log: &Path) -> Result<Self> {
+        start(command, what, log).map(Self)
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        end(&mut self.0);
     }
 }
 

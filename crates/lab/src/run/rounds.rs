@@ -26,9 +26,9 @@ const LOAD: Duration = Duration::from_secs(1800);
 /// What was typed takes effect a moment later: a graceful reload is only asked for when its command ends.
 const SETTLE: Duration = Duration::from_millis(1000);
 /// The folder of the run directory with the files of the load.
-const LOAD_FILES: &str = "load";
+pub(super) const LOAD_FILES: &str = "load";
 /// Codes with which a load ends that was made: done, and done with something that was not met.
-const MADE: [i32; 2] = [0, 3];
+pub(super) const MADE: [i32; 2] = [0, 3];
 
 /// What drives the rounds.
 pub struct Drive<'a> {
@@ -66,7 +66,7 @@ impl Drive<'_> {
     }
 
     /// The files that flags of the load name, where the load can read them.
-    fn write_load_files(&self) -> Result<()> {
+    pub(super) fn write_load_files(&self) -> Result<()> {
         let directory = self.options.directory.join(LOAD_FILES);
         std::fs::create_dir_all(&directory)
             .map_err(|error| io_error("create", directory.display(), &error))?;
@@ -81,7 +81,7 @@ impl Drive<'_> {
     }
 
     /// Everything of a round that comes before its load.
-    fn prepare(&mut self, number: usize, round: &Round) -> Result<()> {
+    pub(super) fn prepare(&mut self, number: usize, round: &Round) -> Result<()> {
         let name = &self.folder.name;
         if number > 1 || round.changes() {
             (self.tell)(&format!("{name}: {}: changing what the round changes", round.name));
@@ -142,7 +142,7 @@ impl Drive<'_> {
 
 /// `--server` of the load: the agent runs in the host `server`. Where the host sees this program, it runs it; else it is
 /// sent there, which takes longer and counts as the host's memory while it is in the page cache.
-fn server(executable: &str, name: &str) -> Result<String> {
+pub(super) fn server(executable: &str, name: &str) -> Result<String> {
     let quoted = shlex::try_quote(executable).map_err(|_| {
         UserError::cannot_run(format!("the path of this program cannot be quoted: {executable}"))
             .hint("move it to a path without a zero byte")

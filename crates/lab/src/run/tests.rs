@@ -127,14 +127,22 @@ impl Place {
         }
     }
 
+    fn folder(&self) -> Result<Folder> {
+        Catalogue::Directory(self.path("scenarios")).open("test")
+    }
+
+    fn up(&self) -> Result<Box<dyn Hosts>> {
+        self.noted.borrow_mut().push("up".into());
+        let place = self.directory.path().to_owned();
+        Ok(Box::new(Here { place, noted: self.noted.clone() }))
+    }
+
     fn run(&self, options: &Options) -> Result<Outcome> {
-        let folder = Catalogue::Directory(self.path("scenarios")).open("test")?;
-        let mut up = || -> Result<Box<dyn Hosts>> {
-            self.noted.borrow_mut().push("up".into());
-            let place = self.directory.path().to_owned();
-            Ok(Box::new(Here { place, noted: self.noted.clone() }))
-        };
-        run(&folder, options, &mut up, &mut |_| {})
+        run(&self.folder()?, options, &mut || self.up(), &mut |_| {})
+    }
+
+    fn watch(&self) -> Result<Watched> {
+        watch(&self.folder()?, &self.options(), &mut || self.up(), &mut |_| {})
     }
 }
 
@@ -170,6 +178,54 @@ fn a_run_goes_through_its_rounds_and_judges_them() {
     // What was written is what is read again.
     let json = serde_json::to_string(&outcome).unwrap();
     assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
+}
+
+/// Users who go on until they are ended, and a diagnosis.
+const USERS: &str = r#"
+for last; do :; done
+one="$(dirname "$last")"
+printf '%s\n' "$@" >> "$place/arguments"
+if [ "$1" = diagnose ]; then
+    mkdir "$last" && cp "$place/01-as-found" "$last/events.jsonl" && exit 0
+fi
+echo '{"program":"wrk","why":null,"port":8080,"before_s":0.1}' > "$one/users.json"
+echo $$ > "$place/pid"
+exec sleep 60
+"#;
+
+#[test]
+fn a_server_is_watched_while_its_users_are_there_and_they_are_ended() {
+    let place = Place::new(SCENARIO, USERS);
+    let watched = place.watch().unwrap();
+    assert_eq!(*place.noted.borrow(), ["up", "change as found", "enter client", "enter client", "down"]);
+    let arguments = std::fs::read_to_string(place.path("arguments")).unwrap();
+    assert!(arguments.starts_with("lab-users\nhttp://server/\n-c\n10\n--header\nX: a b\n--directory"));
+    assert!(arguments.contains("\ndiagnose\n--for\n12s\n--port\n8080\n--server\nexec:"), "{arguments}");
+    assert_eq!((watched.users.as_str(), watched.expected.as_str()), ("wrk", "apache-workers-exhausted"));
+    assert_eq!(watched.right, watched.found[0].id == watched.expected);
+    let pid = std::fs::read_to_string(place.path("pid")).unwrap();
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "{pid}");
+}
+
+#[test]
+fn users_who_are_not_there_are_an_error() {
+    for (program, part) in [
+        ("echo no server >&2; exit 1".to_owned(), "no server"),
+        (USERS.replace("exec sleep 60", "exit 0"), "ended before"),
+        (USERS.replace("&& exit 0", "&& exit 7"), "the diagnosis of test was not made"),
+    ] {
+        let place = Place::new(SCENARIO, &program);
+        let told = place.watch().unwrap_err();
+        assert!(told.message.contains(part), "{part} in {}", told.message);
+        assert_eq!(place.noted.borrow().last().unwrap(), "down");
+    }
+    // A server that is down is a result.
+    let down = USERS.replace("mkdir", "echo webdyno: nothing listens; exit 1; mkdir");
+    let watched = Place::new(SCENARIO, &down).watch().unwrap();
+    assert_eq!((watched.error.as_deref(), watched.right), (Some("nothing listens"), false));
+    assert!(watched.line().ends_with("apache-workers-exhausted: nothing listens"), "{}", watched.line());
+    let of_the_generator = SCENARIO.replacen("apache-workers-exhausted", "generator-saturated", 1);
+    assert_eq!(Place::new(&of_the_generator, USERS).watch().unwrap_err().exit_code(), 2);
 }
 
 #[test]

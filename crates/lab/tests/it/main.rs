@@ -1,3 +1,4 @@
 //! Tests of the lab that need nothing but its files.
 
 mod corpus;
+mod rivals;

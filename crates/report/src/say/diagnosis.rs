@@ -5,10 +5,11 @@ use crate::human::{bytes, number, percent, plural, quantity, rate_interval, rate
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Ceiling, Diagnosis, Fact, NextLimit, Predicted, Remedy, TimeBreakdown};
 use webdyno_model::environment::Environment;
+use webdyno_model::service::SettingValue;
 
 /// A fact's name without underscores and without the unit that its value shows.
 pub(crate) fn fact_name(fact: &Fact) -> String {
-    const UNITS: [&str; 6] = ["_us", "_ms", "_s", "_bytes", "_count", "_fraction"];
+    const UNITS: [&str; 7] = ["_us", "_ms", "_per_s", "_s", "_bytes", "_count", "_fraction"];
     let name = UNITS.iter().find_map(|unit| fact.name.strip_suffix(unit)).unwrap_or(&fact.name);
     name.replace(['_', '.'], " ")
 }
@@ -48,14 +49,28 @@ pub(crate) fn certainty(confidence: f64, explains: Option<f64>) -> String {
 
 /// `apache MaxRequestWorkers: 150 -> 400, with ServerLimit 400`.
 pub(crate) fn remedy(remedy: &Remedy) -> String {
-    let to = match &remedy.to {
-        Some(to) => to.to_string(),
-        None => "a value that you choose".into(),
+    let to = match (&remedy.from, &remedy.to) {
+        (_, Some(to)) => to.to_string(),
+        (Some(_), None) => "a value that you choose".into(),
+        // There is no value at all: an index, a wire.
+        (None, None) => return format!("{} {}: for you to decide", remedy.service, remedy.setting),
     };
     let with: Vec<_> =
         remedy.together_with.iter().map(|wish| format!("{} {}", wish.setting, wish.to)).collect();
     let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
-    format!("{} {}: {} -> {to}{with}", remedy.service, remedy.setting, value(remedy.from.as_ref()))
+    let sizes = sizes(remedy).map_or(String::new(), |sizes| format!(" ({sizes})"));
+    format!("{} {}: {} -> {to}{sizes}{with}", remedy.service, remedy.setting, value(remedy.from.as_ref()))
+}
+
+/// Bytes of a size in units that are read at a glance: `184 MB -> 220 MB`.
+fn sizes(remedy: &Remedy) -> Option<String> {
+    const READ_AT_A_GLANCE: f64 = 100_000.0;
+    let setting = remedy.setting.as_str();
+    let is_size = (remedy.service == "hardware" && setting == "memory")
+        || (remedy.service == "mariadb" && setting.ends_with("_size") && setting != "thread_cache_size");
+    let to = remedy.to.as_ref()?.number().filter(|to| is_size && *to >= READ_AT_A_GLANCE)?;
+    let from = remedy.from.as_ref().and_then(SettingValue::number);
+    Some(from.map_or_else(|| bytes(to), |from| format!("{} -> {}", bytes(from), bytes(to))))
 }
 
 /// How a change takes effect, as the end of a sentence.

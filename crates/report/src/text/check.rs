@@ -22,7 +22,7 @@ pub(super) fn whole(page: &mut Page, view: &View, check: &Diagnosis) {
              traffic that is there, and `webdyno diagnose URL` from a load.",
         );
     }
-    diagnosis::missing(page, check);
+    diagnosis::missing(page, diagnosis::NOT_READ, &check.missing);
     diagnosis::server(page, view);
 }
 

@@ -5,9 +5,12 @@ use super::run;
 use crate::human::{number, percent_coarse, time_us};
 use crate::{say, words};
 use webdyno_model::diagnosis::{Ceiling, Diagnosis, Experiment, Fact, Finding, Remedy, TimeBreakdown};
+use webdyno_model::sample::Missing;
 use webdyno_session::view::View;
 
 const BAR_COLUMNS: usize = 30;
+/// Above what is missing.
+pub(super) const NOT_READ: &str = "What could not be read";
 
 /// The whole diagnosis.
 pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
@@ -42,7 +45,7 @@ pub(super) fn whole(page: &mut Page, view: &View, diagnosis: &Diagnosis) {
         facts(page, "Other clients", evidence);
         page.para(&others);
     }
-    missing(page, diagnosis);
+    missing(page, NOT_READ, &diagnosis.missing);
     server(page, view);
 }
 
@@ -200,17 +203,24 @@ fn next_limit(page: &mut Page, diagnosis: &Diagnosis) {
     page.para(&say::next_limit(next));
 }
 
-/// Signals that were not there.
-pub(super) fn missing(page: &mut Page, diagnosis: &Diagnosis) {
-    if diagnosis.missing.is_empty() {
+/// Signals that were not there: first those that can be had.
+pub(super) fn missing(page: &mut Page, heading: &str, all: &[Missing]) {
+    if all.is_empty() {
         return;
     }
-    page.heading("What could not be read");
-    for missing in &diagnosis.missing {
+    page.heading(heading);
+    let (not_there, helped): (Vec<_>, Vec<_>) =
+        all.iter().partition(|missing| missing.how_to_enable.starts_with("nothing"));
+    for missing in helped {
         page.item("-", &format!("{}: {}", missing.signal, missing.why));
         if !missing.how_to_enable.is_empty() {
             page.inner_item("To have it:", &missing.how_to_enable);
         }
+    }
+    let named: Vec<String> =
+        not_there.iter().map(|missing| format!("{} ({})", missing.signal, missing.why)).collect();
+    if !named.is_empty() {
+        page.item("-", &format!("nothing has to be done, or helps: {}", named.join("; ")));
     }
 }
 

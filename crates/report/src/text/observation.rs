@@ -1,5 +1,6 @@
 //! An observation: what was watched, what went wrong, how the levels went, and what could not be read.
 
+use super::diagnosis;
 use super::page::{Column, Page};
 use crate::say;
 use webdyno_model::observation::{Observation, ObservedHost};
@@ -24,7 +25,7 @@ pub(super) fn whole(page: &mut Page, view: &View, seen: &Observation) {
     }
     for host in std::iter::once(&seen.observed).chain(&seen.others) {
         services(page, host);
-        missing(page, host);
+        diagnosis::missing(page, &titled(diagnosis::NOT_READ, host), &host.missing);
         if is_look {
             facts(page, host);
         }
@@ -117,24 +118,5 @@ fn collectors(page: &mut Page, host: &ObservedHost, all: bool) {
     if !troubles.is_empty() {
         page.heading(&titled("Readings that failed or came late", host));
         troubles.iter().for_each(|trouble| page.item("-", trouble));
-    }
-}
-
-fn missing(page: &mut Page, host: &ObservedHost) {
-    if host.missing.is_empty() {
-        return;
-    }
-    page.heading(&titled("What could not be read", host));
-    let (not_there, helped): (Vec<_>, Vec<_>) =
-        host.missing.iter().partition(|missing| missing.how_to_enable.starts_with("nothing"));
-    for missing in helped {
-        page.item("-", &format!("{}: {}", missing.signal, missing.why));
-        if !missing.how_to_enable.is_empty() {
-            page.inner_item("To have it:", &missing.how_to_enable);
-        }
-    }
-    // Nothing has to be done about these.
-    for missing in not_there {
-        page.item("-", &format!("{}: {} ({})", missing.signal, missing.why, missing.how_to_enable));
     }
 }

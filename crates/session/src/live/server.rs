@@ -155,6 +155,14 @@ impl Server {
         EventBody::Topology { host: self.role.clone(), topology: Box::new(seen.for_log()) }
     }
 
+    /// Who serves on this host, if the agent saw it for the first time or to be something else since this was asked last. Of
+    /// a service that was discovered the session tells itself how it is: between two readings of it may lie a change.
+    pub(super) fn news(&self) -> Option<EventBody> {
+        let seen = self.agent.topology_news()?;
+        let front = seen.front.clone().filter(|_| self.snapshot.is_none());
+        Some(self.topology(&Topology { front, ..seen }))
+    }
+
     /// What the agent wanted to be known since this was asked last.
     pub fn notes(&self) -> impl Iterator<Item = EventBody> {
         let clock = self.clock_note();

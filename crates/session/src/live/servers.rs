@@ -65,12 +65,13 @@ impl Servers {
         self.all().flat_map(Server::introduction).collect()
     }
 
-    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds. An error when an
-    /// agent is gone: a server that nobody watches any more must not be called healthy.
+    /// Samples that came in since the last call, with CLOCK_MONOTONIC of this machine in microseconds, and services that
+    /// were seen to be others. An error when an agent is gone: a server that nobody watches any more must not be called healthy.
     pub fn new_samples(&self) -> Result<Vec<(u64, EventBody)>> {
         let mut heard = vec![];
         for server in self.all() {
             heard.extend(events(server, server.new_samples()?));
+            heard.extend(server.news().map(now));
         }
         Ok(heard)
     }
@@ -106,7 +107,7 @@ pub(super) struct Lost {
 struct Again {
     agent: AgentClient,
     snapshot: Option<ServiceSnapshot>,
-    /// Where no service was discovered, what there is now.
+    /// Who serves there now, where nobody discovered a service: else the agent tells it when it has looked.
     topology: Option<Topology>,
     samples: Receiver<(u64, Sample)>,
 }
@@ -125,10 +126,7 @@ impl Server {
                 Ok(self.is_lost(UserError::cannot_run(why), silence))
             }
             (Ok(samples), _) => {
-                // Of a service that was discovered the session tells itself how it is.
-                let news = self.agent.topology_news().filter(|_| self.snapshot.is_none());
-                let news = news.map(|seen| self.topology(&seen));
-                let notes = news.into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
+                let notes = self.news().into_iter().chain(self.notes()).map(now).collect::<Vec<_>>();
                 Ok(events(self, samples).chain(notes).collect())
             }
             (Err(error), _) if goes_on => Ok(self.is_lost(error, Duration::ZERO)),

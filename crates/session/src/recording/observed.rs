@@ -50,8 +50,10 @@ impl Recording {
                 let host = self.host(role);
                 (host.environment, host.collectors) = (environment, collectors);
             }
-            EventBody::Sample { host: None, sample } => self.samples.push((t_us, sample)),
-            EventBody::Sample { host: Some(role), sample } => self.host(role).samples.push((t_us, sample)),
+            EventBody::Sample { host: None, sample } => keep(&mut self.samples, t_us, sample),
+            EventBody::Sample { host: Some(role), sample } => {
+                keep(&mut self.host(role).samples, t_us, sample);
+            }
             EventBody::Topology { host, topology } => self.looked_at(t_us, host, *topology),
             EventBody::Clock { wall } => self.clocks.push((t_us, wall)),
             EventBody::Incident { host, metric, what } => {
@@ -135,6 +137,13 @@ impl Recording {
     }
 }
 
+/// Keeps samples in the order in which they were read: those that took long come late. A session that goes on has them as
+/// whoever reads its log.
+fn keep(samples: &mut Vec<(u64, Sample)>, t_us: u64, sample: Sample) {
+    let place = samples.partition_point(|(other_us, _)| *other_us <= t_us);
+    samples.insert(place, (t_us, sample));
+}
+
 /// What the collectors of these samples lacked as they said it last, in the order in which they were read.
 pub fn lacking<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Missing> {
     let mut said: Vec<(&str, &[Missing])> = vec![];
@@ -152,6 +161,7 @@ pub fn lacking<'a>(samples: impl Iterator<Item = &'a Sample>) -> Vec<Missing> {
 mod tests {
     use super::*;
     use webdyno_model::event::Event;
+    use webdyno_model::service::ServiceSnapshot;
 
     const BEGAN: &str = "2026-11-21T03:00:00Z";
 
@@ -189,6 +199,38 @@ mod tests {
         assert_eq!(set.wall(40_000_000).unwrap(), at("2026-11-21T03:00:40Z"));
         // One that has no beginning is no reason to fail.
         assert_eq!(Recording::default().wall(1), None);
+    }
+
+    // A session that discovered its service tells it apart from what stands behind it, and the diagnosis needs both.
+    #[test]
+    fn a_service_and_what_stands_behind_it_are_told_apart() {
+        let service =
+            |service: &str| ServiceSnapshot { service: service.into(), ..ServiceSnapshot::default() };
+        let at = |t_us, body| Event { v: 1, seq: 0, t_us, body };
+        let of = |topology| EventBody::Topology { host: None, topology: Box::new(topology) };
+        let behind = Topology { backends: vec![service("php_fpm")], ..Topology::default() };
+        let events = vec![
+            at(0, EventBody::Service { snapshot: Box::new(service("apache")) }),
+            at(1, of(behind)),
+            sample(2, "cpu", None),
+            at(9_000_000, EventBody::Watch { length_us: 8_000_000 }),
+        ];
+        let measurement = recording(events).last_measurement().unwrap();
+        assert_eq!(measurement.service.unwrap().service, "apache");
+        let seen = measurement.topology.unwrap();
+        let names: Vec<&str> = seen.services().map(|service| service.service.as_str()).collect();
+        assert_eq!(names, ["apache", "php_fpm"]);
+    }
+
+    // The session itself adds what comes in; a reading that took long comes after a later one.
+    #[test]
+    fn samples_are_in_the_order_in_which_they_were_read() {
+        let mut heard = Recording::default();
+        for (t_us, source) in [(5, "late"), (3, "b"), (3, "c"), (1, "a")] {
+            heard.add(sample(t_us, source, None));
+        }
+        let order: Vec<&str> = heard.samples.iter().map(|(_, sample)| sample.source.as_str()).collect();
+        assert_eq!(order, ["a", "b", "c", "late"]);
     }
 
     #[test]

@@ -6,6 +6,9 @@ use clap::Args;
 /// `webdyno check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
+    /// A URL as for `diagnose`: told where it belongs
+    #[arg(hide = true)]
+    pub misplaced: Option<String>,
     #[command(flatten)]
     pub server: ServerArgs,
     /// The port of the web server that is meant [default: that of the only one]

@@ -1,5 +1,5 @@
-//! Flags of `webdyno lab run` and what belongs to it: showing scenarios, their pages and their table, and the load that
-//! a run makes.
+//! Flags of `webdyno lab run` and what belongs to it: showing scenarios, their pages and their table, what others advise, and
+//! the load that a run makes or its users send.
 
 use super::load::LoadArgs;
 use super::{OutputArgs, ServerArgs};
@@ -18,6 +18,9 @@ pub struct LabRunArgs {
     /// Only the first N rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
+    /// Watch each as it was found, under users whom nobody knows: wrk sends the load where it can, our own generator the rest
+    #[arg(long, hide = true, conflicts_with = "rounds")]
+    pub users: bool,
     /// Leave the scenario up at the end
     #[arg(long)]
     pub keep: bool,
@@ -70,12 +73,35 @@ pub struct LabJudgeArgs {
     /// Write the page of the diagnosis to FILE: also with signals hidden
     #[arg(long, value_name = "FILE", conflicts_with = "keep")]
     pub out: Option<PathBuf>,
+    /// Put beside it what advisers said, as `lab rivals` wrote it to FILE
+    #[arg(long, value_name = "FILE", requires = "out")]
+    pub rivals: Option<PathBuf>,
+    /// On that page, what runs with --users wrote to FILE
+    #[arg(long, value_name = "FILE", requires = "out")]
+    pub watched: Option<PathBuf>,
     /// Compare the ceilings that rounds predict with those that others measured, too
     #[arg(long, conflicts_with = "keep")]
     pub ceilings: bool,
     /// Take the load of each for other clients' traffic, and diagnose what the server alone tells
     #[arg(long, conflicts_with = "keep")]
     pub passive: bool,
+}
+
+/// `webdyno lab rivals`.
+#[derive(Debug, Args)]
+pub struct LabRivalsArgs {
+    /// Scenarios, one after the other; `all` is all of them
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Write what they said to FILE, a line of JSON for each scenario, in place of what is there of the same ones
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Directory of the recordings, new [default: webdyno-runs/TIME-lab-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// No progress
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// `webdyno lab-load`: the load of a round, made from the host of the clients.
@@ -88,6 +114,21 @@ pub struct LabLoadArgs {
     /// Where files that flags name lie
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// `webdyno lab-users`: the load of a round, sent by users whom nobody knows, from the host of the clients.
+#[derive(Debug, Args)]
+pub struct LabUsersArgs {
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Where files that flags name lie
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Where it is said who sends
+    #[arg(long, value_name = "DIR")]
+    pub place: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -20,7 +20,7 @@ pub use check::CheckArgs;
 use clap::{Args, Parser, Subcommand};
 use export::ExportArgs;
 use lab::LabArgs;
-use lab_run::LabLoadArgs;
+use lab_run::{LabLoadArgs, LabUsersArgs};
 use load::LoadArgs;
 pub use load::connections_allowed;
 pub use observe::ObserveArgs;
@@ -80,6 +80,9 @@ pub enum Command {
     /// The load of a scenario's round
     #[command(hide = true)]
     LabLoad(LabLoadArgs),
+    /// The users of a scenario that is only watched
+    #[command(hide = true)]
+    LabUsers(LabUsersArgs),
 }
 
 impl Command {
@@ -103,7 +106,8 @@ impl Command {
             | Self::Workload(_)
             | Self::Agent(_)
             | Self::Lab(_)
-            | Self::LabLoad(_) => None,
+            | Self::LabLoad(_)
+            | Self::LabUsers(_) => None,
         }
     }
 }

@@ -11,13 +11,13 @@ use webdyno_session::live::{Servers, Session, Until, Watched};
 
 /// Checks. Gives the exit code.
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
-    refuse_results_of_a_load(arguments)?;
-    let given = match &arguments.url {
-        Some(url) => Some(target::port(url)?),
-        None => arguments.port,
-    };
+    refuse_what_is_of_a_load(arguments)?;
     let list = arguments.server.list()?;
     let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
+    let given = match &arguments.url {
+        Some(url) => Some(target::port(url, &how.address)?),
+        None => arguments.port,
+    };
     let interrupted = interrupt::flag()?;
     let mut servers = Servers::connect(&list, &how)?;
     let mut watched = Watched { port: given, access: arguments.server.access() };
@@ -43,7 +43,14 @@ pub fn check(arguments: &CheckArgs) -> Result<u8> {
 }
 
 /// What needs a load of our own, told before there is something to wait for.
-fn refuse_results_of_a_load(arguments: &CheckArgs) -> Result<()> {
+fn refuse_what_is_of_a_load(arguments: &CheckArgs) -> Result<()> {
+    if let Some(word) = &arguments.misplaced {
+        let hint = match word.contains("://") {
+            true => format!("check --url {word}"),
+            false => "a listener is named as in --port 80, another machine as in --server ssh://HOST".into(),
+        };
+        return Err(UserError::usage(format!("check makes no load, and takes no `{word}`")).hint(hint));
+    }
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
         Err(UserError::usage(format!("{flag} is of a load, and check makes none"))

@@ -78,16 +78,16 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
 
 fn watch(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     refuse_results_of_a_load(arguments)?;
+    let list = arguments.server.list()?;
+    let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let port = match (arguments.port, &arguments.url) {
         (Some(port), _) => port,
-        (None, Some(url)) => target::port(url)?,
+        (None, Some(url)) => target::port(url, &how.address)?,
         (None, None) => {
             return Err(UserError::usage("which listener is meant?")
                 .hint("give --port N or --url URL; `ss -ltnp` lists the listeners of this host"));
         }
     };
-    let list = arguments.server.list()?;
-    let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let interrupted = interrupt::flag()?;
     let mut servers = Servers::connect(&list, &how)?;
     observe(&mut servers, port, &arguments.server.access())?;

@@ -2,6 +2,7 @@
 
 mod guide;
 mod load;
+mod rivals;
 mod run;
 
 use crate::cli::lab::{DownArgs, ExecArgs, HostArgs, LabArgs, LabCommand, UpArgs};
@@ -34,6 +35,7 @@ pub fn lab(arguments: &LabArgs) -> Result<u8> {
         LabCommand::Pages(arguments) => guide::pages(&catalogue, arguments),
         LabCommand::Table(arguments) => guide::table(arguments),
         LabCommand::Judge(arguments) => guide::judge(&catalogue, arguments),
+        LabCommand::Rivals(arguments) => rivals::rivals(&catalogue, arguments),
         LabCommand::Exec(arguments) => exec(&catalogue, arguments),
         LabCommand::Down(arguments) => remove(&catalogue, arguments),
         LabCommand::Host(HostArgs { process, sees_processes }) if process == "first" => {

@@ -7,6 +7,7 @@ pub mod experiments;
 pub mod explain;
 pub mod lab;
 pub mod lab_load;
+pub mod lab_users;
 pub mod observe;
 pub mod quickstart;
 pub mod report;

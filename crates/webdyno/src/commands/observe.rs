@@ -16,16 +16,16 @@ const TEXT: &str = "report.txt";
 /// Observes. Gives the exit code.
 pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     refuse_results_of_a_load(arguments)?;
+    let list = arguments.server.list()?;
+    let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
+    let how = Start { reads_only: true, ..arguments.server.start(first)? };
     let watched = Watched {
         port: match &arguments.url {
-            Some(url) => Some(target::port(url)?),
+            Some(url) => Some(target::port(url, &how.address)?),
             None => arguments.port,
         },
         access: arguments.server.access(),
     };
-    let list = arguments.server.list()?;
-    let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
-    let how = Start { reads_only: true, ..arguments.server.start(first)? };
     let until = match (arguments.once, arguments.observe_for) {
         (true, _) => Until::HeardTwice,
         (_, Some(length_us)) => Until::Elapsed(length_us),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test that cannot go on must say where
 
 mod apache;
+mod backends;
 mod booting;
 mod braking;
 mod change_record;
@@ -24,6 +25,8 @@ mod mounts;
 mod observing;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
+#[path = "../../../host/tests/it/programs.rs"]
+mod programs;
 mod proposals;
 mod quickstart;
 mod recordings;
@@ -32,7 +35,11 @@ mod secrets;
 mod skip;
 mod stages;
 mod support;
+#[path = "../../../host/tests/it/tables.rs"]
+mod tables;
 mod tidy;
+#[path = "../../../host/tests/it/traced.rs"]
+mod traced;
 mod transport;
 mod users;
 mod verdict;

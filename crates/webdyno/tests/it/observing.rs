@@ -73,7 +73,7 @@ fn is_alone(test: &str) -> bool {
         return false;
     }
     let mut command = std::process::Command::new("unshare");
-    command.args(["--net", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c"]);
+    command.args(["--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     command.arg("ip link set lo up && exec \"$0\" \"$@\"").arg(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
     let output = command.output().unwrap();

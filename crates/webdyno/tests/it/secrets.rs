@@ -2,34 +2,20 @@
 //! and statements that only their owners should know is in anything that is written or shown.
 
 use crate::ports::free_port;
+use crate::programs::Program;
 use crate::skip::skip;
 use crate::support::{Apache, Place, run, turn, wait_until};
+use crate::tables::{self, DATABASE};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// What every planted secret has in it.
 const MARK: &str = "s3kr1t";
 const MODULES: &str = "/usr/lib/apache2/modules";
 const FPM: &str = "/usr/sbin/php-fpm8.2";
-const DATABASE: &str = "/usr/sbin/mariadbd";
-
-/// A program that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(command: &mut Command) -> Running {
-    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-}
 
 /// Directives that hold secrets, of modules that are there.
 fn planted_configuration(fpm_socket: &Path) -> String {
@@ -72,7 +58,7 @@ fn planted_configuration(fpm_socket: &Path) -> String {
     )
 }
 
-fn start_fpm(folder: &Path) -> Option<Running> {
+fn start_fpm(folder: &Path) -> Option<Program> {
     if !Path::new(FPM).exists() || !rustix::process::geteuid().is_root() {
         skip("PHP-FPM is missing, or needs root");
         return None;
@@ -86,22 +72,19 @@ fn start_fpm(folder: &Path) -> Option<Running> {
          request_slowlog_timeout = 1s\n"
     );
     std::fs::write(folder.join("fpm.conf"), text).unwrap();
-    let fpm = start(Command::new(FPM).args(["-F", "-y"]).arg(folder.join("fpm.conf")));
+    let fpm = Program::start(Command::new(FPM).args(["-F", "-y"]).arg(folder.join("fpm.conf")));
     assert!(wait_until(Duration::from_secs(30), || folder.join("www.sock").exists()));
     Some(fpm)
 }
 
-fn start_database(folder: &Path) -> Option<Running> {
+fn start_database(folder: &Path) -> Option<Program> {
     if !Path::new(DATABASE).exists() || !rustix::process::geteuid().is_root() {
         skip("MariaDB is missing, or needs root");
         return None;
     }
     std::fs::create_dir(folder).unwrap();
     let place = folder.display();
-    let data = format!("--datadir={place}/data");
-    let install =
-        ["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=socket", "--user=root", &data];
-    assert!(Command::new("mariadb-install-db").args(install).output().unwrap().status.success());
+    tables::lay(&folder.join("data"), "root");
     let text = format!(
         "[client]\nsocket={place}/db.sock\nuser=root\npassword={MARK}-client\n[mysqld]\ndatadir={place}/data\nsocket={place}/db.sock\npid-file={place}/pid\nlog-error={place}/error.log\n\
          port={}\nbind-address=127.0.0.1\nuser=root\nperformance-schema=ON\nslow-query-log=ON\nslow-query-log-file={place}/slow.log\n\
@@ -111,7 +94,7 @@ fn start_database(folder: &Path) -> Option<Running> {
     std::fs::write(folder.join("my.cnf"), text).unwrap();
     let mut command = Command::new(DATABASE);
     command.arg(format!("--defaults-file={place}/my.cnf")).arg(format!("--report-user={MARK}-argument"));
-    let database = start(&mut command);
+    let database = Program::start(&mut command);
     let asks = || {
         let query = format!(
             "SELECT '{MARK}-literal', SLEEP(0.01); SELECT COUNT(*) FROM mysql.user WHERE User = '{MARK}-where'"
@@ -170,7 +153,7 @@ fn no_secret_of_the_servers_is_written_or_shown() {
     // Somebody else's process with a secret among its arguments that keeps a processor busy for a while.
     let script =
         format!("end=$((SECONDS+20)); while [ $SECONDS -lt $end ]; do :; done # --password={MARK}-process");
-    let foreign = start(
+    let foreign = Program::start(
         Command::new("bash")
             .args(["-c", &script, &format!("{MARK}-name")])
             .env("TOKEN", format!("{MARK}-environment")),

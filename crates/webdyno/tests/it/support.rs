@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the program, servers of their own, and turns on the machine.
 
 pub use crate::mounts::can_mount;
+use crate::programs::Keeper;
 pub use crate::skip::skip;
 use assert_cmd::Command;
 use std::ffi::OsString;
@@ -246,6 +247,8 @@ pub struct Apache {
     pub files: webdyno_lab::quickstart::PrivateApache,
     /// A second configuration that this test wants, already written.
     pub mpm_conf: PathBuf,
+    /// Ends it also when the test is killed.
+    keeper: Option<Keeper>,
 }
 
 impl Apache {
@@ -270,6 +273,11 @@ impl Apache {
 
     /// Starts an event Apache with processes of ten threads.
     pub fn start_event(folder: &Path, max_request_workers: u32) -> Self {
+        Self::event_files(folder, max_request_workers).started()
+    }
+
+    /// The files of such a one, which is not started yet.
+    pub fn event_files(folder: &Path, max_request_workers: u32) -> Self {
         let apache = Self::files(folder);
         let load = apache.files.root.join("mods-enabled/modules.load");
         let text = std::fs::read_to_string(&load).unwrap().replace("mpm_prefork", "mpm_event");
@@ -279,18 +287,20 @@ impl Apache {
              ServerLimit 16\nMaxRequestWorkers {max_request_workers}\n"
         );
         std::fs::write(&apache.mpm_conf, conf).unwrap();
-        apache.started()
+        apache
     }
 
     /// The files of one that is not started yet.
     pub fn files(folder: &Path) -> Self {
         let files = webdyno_lab::quickstart::PrivateApache::create(folder).unwrap();
         let mpm_conf = files.root.join("mods-enabled/mpm_prefork.conf");
-        Self { files, mpm_conf }
+        Self { files, mpm_conf, keeper: None }
     }
 
     /// Starts it.
     pub fn started(mut self) -> Self {
+        let word = self.files.root.display().to_string();
+        self.keeper = Some(Keeper::of_daemon(&self.files.pid_file, &word));
         for _ in 0..5 {
             let command = &self.files.command;
             let status = std::process::Command::new(&command[0]).args(&command[1..]).status().unwrap();

@@ -220,6 +220,7 @@ fn hints_name_only_flags_that_exist() {
         "lab host",
         "lab pages",
         "lab-load",
+        "lab-users",
         "workload check",
         "workload make-tree",
         "workload from-tree",

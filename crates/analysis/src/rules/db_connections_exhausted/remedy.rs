@@ -4,7 +4,8 @@ use super::say;
 use crate::facts::Facts;
 use crate::manual::manual;
 use crate::rules::say_bytes;
-use crate::work;
+use crate::{work, written};
+use std::collections::BTreeSet;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
@@ -97,13 +98,13 @@ fn by_demand(facts: &Facts) -> Option<(f64, String)> {
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
 /// them. Pools that have no connection count as well: nobody can tell.
 fn workers(facts: &Facts) -> Option<f64> {
-    let of_pools: Vec<f64> = facts
-        .each("fpm_processes_max")
-        .map(|(pool, seen)| {
-            let limit = facts.pool_setting(pool, "pm.max_children").and_then(|limit| limit.number());
-            limit.map_or(seen, |limit| limit.max(seen))
-        })
-        .collect();
+    let seen = |pool: &str| facts.value_of("fpm_processes_max", pool);
+    let limit = |pool: &str| written::of_pool(facts, pool, "pm.max_children")?.number();
+    let of_files = written::pools(facts);
+    let only_seen = facts.each("fpm_processes_max").map(|(pool, _)| pool.to_owned());
+    let pools: BTreeSet<String> = of_files.into_iter().chain(only_seen).collect();
+    let most = |pool: String| [limit(&pool), seen(&pool)].into_iter().flatten().reduce(f64::max);
+    let of_pools: Vec<f64> = pools.into_iter().filter_map(most).collect();
     let embeds = |service: &webdyno_model::service::ServiceSnapshot| {
         let is_program = |module: &String| {
             ["php", "perl", "wsgi", "passenger"].iter().any(|name| module.starts_with(name))
@@ -122,6 +123,15 @@ mod tests {
     use super::super::tests::merged;
     use super::*;
     use crate::facts::testing::{facts, of_pool};
+    use crate::fpm::tests::behind;
+
+    #[test]
+    fn the_files_of_the_pools_tell_how_many_may_come() {
+        let mut facts = facts(&merged(&[]), &[]);
+        of_pool(&mut facts, "www", &[("fpm_processes_max", 13.0)]);
+        behind(&mut facts, &[], &[("www", "pm.max_children", "60"), ("api", "pm.max_children", "20")]);
+        assert_eq!(to(&facts), Some(98.0));
+    }
 
     fn to(facts: &Facts) -> Option<f64> {
         let remedy = super::super::check(facts)?.remedies.remove(0);

@@ -3,8 +3,7 @@
 use super::{Pool, say, say_bytes};
 use crate::facts::Facts;
 use crate::manual::manual;
-use crate::work;
-use webdyno_model::change::ApplyClass;
+use crate::{fpm, work, written};
 use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::service::SettingValue;
 
@@ -19,31 +18,44 @@ const PREDICTION_ERROR_CPU: f64 = 0.20;
 const CPU_FRACTION_MAX: f64 = 0.95;
 
 pub(super) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
+    let takeover = fpm::takeover(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
     let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
         let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
-        return vec![manual("php_fpm", "pm.max_children", RISK, why)];
+        return vec![manual("php_fpm", SETTING, &format!("{BEHIND}; {}", takeover.risk), why)];
     };
     let demand = demand(facts, pool, processes);
     let wanted = (HEADROOM * demand).ceil();
     let fits = fits(facts, pool, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
-    if to <= processes {
+    if to <= pool.limit.unwrap_or(processes) {
         let why = "memory holds no more of them: less time for each request, or more memory";
         return vec![manual("hardware", "memory", "none", why)];
     }
-    let bound = if to < wanted { ", bounded by the memory there is" } else { "" };
-    vec![Remedy {
+    let bound = match (to < wanted, fits) {
+        (true, Some(fits)) => format!(", bounded by memory, which holds {}", say(fits)),
+        _ => String::new(),
+    };
+    let together_with =
+        takeover.together_with.into_iter().chain(fpm::processes_of_all(facts, &pool.set_as, to));
+    let mut remedy = Remedy {
         service: "php_fpm".into(),
-        setting: "pm.max_children".into(),
-        from: Some(SettingValue::Integer(processes as i64)),
+        setting: SETTING.into(),
+        from: Some(SettingValue::Integer(pool.limit.unwrap_or(processes) as i64)),
         to: Some(SettingValue::Integer(to as i64)),
-        class: ApplyClass::Reload,
-        risk: risk(facts, pool, to),
+        class: takeover.class,
+        risk: format!("{}{BEHIND}; {}", memory(facts, pool, to), takeover.risk),
         why: format!("{} requests want a process at once, plus 30% headroom{bound}", say(demand)),
         predicted: predict(facts, pool, processes, to),
-        together_with: vec![],
-    }]
+        together_with: together_with.collect(),
+    };
+    if let Some(standing) = written::of_pool(facts, &pool.set_as, SETTING) {
+        written::told(&mut remedy, &standing);
+    }
+    vec![remedy]
 }
+
+const SETTING: &str = "pm.max_children";
+const BEHIND: &str = "more requests at once for the database and whatever else stands behind it";
 
 /// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
 /// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
@@ -66,18 +78,18 @@ fn fits(facts: &Facts, pool: &Pool<'_>, processes: f64) -> Option<f64> {
     Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
 }
 
-const RISK: &str = "more requests at once for the database and whatever else stands behind it; with process_control_timeout at 0, its default, a reload ends the requests that are under way: set it first";
-
-fn risk(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
+/// What the processes take, and whether that is at once.
+fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
     let each = facts.value_of("fpm_process_memory_bytes", pool.name);
-    let memory = each.map_or(String::new(), |each| {
-        format!("up to {} of memory for all processes; ", say_bytes(each * to))
-    });
-    let timeout = facts.pool_setting(pool.name, "process_control_timeout");
-    let is_set =
-        timeout.is_some_and(|value| value.to_string().chars().any(|digit| ('1'..='9').contains(&digit)));
-    let rest = if is_set { RISK.split_once(';').map_or(RISK, |(first, _)| first) } else { RISK };
-    format!("{memory}{rest}")
+    let mode = written::of_pool(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
+    let when = match mode.as_deref() {
+        Some("static") => ", taken from the start on, as pm = static starts all of them",
+        Some("dynamic" | "ondemand") => ", once so many are wanted",
+        _ => "",
+    };
+    each.map_or(String::new(), |each| {
+        format!("up to {} of memory for all processes{when}; ", say_bytes(each * to))
+    })
 }
 
 /// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
@@ -90,7 +102,9 @@ fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Pr
         let (busy, cores) =
             (facts.value("cpu_busy_fraction")? * facts.value("cores")?, facts.value("cores")?);
         let own = facts.value("site_cpu_cores")? + facts.value("client_cpu_cores").unwrap_or(0.0);
-        let room = (CPU_FRACTION_MAX * cores - (busy - own)).max(0.0);
+        // What runs at a low priority gives way.
+        let others = busy - own - facts.value("ahead_yielding_cpu_cores").unwrap_or(0.0);
+        let room = (CPU_FRACTION_MAX * cores - others.max(0.0)).max(0.0);
         (own > 0.0).then(|| ended_per_s * (room / own).max(1.0))
     };
     let (rate, error) = match room() {
@@ -102,8 +116,27 @@ fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Pr
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::with;
+    use super::super::tests::{FULL, LOAD, with};
+    use crate::facts::testing::{facts, of_pool};
+    use crate::fpm::tests::behind;
+    use webdyno_model::change::ApplyClass;
     use webdyno_model::service::SettingValue;
+
+    #[test]
+    fn it_starts_from_what_the_files_say() {
+        let mut facts = facts(LOAD, &[]);
+        of_pool(&mut facts, "www", FULL);
+        let pool = [("www", "pm.max_children", "5"), ("www", "pm", "static")];
+        behind(&mut facts, &[("process_control_timeout", "0"), ("process.max", "20")], &pool);
+        let remedy = super::super::check(&facts).unwrap().remedies.remove(0);
+        assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Restart));
+        assert!(remedy.why.contains("it is set in /etc/php/www.conf:12"), "{}", remedy.why);
+        for part in ["taken from the start on", "process_control_timeout is 0"] {
+            assert!(remedy.risk.contains(part), "{}", remedy.risk);
+        }
+        let with: Vec<_> = remedy.together_with.iter().map(|wish| wish.setting.as_str()).collect();
+        assert_eq!(with, ["process_control_timeout", "process.max"]);
+    }
 
     #[test]
     fn the_value_is_what_is_wanted_at_once_and_memory_bounds_it() {

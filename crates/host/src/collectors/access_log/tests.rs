@@ -79,11 +79,27 @@ fn requests_are_counted_by_status_in_known_formats() {
                 ("status_5xx_count", Some(2.0)),
                 ("unparsed_count", Some(1.0)),
                 ("sent_bytes", Some(600.0)),
+                ("paths_count", Some(6.0)),
+                ("path_parts_count", Some(6.0)),
                 ("time_us", None),
                 ("unread_bytes", Some(0.0)),
             ],
         );
         assert_eq!(reading.missing[0].signal, "access_log.time_us");
+    }
+}
+
+#[test]
+fn parts_of_paths_are_those_before_the_query() {
+    for (request, parts) in [
+        ("GET / HTTP/1.1", Some(1)),
+        ("GET /a/b/c.html?d=/e/f HTTP/1.1", Some(3)),
+        ("/a/", Some(2)),
+        ("OPTIONS * HTTP/1.1", None),
+        ("GET http://a/b HTTP/1.1", None),
+        ("", None),
+    ] {
+        assert_eq!(path_parts(request.as_bytes()), parts, "{request}");
     }
 }
 

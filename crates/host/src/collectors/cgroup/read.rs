@@ -105,14 +105,29 @@ pub fn cpu_used_s(group: &Group, version: Version) -> Option<f64> {
     }
 }
 
-/// How many processors that are online a process may use.
-pub fn usable_cpus_count(pid: u32) -> Option<usize> {
+/// Processors that are online.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cpus {
+    /// Those that a process may use.
+    pub usable: BTreeSet<u32>,
+    online_count: usize,
+}
+
+impl Cpus {
+    /// Whether it may not use all of them.
+    pub fn are_some(&self) -> bool {
+        self.usable.len() < self.online_count
+    }
+}
+
+/// The processors that are online, and those of them that a process may use.
+pub fn usable_cpus(pid: u32) -> Option<Cpus> {
     let status = procfs::read_text(format!("/proc/{pid}/status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let allowed = parse_cpu_list(allowed)?;
     // Without it the allowed ones may include some that could be plugged in one day.
     let online = parse_cpu_list(&procfs::read_text("/sys/devices/system/cpu/online").ok()?)?;
-    Some(allowed.intersection(&online).count())
+    Some(Cpus { usable: allowed.intersection(&online).copied().collect(), online_count: online.len() })
 }
 
 /// `0-3,8` as the kernel writes sets of processors.
@@ -141,6 +156,8 @@ pub struct Memory {
     pub swap_used_bytes: Option<u64>,
     /// How often the limit was hit.
     pub limit_hits_count: Option<u64>,
+    /// How often the limit of swap was hit; of version 1 that of memory and swap together.
+    pub swap_limit_hits_count: Option<u64>,
     /// How often processes were slowed down above the high limit (version 2).
     pub high_hits_count: Option<u64>,
     /// Processes of the group that were killed for want of memory.
@@ -165,6 +182,7 @@ impl Memory {
                 memory.limit_hits_count = number(at, "memory.failcnt");
                 // Memory and swap together.
                 let (both, at) = tightest(group, "memory.memsw.limit_in_bytes");
+                memory.swap_limit_hits_count = at.and_then(|at| number(at, "memory.memsw.failcnt"));
                 let memory_alone = at.and_then(|at| number(at, "memory.limit_in_bytes"));
                 memory.swap_limit_bytes =
                     both.zip(memory_alone).map(|(both, memory)| both.saturating_sub(memory));
@@ -178,7 +196,9 @@ impl Memory {
                 let (high, high_at) = tightest(group, "memory.high");
                 memory.high_bytes = high;
                 memory.high_hits_count = high_at.and_then(|at| events(at, "high"));
-                memory.swap_limit_bytes = tightest(group, "memory.swap.max").0;
+                let (swap, swap_at) = tightest(group, "memory.swap.max");
+                memory.swap_limit_bytes = swap;
+                memory.swap_limit_hits_count = swap_at.and_then(|at| line(at, "memory.swap.events", "max"));
                 memory.swap_used_bytes = number(own, "memory.swap.current");
             }
         }

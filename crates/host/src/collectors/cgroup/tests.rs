@@ -64,6 +64,7 @@ fn memory_of_version_2_is_read_where_the_limit_is() {
         ("a/memory.current", "800\n"),
         ("a/memory.events", "low 0\nhigh 0\nmax 9\noom 0\noom_kill 3\n"),
         ("a/memory.swap.max", "max\n"),
+        ("a/b/memory.swap.events", "high 0\nmax 11\nfail 2\n"),
     ];
     let expected = Memory {
         limit_bytes: Some(1000),
@@ -72,6 +73,7 @@ fn memory_of_version_2_is_read_where_the_limit_is() {
         swap_limit_bytes: Some(0),
         swap_used_bytes: Some(0),
         limit_hits_count: Some(9),
+        swap_limit_hits_count: Some(11),
         high_hits_count: Some(7),
         oom_kills_count: Some(1),
     };
@@ -90,6 +92,7 @@ fn memory_of_version_1_is_read_and_no_limit_is_none() {
         ("a/b/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
         ("a/b/memory.memsw.limit_in_bytes", "8192\n"),
         ("a/b/memory.memsw.usage_in_bytes", "130\n"),
+        ("a/b/memory.memsw.failcnt", "3\n"),
         ("a/memory.limit_in_bytes", none),
         ("memory.limit_in_bytes", none),
     ];
@@ -99,11 +102,12 @@ fn memory_of_version_1_is_read_and_no_limit_is_none() {
         swap_limit_bytes: Some(4096),
         swap_used_bytes: Some(30),
         limit_hits_count: Some(6),
+        swap_limit_hits_count: Some(3),
         oom_kills_count: Some(4),
         ..Memory::default()
     };
     check(&files, |group| Memory::read(group, Version::One), expected);
-    check(&files[6..], |group| Memory::read(group, Version::One), Memory::default());
+    check(&files[7..], |group| Memory::read(group, Version::One), Memory::default());
 }
 
 #[test]
@@ -132,8 +136,11 @@ fn sets_of_processors_parse() {
     {
         assert_eq!(parse_cpu_list(text).map(|cpus| cpus.len()), expected, "{text}");
     }
-    assert!(usable_cpus_count(std::process::id()).unwrap() >= 1);
-    assert_eq!(usable_cpus_count(u32::MAX), None);
+    let own = usable_cpus(std::process::id()).unwrap();
+    assert!(!own.usable.is_empty() && own.usable.len() <= own.online_count);
+    assert!(Cpus { usable: [1].into(), online_count: 2 }.are_some());
+    assert!(!Cpus { usable: [0, 1].into(), online_count: 2 }.are_some());
+    assert_eq!(usable_cpus(u32::MAX), None);
 }
 
 proptest! {

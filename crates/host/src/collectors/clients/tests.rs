@@ -8,7 +8,7 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     let end = |cookie: u8, own: &str, peer: &str, open: bool, inode: u64| {
         let ends = [own, peer].map(|end| end.parse::<SocketAddr>().unwrap());
         let [own, peer] = ends.map(|end| (end.ip(), end.port()));
-        End { cookie: [cookie; 8], open, own, peer, inode }
+        End { cookie: [cookie; 8], open, sending: cookie == 2, own, peer, inode }
     };
     let servers = [
         end(1, "10.0.0.1:80", "10.0.0.9:5000", true, 7),
@@ -24,6 +24,8 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     let inode = |cookie: u8| open.iter().find(|c| c.cookie == [cookie; 8]).map(|c| c.client_inode);
     assert_eq!((inode(1), inode(2), inode(3)), (Some(None), Some(Some(20)), None));
     assert_eq!(without(&open, &BTreeSet::from([20])).len(), 1);
+    let sending: Vec<_> = open.iter().filter(|c| c.sending).map(|c| c.cookie[0]).collect();
+    assert_eq!(sending, [2]);
     // A client here that has closed its end is nobody, also while the server's end is open still.
     for (second, count) in [(look(&servers, &[]), 1), (look(&servers[1..], &clients), 1), (look(&[], &[]), 0)]
     {
@@ -39,8 +41,8 @@ fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
     let port = listener.local_addr().unwrap().port();
     let target = Target { port: Some(port), client_pid: Some(u32::MAX), ..Target::default() };
     let reading = Clients::default().read(&target);
-    let values =
-        ["connections", "others", "left"].map(|what| reading.value(&format!("clients.{what}_count")));
-    assert_eq!(values, [Some(0.0), None, Some(0.0)]);
+    let values = ["connections", "others", "left", "sending"]
+        .map(|what| reading.value(&format!("clients.{what}_count")));
+    assert_eq!(values, [Some(0.0), None, Some(0.0), Some(0.0)]);
     assert!(reading.error.unwrap().contains("/proc/"));
 }

@@ -56,6 +56,7 @@ pub const STATUS: &[Row] = &[
     row("select_full_joins_count", "Select_full_join", Counter),
     row("rows_read_in_scans_count", "Handler_read_rnd_next", Counter),
     row("rows_read_by_key_count", "Handler_read_key", Counter),
+    row("rows_read_in_order_count", "Handler_read_next", Counter),
     row("temporary_tables_count", "Created_tmp_tables", Counter),
     row("temporary_disk_tables_count", "Created_tmp_disk_tables", Counter),
     row("sort_merge_passes_count", "Sort_merge_passes", Counter),

@@ -90,7 +90,8 @@ impl<'a> Entry<'a> {
         self.number(56)
     }
 
-    /// Of a listening socket: the most that may wait.
+    /// Of a listening socket: the most that may wait. Of a connection: bytes that were handed over and that the other side has
+    /// not confirmed.
     pub(crate) fn send_queue(self) -> u32 {
         self.number(60)
     }

@@ -17,6 +17,8 @@ pub struct End {
     pub cookie: [u8; 8],
     /// Whether both sides are open; else the other side has closed it.
     pub open: bool,
+    /// Whether bytes that were handed over are not confirmed by the other side.
+    pub sending: bool,
     /// Its own address and port.
     pub own: (IpAddr, u16),
     /// Address and port of the other side.
@@ -65,6 +67,7 @@ fn end(entry: Entry<'_>) -> End {
     End {
         cookie: entry.cookie(),
         open: entry.state() == state::ESTABLISHED,
+        sending: entry.send_queue() > 0,
         // A socket of both families shows IPv4 as `::ffff:a.b.c.d`; its other end does not.
         own: (own.0.to_canonical(), own.1),
         peer: (peer.0.to_canonical(), peer.1),

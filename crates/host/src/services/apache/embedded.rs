@@ -3,10 +3,11 @@
 //! Facts: proc_pid_maps(5); the names that PHP (`libphp.so` since 8.0, `libphp7.so`, `libphp5.so`; `libphp8.2.so` with
 //! Debian), mod_perl, mod_wsgi, mod_python, Passenger and mod_lua give their libraries. The configuration names the
 //! modules that it loads; what a running process has mapped is certain, also when a configuration was changed since or
-//! can be read in part only.
+//! can be read in part only. OPcache takes `opcache.memory_consumption`, 8 MB at least, as one shared mapping when PHP
+//! starts, and nothing when it is off (ext/opcache/zend_shared_alloc.c; seen so with PHP 8.2).
 
 use crate::procfs;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
 /// `(module, how the file's name begins)`.
 const LANGUAGES: [(&str, &str); 7] = [
@@ -22,11 +23,25 @@ const LANGUAGES: [(&str, &str); 7] = [
 /// PHP's module has its version in its name before PHP 8.
 const PHP_NAMES: [&str; 3] = ["php_module", "php7_module", "php5_module"];
 
-/// Adds languages that a worker runs and the configuration does not name.
+/// The least that `opcache.memory_consumption` can be, in bytes: of a smaller piece of memory that workers share something
+/// else is the owner.
+const OPCACHE_BYTES_MIN: u64 = 8 << 20;
+
+/// Adds languages that a worker runs and the configuration does not name, and of PHP whether it keeps translated scripts.
 pub fn add(snapshot: &mut ServiceSnapshot) {
     let worker = procfs::children_of(snapshot.pid).first().copied().unwrap_or(snapshot.pid);
     // Of one that ended meanwhile nothing is known, and the configuration says it, too.
     let maps = procfs::read_text(format!("/proc/{worker}/maps")).unwrap_or_default();
+    if let Some(bytes) = opcache_bytes(&maps) {
+        let running = |value: u64| SettingInForce {
+            running: i64::try_from(value).ok().map(SettingValue::Integer),
+            ..SettingInForce::default()
+        };
+        snapshot.settings.insert("opcache.enable".into(), running(u64::from(bytes > 0)));
+        if bytes > 0 {
+            snapshot.settings.insert("opcache.memory_consumption".into(), running(bytes >> 20));
+        }
+    }
     for module in loaded(&maps) {
         let is_same = |known: &String| {
             known == module || (module == "php_module" && PHP_NAMES.contains(&known.as_str()))
@@ -38,6 +53,23 @@ pub fn add(snapshot: &mut ServiceSnapshot) {
             ));
         }
     }
+}
+
+/// How much memory the OPcache of PHP in a worker has: it is shared by all of them, and there from the start. Zero if it is
+/// off; `None` where PHP does not run in there.
+fn opcache_bytes(maps: &str) -> Option<u64> {
+    if !loaded(maps).contains(&"php_module") {
+        return None;
+    }
+    let shared = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (range, rights) = (words.next()?, words.next()?);
+        let (from, to) = range.split_once('-')?;
+        let bytes = u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)?;
+        // With its huge pages a part is mapped with other rights.
+        (rights.starts_with("rw") && rights.ends_with('s') && bytes >= OPCACHE_BYTES_MIN).then_some(bytes)
+    };
+    Some(maps.lines().filter_map(shared).max().unwrap_or(0))
 }
 
 /// The modules of languages that are mapped, each once.
@@ -79,11 +111,21 @@ mod tests {
         assert_eq!((snapshot.modules, snapshot.warnings), (vec![], vec![]));
     }
 
+    #[test]
+    fn opcache_in_workers_shows_by_the_memory_that_they_share() {
+        let scoreboard = "7f77e2d9e000-7f77e2da8000 rw-s 00000000 00:01 507688 /dev/zero (deleted)\n";
+        let cache = "41d1e000-49d1e000 rw-s 00000000 00:01 507690 /dev/zero (deleted)\n";
+        assert_eq!(opcache_bytes(&format!("{MAPS}{scoreboard}")), Some(0));
+        assert_eq!(opcache_bytes(&format!("{MAPS}{scoreboard}{cache}")), Some(128 << 20));
+        assert_eq!(opcache_bytes(cache), None, "no PHP in there");
+    }
+
     proptest! {
         // Any text: never a panic.
         #[test]
         fn any_maps_are_survived(text in "(\\PC|/|\n|libphp|\\.so){0,60}") {
             loaded(&text);
+            opcache_bytes(&text);
         }
     }
 }

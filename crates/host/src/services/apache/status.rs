@@ -152,7 +152,9 @@ fn loopback(port: u16) -> Vec<SocketAddr> {
     addresses.map(|address| SocketAddr::new(address, port)).to_vec()
 }
 
-/// Tries the pages until one answers. An error says why there is none.
+/// Tries the pages until one answers. One of the whole server that takes the request and is silent is a page, too: while all
+/// workers are held it waits for one like everybody else, and whoever goes on waiting learns what holds them. An error says
+/// why there is none.
 pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Box<Missing>> {
     if !evaluation.has_module("status_module") {
         return Err(missing("mod_status is not loaded".into(), evaluation));
@@ -165,11 +167,16 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
     let addresses = addresses(evaluation, port);
     let places = pages.iter().flat_map(|page| addresses.iter().map(move |address| (page, address)));
     let mut refusals = Vec::new();
+    let mut silent = None;
     for (page, address) in places.take(TRIES_MAX) {
-        match read(&format!("http://{address}{}", page.path)) {
+        let (asked, url) = (Instant::now(), format!("http://{address}{}", page.path));
+        match read(&url) {
             Ok(found) => return Ok(found),
             // Where the page is there and refuses, another one does not help.
             Err(error) => {
+                if page.host.is_none() && asked.elapsed() >= limits::PAGE {
+                    silent.get_or_insert(url);
+                }
                 let hint = error.hint.filter(|_| page.host.is_none());
                 refusals.push((explained(page, &error.message), hint));
             }
@@ -177,6 +184,9 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
         if begun.elapsed() >= limits::PAGE_TRIES {
             break;
         }
+    }
+    if let Some(url) = silent {
+        return Ok(Found { url, board: None, generation: None });
     }
     let (why, hint) = refusals.into_iter().next().unwrap_or_else(|| ("no address to ask".into(), None));
     let mut missing = missing(why, evaluation);
@@ -303,5 +313,17 @@ mod tests {
         let closed = "LoadModule status_module m.so\nListen 127.0.0.1:1\n<Location /s>\nSetHandler server-status\n</Location>";
         let closed = find(&evaluated(closed), 1).unwrap_err();
         assert!(closed.why.contains("http://127.0.0.1:1/s"), "{}", closed.why);
+    }
+
+    #[test]
+    fn a_page_that_is_silent_while_all_workers_are_held_is_one() {
+        let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = held.local_addr().unwrap().port();
+        let head = format!("LoadModule status_module m.so\nListen 127.0.0.1:{port}\n");
+        let page = "<Location /s>\nSetHandler server-status\n</Location>\n";
+        let found = find(&evaluated(&format!("{head}{page}")), port).unwrap();
+        assert_eq!((found.url, found.board), (format!("http://127.0.0.1:{port}/s"), None));
+        let of_a_host = format!("{head}<VirtualHost *:{port}>\n{page}</VirtualHost>");
+        assert!(find(&evaluated(&of_a_host), port).unwrap_err().why.contains("did not answer"));
     }
 }

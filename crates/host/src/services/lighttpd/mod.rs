@@ -7,9 +7,9 @@ mod config;
 mod syntax;
 
 use super::Service;
-use super::apache::program::{Invocation, run};
+use crate::asked::asked;
+use crate::procfs;
 use crate::reach::Root;
-use crate::{discover, limits, procfs};
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::{Result, UserError};
@@ -72,7 +72,10 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     };
     let root = Root::of(pid);
     let executable = procfs::executable(pid).ok();
-    let (version, mut missing) = version(&root, executable.as_ref());
+    let (version, mut missing) = match asked(NAME, pid, executable.as_ref(), || vec!["-v".into()]) {
+        Ok(finished) => (parse_version(&finished.stdout), vec![]),
+        Err(missing) => (None, vec![missing]),
+    };
     let config = config::read(&root, &main_file);
     let listens = config.listens();
     let endpoints = match config.status_path() {
@@ -106,35 +109,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     })
 }
 
-/// Asks the program, where it is on our own file system: `lighttpd/1.4.69 (ssl) - a light and fast webserver`.
-fn version(root: &Root, executable: Option<&(String, bool)>) -> (Option<String>, Vec<Missing>) {
-    let unasked = |why: String, how: &str| {
-        (None, vec![Missing { signal: "lighttpd.version".into(), why, how_to_enable: how.to_owned() }])
-    };
-    match executable {
-        None => unasked("the executable of lighttpd cannot be seen".into(), discover::NEEDS_RIGHTS),
-        Some(_) if !root.is_ours() => {
-            let why = "lighttpd runs in a container, whose programs are not started from outside";
-            unasked(why.into(), "run webdyno in there")
-        }
-        Some((_, true)) => {
-            unasked("the executable of lighttpd was replaced since it was started".into(), "restart it")
-        }
-        Some((path, false)) => {
-            let invocation = Invocation {
-                executable: path,
-                arguments: vec!["-v".into()],
-                environment: None,
-                directory: None,
-            };
-            match run(&invocation, limits::ASK) {
-                Ok(finished) => (parse_version(&finished.stdout), vec![]),
-                Err(error) => unasked(error.message, &format!("look at the output of: {path} -v")),
-            }
-        }
-    }
-}
-
+/// Reads the output of `-v`: `lighttpd/1.4.69 (ssl) - a light and fast webserver`.
 fn parse_version(text: &str) -> Option<String> {
     let word = text.lines().next()?.strip_prefix("lighttpd/")?.split_ascii_whitespace().next()?;
     Some(word.to_owned())

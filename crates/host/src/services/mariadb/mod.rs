@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod options;
+mod running;
 pub mod settings;
 
 use super::Service;
@@ -215,7 +216,11 @@ fn ask(snapshot: &mut ServiceSnapshot, access: &Access) {
         snapshot.settings.remove("version").and_then(|setting| Some(setting.running?.to_string()));
     match statements(&mut conn, snapshot) {
         Ok(statements) => snapshot.statements = statements,
-        Err(missing) => snapshot.missing.push(missing),
+        Err(missing) => {
+            snapshot.missing.push(missing);
+            // Who may not see them sees none.
+            snapshot.statements = running::seen(&mut conn).unwrap_or_default();
+        }
     }
 }
 

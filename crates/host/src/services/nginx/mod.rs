@@ -7,9 +7,9 @@ mod config;
 mod syntax;
 
 use super::Service;
-use super::apache::program::{Invocation, run};
+use crate::asked::asked;
+use crate::procfs;
 use crate::reach::Root;
-use crate::{discover, limits, procfs};
 use webdyno_model::Result;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
@@ -95,7 +95,10 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let title = procfs::arguments(pid)?;
     let root = Root::of(pid);
     let executable = procfs::executable(pid).ok();
-    let (compiled, mut missing) = ask(&root, executable.as_ref());
+    let (compiled, mut missing) = match asked(NAME, pid, executable.as_ref(), || vec!["-V".into()]) {
+        Ok(finished) => (parse_compiled(&finished.stderr), vec![]),
+        Err(missing) => (Compiled::default(), vec![missing]),
+    };
     let prefix = switch(&title, "-p").or(compiled.prefix).unwrap_or_else(|| "/usr/share/nginx".into());
     let main_file =
         switch(&title, "-c").or(compiled.main_file).unwrap_or_else(|| "/etc/nginx/nginx.conf".into());
@@ -143,36 +146,6 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
         logs,
         ..ServiceSnapshot::default()
     })
-}
-
-/// Asks the program what is compiled in, where it is on our own file system.
-fn ask(root: &Root, executable: Option<&(String, bool)>) -> (Compiled, Vec<Missing>) {
-    let unasked = |why: String, how: &str| {
-        let missing = Missing { signal: "nginx.version".into(), why, how_to_enable: how.to_owned() };
-        (Compiled::default(), vec![missing])
-    };
-    match executable {
-        None => unasked("the executable of nginx cannot be seen".into(), discover::NEEDS_RIGHTS),
-        Some(_) if !root.is_ours() => {
-            let why = "nginx runs in a container, whose programs are not started from outside";
-            unasked(why.into(), "run webdyno in there")
-        }
-        Some((_, true)) => {
-            unasked("the executable of nginx was replaced since it was started".into(), "restart nginx")
-        }
-        Some((path, false)) => {
-            let invocation = Invocation {
-                executable: path,
-                arguments: vec!["-V".into()],
-                environment: None,
-                directory: None,
-            };
-            match run(&invocation, limits::ASK) {
-                Ok(finished) => (parse_compiled(&finished.stderr), vec![]),
-                Err(error) => unasked(error.message, &format!("look at the output of: {path} -V")),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

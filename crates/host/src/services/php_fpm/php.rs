@@ -5,11 +5,9 @@
 
 use super::config::{Line, Placed, lines};
 use super::pools::{PHP, in_force};
-use crate::limits;
+use crate::asked::asked;
 use crate::reach::Root;
-use crate::rooted;
 use crate::scratch::Scratch;
-use crate::services::apache::program::{Invocation, run};
 use std::collections::BTreeMap;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{SettingInForce, SettingValue};
@@ -33,37 +31,19 @@ pub fn prefix(executable: Option<&str>) -> String {
     folder.map(|(prefix, _)| prefix).filter(|prefix| !prefix.is_empty()).unwrap_or("/usr").to_owned()
 }
 
-/// Asks the program, where it is on our own file system: a `/tmp` of its own (PrivateTmp=) makes no container.
+/// Asks the program.
 pub fn ask(pid: u32, executable: Option<&(String, bool)>) -> Php {
-    let unasked = |why: &str, how: &str| Php {
-        missing: vec![Missing {
-            signal: "php_fpm.version".into(),
-            why: why.to_owned(),
-            how_to_enable: how.to_owned(),
-        }],
-        ..Php::default()
-    };
-    let Some((path, replaced)) = executable else {
-        return unasked("the executable of php-fpm cannot be seen", crate::discover::NEEDS_RIGHTS);
-    };
-    if rooted::is_elsewhere(pid) {
-        return unasked(
-            "php-fpm runs in a container, whose programs are not started from outside",
-            "run webdyno in there",
-        );
-    }
-    if *replaced {
-        return unasked("the executable of php-fpm was replaced since it was started", "restart php-fpm");
-    }
     // OPcache makes a file to lock by, in `/tmp` unless it is told another place.
-    let scratch = Scratch::create(&Root::ours()).ok();
-    let place = scratch.as_ref().map(|scratch| format!("opcache.lockfile_path={}", scratch.path()));
-    let mut arguments = vec!["-i".to_owned()];
-    arguments.extend(place.into_iter().flat_map(|place| ["-d".to_owned(), place]));
-    let invocation = Invocation { executable: path, arguments, environment: None, directory: None };
-    match run(&invocation, limits::ASK) {
+    let mut scratch = None;
+    let arguments = || {
+        scratch = Scratch::create(&Root::ours()).ok();
+        let place = scratch.as_ref().map(|scratch| format!("opcache.lockfile_path={}", scratch.path()));
+        let place = place.into_iter().flat_map(|place| ["-d".to_owned(), place]);
+        ["-i".to_owned()].into_iter().chain(place).collect()
+    };
+    match asked("php-fpm", pid, executable, arguments) {
         Ok(finished) => parse(&finished.stdout, |file| Root::ours().read_text(file).ok()),
-        Err(error) => unasked(&error.message, &format!("look at the output of: {path} -v")),
+        Err(missing) => Php { missing: vec![missing], ..Php::default() },
     }
 }
 

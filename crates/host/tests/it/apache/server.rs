@@ -1,10 +1,12 @@
 //! A private Apache in a directory of its own, laid out as Debian does it.
 
+use crate::programs::Keeper;
 use crate::skip::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use webdyno_host::services::by_name;
 use webdyno_model::service::ServiceSnapshot;
@@ -33,13 +35,15 @@ pub struct Server {
     pub executable: PathBuf,
     /// It listens on 127.0.0.1.
     pub port: u16,
+    keeper: OnceLock<Keeper>,
 }
 
 impl Server {
     /// A tree as Debian lays it out. `mpm_conf` is the content of mods-enabled/mpm.conf.
     pub fn debian(mpm: &str, mpm_conf: &str) -> Self {
         let port = crate::ports::free_port();
-        let server = Self { root: tempfile::tempdir().unwrap(), executable: EXECUTABLE.into(), port };
+        let root = tempfile::tempdir().unwrap();
+        let server = Self { root, executable: EXECUTABLE.into(), port, keeper: OnceLock::new() };
         fs::set_permissions(server.path(""), fs::Permissions::from_mode(0o755)).unwrap();
         let root = server.root.path().display();
         let user = if rustix::process::geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" };
@@ -90,6 +94,8 @@ impl Server {
     }
 
     pub fn start(&self) {
+        let word = self.path("apache2.conf").display().to_string();
+        self.keeper.get_or_init(|| Keeper::of_daemon(&self.path("run/apache2.pid"), &word));
         let output = self.run(&["-k", "start"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -4,11 +4,12 @@
 
 use super::{Random, Tree, load};
 use crate::apache::server::{EXECUTABLE, apache_is_installed};
+use crate::programs::Program;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use webdyno_host::services::apache::in_force::{Request, Site, in_force};
 
@@ -60,24 +61,15 @@ const HOSTS: [&str; 3] = ["one", "x.two", "none"];
 
 /// A server in the foreground; it ends with the test.
 struct Running {
-    child: Child,
+    _program: Program,
     port: u16,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let id = rustix::process::Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
-        let _ = self.child.wait();
-    }
 }
 
 impl Running {
     fn start(tree: &Tree, port: u16) -> Self {
         let mut command = Command::new(EXECUTABLE);
         command.arg("-d").arg(tree.path("")).arg("-f").arg(tree.path("httpd.conf")).arg("-DFOREGROUND");
-        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let running = Self { child, port };
+        let running = Self { _program: Program::start(&mut command), port };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(tree.path("error.log")));

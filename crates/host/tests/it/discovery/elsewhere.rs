@@ -1,8 +1,9 @@
 //! Services in network namespaces of their own, and in containers: found, read, and not changed from outside.
 
-use super::stack::{Program, kill, until};
+use super::stack::until;
 use crate::apache::server::{EXECUTABLE, Server, apache_is_installed};
 use crate::mounts::can_mount;
+use crate::programs::Program;
 use crate::skip::skip;
 use std::process::{Command, Stdio};
 use webdyno_host::agent::host::Host;
@@ -147,7 +148,7 @@ fn a_service_in_a_container_is_read_with_its_own_files() {
     assert!(lacking.how_to_enable.contains("docker exec"), "{lacking:?}");
     let refused = elsewhere::refusal(&front).unwrap();
     assert!(refused.message.contains("from outside of its container"), "{refused}");
-    kill(container);
+    drop(container);
 }
 
 /// An `/etc` for a container, in which the server's configuration is.

@@ -6,10 +6,11 @@
 use crate::agent::Session;
 use crate::mounts::can_mount;
 use crate::skip::skip;
+use crate::traced::{changes, has_strace};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -90,7 +91,11 @@ fn observer(port: u16, folder: &Path, user: &str) -> (Vec<String>, String) {
 }
 
 fn run(command: &mut Command, order: &str, folder: &Path) {
-    let output = command.env(OBSERVER, order).env("TMPDIR", folder).output().unwrap();
+    is_well(&command.env(OBSERVER, order).env("TMPDIR", folder).output().unwrap());
+}
+
+/// Whether it did what it was to do.
+fn is_well(output: &Output) {
     let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("1 passed"), "{told}");
     assert!(!told.contains("writable:"), "{told}");
@@ -119,86 +124,17 @@ pub fn with_everything_read_only(port: u16) {
 
 /// With each access to a file written down.
 pub fn with_every_file_traced(port: u16) {
-    let has_strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok();
-    assert!(has_strace || std::env::var_os("CI").is_none(), "scripts/setup test installs strace");
-    if !has_strace {
-        return skip("strace is missing");
+    if !has_strace() {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let logs = tempfile::tempdir().unwrap();
-    let log = logs.path().join("trace");
     let (words, order) = observer(port, folder.path(), "root");
-    let mut command = Command::new("strace");
-    let traced = "trace=%file,ftruncate,fchmod,fchown,fallocate";
-    command.args(["-f", "--seccomp-bpf", "-qq", "-y", "-e", traced, "-o"]).arg(&log).args(words);
-    run(&mut command, &order, folder.path());
-    let trace = String::from_utf8_lossy(&std::fs::read(&log).unwrap()).into_owned();
-    assert!(trace.contains("/proc/self/net/") && trace.lines().count() > 1000, "this is no trace");
-    let allowed = |line: &str| {
-        if line.contains("webdyno-observes-") {
-            return true;
-        }
-        let places =
-            [&*folder.path().to_string_lossy(), "/dev/null", "/dev/tty"].map(|place| format!("\"{place}"));
-        places.iter().any(|place| line.contains(place.as_str()))
+    let prepare = |command: &mut Command| {
+        command.env(OBSERVER, &order).env("TMPDIR", folder.path());
     };
-    let written: Vec<&str> = trace.lines().filter(|line| writes(line) && !allowed(line)).collect();
+    let (output, written) = changes(words, prepare, &[folder.path()]);
+    is_well(&output);
     assert!(written.is_empty(), "{}", written.join("\n"));
-}
-
-/// Whether a line of strace is of a call that succeeded and changes a file, or opens it for that.
-fn writes(line: &str) -> bool {
-    // Lines begin with the thread.
-    let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
-    let Some((name, arguments)) = call.split_once('(') else { return false };
-    let failed = arguments.contains(") = -1 ") || arguments.contains(") = ? ");
-    let opens = ["open", "openat", "openat2", "creat"].contains(&name);
-    let flags = ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"];
-    let changes = [
-        "mkdir",
-        "rmdir",
-        "rename",
-        "unlink",
-        "link",
-        "symlink",
-        "chmod",
-        "fchmod",
-        "chown",
-        "fchown",
-        "lchown",
-        "truncate",
-        "ftruncate",
-        "mknod",
-        "utime",
-        "setxattr",
-        "fallocate",
-        "creat",
-        "mount",
-        "umount",
-        "swapon",
-    ];
-    let changed = changes.iter().any(|change| name.starts_with(change)) && !call.starts_with("readlink");
-    // Memory files are nobody's.
-    let is_memory = name.starts_with("ftruncate") || name.starts_with("fallocate");
-    !failed && !is_memory && (changed || (opens && flags.iter().any(|flag| arguments.contains(flag))))
-}
-
-#[test]
-fn calls_that_change_files_are_told() {
-    for (line, expected) in [
-        ("12 openat(AT_FDCWD, \"/etc/x\", O_RDONLY|O_CLOEXEC) = 3", false),
-        ("12 openat(AT_FDCWD, \"/etc/x\", O_WRONLY|O_CREAT|O_CLOEXEC, 0666) = 3", true),
-        ("12 openat(AT_FDCWD, \"/etc/x\", O_RDWR) = -1 EROFS (Read-only file system)", false),
-        ("12 openat2(5, \"etc/x\", {flags=O_WRONLY, resolve=RESOLVE_IN_ROOT}, 24) = 3", true),
-        ("12 mkdir(\"/var/lib/x\", 0777) = 0", true),
-        ("12 renameat2(AT_FDCWD, \"a\", AT_FDCWD, \"b\", 0) = 0", true),
-        ("12 readlink(\"/proc/1/exe\", 0x1, 256) = -1 EACCES (Permission denied)", false),
-        ("12 readlinkat(3, \"5\", \"socket:[1]\", 256) = 10", false),
-        ("12 newfstatat(AT_FDCWD, \"/\", {}, 0) = 0", false),
-        ("12 +++ exited with 0 +++", false),
-    ] {
-        assert_eq!(writes(line), expected, "{line}");
-    }
 }
 
 /// As nobody, who may not look into the service's processes.

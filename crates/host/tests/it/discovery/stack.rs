@@ -2,46 +2,16 @@
 
 use crate::apache::server::{MODULES, Server};
 use crate::ports::free_port;
+use crate::programs::Program;
+use crate::tables;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const FPM: &str = "/usr/sbin/php-fpm8.2";
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A program that ends with the test.
-pub struct Program(pub Child);
-
-impl Program {
-    pub fn start(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-/// For a program that only its end by force reaches, as the first one of a container.
-pub fn kill(mut program: Program) {
-    let _ = program.0.kill();
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // PHP-FPM and MariaDB end their children on SIGTERM.
-        let pid = rustix::process::Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -64,7 +34,7 @@ pub struct Stack {
 
 impl Stack {
     pub fn is_installed() -> bool {
-        [FPM, "/usr/sbin/mariadbd", "/usr/bin/python3"].iter().all(|path| Path::new(path).exists())
+        [FPM, tables::DATABASE, "/usr/bin/python3"].iter().all(|path| Path::new(path).exists())
     }
 
     pub fn start() -> Self {
@@ -146,19 +116,9 @@ fn pages_of(apache: &Server, db_port: u16) -> Vec<(&'static str, String)> {
 
 fn database(apache: &Server, port: u16) -> Program {
     let at = |name: &str| apache.path(name).display().to_string();
-    let install = Command::new("mariadb-install-db")
-        .args([
-            "--no-defaults",
-            "--user=www-data",
-            "--skip-test-db",
-            "--auth-root-authentication-method=normal",
-        ])
-        .arg(format!("--datadir={}", at("db")))
-        .output()
-        .unwrap();
-    assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stdout));
+    tables::lay(&apache.path("db"), "www-data");
     fs::set_permissions(apache.path(""), fs::Permissions::from_mode(0o777)).unwrap();
-    Program::start(Command::new("/usr/sbin/mariadbd").args([
+    Program::start(Command::new(tables::DATABASE).args([
         "--no-defaults".to_owned(),
         "--user=www-data".to_owned(),
         "--bind-address=127.0.0.1".to_owned(),

@@ -1,10 +1,11 @@
 //! A private PHP-FPM in a directory of its own.
 
+use crate::programs::Program;
 use crate::skip::skip;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::Target;
 use webdyno_host::fastcgi::Request;
@@ -38,7 +39,7 @@ pub struct Fpm {
     pub root: tempfile::TempDir,
     /// Its main process.
     pub pid: u32,
-    child: std::sync::Mutex<Child>,
+    program: std::sync::Mutex<Program>,
 }
 
 impl Fpm {
@@ -100,8 +101,8 @@ impl Fpm {
             }
         };
         command.args(["-F", "-y", &at("fpm.conf"), "-c", &at("php.ini")]).args(arguments);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let fpm = Self { pid: child.id(), child: child.into(), root };
+        let program = Program::start(&mut command);
+        let fpm = Self { pid: program.pid(), program: program.into(), root };
         let deadline = Instant::now() + Duration::from_secs(20);
         while !fs::read_to_string(fpm.path("error.log")).unwrap_or_default().contains("ready to handle") {
             assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(fpm.path("error.log")));
@@ -146,17 +147,6 @@ impl Fpm {
 
     /// Ends it at once, with its children.
     pub fn stop(&self) {
-        let mut child = self.child.lock().unwrap();
-        if matches!(child.try_wait(), Ok(None)) {
-            let id = rustix::process::Pid::from_raw(self.pid.try_into().unwrap()).unwrap();
-            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
-            child.wait().unwrap();
-        }
-    }
-}
-
-impl Drop for Fpm {
-    fn drop(&mut self) {
-        self.stop();
+        self.program.lock().unwrap().end();
     }
 }

@@ -4,13 +4,12 @@
 use crate::cli::lab_run::{LabJudgeArgs, LabPagesArgs, LabShowArgs, LabTableArgs};
 use crate::commands::explain;
 use crate::{finish, terminal};
+use std::path::Path;
+use webdyno_lab::run::watched::Watched;
 use webdyno_lab::scenario::Catalogue;
-use webdyno_lab::{judge, page, table};
+use webdyno_lab::{judge, page, rivals, table};
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-
-/// Findings on the load generator.
-const GENERATORS: [&str; 2] = ["generator-saturated", "kernel-limit-total"];
 
 /// Prints the page of a scenario.
 pub fn show(catalogue: &Catalogue, arguments: &LabShowArgs) -> Result<u8> {
@@ -54,21 +53,43 @@ pub fn judge(catalogue: &Catalogue, arguments: &LabJudgeArgs) -> Result<u8> {
     }
     let mut cases = judge::cases(catalogue, &places)?;
     if arguments.passive {
-        // That the generator is at fault, nobody on the server's side can know.
-        cases.retain(|case| !GENERATORS.contains(&case.round.finding.as_str()));
-        cases.iter_mut().for_each(|case| case.measurement = judge::passive::passive(&case.measurement));
+        cases = judge::passive::watched(&cases);
     }
     if arguments.ceilings {
-        let (predicted, next) =
-            (judge::ceilings::predictions(&cases)?, judge::ceilings::next_limits(&cases)?);
-        terminal::print(&format!("{}\n", judge::ceilings::text(&predicted, &next)))?;
+        let (compared, next) = limits(&cases)?;
+        terminal::print(&format!("{}\n", judge::ceilings::text(&compared, &next)))?;
+        terminal::print(&format!("{}\n", judge::remedies::text(&judge::remedies::expected(&cases)?)))?;
     }
     let judged = judge::judge(&cases)?;
     match &arguments.out {
-        Some(path) => finish::write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?))?,
+        Some(path) => {
+            let rivals = arguments.rivals.as_deref().map(rivals::kept::read).transpose()?.unwrap_or_default();
+            let (compared, next) = limits(&cases)?;
+            let sections = [
+                judge::ceilings::section::section(&compared, &next),
+                judge::remedies::section(&judge::remedies::expected(&cases)?),
+                judge::page::watching(
+                    &judge::judge(&judge::passive::watched(&cases))?,
+                    arguments.watched.as_deref().map(watched).transpose()?.as_deref(),
+                ),
+                rivals::section::section(&rivals, catalogue)?,
+            ];
+            finish::write(path, &judge::page::page(&judged, &judge::tally::blinded(&cases)?, &sections))?;
+        }
         None => terminal::print(&judge::text(&judged))?,
     }
     Ok(if judged.iter().all(judge::Judged::is_right) { 0 } else { 3 })
+}
+
+/// What is predicted of limits, against what was measured.
+fn limits(cases: &[judge::Case]) -> Result<(judge::ceilings::Compared, Vec<judge::ceilings::Next>)> {
+    Ok((judge::ceilings::predictions(cases)?, judge::ceilings::next_limits(cases)?))
+}
+
+/// What runs with users wrote.
+fn watched(path: &Path) -> Result<Vec<Watched>> {
+    let text = std::fs::read_to_string(path).map_err(|error| io_error("read", path.display(), &error))?;
+    judge::watched::read(&text, path)
 }
 
 /// This machine in a few words.

@@ -5,8 +5,8 @@ use crate::{interrupt, place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::state::StateDir;
-use webdyno_lab::run::outcome::Outcome;
-use webdyno_lab::run::{self, Options, hosts, text};
+use webdyno_lab::packages;
+use webdyno_lab::run::{self, Options, hosts, text, watched};
 use webdyno_lab::scenario::{Catalogue, Folder};
 use webdyno_lab::up::{self, check_root};
 use webdyno_model::error::io_error;
@@ -27,8 +27,11 @@ struct Tally {
 
 /// Runs scenarios. Gives the exit code: 3 when one did not prove itself, 1 when one of several could not be run.
 pub fn run(catalogue: &Catalogue, arguments: &LabRunArgs) -> Result<u8> {
-    let folders = folders(catalogue, &arguments.names)?;
+    let mut folders = folders(catalogue, &arguments.names)?;
     check_root("run", &arguments.names.join(" "))?;
+    if arguments.users {
+        only_those_with_users(&mut folders)?;
+    }
     let mut json = Json::open(arguments.json.as_deref())?;
     let interrupted = interrupt::flag()?;
     let single = folders.len() == 1 && arguments.repeat == 1;
@@ -83,8 +86,17 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
         state: StateDir::of_environment()?.root().to_owned(),
         stop: options.interrupted.clone(),
     };
+    if arguments.users {
+        let watched = run::watch(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
+        json.write(serde_json::to_string(&watched))?;
+        match json.takes_stdout() {
+            false => terminal::print_report(&format!("{}\n", watched.line()))?,
+            true => tell(&watched.line()),
+        }
+        return Ok(watched.right);
+    }
     let outcome = run::run(folder, options, &mut || hosts::build(folder, &up), &mut tell)?;
-    json.write(&outcome)?;
+    json.write(serde_json::to_string(&outcome))?;
     match json.takes_stdout() {
         false => terminal::print_report(&text::text(&outcome))?,
         // Whoever reads JSON sees at once what was not there.
@@ -95,7 +107,7 @@ fn one(folder: &Folder, options: &Options, arguments: &LabRunArgs, json: &mut Js
 }
 
 /// The scenarios of these names, all of them checked before anything is built.
-fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
+pub(super) fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
     let known = catalogue.names()?;
     let mut wanted: Vec<&String> = vec![];
     for name in names {
@@ -105,6 +117,21 @@ fn folders(catalogue: &Catalogue, names: &[String]) -> Result<Vec<Folder>> {
     let folders: Vec<Folder> = wanted.into_iter().map(|name| catalogue.open(name)).collect::<Result<_>>()?;
     folders.iter().try_for_each(super::load::check)?;
     Ok(folders)
+}
+
+/// Leaves out those whose answer nobody could find who only watches, unless nothing else is left.
+fn only_those_with_users(folders: &mut Vec<Folder>) -> Result<()> {
+    packages::WRK.find()?;
+    let checked = |folder: &Folder| {
+        folder.scenario.rounds.first().map_or(Ok(()), |round| watched::check(&folder.name, round))
+    };
+    match &folders[..] {
+        [only] => checked(only),
+        _ => {
+            folders.retain(|folder| checked(folder).is_ok());
+            Ok(())
+        }
+    }
 }
 
 /// Where the recordings of a run go: below what was given there is a directory for each of several.
@@ -156,9 +183,9 @@ impl Json {
     }
 
     /// Writes a run, in one line.
-    fn write(&mut self, outcome: &Outcome) -> Result<()> {
+    fn write(&mut self, told: serde_json::Result<String>) -> Result<()> {
         use std::io::Write as _;
-        let line = serde_json::to_string(outcome)
+        let line = told
             .map_err(|error| UserError::cannot_run(format!("the run cannot be written as JSON: {error}")))?
             + "\n";
         if self.stdout {

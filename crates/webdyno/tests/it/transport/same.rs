@@ -2,7 +2,7 @@
 
 use super::sshd::Sshd;
 use super::{diagnose, obstacle};
-use crate::support::{Apache, Place, run, skip, turn};
+use crate::support::{Apache, Place, run, shared_turn, skip, turn};
 use serde_json::Value;
 
 /// Workers of the Apache, and who wants one: more than it has, and more than its queue of the kernel is noticed for.
@@ -54,4 +54,41 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
         assert_eq!(seen, &all[0], "{server}");
         assert!(seen.2, "{server} has no rate: {all:?}");
     }
+}
+
+/// A check needs no traffic, and says the same wherever it is started from.
+#[test]
+fn the_same_is_checked_locally_by_a_command_and_over_ssh() {
+    let _turn = shared_turn();
+    if let Some(why) = obstacle() {
+        return skip(why);
+    }
+    let (place, sshd) = (Place::new(), Sshd::start());
+    let apache = Apache::start_event(&place.path("server"), 155);
+    let before = apache.configuration();
+    let port = apache.files.port.to_string();
+    let check = |server: &str| {
+        let mut command = assert_cmd::Command::new(super::program());
+        command.env("WEBDYNO_STATE", place.path("state")).env("PATH", sshd.search_path());
+        command.current_dir(place.path("")).timeout(std::time::Duration::from_secs(100));
+        command.args(["check", "--port", &port, "--server", server, "--fail-on-fault", "-q", "--json", "-"]);
+        let json = run(&mut command).with_code(3).json();
+        json["findings"].clone()
+    };
+    let findings = check("local");
+    assert_eq!(findings[0]["id"], "apache-setting-clamped", "{findings:#}");
+    for server in ["exec:sh -c 'exec dash'", "ssh://web1"] {
+        let seen = check(server);
+        let told = |all: &Value| -> Vec<[Value; 3]> {
+            let parts = |one: &Value| ["id", "summary", "remedies"].map(|part| one[part].clone());
+            all.as_array().unwrap().iter().map(parts).collect()
+        };
+        assert_eq!(told(&seen), told(&findings), "{server}");
+    }
+    assert_eq!(apache.configuration(), before);
+    assert!(
+        crate::support::wait_until(std::time::Duration::from_secs(10), || sshd.is_clean()),
+        "{:?}",
+        sshd.there()
+    );
 }

@@ -1,0 +1,223 @@
+//! A scenario as it was found, under users whom nobody knows ([`crate::users`]), while a diagnosis only watches: what an
+//! operator would call, from the host of the clients. What it names first is judged.
+
+use super::child::{self, Beside};
+use super::rounds::{Drive, LOAD_FILES, MADE, server, split};
+use crate::judge::{Judged, Place, is_of_the_generator};
+use crate::scenario::{Load, Round};
+use crate::users::{FILE, Users};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use webdyno_model::{Result, UserError};
+use webdyno_session::log::FILE_NAME;
+use webdyno_session::recording::Recording;
+
+/// The schema of [`Watched`].
+pub const SCHEMA: &str = "webdyno/lab-users/v1";
+
+/// How long the diagnosis watches.
+const WINDOW: &str = "12s";
+/// The longest that it may take with all that is around its window.
+const DIAGNOSIS: Duration = Duration::from_secs(180);
+/// Users have read what they are to send within this time.
+const READ: Duration = Duration::from_secs(20);
+/// The code with which a command ends that could not run.
+const CANNOT_RUN: i32 = 1;
+const POLL: Duration = Duration::from_millis(50);
+/// The folder of the run directory that the diagnosis writes, named like that of a first round.
+const RECORDING: &str = "01-watched";
+
+/// What a diagnosis said that only watched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The scenario.
+    pub scenario: String,
+    /// Who sent: `wrk`, or `webdyno` where wrk cannot send the load.
+    pub users: String,
+    /// Why it was not wrk.
+    pub why: Option<String>,
+    /// The id of the finding that is the answer.
+    pub expected: String,
+    /// What was found, the answer first.
+    pub found: Vec<Stated>,
+    /// Why nothing was found: the diagnosis could not be made, as where users had brought the server down before.
+    pub error: Option<String>,
+    /// Whether the first finding is the answer.
+    pub right: bool,
+    /// Where the recording is.
+    pub directory: String,
+}
+
+/// A finding, and how sure it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stated {
+    /// Its id.
+    pub id: String,
+    /// 0 to 1.
+    pub confidence: f64,
+}
+
+impl Watched {
+    /// In a line: `right  log-io (wrk)  log-io: log-io 0.90, cpu-saturated 0.50`.
+    pub fn line(&self) -> String {
+        let found: Vec<String> =
+            self.found.iter().map(|one| format!("{} {:.2}", one.id, one.confidence)).collect();
+        let found: Vec<String> = self.error.iter().cloned().chain(found).collect();
+        let state = if self.right { "right" } else { "WRONG" };
+        format!("{state}  {} ({})  {}: {}", self.scenario, self.users, self.expected, found.join(", "))
+    }
+}
+
+/// An error for a scenario whose answer nobody could find who only watches.
+pub fn check(name: &str, round: &Round) -> Result<()> {
+    if is_of_the_generator(&round.finding) {
+        let text = format!("{name}: what limits there is the generator of the load, and users have none");
+        return Err(UserError::usage(text).hint(format!("webdyno lab run {name}")));
+    }
+    Ok(())
+}
+
+impl Drive<'_> {
+    /// Its first round, watched.
+    pub fn watched(mut self) -> Result<Watched> {
+        let folder = self.folder;
+        let name = &folder.name;
+        let scenario = &folder.scenario;
+        let round = scenario
+            .rounds
+            .first()
+            .ok_or_else(|| UserError::usage(format!("{name} has no rounds")).hint("write one: [[rounds]]"))?;
+        check(name, round)?;
+        self.write_load_files()?;
+        self.prepare(1, round)?;
+        let mut sender = self.send(round.load.as_ref().unwrap_or(&scenario.load))?;
+        let users = self.introduced(&mut sender)?;
+        (self.tell)(&format!("{name}: {} sends{}", users.program, because(&users)));
+        self.wait(users.before_s)?;
+        let directory = self.options.directory.join(RECORDING);
+        let error = self.diagnose(&users, &directory)?;
+        let ended = sender.ended();
+        drop(sender);
+        if ended.is_some() {
+            return Err(self.gone("they ended before the diagnosis did"));
+        }
+        self.judged(round, users, &directory, error)
+    }
+
+    /// Starts the users, on the host of the clients.
+    fn send(&mut self, load: &Load) -> Result<Beside> {
+        (self.tell)(&format!("{}: users: {} {}", self.folder.name, load.urls.join(" "), load.flags));
+        let mut command = self.hosts.enter("client")?;
+        command.arg(&self.options.executable).arg("lab-users").args(&load.urls).args(split(&load.flags)?);
+        command.arg("--directory").arg(self.options.directory.join(LOAD_FILES));
+        command.arg("--place").arg(&self.options.directory);
+        command.arg("--quiet").arg("--out").arg(self.options.directory.join("users"));
+        Beside::start(command, "the users", &self.log())
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.options.directory.join("users.log")
+    }
+
+    /// Who they are, once they have read what they send.
+    fn introduced(&self, sender: &mut Beside) -> Result<Users> {
+        let begun = Instant::now();
+        loop {
+            self.options.check()?;
+            if let Some(users) = Users::told(&self.options.directory) {
+                return Ok(users);
+            }
+            if sender.ended().is_some() || begun.elapsed() > READ {
+                return Err(self.gone(&format!("they wrote no {FILE}")));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn gone(&self, why: &str) -> UserError {
+        let log = self.log();
+        UserError::cannot_run(format!("the users were not there: {why}{}", child::tail(&log)))
+            .hint(format!("everything that they said is in {}", log.display()))
+    }
+
+    fn wait(&self, seconds: f64) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed().as_secs_f64() < seconds {
+            self.options.check()?;
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// What the operator would call, with nothing known of the load. Gives why it could not be made.
+    fn diagnose(&mut self, users: &Users, directory: &Path) -> Result<Option<String>> {
+        let name = &self.folder.name;
+        (self.tell)(&format!("{name}: webdyno diagnose --for {WINDOW} --port {}", users.port));
+        let executable = self.options.executable.display().to_string();
+        let mut command = self.hosts.enter("client")?;
+        command.arg(&executable).args(["diagnose", "--for", WINDOW, "--port", &users.port.to_string()]);
+        command.arg("--server").arg(server(&executable, name)?);
+        command.arg("--quiet").arg("--out").arg(directory);
+        let log = directory.with_extension("log");
+        let ended = child::run(command, "the diagnosis", &log, DIAGNOSIS, self.options)?;
+        let why = match ended.map(|status| (status, status.code())) {
+            Some((_, Some(code))) if MADE.contains(&code) => return Ok(None),
+            // What it could not do is an answer, too: a server that is down has no listener.
+            Some((_, Some(CANNOT_RUN))) => return Ok(Some(first_line(&log))),
+            Some((status, _)) => format!("it ended with {status}"),
+            None => format!("it did not end within {} s", DIAGNOSIS.as_secs()),
+        };
+        let text = format!("the diagnosis of {name} was not made: {why}{}", child::tail(&log));
+        Err(UserError::cannot_run(text).hint(format!("everything that it said is in {}", log.display())))
+    }
+
+    fn judged(
+        &self,
+        round: &Round,
+        users: Users,
+        directory: &Path,
+        error: Option<String>,
+    ) -> Result<Watched> {
+        let scenario = self.folder.name.clone();
+        let found = match error {
+            Some(_) => vec![],
+            None => self.found(round, directory)?,
+        };
+        let stated = |(id, confidence)| Stated { id, confidence };
+        Ok(Watched {
+            schema: SCHEMA.into(),
+            right: found.first().is_some_and(|(id, _)| *id == round.finding),
+            scenario,
+            users: users.program,
+            why: users.why,
+            expected: round.finding.clone(),
+            found: found.into_iter().map(stated).collect(),
+            error,
+            directory: self.options.directory.display().to_string(),
+        })
+    }
+
+    fn found(&self, round: &Round, directory: &Path) -> Result<Vec<(String, f64)>> {
+        let diagnosis = Recording::read(directory)?.diagnosis()?.ok_or_else(|| {
+            UserError::cannot_run(format!("nothing was watched in {}", directory.display()))
+                .hint("`webdyno lab run` makes it anew")
+        })?;
+        let scenario = self.folder.name.clone();
+        let place = Place { scenario, number: 1, file: directory.join(FILE_NAME) };
+        Ok(Judged::of(&place, round, &diagnosis).found)
+    }
+}
+
+/// What a command said first: its error, without our name before it.
+fn first_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("webdyno: ").unwrap_or(line).to_owned()
+}
+
+fn because(users: &Users) -> String {
+    users.why.as_ref().map_or(String::new(), |why| format!(", as {why}"))
+}
