@@ -69,7 +69,7 @@ pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
 /// all addresses is met by any of them, and a name may be any of them. Its own queue is not behind it, also where it asks itself.
 pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
     let is_any = |host: &str| matches!(host, "*" | "0.0.0.0" | "[::]");
-    let is_name = |host: &str| !host.starts_with('[') && host.parse::<std::net::IpAddr>().is_err();
+    let is_name = |host: &str| !host.starts_with('[') && host.parse::<core::net::IpAddr>().is_err();
     let is_it = |at: &str| match (at.rsplit_once(':'), listener.rsplit_once(':')) {
         _ if at == listener => true,
         _ if at.starts_with("unix:") || listener.starts_with("unix:") => false,
