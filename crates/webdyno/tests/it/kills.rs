@@ -8,10 +8,13 @@ use crate::debian::{Debian, Layout, Tree, WORKERS, obstacle};
 use crate::support::{
     Place, allows, answers_within, children, is_alive, scoreboard, signal, skip, turn, wait_until,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +50,7 @@ const AGAIN_MAX: usize = 2;
 /// within a fraction of a millisecond, so on a busy machine some come late; they still count as kills, at what they hit.
 const HIT_SHARE_MIN: f64 = 0.8;
 
-/// How often a journal is looked at.
+/// How often is looked at what tells nobody that it changes.
 const POLL: Duration = Duration::from_micros(100);
 
 /// The guardian reverts within this time of the death of its tool.
@@ -358,6 +361,7 @@ impl<'a> Session<'a> {
     /// Waits until its journal is so far; `None` when tool and guardian ended before.
     fn wait_for(&mut self, is_so_far: impl Fn(&[Value]) -> bool) -> Option<()> {
         let mut seen = None;
+        let news = News::of(&self.server.state().join("journals"));
         loop {
             let tool_ended = self.tool.try_wait().unwrap().is_some();
             // Its bytes are read only when there are more of them: what takes long comes late.
@@ -375,7 +379,7 @@ impl<'a> Session<'a> {
                     return None;
                 }
             }
-            std::thread::sleep(POLL);
+            news.wait();
         }
     }
 
@@ -464,6 +468,28 @@ impl<'a> Session<'a> {
         let apache = || server.pid().map(|pid| [children(pid), vec![pid]].concat()).unwrap_or_default();
         let alone = || server.processes().iter().all(|pid| apache().contains(pid));
         assert!(wait_until(Duration::from_secs(10), alone), "{:?}\n{}", server.processes(), said());
+    }
+}
+
+/// Wakes who waits as soon as something is written in a folder (inotify(7)): many that look again and again starve what
+/// they wait for.
+struct News(Option<OwnedFd>);
+
+impl News {
+    /// Without the folder there is none yet.
+    fn of(folder: &Path) -> Self {
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        let written = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO;
+        Self(inotify::add_watch(&watch, folder, written).is_ok().then_some(watch))
+    }
+
+    /// Returns at the latest when it is time to see whether the writers are still there.
+    fn wait(&self) {
+        let Some(watch) = &self.0 else { return std::thread::sleep(POLL) };
+        let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&patience)).unwrap();
+        // What was told is not asked for: the file is read.
+        let _ = rustix::io::read(watch, &mut [0; 4096]);
     }
 }
 
