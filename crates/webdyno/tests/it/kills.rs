@@ -487,8 +487,8 @@ impl News {
     fn wait(&self) {
         let Some(watch) = &self.0 else { return std::thread::sleep(POLL) };
         let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-        poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&patience)).unwrap();
-        // What was told is not asked for: the file is read.
+        // Interrupted, it is as good as woken. What was told is not asked for: the file is read.
+        let _ = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&patience));
         let _ = rustix::io::read(watch, &mut [0; 4096]);
     }
 }

@@ -128,7 +128,8 @@ impl Server {
         };
         let id = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
         let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        // What still runs then is told by who starts it again.
+        let deadline = Instant::now() + Duration::from_secs(60);
         while ours(pid) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
