@@ -221,8 +221,12 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let ended = |run: &&RunReport| run.requests.completed + run.requests.failed > 0;
     let fault = run.filter(|run| !run.client.valid && brake.is_none()).filter(ended);
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
-    let generator_fault =
-        fault.filter(|_| kernel_limit_total.is_none()).and_then(|run| run.client.why.clone());
+    let spoiled = fault.filter(|_| kernel_limit_total.is_none());
+    // What is late without a cost has no part in what limits; that its times are wrong is told with them.
+    let without_cost = spoiled.map(|run| crate::generator::is_only_late(measurement, run)).transpose()?
+        == Some(true)
+        && builder.none_waits_in_generator();
+    let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
     Ok(Facts {

@@ -11,6 +11,7 @@ use webdyno_model::Result;
 use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
+use webdyno_model::workload::Arrival;
 
 /// Above this share of a core the busiest engine thread is taken as the bottleneck.
 pub const CPU_FRACTION_MAX: f64 = 0.70;
@@ -70,6 +71,29 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
     Ok(())
 }
 
+/// In a load that waits for its answers, this share of the users may wait for the generator instead: that is lost in noise.
+const WAITING_USERS_FRACTION_MAX: f64 = 0.02;
+
+/// Whether all that is wrong with the run is that its times have some of the generator's own delay in them, and that this
+/// delay cost hardly any of the load: that many answers came in spite of it. Such a run says wrong things about times, and
+/// right things about what limits. By Little's law the rate times the delay is how many users wait for the generator. An
+/// error when a histogram is damaged.
+pub fn is_only_late(measurement: &Measurement, run: &RunReport) -> Result<bool> {
+    let worked = run.client.cpu_fraction_max_thread.is_none_or(|fraction| fraction > HELD_UP_FRACTION_MAX);
+    let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread(run)).is_some();
+    let other = tables::exhausted(run)
+        .or_else(|| little::law(measurement).and_then(|law| law.fault()))
+        .or_else(|| pages::fault(measurement))
+        .or_else(|| users::law(measurement).and_then(|users| users.fault()));
+    let Some(workload) = run.workload.as_ref().filter(|_| is_late && !worked && other.is_none()) else {
+        return Ok(false);
+    };
+    let ended_per_us = (run.requests.completed + run.requests.failed) as f64 / (run.elapsed_s * 1e6);
+    let waiting = run.client_delay_us.mean.map(|delay_us| ended_per_us * delay_us);
+    let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
+    Ok(workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max))
+}
+
 /// Each engine thread over the measured part; over the whole load in recordings that tell no more.
 fn threads(measurement: &Measurement) -> Vec<ThreadReport> {
     let (mut length_us, mut cpu_us) = (0, vec![]);
@@ -126,6 +150,7 @@ mod tests {
     use super::*;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
+    use webdyno_model::workload::Workload;
 
     fn second(t_s: f64, cpu_us_max_thread: u64, in_flight_us: u64) -> Interval {
         let (length_us, cpu_us) = (1_000_000, 100_000);
@@ -134,6 +159,10 @@ mod tests {
 
     /// 5000 requests of a millisecond each in one second; a tenth of them were delayed by this much.
     fn check(cpu_us_max_thread: u64, delay_us: u64, in_flight_us: u64) -> ClientReport {
+        crate::summary::run_report(&delayed(cpu_us_max_thread, delay_us, in_flight_us)).unwrap().client
+    }
+
+    fn delayed(cpu_us_max_thread: u64, delay_us: u64, in_flight_us: u64) -> Measurement {
         let (mut times, mut delays) = (TimeHistogram::new(), TimeHistogram::new());
         for request in 0..5000 {
             times.record(1000);
@@ -143,7 +172,7 @@ mod tests {
         let thread_cpu_us = vec![100_000, cpu_us_max_thread];
         let whole = second(0.0, cpu_us_max_thread, in_flight_us);
         let interval = Interval { completed, response_time, client_delay, thread_cpu_us, ..whole };
-        report(vec![interval]).client
+        Measurement { intervals: vec![interval], ..Measurement::default() }
     }
 
     fn report(intervals: Vec<Interval>) -> RunReport {
@@ -158,6 +187,27 @@ mod tests {
         let fractions: Vec<f64> = report.threads.iter().map(|thread| thread.cpu_fraction).collect();
         assert_eq!(fractions, [0.1, 0.4]);
         assert_eq!((report.in_flight.mean, report.in_flight.by_law), (Some(5.0), Some(5.0)));
+    }
+
+    #[test]
+    fn a_delay_that_costs_no_load_falsifies_the_times_only() {
+        // A ninth of the requests is delayed by half of its time: 0.28 users wait for the generator.
+        for (connections, arrival, cpu_us, is_only_late) in [
+            (5, Arrival::Closed, 100_000, false),
+            (50, Arrival::Closed, 100_000, true),
+            (50, Arrival::Closed, 500_000, false),
+            (5, Arrival::Open { rate_per_s: 5000.0, poisson: false }, 100_000, true),
+        ] {
+            let workload = Workload { connections, arrival, ..Workload::default() };
+            let measurement = Measurement { workload: Some(workload), ..delayed(cpu_us, 500, 5_000_000) };
+            let run = crate::summary::run_report(&measurement).unwrap();
+            assert!(run.client.saturated && !run.client.valid, "its times stay wrong: {:?}", run.client);
+            assert_eq!(
+                super::is_only_late(&measurement, &run).unwrap(),
+                is_only_late,
+                "{connections} {cpu_us}"
+            );
+        }
     }
 
     #[test]

@@ -64,6 +64,12 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Whether no request that was due waited for one of the generator's own connections.
+    pub(super) fn none_waits_in_generator(&self) -> bool {
+        let waiting = self.facts.get("waiting_in_generator_mean");
+        waiting.is_none_or(|fact| fact.value < WAITING_MIN)
+    }
+
     pub(super) fn add_client(
         &mut self,
         measurement: &Measurement,
@@ -84,6 +90,9 @@ impl Builder<'_> {
         });
     }
 }
+
+/// Fewer than this wait because of the moment in which they are handed out.
+const WAITING_MIN: f64 = 0.5;
 
 /// What a proxy answers when what stands behind it does not.
 const BAD_GATEWAY: [&str; 2] = ["502", "503"];
