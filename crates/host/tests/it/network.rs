@@ -273,6 +273,8 @@ fn ports_that_closed_connections_hold_are_counted_for_each_destination() {
     };
     space.within(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40999")).unwrap();
     space.within(|| std::fs::write("/proc/sys/net/ipv4/ip_local_reserved_ports", "40900-41000,5")).unwrap();
+    // A port that waits for longer than a second is else given to the next connection of the loopback (tcp(7)).
+    space.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "0")).unwrap();
     let listener = space.within(|| TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     let connect = || {

@@ -442,9 +442,11 @@ impl<'a> Session<'a> {
                 said()
             );
         } else {
-            // A hook that is not whole yet starts at no boot; and nothing is changed before it is.
-            let is_half_a_hook =
-                |line: &String| hit.record == "intent boot_hook" && line.contains("webdyno-rollback-");
+            // A hook that is not whole yet starts at no boot; and nothing is changed before it is. One that is half removed
+            // does not start either, and all the rest was put back before.
+            let starts = changed.iter().any(|line| line.starts_with("rc3.d/S00webdyno-rollback-"));
+            let is_half = hit.record == "intent boot_hook" || (hit.record.starts_with("undone ") && !starts);
+            let is_half_a_hook = |line: &String| is_half && line.contains("webdyno-rollback-");
             let left: Vec<_> = changed.into_iter().filter(|line| !is_half_a_hook(line)).collect();
             assert_eq!(left, Vec::<String>::new(), "{}", said());
         }

@@ -61,6 +61,9 @@ pub(crate) fn remedy(facts: &Facts, (from, to): (f64, f64), restart: bool, why: 
     }
 }
 
+/// From this share of them on, workers are at work on requests (W), and not held by connections.
+const AT_WORK_MIN: f64 = 0.9;
+
 /// How many workers are wanted at once. At saturation rate x time only equals the workers there are: what queues and
 /// what the clients have in flight is the demand.
 ///
@@ -78,10 +81,14 @@ pub(crate) fn demand(facts: &Facts, workers: f64, queue: f64) -> f64 {
     let now = (busy + queue).max(facts.value("in_flight_mean").unwrap_or(0.0));
     let now = match (facts.value("offered_rate"), facts.value("connections_cap")) {
         (Some(offered), Some(cap)) => {
-            // All workers are taken: so many of them over the rate is the time each takes.
-            let time_s = time_us.map(|us| us / 1e6).or(facts.ended_per_s().map(|rate| workers / rate));
-            let offered = time_s.map(|time_s| offered * time_s).filter(|offered| *offered > workers);
-            offered.unwrap_or(now).min(cap)
+            // All workers are taken: so many of them over the rate is the time each takes. A status page that waits in the
+            // same queue tells too few moments for its own measure, where requests and not connections hold the workers.
+            let writing = facts.value("workers_writing_mean").map(|writing| writing / workers);
+            let is_at_work = writing.is_some_and(|share| share >= AT_WORK_MIN);
+            let taken_s = facts.ended_per_s().map(|rate| workers / rate);
+            let times_s = [time_us.map(|us| us / 1e6), taken_s.filter(|_| is_at_work || time_us.is_none())];
+            let wanted = times_s.into_iter().flatten().map(|time_s| offered * time_s);
+            wanted.into_iter().find(|wanted| *wanted > workers).unwrap_or(now).min(cap)
         }
         _ => now,
     };
@@ -255,6 +262,9 @@ mod tests {
         assert_eq!(remedy.to, Some(SettingValue::Integer(78)));
         assert_eq!(remedy.predicted.unwrap().rate, 300.0);
         assert_eq!(open(&[("worker_time_mean_us", f64::NAN)]).to, Some(SettingValue::Integer(78)));
+        // The status page came through twice, and tells a third of the time; all the workers were at work.
+        let rarely = [("worker_time_mean_us", 65_000.0), ("workers_writing_mean", 20.0)];
+        assert_eq!(open(&rarely).to, Some(SettingValue::Integer(78)));
     }
 
     #[test]
