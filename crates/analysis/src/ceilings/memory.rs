@@ -11,7 +11,7 @@ const RESERVE_FRACTION: f64 = 0.10;
 pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     let max = workers_that_fit(facts)?;
     let known = Known {
-        now: facts.value("workers_busy_mean"),
+        now: workers::taken(facts),
         max: Some(max),
         binds_at_rate: workers::hold_time_us(facts).map(|us| max * 1e6 / us),
         ..Known::default()

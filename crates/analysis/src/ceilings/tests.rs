@@ -60,6 +60,14 @@ fn kept_connections_hold_a_worker_but_not_under_event() {
 }
 
 #[test]
+fn states_behind_a_lowered_limit_are_no_workers() {
+    let values = [("workers_limit", 39.0), ("workers_when_full", 10.0), ("workers_busy_mean", 22.0)];
+    let (now, max, binds) = told(&with(&values, &[]), "apache workers").unwrap();
+    assert_eq!((now, max), (Some(10.0), Some(10.0)));
+    assert_eq!(binds, Some(100.0), "all ten for 100 requests a second");
+}
+
+#[test]
 fn fast_failures_do_not_flatter_the_workers() {
     let values = [
         ("workers_limit", 50.0),

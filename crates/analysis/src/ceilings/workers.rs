@@ -11,7 +11,7 @@ pub(super) fn limit(facts: &Facts) -> Option<Limit> {
     let max = allowed(facts);
     let holds_us = hold_time_us(facts);
     let known = Known {
-        now: facts.value("workers_busy_mean"),
+        now: taken(facts),
         max,
         binds_at_rate: max.zip(holds_us).map(|(max, us)| max * 1e6 / us),
         error: together(&[
@@ -29,6 +29,11 @@ pub(super) fn allowed(facts: &Facts) -> Option<f64> {
     let configured =
         facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
     facts.value("workers_when_full").or_else(|| shown.into_iter().chain(configured).reduce(f64::min))
+}
+
+/// How many are taken. No more than may be: behind a lowered limit those that ended leave their last state.
+pub(super) fn taken(facts: &Facts) -> Option<f64> {
+    facts.value("workers_busy_mean").map(|busy| allowed(facts).map_or(busy, |allowed| busy.min(allowed)))
 }
 
 /// How long a good answer holds a worker.
@@ -49,6 +54,7 @@ pub(super) fn hold_time_us(facts: &Facts) -> Option<f64> {
 /// The time by all busy workers; one of them is at work on the reading itself.
 fn busy_time_us(facts: &Facts) -> Option<f64> {
     let busy = facts.value("workers_busy_mean")? - 1.0;
+    let busy = allowed(facts).map_or(busy, |allowed| busy.min(allowed));
     let event = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"));
     let kept = facts.value("workers_keepalive_mean").filter(|_| event).unwrap_or(0.0);
     let ended_per_s = facts.ended_per_s().filter(|_| facts.loaded).or_else(|| super::rate(facts))?;

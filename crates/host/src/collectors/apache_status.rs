@@ -7,6 +7,8 @@
 //!
 //! Busy is a worker that has a connection or a request: `R W K D C L`. Idle is `_`, an open slot is `.`; a worker that
 //! starts (`S`), finishes after a reload (`G`) or is cleaned up (`I`) can take no request and is none of them.
+//! A worker that ended behind a lowered limit leaves its `_` there for ever. `IdleWorkers` leaves those of earlier
+//! generations out, so where it tells of fewer, so many are idle.
 //! The request for the page needs a worker itself: it is one of those that write, and it is counted as an access.
 //! When every worker is held the page does not answer, and that is told as the error of the reading. The request
 //! then stays where it is, in the accept queue, and the next readings go on waiting for it: a new one each time would
@@ -70,7 +72,7 @@ pub struct Scoreboard {
     pub until_open_count: u64,
     /// `.`: no worker there.
     pub open_count: u64,
-    /// `_`: waits for a connection.
+    /// `_`: waits for a connection. Of a page that tells how many of them are of this generation: these.
     pub idle_count: u64,
     /// `S`.
     pub starting_count: u64,
@@ -183,7 +185,11 @@ pub fn parse_status(url: &str, page: &str) -> Result<ServerStatus> {
         connections_writing_count: number("ConnsAsyncWriting"),
         connections_keepalive_count: number("ConnsAsyncKeepAlive"),
         connections_closing_count: number("ConnsAsyncClosing"),
-        scoreboard: value("Scoreboard").map(|slots| Scoreboard::parse(slots.trim_end())),
+        scoreboard: value("Scoreboard").map(|slots| {
+            let board = Scoreboard::parse(slots.trim_end());
+            let alive = number("IdleWorkers").unwrap_or(board.idle_count);
+            Scoreboard { idle_count: board.idle_count.min(alive), ..board }
+        }),
     })
 }
 
@@ -359,7 +365,7 @@ fn numbers(status: &ServerStatus) -> [Option<u64>; NUMBERS.len()] {
 const STATES: [(&str, &str); 13] = [
     ("apache.slots_count", "_SRWKDCLGI.-"),
     ("apache.slots_open_count", "."),
-    ("apache.workers_idle_count", "_"),
+    ("apache.workers_idle_count", IDLE),
     ("apache.workers_busy_count", "RWKDCL"),
     ("apache.workers_starting_count", "S"),
     ("apache.workers_reading_count", "R"),
@@ -371,6 +377,9 @@ const STATES: [(&str, &str); 13] = [
     ("apache.workers_finishing_count", "G"),
     ("apache.workers_cleanup_count", "I"),
 ];
+
+/// The state of idle workers.
+const IDLE: &str = "_";
 
 fn states(board: &Scoreboard) -> [u64; STATES.len()] {
     [
@@ -428,7 +437,10 @@ impl Collector for ApacheStatus {
             }
         };
         let mut metrics: Vec<Metric> = NUMBERS.iter().enumerate().map(number).collect();
-        metrics.extend(STATES.iter().map(|(name, states)| gauge(*name, SOURCE, count(states))));
+        metrics.extend(STATES.iter().map(|(name, states)| {
+            let reproduce = if *states == IDLE { line("IdleWorkers", 1) } else { count(states) };
+            gauge(*name, SOURCE, reproduce)
+        }));
         let wait = "curl -s -o /dev/null -w '%{time_total}\\n' 'URL?auto' | awk '{print $1*1000000}'";
         // Of the rows of the table their cells.
         let table = |program: &str| {

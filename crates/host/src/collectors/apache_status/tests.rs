@@ -62,6 +62,17 @@ fn pages_of_all_versions_parse() {
     assert_eq!(status.mpm.as_deref(), Some("event"));
 }
 
+// As prefork showed it, with 10 workers allowed after there were 40: those behind them ended long ago.
+#[test]
+fn workers_that_ended_behind_a_lowered_limit_are_not_idle() {
+    let board = "WWWWWWWWWWGGGGGGGGGGGGGGGGGGG__________";
+    let page = format!("BusyWorkers: 29\nIdleWorkers: 0\nScoreboard: {board}\n");
+    let idle = |page: &str| values(&parse_status(URL, page).unwrap()).value("apache.workers_idle_count");
+    assert_eq!(idle(&page), Some(0.0));
+    assert_eq!(idle(&page.replace("IdleWorkers: 0\n", "")), Some(10.0), "a page without that line");
+    assert_eq!(idle("IdleWorkers: 7\nScoreboard: __W.\n"), Some(2.0), "no more than are shown");
+}
+
 #[test]
 fn totals_that_are_switched_off_are_missing_and_told() {
     let reading = values(&parse_status(URL, SHORT).unwrap());
