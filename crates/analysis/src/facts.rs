@@ -55,6 +55,8 @@ pub struct Facts {
     pub goal: Option<Goal>,
     /// Why the generator's figures cannot be believed; `None` when they can or when there was no load of our own.
     pub generator_fault: Option<String>,
+    /// Whether all that is wrong with it is that it was late.
+    pub generator_is_late: bool,
     /// The table that the run measured instead of the server.
     pub kernel_limit_total: Option<KernelLimitTotal>,
     /// Whether there was load of our own.
@@ -223,9 +225,8 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
     let spoiled = fault.filter(|_| kernel_limit_total.is_none());
     // What is late without a cost has no part in what limits; that its times are wrong is told with them.
-    let without_cost = spoiled.map(|run| crate::generator::is_only_late(measurement, run)).transpose()?
-        == Some(true)
-        && builder.none_waits_in_generator();
+    let late = spoiled.map(|run| crate::generator::late(measurement, run)).transpose()?.flatten();
+    let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.none_waits_in_generator();
     let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
@@ -236,6 +237,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         topology: measurement.topology.clone(),
         goal: measurement.goal,
         generator_fault,
+        generator_is_late: late.is_some(),
         kernel_limit_total,
         loaded,
         brake,

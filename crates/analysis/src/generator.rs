@@ -74,24 +74,32 @@ pub fn verdict(measurement: &Measurement, run: &mut RunReport) -> Result<()> {
 /// In a load that waits for its answers, this share of the users may wait for the generator instead: that is lost in noise.
 const WAITING_USERS_FRACTION_MAX: f64 = 0.02;
 
-/// Whether all that is wrong with the run is that its times have some of the generator's own delay in them, and that this
-/// delay cost hardly any of the load: that many answers came in spite of it. Such a run says wrong things about times, and
-/// right things about what limits. By Little's law the rate times the delay is how many users wait for the generator. An
-/// error when a histogram is damaged.
-pub fn is_only_late(measurement: &Measurement, run: &RunReport) -> Result<bool> {
-    let worked = run.client.cpu_fraction_max_thread.is_none_or(|fraction| fraction > HELD_UP_FRACTION_MAX);
+/// A generator that was late, and otherwise did what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    /// It was late at hardly any cost: nearly as many answers came in spite of it.
+    pub is_without_cost: bool,
+}
+
+/// Whether all that is wrong with the run is that its times have some of the generator's own delay in them, and what that
+/// cost. Such a run says wrong things about times. By Little's law the rate times the delay is how many users wait for the
+/// generator. An error when a histogram is damaged.
+pub fn late(measurement: &Measurement, run: &RunReport) -> Result<Option<Late>> {
+    let (busiest, unknown) = (run.client.cpu_fraction_max_thread, f64::INFINITY);
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread(run)).is_some();
-    let other = tables::exhausted(run)
+    let other = overworked(busiest)
+        .or_else(|| tables::exhausted(run))
         .or_else(|| little::law(measurement).and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
         .or_else(|| users::law(measurement).and_then(|users| users.fault()));
-    let Some(workload) = run.workload.as_ref().filter(|_| is_late && !worked && other.is_none()) else {
-        return Ok(false);
+    let Some(workload) = run.workload.as_ref().filter(|_| is_late && other.is_none()) else {
+        return Ok(None);
     };
     let ended_per_us = (run.requests.completed + run.requests.failed) as f64 / (run.elapsed_s * 1e6);
     let waiting = run.client_delay_us.mean.map(|delay_us| ended_per_us * delay_us);
     let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
-    Ok(workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max))
+    let hardly_any = workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
+    Ok(Some(Late { is_without_cost: hardly_any && busiest.unwrap_or(unknown) <= HELD_UP_FRACTION_MAX }))
 }
 
 /// Each engine thread over the measured part; over the whole load in recordings that tell no more.
@@ -192,21 +200,20 @@ mod tests {
     #[test]
     fn a_delay_that_costs_no_load_falsifies_the_times_only() {
         // A ninth of the requests is delayed by half of its time: 0.28 users wait for the generator.
-        for (connections, arrival, cpu_us, is_only_late) in [
-            (5, Arrival::Closed, 100_000, false),
-            (50, Arrival::Closed, 100_000, true),
-            (50, Arrival::Closed, 500_000, false),
-            (5, Arrival::Open { rate_per_s: 5000.0, poisson: false }, 100_000, true),
+        let late = |is_without_cost| Some(Late { is_without_cost });
+        for (connections, arrival, cpu_us, expected) in [
+            (5, Arrival::Closed, 100_000, late(false)),
+            (50, Arrival::Closed, 100_000, late(true)),
+            (50, Arrival::Closed, 500_000, late(false)),
+            (5, Arrival::Open { rate_per_s: 5000.0, poisson: false }, 100_000, late(true)),
+            // At its own limit it is not only late.
+            (50, Arrival::Closed, 900_000, None),
         ] {
             let workload = Workload { connections, arrival, ..Workload::default() };
             let measurement = Measurement { workload: Some(workload), ..delayed(cpu_us, 500, 5_000_000) };
             let run = crate::summary::run_report(&measurement).unwrap();
             assert!(run.client.saturated && !run.client.valid, "its times stay wrong: {:?}", run.client);
-            assert_eq!(
-                super::is_only_late(&measurement, &run).unwrap(),
-                is_only_late,
-                "{connections} {cpu_us}"
-            );
+            assert_eq!(super::late(&measurement, &run).unwrap(), expected, "{connections} {cpu_us}");
         }
     }
 

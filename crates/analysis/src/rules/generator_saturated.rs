@@ -10,6 +10,9 @@
 //! requests were lost sight of or counted twice. The same is said when the server has more than twice as many requests at
 //! once as the generator has in flight, although nobody else uses it and no request was given up.
 //!
+//! A generator that is only late sends less than it should: where a link is full, or the server fills the processors, in spite
+//! of that, they are the limit, and only the times of the run are wrong.
+//!
 //! Or requests arrive at a rate of their own (`-r`) and wait in the generator, because all its connections (`-c`) are in
 //! use, less than 95% of the rate is answered, and the server could do more: it has idle workers, no queue, and
 //! processors to spare; no connection was lost or took a second to establish, nothing failed, and answers take hardly
@@ -27,7 +30,9 @@
 //! `top -H` on the generator's machine while the load runs: a thread near 100% is a generator that measures itself.
 
 use crate::breakdown::{keeps_up, noticed_queue};
+use super::network_saturated;
 use crate::facts::Facts;
+use crate::processors;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 
@@ -53,7 +58,7 @@ const FULL_FRACTION_MAX: f64 = 0.2;
 /// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
 /// from a server that had room.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if let Some(why) = &facts.generator_fault {
+    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_full_in_spite_of_it(facts)) {
         let summary =
             format!("The load generator limits, so these figures say nothing about the server: {why}.");
         let advice = "more threads (-t), another machine for the generator, or a lower load";
@@ -70,6 +75,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         0.9,
         ("connections", "more connections (-c) than are in use at the rate asked for"),
     ))
+}
+
+/// A generator that is late sends too little. A link that is full all the same, or processors that the server fills, and not
+/// the generator beside it, are the limit all the same.
+fn is_full_in_spite_of_it(facts: &Facts) -> bool {
+    let link = || network_saturated::fullest(facts).is_some_and(|full| full.is_waited_for);
+    let generator = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let processors = || {
+        processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator)
+    };
+    facts.generator_is_late && (link() || processors())
 }
 
 /// The number of connections, when they and not the server kept the offered rate from being reached.
@@ -137,7 +153,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, facts_of_several};
 
     #[test]
     fn fires_only_on_a_fault() {
@@ -147,6 +163,37 @@ mod tests {
         let finding = check(&facts).unwrap();
         assert!(finding.summary.contains("90% of a core"));
         assert!(finding.remedies[0].wishes().is_empty());
+    }
+
+    #[test]
+    fn what_is_full_in_spite_of_a_late_generator_limits() {
+        let processors = |own: f64, wait: f64| {
+            let values = [
+                ("cores", 2.0),
+                ("cpu_busy_fraction", 0.98),
+                ("pressure_group_cpu_some_fraction", wait),
+                ("service_cpu_cores", own),
+                ("client_cpu_cores", 0.6),
+            ];
+            facts(&values, &[])
+        };
+        let link = |share: f64| {
+            let several = [("nic_sent_fraction", "eth0", share)];
+            facts_of_several(&[("response_time_inflation", 4.0)], &several)
+        };
+        for (mut facts, fires, what) in [
+            (processors(1.3, 0.9), false, "the server fills the processors"),
+            (processors(0.5, 0.9), true, "the generator fills them"),
+            (processors(1.3, 0.1), true, "nobody waits for them"),
+            (link(0.97), false, "the link is full"),
+            (link(0.6), true, "the link has room"),
+        ] {
+            facts.generator_fault = Some("half of the answers lay unread".into());
+            facts.generator_is_late = true;
+            assert_eq!(check(&facts).is_some(), fires, "{what}");
+            facts.generator_is_late = false;
+            assert!(check(&facts).is_some(), "{what}: it was at its own limit");
+        }
     }
 
     #[test]
