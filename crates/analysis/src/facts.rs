@@ -51,6 +51,11 @@ pub struct Facts {
     pub service: Option<ServiceSnapshot>,
     /// What stands behind it; `None` when nobody looked.
     pub topology: Option<Topology>,
+    /// What a call into the kernel that asks for a file took on the server's machine, and each further part of its path;
+    /// `None` where nobody measured it.
+    pub file_call_us: Option<f64>,
+    /// See there.
+    pub path_part_us: Option<f64>,
     /// What tuning shall reach.
     pub goal: Option<Goal>,
     /// Why the generator's figures cannot be believed; `None` when they can or when there was no load of our own.
@@ -230,11 +235,14 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
     let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
     let service = measurement.service.clone();
     let readings_stopped = crate::missing::all_stopped(measurement);
+    let machine = measurement.server.as_ref();
     Ok(Facts {
         facts: builder.facts,
         each: builder.each,
         service,
         topology: measurement.topology.clone(),
+        file_call_us: machine.and_then(|machine| machine.file_call_us),
+        path_part_us: machine.and_then(|machine| machine.path_part_us),
         goal: measurement.goal,
         generator_fault,
         generator_is_late: late.is_some(),

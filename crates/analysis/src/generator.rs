@@ -98,7 +98,8 @@ pub fn late(measurement: &Measurement, run: &RunReport) -> Result<Option<Late>> 
     let ended_per_us = (run.requests.completed + run.requests.failed) as f64 / (run.elapsed_s * 1e6);
     let waiting = run.client_delay_us.mean.map(|delay_us| ended_per_us * delay_us);
     let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
-    let hardly_any = workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
+    let hardly_any =
+        workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
     Ok(Some(Late { is_without_cost: hardly_any && busiest.unwrap_or(unknown) <= HELD_UP_FRACTION_MAX }))
 }
 

@@ -37,6 +37,7 @@ pub mod saturation;
 pub mod series;
 pub mod shortage;
 pub mod site;
+pub mod speed;
 pub mod stats;
 pub mod stop_loss;
 pub mod summary;

@@ -4,6 +4,7 @@
 //! those of its group come first.
 
 use crate::facts::Facts;
+use crate::speed::on_this_machine_us;
 
 /// Somebody of the group waited for a processor this share of the time: there is no room.
 const GROUP_WAITS_MIN: f64 = 0.5;
@@ -18,7 +19,7 @@ const OWN_MIN: f64 = 0.4;
 /// today, 100 to 180 us where each request wakes a sleeping one up, and cores of ten years ago are half as fast.
 const FILE_US: f64 = 150.0;
 /// A connection of its own, at most.
-pub const CONNECTION_US: f64 = 100.0;
+const CONNECTION_US: f64 = 100.0;
 /// A byte: read or mapped, and copied to the socket.
 const BYTE_US: f64 = 0.001;
 /// A byte that came compressed, with those that were compressed to it.
@@ -98,7 +99,13 @@ fn file_us(facts: &Facts) -> f64 {
     let compressed = facts.asked.iter().any(|asked| asked.compressed);
     let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
     let opened = crate::site::reused(facts).map_or(1.0, |reused| 1.0 - reused);
-    FILE_US + CONNECTION_US * opened + byte_us * facts.value("answer_bytes_mean").unwrap_or(0.0)
+    let file_us = on_this_machine_us(facts, FILE_US) + connection_us(facts) * opened;
+    file_us + byte_us * facts.value("answer_bytes_mean").unwrap_or(0.0)
+}
+
+/// What a connection of its own costs Apache, at most, in processor time.
+pub fn connection_us(facts: &Facts) -> f64 {
+    on_this_machine_us(facts, CONNECTION_US)
 }
 
 #[cfg(test)]

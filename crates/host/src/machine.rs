@@ -4,7 +4,11 @@
 //! scheduler's affinity mask with the control group's CPU quota as `std::thread::available_parallelism` reads them,
 //! passwd(5), and `SUDO_USER` as sudo(8) sets it.
 
+pub mod free_port;
+mod speed;
+
 use crate::{process, procfs};
+use speed::Speed;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use webdyno_model::environment::Environment;
 
@@ -14,6 +18,7 @@ pub fn environment() -> Environment {
     let os_release = read("/etc/os-release").or_else(|| read("/usr/lib/os-release"));
     let uname = rustix::system::uname();
     let text = |part: &std::ffi::CStr| Some(part.to_string_lossy().into_owned()).filter(|s| !s.is_empty());
+    let speed = Speed::measure();
     Environment {
         webdyno: env!("CARGO_PKG_VERSION").to_owned(),
         os: os_release.as_deref().and_then(pretty_name),
@@ -23,6 +28,8 @@ pub fn environment() -> Environment {
         memory_bytes: read("/proc/meminfo").as_deref().and_then(memory_bytes),
         syn_linear_timeouts: read("/proc/sys/net/ipv4/tcp_syn_linear_timeouts")
             .and_then(|text| text.trim().parse().ok()),
+        file_call_us: speed.map(|speed| speed.file_call_us),
+        path_part_us: speed.map(|speed| speed.path_part_us),
         hostname: text(uname.nodename()),
         clock_error_us: None,
     }

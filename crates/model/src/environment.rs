@@ -22,6 +22,13 @@ pub struct Environment {
     /// unknown where the kernel has no such setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syn_linear_timeouts: Option<u32>,
+    /// What the quickest of many calls into the kernel took that asks for a file (lstat(2) of the root folder); unknown in
+    /// recordings of before it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_call_us: Option<f64>,
+    /// What each further part of a path adds to that, once the kernel knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_part_us: Option<f64>,
     /// Host name.
     pub hostname: Option<String>,
     /// By how much the times of its samples may be off on the generator's clock; unknown in recordings of before it was

@@ -21,6 +21,7 @@ use super::{say, say_us};
 use crate::facts::Facts;
 use crate::files_work::{self, FilesWork, files_work};
 use crate::in_force::{self, Asked, InForce};
+use crate::speed::{on_this_machine_us, path_part_us};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Fact, Finding, Remedy};
 use webdyno_model::number::significant;
@@ -34,8 +35,6 @@ pub const BRINGS_ABOUT: &[&str] =
 
 /// A system call with what Apache does around it.
 const CALL_US: f64 = 0.4;
-/// A step of the kernel's walk, from one folder to the next: a hash of the name, and a look into the cache of names.
-const STEP_US: f64 = 0.015;
 /// The share of the work that the checks must be.
 const SHARE_MIN: f64 = 0.2;
 
@@ -142,7 +141,12 @@ fn met(facts: &Facts) -> Option<Met> {
         let front = Asked { path: "/".into(), share: 1.0, ..Asked::default() };
         let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
         let parts = facts.value("path_parts_mean");
-        return Some(Met { options, us: parts.map_or(0.0, path_us), parts, share: 1.0 });
+        return Some(Met {
+            options,
+            us: parts.map_or(0.0, |parts| path_us(facts, parts)),
+            parts,
+            share: 1.0,
+        });
     }
     let mut found: Option<Met> = None;
     for asked in &facts.asked {
@@ -150,7 +154,7 @@ fn met(facts: &Facts) -> Option<Met> {
         let Some(options) = options else { continue };
         let depth = asked.folders() as f64 + 1.0;
         let all = found.get_or_insert(Met { options, us: 0.0, parts: None, share: 0.0 });
-        all.us += asked.share * path_us(depth);
+        all.us += asked.share * path_us(facts, depth);
         all.parts = Some(all.parts.map_or(depth, |parts| parts.max(depth)));
         all.share += asked.share;
     }
@@ -158,8 +162,8 @@ fn met(facts: &Facts) -> Option<Met> {
 }
 
 /// What the checks of a path of so many parts cost.
-fn path_us(parts: f64) -> f64 {
-    parts * CALL_US + parts * (parts + 1.0) / 2.0 * STEP_US
+fn path_us(facts: &Facts, parts: f64) -> f64 {
+    parts * on_this_machine_us(facts, CALL_US) + parts * (parts + 1.0) / 2.0 * path_part_us(facts)
 }
 
 /// Whether these options make Apache check each part of a path.

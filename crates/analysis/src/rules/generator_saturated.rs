@@ -29,8 +29,8 @@
 //! ## By hand
 //! `top -H` on the generator's machine while the load runs: a thread near 100% is a generator that measures itself.
 
-use crate::breakdown::{keeps_up, noticed_queue};
 use super::network_saturated;
+use crate::breakdown::{keeps_up, noticed_queue};
 use crate::facts::Facts;
 use crate::processors;
 use webdyno_model::change::ApplyClass;
@@ -82,9 +82,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn is_full_in_spite_of_it(facts: &Facts) -> bool {
     let link = || network_saturated::fullest(facts).is_some_and(|full| full.is_waited_for);
     let generator = facts.value("client_cpu_cores").unwrap_or(0.0);
-    let processors = || {
-        processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator)
-    };
+    let processors =
+        || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
     facts.generator_is_late && (link() || processors())
 }
 

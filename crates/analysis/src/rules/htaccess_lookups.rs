@@ -22,6 +22,7 @@ use super::{say, say_us};
 use crate::facts::Facts;
 use crate::files_work::{self, FilesWork, files_work};
 use crate::in_force;
+use crate::speed::on_this_machine_us;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -56,7 +57,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let met = met(facts)?;
     let files = files_work(facts)?;
     let work = files.work;
-    let by_look_ups = work.share(met.folders * LOOK_UP_US);
+    let by_look_ups = work.share(met.folders * on_this_machine_us(facts, LOOK_UP_US));
     let excess = work.excess();
     if excess < files_work::EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
         return None;

@@ -109,8 +109,8 @@ fn watched(facts: &Facts) -> Option<Finding> {
     let carried = facts.ended_per_s()? / opened;
     let work = saturation::work(facts)?;
     let (each_us, least) = match site::is_tls(facts) {
-        Some(true) => (tls_handshakes::HANDSHAKE_US, COST_FRACTION_MIN_TLS),
-        _ => (saturation::CONNECTION_US, COST_FRACTION_MIN),
+        Some(true) => (tls_handshakes::handshake_us(facts), COST_FRACTION_MIN_TLS),
+        _ => (saturation::connection_us(facts), COST_FRACTION_MIN),
     };
     let share = (opened * each_us / 1e6 / work.cores).min(1.0);
     let allowed = facts.setting("MaxKeepAliveRequests")?;

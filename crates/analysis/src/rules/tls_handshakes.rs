@@ -22,6 +22,7 @@
 use super::{say, say_us};
 use crate::facts::Facts;
 use crate::saturation::{self, Work};
+use crate::speed::on_this_machine_us;
 use crate::{in_force, site};
 use webdyno_model::change::{ApplyClass, Wish};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -41,7 +42,7 @@ pub const BRINGS_ABOUT: &[&str] = &[
 
 /// What every handshake costs in processor time, without the signature: the connection, the exchange of keys, the
 /// records, and their memory. 250 to 400 us were seen.
-pub(super) const HANDSHAKE_US: f64 = 300.0;
+const HANDSHAKE_US: f64 = 300.0;
 /// Signatures, as `openssl speed` tells them on cores of the last ten years.
 const SIGN_US: [(&str, f64); 6] = [
     ("RSA 8", 12_000.0),
@@ -116,6 +117,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// What every handshake costs, without the signature.
+pub(super) fn handshake_us(facts: &Facts) -> f64 {
+    on_this_machine_us(facts, HANDSHAKE_US)
+}
+
 fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
     let per_s = facts.value("tls_handshakes_per_s").or(facts.value("new_connections_per_s"))?;
     let key = site::key(service, facts.asked.first());
@@ -151,8 +157,9 @@ fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Wor
     let keeps = !is("KeepAlive", "off");
     if !keeps && facts.wants_keepalive != Some(false) {
         // Even if all of them resume a session, they could be saved.
-        let at_least = share(HANDSHAKE_US);
-        let share = share(HANDSHAKE_US + signed * of.sign_us);
+        let each_us = handshake_us(facts);
+        let at_least = share(each_us);
+        let share = share(each_us + signed * of.sign_us);
         let confidence = match facts.wants_keepalive {
             Some(_) => certain(share),
             None if at_least >= SHARE_MIN => 0.7,

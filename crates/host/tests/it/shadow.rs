@@ -403,7 +403,8 @@ fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
     stand.server.stop();
     original.wait().unwrap();
     assert_eq!(proved.unwrap(), Vec::<String>::new());
-    assert!(refused.unwrap_err().message.contains("503"));
+    let refused = refused.unwrap_err();
+    assert!(refused.message.contains("503"), "{refused}");
     assert_eq!(owner, rustix::process::geteuid().as_raw());
     assert!(stand.is_clear());
 }

@@ -18,6 +18,7 @@ use super::config::include::is_pattern;
 use super::config::model::Source;
 use super::control::{Apache, Options, pid_file_name};
 use super::status::near;
+use crate::machine::free_port::hold_free_port;
 use crate::procfs;
 use crate::services::{Shadow, ShadowFolder};
 use addresses::Addresses;
@@ -25,7 +26,7 @@ use directives::{DEFAULTS, MANAGES_CERTIFICATES};
 use mirror::Mirror;
 use render::{Renderer, quoted};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::FileEdit;
 use webdyno_model::error::io_error;
@@ -53,8 +54,7 @@ pub fn shadow(control: &Control, edits: &[FileEdit], port: u16, folder: &Path) -
     // Held until all are found, so that none is found twice.
     let mut held = vec![];
     let mut free_port = || {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let found = listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
+        let found = hold_free_port().and_then(|listener| Ok((listener.local_addr()?.port(), listener)));
         let (port, listener) =
             found.map_err(|error| io_error("find a free port on", Ipv4Addr::LOCALHOST, &error))?;
         held.push(listener);
