@@ -5,7 +5,8 @@
 //!
 //! ## How it is recognised
 //! At least a tenth of the machine's processor time was stolen, and the rest left nothing idle to speak of (processors at
-//! least 85% busy, stolen time included): the machine wanted more than it got. It needs /proc/stat, nothing else.
+//! least 85% busy, stolen time included): the machine wanted more than it got. It needs /proc/stat, nothing else. Where memory
+//! seems to be short as well it is only half sure: the host reads and writes what is swapped.
 //!
 //! ## What to do
 //! Discard the run: it says how busy the neighbours were. Ask the provider, choose dedicated processors or a larger share, or
@@ -14,7 +15,7 @@
 //! ## By hand
 //! `vmstat 1` (column `st`), `top` (`st`), `mpstat -P ALL 1`.
 
-use super::say;
+use super::{memory_exhausted, say};
 use crate::facts::Facts;
 use crate::processors;
 use webdyno_model::change::ApplyClass;
@@ -37,10 +38,15 @@ const STEAL_FRACTION_MIN: f64 = 0.10;
 /// Processors with more idle time than this leaves would have done the work a moment later.
 const BUSY_FRACTION_MIN: f64 = 0.85;
 
+/// What is believed of it where memory seems to be short.
+const CONFIDENCE_SWAPPING: f64 = 0.5;
+
 /// Fires when the host takes what the machine wanted.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let steal = facts.value("cpu_steal_fraction").filter(|steal| *steal >= STEAL_FRACTION_MIN)?;
     let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy >= BUSY_FRACTION_MIN)?;
+    // What swaps keeps the host busy for it, too: that is counted as stolen.
+    let is_swapping = memory_exhausted::evidence(facts).is_some();
     let cores = facts.value("cores").map_or(String::new(), |cores| format!(" of {} cores", say(cores)));
     Some(Finding {
         id: ID.into(),
@@ -50,7 +56,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             busy * 100.0,
             processors::users(facts)
         ),
-        confidence: 0.9,
+        confidence: if is_swapping { CONFIDENCE_SWAPPING } else { 0.9 },
         explains_fraction: Some(significant((steal / busy).min(1.0), 3)),
         facts: facts.cite(&[
             "cpu_steal_fraction",
@@ -89,5 +95,15 @@ mod tests {
             let seen = [("cpu_steal_fraction", steal), ("cpu_busy_fraction", busy), ("cores", 2.0)];
             assert_eq!(check(&facts(&seen, &[])).is_some(), fires, "{steal} of {busy}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_swaps_has_its_host_work_for_it() {
+        let stolen = [("cpu_steal_fraction", 0.2), ("cpu_busy_fraction", 1.0)];
+        let sure =
+            |others: &[(&str, f64)]| check(&facts(&[&stolen, others].concat(), &[])).unwrap().confidence;
+        assert_eq!(sure(&[]), 0.9);
+        let swaps = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        assert_eq!(sure(&swaps), 0.5);
     }
 }
