@@ -26,7 +26,7 @@
 //! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control
 //! group `cpu.pressure` and `cpu.stat` there.
 
-use super::say;
+use super::{cpu_stolen, say};
 use crate::facts::Facts;
 use crate::processors::{self, Shortage};
 use crate::work;
@@ -57,7 +57,8 @@ const BUSY_FRACTION_WANTED: f64 = 0.7;
 
 /// Fires when all cores that the service may use are busy, and it waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if facts.value("cpu_steal_fraction").is_some_and(|steal| steal > STEAL_FRACTION_MAX) {
+    let stolen = facts.value("cpu_steal_fraction").filter(|steal| *steal > STEAL_FRACTION_MAX);
+    if stolen.is_some() && !cpu_stolen::is_smaller_part(facts) {
         return None;
     }
     // What thrashes keeps the processors busy, too.
@@ -70,7 +71,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: ID.into(),
         summary: format!(
-            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}",
+            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
             cores_in_words(facts, shortage.usable),
             shortage.busy * 100.0,
             processors::users(facts),
@@ -79,7 +80,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
                 Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
                 None => String::new(),
-            }
+            },
+            stolen.map_or(String::new(), |steal| format!(
+                " The host took {:.0}% of the time for others: without them these figures would be better by about as much.",
+                steal * 100.0
+            )),
         ),
         confidence: if makes_errors || closed.is_some() || work::hides_its_work(facts) {
             shortage.confidence.min(CONFIDENCE_CLOSED)
