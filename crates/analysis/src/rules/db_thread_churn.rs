@@ -5,7 +5,7 @@
 //!
 //! ## How it is recognised
 //! Threads are created nearly as fast as connections are opened, thousands a second, and the processors are full: what a
-//! thread costs (some 50 us) times their number is a good part of what the processors do.
+//! thread costs (some 50 us, more where calls into the kernel are slow) times their number is a good part of what the processors do.
 //!
 //! ## What to do
 //! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever
@@ -16,6 +16,7 @@
 
 use super::say;
 use crate::facts::Facts;
+use crate::speed::on_this_machine_us;
 use crate::{work, written};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -30,9 +31,8 @@ pub const BRINGS_ABOUT: &[&str] =
 
 /// Threads per connection: kept ones leave next to nothing to create.
 const PER_CONNECTION_MIN: f64 = 0.5;
-/// What the start and the end of a thread with its memory cost a processor: 56 us were measured on a machine of today,
-/// and slower ones take longer.
-const THREAD_COST_S: f64 = 50e-6;
+/// What the start and the end of a thread with its memory cost a processor: 56 us were measured on a machine of today.
+const THREAD_US: f64 = 50.0;
 /// The share of the processors that it must take to be worth a word.
 const SHARE_MIN: f64 = 0.1;
 const BUSY_FRACTION_MIN: f64 = 0.85;
@@ -45,7 +45,8 @@ const PREDICTION_ERROR: f64 = 0.2;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let created_per_s = facts.value("db_threads_created_per_s")?;
     let opened_per_s = facts.value("db_connections_per_s").filter(|rate| *rate > 0.0)?;
-    let share = work::share_of_full_processors(facts, created_per_s * THREAD_COST_S, BUSY_FRACTION_MIN)?;
+    let threads_cores = created_per_s * on_this_machine_us(facts, THREAD_US) / 1e6;
+    let share = work::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
     // No more of the processors than the database takes of them.
     let of_database = facts
         .value("db_cpu_cores")
