@@ -37,8 +37,9 @@ const CPU_FRACTION_MAX: f64 = 0.95;
 const CPU_WAIT_FRACTION_MAX: f64 = 0.5;
 /// In more of the time nothing runs because all wait for a disk.
 const IO_FULL_FRACTION_MAX: f64 = 0.5;
-/// Below this share nobody notices that memory is short ([`super::memory_exhausted`]).
-const MEMORY_FULL_FRACTION_MAX: f64 = 0.02;
+/// Below this share nobody notices that memory is short: what waits for less, and swaps nothing, reads files anew
+/// ([`super::memory_exhausted`]).
+const MEMORY_FULL_FRACTION_MAX: f64 = 0.05;
 const FULL_FRACTION_MAX: f64 = 0.2;
 /// In front of PHP-FPM: a smaller part of what is under way is met by chance.
 const QUEUE_FRACTION_MIN: f64 = 0.1;
