@@ -28,7 +28,7 @@
 use super::{apache_async_cap, keepalive_holds_workers, say, say_us};
 use crate::breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::facts::Facts;
-use crate::work;
+use crate::{processors, work};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 
@@ -48,7 +48,7 @@ const FULL_FRACTION_MIN: f64 = 0.5;
 const UNANSWERED_FRACTION_MAX: f64 = 0.5;
 /// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children, not for requests.
 const BEHIND_FRACTION_MIN: f64 = 0.2;
-/// What is believed of a limit that stands in front of one that binds.
+/// What is believed of a limit that stands in front of one that binds, or may.
 const CONFIDENCE_IN_FRONT: f64 = 0.5;
 /// Where only processes are seen, as many requests must be with the workers: fewer mean that something else holds these.
 const BUSY_FRACTION_MIN: f64 = 0.7;
@@ -78,12 +78,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         say(queue),
         doing(facts, behind)
     );
-    let in_front =
-        |confidence: f64| if behind.is_some() { confidence.min(CONFIDENCE_IN_FRONT) } else { confidence };
+    // Processors that are full with work which nobody could see may be what the workers wait for.
+    let is_doubtful = behind.is_some() || processors::shortage(facts).is_some();
+    let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
     Some(Finding {
         id: ID.into(),
         summary,
-        confidence: in_front(proof.confidence),
+        confidence: proof.confidence.min(most),
         explains_fraction: explained(facts, queue),
         facts: facts.cite(&CITED),
         remedies: remedy::remedies(facts, proof.workers, queue),
@@ -229,6 +230,14 @@ mod tests {
         {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }
+    }
+
+    #[test]
+    fn processors_that_are_full_with_work_nobody_sees_leave_a_doubt() {
+        let full = [("cores", 2.0), ("cpu_busy_fraction", 0.98), ("pressure_cpu_some_fraction", 0.9)];
+        assert_eq!(with(&full).unwrap().confidence, 0.5);
+        let others = [("service_cpu_cores", 0.2), ("pressure_group_cpu_some_fraction", 0.1)];
+        assert_eq!(with(&[&full[..], &others].concat()).unwrap().confidence, 0.95, "others fill them");
     }
 
     #[test]

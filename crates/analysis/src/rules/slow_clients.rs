@@ -144,7 +144,8 @@ fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
             say(held),
             say_bytes(pace)
         ),
-        confidence: if counted.is_some() { 0.85 } else { 0.7 },
+        // Without the page nobody knows whether they hold workers, or places of processes that take nobody in any more.
+        confidence: if counted.is_some() { 0.85 } else { 0.5 },
     })
 }
 
@@ -263,7 +264,7 @@ mod tests {
                     ("new_connections_per_s", 101.0),
                     ("requests_per_connection", 1.0),
                 ],
-                Some(0.7),
+                Some(0.5),
             ),
             (
                 "no page, and our own connections are kept",

@@ -46,6 +46,8 @@ pub fn machine() -> Environment {
         webdyno: "0.1.0".into(),
         os: Some("Debian GNU/Linux 12 (bookworm)".into()),
         kernel: Some("6.1.0-28-amd64".into()),
+        file_call_us: None,
+        path_part_us: None,
         cpu_model: Some("AMD EPYC 7B13".into()),
         cores: Some(2),
         memory_bytes: Some(4_000_000_000),
