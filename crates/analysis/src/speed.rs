@@ -6,7 +6,8 @@
 
 use crate::facts::Facts;
 
-/// What that call took where the costs that rules know were seen.
+/// What that call took where the costs that rules know were seen. It was not measured there: it is estimated from a call with
+/// what Apache does around it, which took 0.4 us.
 const FILE_CALL_US: f64 = 0.35;
 /// What a further part of a path added there.
 const PATH_PART_US: f64 = 0.015;

@@ -6,10 +6,12 @@
 //! ## How it is recognised
 //! At least a tenth of the machine's processor time was stolen, and the rest left nothing idle to speak of (those processors
 //! that the service may use at least 85% busy, stolen time included): the machine wanted more than it got. It needs /proc/stat,
-//! nothing else. Where it is less than a quarter, and the service fills its processors with the rest, what fills them is the
-//! limit (`cpu-saturated` says what was stolen). Or somebody of the service's control group waited for a processor in at least half of the time, although no
-//! quota keeps it from one. Where memory
-//! seems to be short as well it is only half sure: the host reads and writes what is swapped.
+//! nothing else. Or somebody of the service's control group waited for a processor in at least half of the time, although no
+//! quota keeps it from one.
+//!
+//! Where less than a quarter was stolen, and the service fills its processors with the rest, what fills them is the limit
+//! (`cpu-saturated` says what was stolen). Where memory seems to be short as well it is only half sure: the host reads and
+//! writes what is swapped.
 //!
 //! ## What to do
 //! Discard the run: it says how busy the neighbours were. Ask the provider, choose dedicated processors or a larger share, or
