@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::summary::run_report;
+use webdyno_analysis::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::interval::Interval;
 use webdyno_model::run::RunReport;

@@ -8,7 +8,7 @@ use crate::scenario::{Catalogue, Remedy, Round};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::diagnosis::ranking::diagnose;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::{Result, UserError};

@@ -11,7 +11,7 @@ use crate::figures;
 use crate::scenario::{Folder, Group, Load, Remedy, Round, Scenario, Sign};
 use std::fmt::Write as _;
 use std::path::Path;
-use webdyno_analysis::rules;
+use webdyno_analysis::limits;
 use webdyno_model::Result;
 use webdyno_model::sample::{CollectorInfo, Metric};
 
@@ -230,7 +230,7 @@ fn answer(page: &mut String, round: &Round) {
 
 /// Where the manual tells more, if it does.
 fn explained(id: &str) -> String {
-    let is_known = rules::by_id(id).is_some();
+    let is_known = limits::by_id(id).is_some();
     if is_known { format!(" (`webdyno explain {id}` tells more)") } else { String::new() }
 }
 

@@ -1,16 +1,16 @@
 //! Whether a fault was there, and whether its fix brought something: signs and gains of a scenario's rounds, judged from
 //! recordings. Pure: the same recording gives the same proof.
 //!
-//! Ratios of rates have a 95% interval that allows for autocorrelation ([`webdyno_analysis::stats`]), and the end of it
+//! Ratios of rates have a 95% interval that allows for autocorrelation ([`webdyno_analysis::measurement::statistics`]), and the end of it
 //! that is worse is what counts; percentiles have none, and count as they are.
 
 use crate::figures::{self, Figure, Figures};
 use crate::scenario::{Gain, Sign, Take};
 use serde::{Deserialize, Serialize};
+use webdyno_analysis::diagnosis::missing::{lack_of, missing};
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::missing::{lack_of, missing};
-use webdyno_analysis::series::SeriesSet;
-use webdyno_analysis::stats::{mean, ratio_of_means};
+use webdyno_analysis::measurement::series::SeriesSet;
+use webdyno_analysis::measurement::statistics::{mean, ratio_of_means};
 use webdyno_model::number::significant;
 use webdyno_model::sample::{Metric, MetricKind};
 use webdyno_model::{Result, UserError};

@@ -7,7 +7,7 @@
 //! it back. What was kept before stays, as each of it was verified better.
 
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::stop_loss::StopLoss;
+use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_model::interval::EndReason;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::tune::Verdict;

@@ -4,12 +4,12 @@
 use crate::recording::{Recording, lacking, with_front};
 use crate::view::Series;
 use std::collections::BTreeSet;
+use webdyno_analysis::diagnosis::missing;
 use webdyno_analysis::facts::by_hand;
-use webdyno_analysis::levels::MAIN;
+use webdyno_analysis::measurement::series::SeriesSet;
+use webdyno_analysis::measurement::statistics;
 use webdyno_analysis::measurement::{Measurement, TimedSample};
-use webdyno_analysis::missing;
-use webdyno_analysis::series::SeriesSet;
-use webdyno_analysis::stats;
+use webdyno_analysis::run_report::levels::MAIN;
 use webdyno_model::environment::Environment;
 use webdyno_model::number::{Number, significant};
 use webdyno_model::observation::{
@@ -199,7 +199,7 @@ impl Teller<'_> {
             unit: metric.unit.clone(),
             kind: metric.kind,
             rate_per_s: rate.map(|rate| Number(significant(rate, 6))),
-            mean: level(stats::mean(&levels().collect::<Vec<_>>())),
+            mean: level(statistics::mean(&levels().collect::<Vec<_>>())),
             min: level(levels().reduce(f64::min)),
             max: level(levels().reduce(f64::max)),
             source: metric.source.clone(),

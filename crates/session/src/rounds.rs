@@ -3,11 +3,11 @@
 
 use crate::careful;
 use crate::stand::{Measured, Stand};
-use webdyno_analysis::diagnosis::diagnose;
-use webdyno_analysis::planner::{Choice, Policy, Stop, choose};
-use webdyno_analysis::rules::{generator_saturated, kernel_limit_total};
-use webdyno_analysis::stats::mean;
-use webdyno_analysis::verdict::{Comparison, judge};
+use webdyno_analysis::diagnosis::ranking::diagnose;
+use webdyno_analysis::limits::{generator_saturated, kernel_limit_total};
+use webdyno_analysis::measurement::statistics::mean;
+use webdyno_analysis::tuning::planner::{Choice, Policy, Stop, choose};
+use webdyno_analysis::tuning::verdict::{Comparison, judge};
 use webdyno_model::change::{ApplyClass, Managed, RenderedPlan, Wish};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::{EventBody, Purpose};

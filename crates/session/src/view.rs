@@ -2,15 +2,15 @@
 
 use crate::observation::{levels, observation};
 use crate::recording::{Attempt, LoadRecord, Recording, TuneEnd};
-use webdyno_analysis::ablation::ablation;
-use webdyno_analysis::check::check;
-use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::diagnosis::check::check;
+use webdyno_analysis::diagnosis::ranking::diagnose;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::pages::times as page_times;
-use webdyno_analysis::repeats::repeats;
-use webdyno_analysis::series::SeriesSet;
-use webdyno_analysis::summary::{interval_report, response_times, run_report};
-use webdyno_analysis::verdict::compare;
+use webdyno_analysis::measurement::series::SeriesSet;
+use webdyno_analysis::run_report::documents_only::ablation;
+use webdyno_analysis::run_report::pages::times as page_times;
+use webdyno_analysis::run_report::repeats::repeats;
+use webdyno_analysis::run_report::{interval_report, response_times, run_report};
+use webdyno_analysis::tuning::verdict::compare;
 use webdyno_model::Result;
 use webdyno_model::change::JournalPlace;
 use webdyno_model::diagnosis::Diagnosis;

@@ -116,7 +116,7 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
     let met = match outcome {
         Outcome::Run(run) => run_is_good(run),
         Outcome::Diagnosis(diagnosis) => {
-            let sound = diagnosis.bottleneck == webdyno_analysis::rules::healthy::ID;
+            let sound = diagnosis.bottleneck == webdyno_analysis::limits::healthy::ID;
             (sound || !fail_on_fault) && diagnosis.run.as_ref().is_none_or(run_is_good)
         }
         Outcome::Tune(tune) => tune_is_good(tune),

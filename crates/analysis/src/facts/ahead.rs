@@ -4,7 +4,7 @@
 //! (docs/metrics.md).
 
 use super::{Builder, From, Row};
-use crate::stats;
+use crate::measurement::statistics;
 use webdyno_model::number::significant;
 
 /// What follows from one metric each.
@@ -71,10 +71,10 @@ impl Builder<'_> {
     pub(super) fn intervals_of_levels(&mut self) {
         for (fact, metric) in WITH_INTERVAL {
             let levels = self.series.levels(metric);
-            let series = stats::describe(&levels).filter(|series| series.mean > 0.0);
+            let series = statistics::describe(&levels).filter(|series| series.mean > 0.0);
             let half = series.map(|series| {
                 let error = (series.variance / series.effective).sqrt();
-                significant(stats::t_95(series.effective - 1.0) * error / series.mean, 4)
+                significant(statistics::t_95(series.effective - 1.0) * error / series.mean, 4)
             });
             self.add_from(fact, "fraction", half, (metric, From::Mean));
         }

@@ -2,7 +2,7 @@
 
 use super::{Builder, by_hand};
 use crate::measurement::Measurement;
-use crate::stats;
+use crate::measurement::statistics;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::number::significant;
@@ -139,9 +139,9 @@ fn offered_rate(workload: &Workload, started_per_us: Option<f64>) -> Option<f64>
 
 /// Half the width of the 95% interval of a mean rate, as a share of it.
 pub(super) fn relative_ci95(rates: &[f64]) -> Option<f64> {
-    let series = stats::describe(rates).filter(|series| series.mean > 0.0)?;
+    let series = statistics::describe(rates).filter(|series| series.mean > 0.0)?;
     let error = (series.variance / series.effective).sqrt();
-    Some(stats::t_95(series.effective - 1.0) * error / series.mean)
+    Some(statistics::t_95(series.effective - 1.0) * error / series.mean)
 }
 
 /// How much longer answers took than they can.
@@ -164,7 +164,7 @@ const DRIFT_SECONDS_MIN: usize = 4;
 fn drift(measurement: &Measurement) -> Result<Option<f64>> {
     let (mut means, mut within, mut counts) = (vec![], 0.0, 0.0);
     for interval in measurement.measured() {
-        let times = crate::summary::merged(interval.response_time.iter())?.dist();
+        let times = crate::measurement::histograms::merged(interval.response_time.iter())?.dist();
         if let (Some(mean), Some(stdev)) = (times.mean, times.stdev)
             && times.count >= DRIFT_ANSWERS_MIN
         {
@@ -174,16 +174,16 @@ fn drift(measurement: &Measurement) -> Result<Option<f64>> {
         }
     }
     let seconds = means.len() as f64;
-    let described = stats::describe(&means).filter(|_| means.len() >= DRIFT_SECONDS_MIN && within > 0.0);
+    let described = statistics::describe(&means).filter(|_| means.len() >= DRIFT_SECONDS_MIN && within > 0.0);
     Ok(described.map(|described| described.variance * (counts / seconds) / (within / seconds)))
 }
 
 /// Requests are told apart by name, so that a mix of quick and slow pages is not taken for queueing.
 fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
-    let named = crate::summary::named_times(measurement)?;
+    let named = crate::run_report::named_times(measurement)?;
     let mut groups: Vec<_> = named.into_values().map(|(_, _, times)| times).collect();
     if groups.is_empty() {
-        groups.push(crate::summary::response_times(measurement)?);
+        groups.push(crate::run_report::response_times(measurement)?);
     }
     let (mut all, mut quickest, mut count) = (0.0, 0.0, 0.0);
     for times in &groups {
@@ -201,7 +201,7 @@ fn queueing(measurement: &Measurement) -> Result<Option<Queueing>> {
 mod tests {
     use super::*;
     use crate::facts::{Facts, facts};
-    use crate::summary::run_report;
+    use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
 

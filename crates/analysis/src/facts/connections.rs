@@ -2,7 +2,7 @@
 
 use super::Builder;
 use crate::measurement::Measurement;
-use crate::stats;
+use crate::measurement::statistics;
 use webdyno_model::run::{Dist, RunReport};
 
 impl Builder<'_> {
@@ -90,7 +90,7 @@ fn spread(measurement: &Measurement) -> Option<f64> {
     let whole = measurement.measured().filter(|interval| interval.length_us >= 900_000);
     let rates: Vec<f64> =
         whole.map(|second| second.bytes_received as f64 * 1e6 / second.length_us as f64).collect();
-    let described = stats::describe(&rates).filter(|rates| rates.mean > 0.0)?;
+    let described = statistics::describe(&rates).filter(|rates| rates.mean > 0.0)?;
     Some(described.variance.sqrt() / described.mean)
 }
 

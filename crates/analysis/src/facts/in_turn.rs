@@ -6,7 +6,8 @@
 
 use super::Builder;
 use crate::measurement::Measurement;
-use crate::summary::{merged, named_times, response_times};
+use crate::measurement::histograms::merged;
+use crate::run_report::{named_times, response_times};
 use webdyno_model::Result;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::workload::Arrival;
@@ -106,7 +107,7 @@ impl Start {
 mod tests {
     use crate::facts::{Facts, facts, testing};
     use crate::measurement::Measurement;
-    use crate::summary::run_report;
+    use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
     use webdyno_model::workload::{Arrival, Workload};

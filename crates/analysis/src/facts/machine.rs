@@ -115,7 +115,7 @@ impl Builder<'_> {
     fn of_usable(&self) -> Option<f64> {
         let (which, each) = (self.each.get("core_usable")?, self.each.get("core_busy_fraction")?);
         let busy: Option<Vec<f64>> = which.keys().map(|core| each.get(core).map(|fact| fact.value)).collect();
-        crate::stats::mean(&busy?)
+        crate::measurement::statistics::mean(&busy?)
     }
 
     /// How busy the busiest of the cores were, this many of them.
@@ -124,7 +124,7 @@ impl Builder<'_> {
         let mut each: Vec<f64> = each.values().map(|fact| fact.value).collect();
         each.sort_by(|a, b| b.total_cmp(a));
         let of: Vec<f64> = each.into_iter().take(count as usize).collect();
-        crate::stats::mean(&of)
+        crate::measurement::statistics::mean(&of)
     }
 
     /// In which share of the periods of its quota the service was stopped.

@@ -4,7 +4,7 @@
 //! they hold and read (docs/metrics.md).
 
 use super::{Builder, From, Row};
-use crate::stats::mean;
+use crate::measurement::statistics::mean;
 
 /// What follows from one metric each.
 #[rustfmt::skip] // a table, one row a line

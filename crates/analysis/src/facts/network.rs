@@ -3,8 +3,8 @@
 //! Sources: the collectors `nic`, `qdisc`, `tcp`, `conntrack`, `ports` (docs/metrics.md).
 
 use super::{Builder, From, Row};
-use crate::series::SeriesSet;
-use crate::stats;
+use crate::measurement::series::SeriesSet;
+use crate::measurement::statistics;
 
 /// What follows from one metric each.
 #[rustfmt::skip] // a table, one row a line
@@ -152,6 +152,6 @@ fn spread(series: &SeriesSet<'_>, name: &str) -> Option<f64> {
         series.all(name).iter().filter(|(time, _)| (first.0..=last.0).contains(time)).copied().collect();
     let seconds = readings.windows(2).filter(|pair| pair[1].0 - pair[0].0 >= SECOND_MIN_S);
     let rates: Vec<f64> = seconds.map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0)).collect();
-    let described = stats::describe(&rates).filter(|rates| rates.mean > 0.0)?;
+    let described = statistics::describe(&rates).filter(|rates| rates.mean > 0.0)?;
     Some(described.variance.sqrt() / described.mean)
 }

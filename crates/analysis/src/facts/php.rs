@@ -3,8 +3,8 @@
 //! Sources: the collectors `php_fpm`, `opcache` and `process` (docs/metrics.md).
 
 use super::{Builder, Facts, From, Row};
-use crate::stats::mean;
-use crate::work;
+use crate::measurement::statistics::mean;
+use crate::settings::backends;
 use webdyno_model::diagnosis::Fact;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
@@ -74,7 +74,7 @@ impl Builder<'_> {
     /// queues that are none of its business.
     pub(super) fn queues_behind(&mut self) {
         let (service, topology) = (self.service, self.topology);
-        let is_behind = |at: &str| service.is_none_or(|service| work::is_behind(service, topology, at));
+        let is_behind = |at: &str| service.is_none_or(|service| backends::is_behind(service, topology, at));
         let readings = self.series.levels(ALL_QUEUES).len() as f64;
         for (template, prefix) in [(UNIX_QUEUE, "unix:"), (TCP_QUEUE, "")] {
             let Some(known) = self.series.template(template) else { continue };

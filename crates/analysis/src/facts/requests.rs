@@ -2,8 +2,8 @@
 //! processor time of the service each request took.
 
 use super::{Builder, From};
-use crate::in_force::Asked;
 use crate::measurement::Measurement;
+use crate::settings::in_force::Asked;
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::RequestSpec;
 
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::facts::facts;
     use crate::facts::testing::sample;
-    use crate::summary::run_report;
+    use crate::run_report::run_report;
     use webdyno_model::interval::{ConnectionCounts, Interval};
     use webdyno_model::workload::Workload;
 

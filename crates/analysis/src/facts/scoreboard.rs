@@ -3,8 +3,8 @@
 //! Source: the documentation of mod_status, and what prefork, worker and event of Apache 2.4 were seen to do under load.
 
 use super::{Builder, From};
-use crate::series::SeriesSet;
-use crate::stats::mean;
+use crate::measurement::series::SeriesSet;
+use crate::measurement::statistics::mean;
 use webdyno_model::sample::Sample;
 
 /// A connection in the accept queue does not prove that no worker is free: it may have come this instant. With at most

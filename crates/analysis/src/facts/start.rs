@@ -7,7 +7,7 @@
 
 use super::Builder;
 use crate::measurement::Measurement;
-use crate::summary::merged;
+use crate::measurement::histograms::merged;
 use webdyno_model::Result;
 use webdyno_model::workload::Arrival;
 
@@ -74,7 +74,7 @@ fn is_at_a_rate(measurement: &Measurement) -> bool {
 mod tests {
     use crate::facts::{Facts, facts};
     use crate::measurement::Measurement;
-    use crate::summary::run_report;
+    use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
     use webdyno_model::workload::Workload;

@@ -48,8 +48,11 @@ fn by_name(
     front: Option<&ServiceSnapshot>,
     instance: Option<&str>,
 ) -> String {
-    let mut fastcgi: Vec<String> =
-        front.into_iter().flat_map(crate::work::targets_of).filter_map(|(at, is)| is.then_some(at)).collect();
+    let mut fastcgi: Vec<String> = front
+        .into_iter()
+        .flat_map(crate::settings::backends::targets_of)
+        .filter_map(|(at, is)| is.then_some(at))
+        .collect();
     fastcgi.dedup();
     let endpoint = |address: &String| Endpoint {
         name: instance.unwrap_or_default().to_owned(),

@@ -116,7 +116,7 @@ mod tests {
     use crate::facts::facts;
     use crate::facts::testing::sample;
     use crate::measurement::Measurement;
-    use crate::summary::run_report;
+    use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
     use webdyno_model::workload::Workload;

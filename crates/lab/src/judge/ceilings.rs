@@ -3,10 +3,10 @@
 
 use super::Case;
 use std::fmt::Write as _;
-use webdyno_analysis::ceilings::{Limit, limits};
+use webdyno_analysis::diagnosis::next_limit::{after, told as stays};
 use webdyno_analysis::facts::{Facts, facts};
-use webdyno_analysis::next_limit::{after, told as stays};
-use webdyno_analysis::summary::run_report;
+use webdyno_analysis::limits::ceiling::{Limit, limits};
+use webdyno_analysis::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::NextLimit;
 use webdyno_model::workload::Workload;

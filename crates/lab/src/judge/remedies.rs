@@ -3,7 +3,7 @@
 use super::Case;
 use super::ceilings::is_same_load;
 use std::fmt::Write as _;
-use webdyno_analysis::diagnosis::diagnose;
+use webdyno_analysis::diagnosis::ranking::diagnose;
 use webdyno_model::Result;
 use webdyno_model::diagnosis::{Diagnosis, Predicted};
 

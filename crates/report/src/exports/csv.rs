@@ -1,7 +1,7 @@
 //! Every second of every load as a row of CSV (RFC 4180). Unknown is an empty field, never 0.
 
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::summary::merged;
+use webdyno_analysis::measurement::histograms::merged;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{ErrorCounts, Interval};
 use webdyno_model::number::significant;

@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use webdyno_analysis::stop_loss::StopLoss;
+use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_host::agent::RevertedChange;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::{Event, EventBody, VERSION};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
-use webdyno_analysis::incidents::Detector;
+use webdyno_analysis::diagnosis::incidents::Detector;
 use webdyno_model::event::EventBody;
 use webdyno_model::topology::Access;
 use webdyno_model::{Result, UserError};

@@ -5,7 +5,7 @@ use crate::careful;
 use crate::export::Export;
 use crate::stand::{InForce, Measured, Stand};
 use webdyno_analysis::measurement::Measurement;
-use webdyno_analysis::stop_loss::StopLoss;
+use webdyno_analysis::tuning::stop_loss::StopLoss;
 use webdyno_load::Prepared;
 use webdyno_model::brake::Brake;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, SiteProbe, Wish};

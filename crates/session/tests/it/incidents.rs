@@ -1,6 +1,7 @@
 //! Incidents and levels are told by metrics that there are: a name that no collector gives would never speak.
 
-use webdyno_analysis::{incidents, levels};
+use webdyno_analysis::diagnosis::incidents;
+use webdyno_analysis::run_report::levels;
 use webdyno_host::collectors;
 
 fn is_read(name: &str) -> bool {

@@ -1,7 +1,8 @@
 //! `webdyno diagnose --ablate`: loads with one thing changed, where two explanations remain.
 
 use super::diagnose::MeasuredLoad;
-use webdyno_analysis::experiments::{self, MOST};
+use webdyno_analysis::diagnosis::experiments;
+use webdyno_analysis::diagnosis::experiments::MOST;
 use webdyno_model::Result;
 use webdyno_model::event::EventBody;
 use webdyno_session::live::{Length, Servers, Session};

@@ -2,7 +2,7 @@
 
 use crate::cli::ExplainArgs;
 use crate::terminal;
-use webdyno_analysis::rules;
+use webdyno_analysis::limits;
 use webdyno_model::{Result, UserError};
 use webdyno_report::CHAPTERS;
 
@@ -18,7 +18,7 @@ pub fn explain(arguments: &ExplainArgs) -> Result<u8> {
 
 fn chapter(id: &str) -> Option<String> {
     let word = || CHAPTERS.iter().find(|(word, _)| *word == id).map(|(_, text)| (*text).to_owned());
-    rules::by_id(id).map(rules::Rule::manual).or_else(word)
+    limits::by_id(id).map(limits::Rule::manual).or_else(word)
 }
 
 /// The findings, and after an empty line the words.
@@ -27,7 +27,7 @@ fn list() -> String {
         let says = text.lines().next().and_then(|first| first.split_once(": ")).map_or("", |(_, says)| says);
         format!("{id:26} {says}\n")
     };
-    let findings: String = rules::ALL.iter().map(|rule| line(rule.id, &rule.manual())).collect();
+    let findings: String = limits::ALL.iter().map(|rule| line(rule.id, &rule.manual())).collect();
     let words: String = CHAPTERS.iter().map(|(word, text)| line(word, text)).collect();
     format!("{findings}\n{words}")
 }
@@ -38,7 +38,7 @@ pub fn manual() -> String {
         "<!-- Made by `webdyno lab pages` from the heads of the rules. -->\n# Manual\n\nWhat limits a server, and the words \
          of the reports: the chapters that `webdyno explain ID` prints.\n",
     );
-    let findings = rules::ALL.iter().map(|rule| (rule.id, rule.manual()));
+    let findings = limits::ALL.iter().map(|rule| (rule.id, rule.manual()));
     let words = CHAPTERS.iter().map(|(word, text)| (*word, (*text).to_owned()));
     for (part, chapters) in [("Findings", findings.collect::<Vec<_>>()), ("Words", words.collect())] {
         text.push_str(&format!("\n## {part}\n"));
@@ -55,7 +55,7 @@ pub fn manual() -> String {
 }
 
 fn unknown(id: &str) -> UserError {
-    let ids = rules::ALL.iter().map(|rule| rule.id).chain(CHAPTERS.iter().map(|(word, _)| *word));
+    let ids = limits::ALL.iter().map(|rule| rule.id).chain(CHAPTERS.iter().map(|(word, _)| *word));
     let distance = |known: &&str| strsim::damerau_levenshtein(id, known);
     let nearest = ids.min_by_key(distance).filter(|known| distance(known) <= known.len() / 2);
     let error = UserError::usage(format!("there is no finding and no word `{id}`"));
@@ -86,7 +86,7 @@ mod tests {
     fn every_finding_and_word_is_explained_and_stands_in_the_manual() {
         let manual = manual();
         let words = CHAPTERS.iter().map(|(word, _)| *word);
-        for id in rules::ALL.iter().map(|rule| rule.id).chain(words) {
+        for id in limits::ALL.iter().map(|rule| rule.id).chain(words) {
             assert!(chapter(id).is_some_and(|text| text.starts_with(&format!("`{id}`"))), "{id}");
             assert!(manual.contains(&format!("\n### {id}\n")), "{id}");
         }
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn the_list_names_every_rule_and_every_word() {
-        assert!(rules::ALL.iter().all(|rule| list().contains(rule.id)));
+        assert!(limits::ALL.iter().all(|rule| list().contains(rule.id)));
         for (word, text) in CHAPTERS {
             assert!(list().contains(word) && text.starts_with(&format!("`{word}`: ")), "{word}");
-            assert!(rules::by_id(word).is_none(), "{word} is a finding too");
+            assert!(limits::by_id(word).is_none(), "{word} is a finding too");
             assert_eq!(chapter(word).as_deref(), Some(*text));
         }
     }

@@ -2,7 +2,7 @@
 //! they fill is seen. What the round before tells of entries per answer says at which rate the table is full when it was.
 
 use super::{Predicted, Seen, Told, told};
-use webdyno_analysis::series::SeriesSet;
+use webdyno_analysis::measurement::series::SeriesSet;
 
 /// `(entries, size)` of the table of tracked connections: of the service's network, and of the machine.
 const TABLES: [[&str; 2]; 2] = [

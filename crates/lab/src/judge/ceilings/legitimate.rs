@@ -2,7 +2,7 @@
 //! what was measured in both.
 
 use super::Seen;
-use webdyno_analysis::ceilings::Limit;
+use webdyno_analysis::limits::ceiling::Limit;
 
 /// What differs by more than this share makes another load.
 const OTHER_FRACTION: f64 = 0.15;

@@ -1,0 +1,194 @@
+//! What is expected when a finding is lifted, where its rule does not say it: as much as is asked for, up to the next limit.
+//!
+//! Little's law: users who think for Z and are answered within R ask for users / (Z + R) a second. R is what is left of the
+//! response time when nobody waits for what is lifted. At a rate that clients decide, that rate is what is asked for.
+
+use crate::diagnosis::next_limit;
+use crate::facts::Facts;
+use crate::limits;
+use crate::resources::time_breakdown::accept_queue_wait_us;
+use webdyno_model::diagnosis::{Finding, Predicted};
+use webdyno_model::number::significant;
+
+/// Findings whose only cost is that requests wait for a place, or for a connection: what they take when they have it stays.
+const OF_WAITING: [&str; 14] = [
+    "accept-queue-overflow",
+    "apache-async-cap",
+    "apache-scoreboard-full",
+    "apache-setting-clamped",
+    "apache-spawn-lag",
+    "apache-worker-churn",
+    "apache-workers-exhausted",
+    "conntrack-full",
+    "keepalive-holds-workers",
+    "lost-syns",
+    "process-limit",
+    "proxy-loopback",
+    "syn-queue-overflow",
+    "time-wait-overflow",
+];
+/// Findings that cost answers: those that fail would take as long as the good ones. Who waits for a connection meanwhile is a good answer that takes longer than it would.
+const OF_FAILING: [&str; 4] =
+    ["backend-refused", "db-connections-exhausted", "ephemeral-ports-exhausted", "open-files-exhausted"];
+/// A finding by which workers are held for as long as clients take: only the wait for a worker goes.
+const OF_CLIENTS: &str = "slow-clients";
+/// Findings after which a request costs something else: up to where that goes nobody knows, so that only what clients
+/// ask for is a bound.
+const OF_COST: [&str; 6] = [
+    "db-connection-memory",
+    "log-io",
+    "log-verbosity",
+    "memory-exhausted",
+    "worker-memory-growth",
+    "working-set-exceeds-memory",
+];
+
+/// What is known of the time that is left: it is a mean, and the next one may differ.
+const ERROR: f64 = 0.15;
+/// A next limit is a computation on a figure that is computed.
+const ERROR_NEXT: f64 = 0.2;
+/// From this share of failures on, what workers hold for all of them says nothing of the good ones: failures are fast.
+const FAILED_FRACTION_MAX: f64 = 0.02;
+/// Where the wait is all of it but for what readings tell, less is left than they can tell.
+const LEAST_US: f64 = 1.0;
+/// At least this share of what is missing should show when a cost goes.
+const GAINED_FRACTION: [f64; 2] = [0.5, 0.9];
+
+/// Completes the best remedy of the first finding: with what is expected where nothing is, and never past the next limit.
+pub(crate) fn complete(facts: &Facts, finding: &mut Finding) {
+    let id = finding.id.clone();
+    let Some(remedy) = finding.remedies.first_mut() else { return };
+    remedy.predicted = match remedy.predicted.take() {
+        Some(predicted) => Some(bounded(facts, &id, predicted)),
+        None => of(facts, &id),
+    };
+}
+
+/// What is expected when a finding of this id is lifted; `None` where arithmetic does not tell.
+fn of(facts: &Facts, id: &str) -> Option<Predicted> {
+    let rate = facts.value("rate").filter(|_| facts.loaded)?;
+    let offered = facts.value("offered_rate");
+    if let Some(offered) = offered.filter(|offered| *offered > rate && OF_COST.contains(&id)) {
+        let [least, likely] = GAINED_FRACTION.map(|share| significant(rate + share * (offered - rate), 3));
+        return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
+    }
+    (OF_WAITING.contains(&id) || OF_FAILING.contains(&id) || id == OF_CLIENTS).then_some(())?;
+    let asked = offered.or_else(|| by_users(facts, id))?;
+    let most = offered.unwrap_or(f64::INFINITY);
+    let at = |error: f64| significant((asked * (1.0 + error)).min(most), 3);
+    let told = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
+    Some(bounded(facts, id, told)).filter(|told| told.rate > rate)
+}
+
+/// What users ask for when nobody waits for what is lifted.
+fn by_users(facts: &Facts, id: &str) -> Option<f64> {
+    let (users, in_flight) = (facts.value("users")?, facts.value("in_flight_mean")?);
+    // Who has several requests at once asks in another way, and a page that fails is left without its parts.
+    let fails = facts.value("pages_failed_per_s").is_some_and(|failed| failed > 0.0);
+    (!fails).then_some(())?;
+    let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
+    let think_us = thinking / facts.ended_per_s()? * 1e6;
+    Some(users * 1e6 / (think_us + left_us(facts, id)?))
+}
+
+/// What is left of the response time: the least of what is known of it, as each may hold something else that queued. The
+/// fast tenth of the answers; what lies between the request and the answer; and what workers hold.
+fn left_us(facts: &Facts, id: &str) -> Option<f64> {
+    let mean = facts.value("response_time_mean_us")?;
+    let quick = facts.value("response_time_excess_us").map(|excess| (mean - excess).max(LEAST_US));
+    let served = facts.value("service_time_mean_us").zip(accept_queue_wait_us(facts));
+    let served = served.map(|(served, waits)| (served - waits).max(LEAST_US));
+    let few_failed = facts.value("failed_fraction").is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
+    let held = facts.value("worker_time_mean_us").filter(|_| few_failed && id != OF_CLIENTS);
+    [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
+}
+
+/// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
+/// minutes.
+fn bounded(facts: &Facts, id: &str, predicted: Predicted) -> Predicted {
+    let rate = facts.value("rate").unwrap_or(0.0);
+    let next = next_limit::after(facts, id).filter(|next| next.id != limits::conntrack_full::ID);
+    let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
+    let Some(next) = next else { return predicted };
+    let bound = |sign: f64| significant(next * (1.0 + sign * ERROR_NEXT), 3);
+    Predicted { rate: significant(next, 3), ci95: [bound(-1.0), bound(1.0)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// 100 users who think for half a second; 40 answers a second, and 80 users wait for 2 s each.
+    const CLOSED: [(&str, f64); 7] = [
+        ("users", 100.0),
+        ("rate", 40.0),
+        ("ended_per_s", 40.0),
+        ("in_flight_mean", 80.0),
+        ("response_time_mean_us", 2e6),
+        ("worker_time_mean_us", 3e5),
+        ("failed_fraction", 0.0),
+    ];
+
+    fn told(id: &str, changes: &[(&str, f64)]) -> Option<(f64, [f64; 2])> {
+        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let facts = facts(&kept.chain(changes).copied().collect::<Vec<_>>(), &[]);
+        of(&facts, id).map(|told| (told.rate, told.ci95))
+    }
+
+    #[test]
+    fn users_ask_as_fast_as_they_think_and_are_answered() {
+        // 100 / (0.5 s + 0.3 s)
+        assert_eq!(told("apache-async-cap", &[]), Some((125.0, [106.0, 144.0])));
+        // The fast tenth took 0.2 s.
+        assert_eq!(told("apache-async-cap", &[("response_time_excess_us", 1.8e6)]).unwrap().0, 143.0);
+        // What workers hold for errors, or while clients are slow, is another time.
+        let served = [("service_time_mean_us", 2e6), ("accept_queue_mean", 60.0)];
+        for (id, failed, rate) in
+            [("apache-async-cap", 0.0, 125.0), ("apache-async-cap", 0.5, 100.0), ("slow-clients", 0.0, 100.0)]
+        {
+            let failed = ("failed_fraction", failed);
+            assert_eq!(told(id, &[&served[..], &[failed]].concat()).unwrap().0, rate, "{id} {failed:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        let many = [("in_flight_mean", 180.0)];
+        let pages = [("pages_failed_per_s", 3.0)];
+        for (id, changes) in [
+            ("opcache-off", &[][..]),
+            ("log-io", &[]),
+            ("apache-async-cap", &many),
+            ("db-connections-exhausted", &pages),
+        ] {
+            assert_eq!(told(id, changes), None, "{id} {changes:?}");
+        }
+    }
+
+    #[test]
+    fn at_a_rate_that_clients_decide_no_more_comes() {
+        let offered = ("offered_rate", 100.0);
+        assert_eq!(told("conntrack-full", &[offered]), Some((100.0, [85.0, 100.0])));
+        // Half of what is missing, at least.
+        assert_eq!(told("log-io", &[offered]), Some((94.0, [70.0, 100.0])));
+        // What is answered is all that comes.
+        assert_eq!(told("conntrack-full", &[("offered_rate", 40.0)]), None);
+    }
+
+    #[test]
+    fn the_next_limit_bounds_what_is_expected() {
+        let workers = [("workers_limit", 24.0), ("workers_busy_mean", 13.0)];
+        // 12 workers for 40 answers a second: 24 are 80.
+        let with = |id, more: &[(&str, f64)]| told(id, &[&workers[..], more].concat()).map(|told| told.0);
+        assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
+        assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
+        let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);
+        finding.id = "db-connections-exhausted".into();
+        let remedy = crate::limits::manual_remedy::manual("mariadb", "max_connections", "none", "more");
+        let before = Some(Predicted { rate: 500.0, ci95: [400.0, 600.0] });
+        finding.remedies = vec![webdyno_model::diagnosis::Remedy { predicted: before, ..remedy }];
+        complete(&facts(&[&CLOSED[..], &workers[..]].concat(), &[]), &mut finding);
+        assert_eq!(finding.remedies[0].predicted, Some(Predicted { rate: 80.0, ci95: [64.0, 96.0] }));
+    }
+}

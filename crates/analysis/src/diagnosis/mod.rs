@@ -1,0 +1,9 @@
+//! From facts to an answer: every limit judged, ranked, with what comes next and what is not known.
+
+pub mod check;
+pub mod experiments;
+pub(crate) mod forecast;
+pub mod incidents;
+pub mod missing;
+pub mod next_limit;
+pub mod ranking;

@@ -1,0 +1,386 @@
+//! The diagnosis: every rule over the facts, ranked; the first finding is the answer.
+
+use crate::diagnosis::experiments;
+use crate::diagnosis::forecast;
+use crate::diagnosis::next_limit::next_limit;
+use crate::facts::{self, Facts};
+use crate::limits;
+use crate::limits::Rule;
+use crate::limits::ceiling::ceilings;
+use crate::measurement::Measurement;
+use crate::resources::concurrency;
+use crate::resources::live_traffic::live_traffic;
+use crate::resources::setting_source;
+use crate::resources::time_breakdown::breakdown;
+use crate::run_report::run_report;
+use crate::wording;
+use webdyno_model::Result;
+use webdyno_model::diagnosis::{Diagnosis, Finding, SCHEMA};
+use webdyno_model::event::Purpose;
+use webdyno_model::live_traffic::LiveTraffic;
+use webdyno_model::run::RunReport;
+
+/// Diagnoses one measurement. Pure: the same measurement gives the same diagnosis, byte for byte.
+pub fn diagnose(measurement: &Measurement) -> Result<Diagnosis> {
+    diagnose_with(measurement, &[])
+}
+
+/// The same with what loads showed that had one thing changed ([`crate::diagnosis::experiments`]).
+pub fn diagnose_with(measurement: &Measurement, changed: &[(Purpose, Measurement)]) -> Result<Diagnosis> {
+    let mut run = measurement.workload.is_some().then(|| run_report(measurement)).transpose()?;
+    let mut facts = facts::facts(measurement, run.as_ref())?;
+    let live_traffic = live_traffic(measurement);
+    if let Some(run) = &mut run {
+        compare_with_server(run, &mut facts, live_traffic.as_ref());
+    }
+    let (findings, experiments) = experiments::reconsider(findings(&facts), measurement, changed)?;
+    let ceilings = ceilings(&facts);
+    let next_limit = next_limit(&facts, &findings);
+    Ok(Diagnosis {
+        schema: SCHEMA.into(),
+        bottleneck: findings
+            .first()
+            .map_or_else(|| limits::unknown::ID.to_owned(), |finding| finding.id.clone()),
+        next_limit,
+        ceilings,
+        time_breakdown_us: breakdown(&facts),
+        missing: crate::diagnosis::missing::missing(measurement),
+        findings,
+        experiments,
+        run,
+        live_traffic,
+        site: Some(crate::resources::site_profile::site(&facts, measurement.workload.as_ref())),
+        environment: measurement.server.clone().unwrap_or_default(),
+    })
+}
+
+/// More than so many times the requests that the generator has in flight, and this many, are not in a server by chance:
+/// a worker may be at work for a moment after its answer has arrived, and readings meet bursts.
+const AT_SERVER_RATIO_MAX: f64 = 2.0;
+const AT_SERVER_SPARE: f64 = 10.0;
+
+/// Little's law between the generator's count of requests in flight and the server's own. A server that has fewer proves
+/// nothing: requests are also on their way, and in queues that nobody counts. One that has far more than were sent means
+/// that the generator lost sight of some, if nobody else uses the server and no request was given up.
+fn compare_with_server(run: &mut RunReport, facts: &mut Facts, others: Option<&LiveTraffic>) {
+    run.client.in_flight.server = facts.value("requests_at_server_mean");
+    let alone = others.is_some_and(|traffic| !traffic.present) && run.errors.total() == 0;
+    let (Some(server), Some(own)) = (run.client.in_flight.server, facts.value("in_flight_mean")) else {
+        return;
+    };
+    if alone
+        && run.client.valid
+        && facts.brake.is_none()
+        && server > AT_SERVER_RATIO_MAX * own + AT_SERVER_SPARE
+    {
+        let why = format!(
+            "the server had {} requests at once and the generator only {} in flight, although nobody else was seen",
+            wording::format_number(server),
+            wording::format_number(own)
+        );
+        (run.client.valid, run.client.why) = (false, Some(why.clone()));
+        facts.generator_fault = Some(why);
+    }
+}
+
+/// What was not seen to the end is believed no more than this.
+const CONFIDENCE_MAX_STOPPED: f64 = 0.5;
+
+/// Findings by which the figures of the run cannot be believed.
+const SPOILED: [&str; 2] = [limits::kernel_limit_total::ID, limits::generator_saturated::ID];
+
+/// All findings, the answer first: a run that cannot be believed, then what is proven best, then what explains most;
+/// the order of the rules decides between equals.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut found: Vec<Finding> = limits::ALL
+        .iter()
+        .filter(|rule| rule.id != limits::unknown::ID)
+        .filter_map(|rule| (rule.check)(facts))
+        .collect();
+    // `healthy` demands that nothing else is wrong.
+    if found.len() > 1 {
+        found.retain(|finding| finding.id != limits::healthy::ID);
+    }
+    if found.is_empty() {
+        found.extend(limits::unknown::finding::check(facts));
+    }
+    let of_server = found.iter_mut().filter(|finding| !spoils(finding));
+    for finding in of_server.filter(|_| facts.readings_stopped) {
+        finding.confidence = finding.confidence.min(CONFIDENCE_MAX_STOPPED);
+    }
+    let mut ranked = ranked(found, limits::memory_exhausted::finding::is_proven(facts));
+    errors_first(facts, &mut ranked);
+    doubt_symptoms(&mut ranked);
+    if let Some(first) = ranked.first_mut().filter(|first| !spoils(first)) {
+        forecast::complete(facts, first);
+    }
+    setting_source::say_where(facts, &mut ranked);
+    ranked
+}
+
+/// A finding that is this sure says why most answers are errors.
+const ERRORS_CONFIDENCE_MIN: f64 = 0.6;
+/// Where none does, the generator that is busy with errors is no answer that anybody was looking for.
+const CONFIDENCE_MAX_ERRORS: f64 = 0.5;
+
+/// Where most answers are errors, as fast as the generator can ask for them, it is no wonder that it is busy: what is wrong is
+/// what makes them errors. The figures of the run stay those that cannot be believed.
+fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
+    let is_cause = |finding: &Finding| {
+        limits::MAKE_ERRORS.contains(&finding.id.as_str()) && finding.confidence >= ERRORS_CONFIDENCE_MIN
+    };
+    let spoiled = ranked.first().is_some_and(|first| first.id == limits::generator_saturated::ID);
+    if !spoiled || !concurrency::answers_errors(facts) {
+        return;
+    }
+    match ranked.iter().position(is_cause) {
+        Some(at) => ranked[..=at].rotate_right(1),
+        None => ranked[0].confidence = ranked[0].confidence.min(CONFIDENCE_MAX_ERRORS),
+    }
+}
+
+/// Whether the figures of the run cannot be believed by it.
+fn spoils(finding: &Finding) -> bool {
+    SPOILED.contains(&finding.id.as_str())
+}
+
+/// What decides the place of a finding: how sure it is, and how much of the lost time it explains.
+pub(crate) fn weight(finding: &Finding) -> f64 {
+    match finding.explains_fraction {
+        _ if spoils(finding) => f64::INFINITY,
+        Some(share) => finding.confidence * (0.5 + share / 2.0),
+        // What cannot tell its share is taken at its word: half of it.
+        None => finding.confidence * 0.75,
+    }
+}
+
+/// The answer first. `memory_is_short`: whether that is proven.
+pub(crate) fn ranked(mut found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
+    found.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    causes_first(found, memory_is_short)
+}
+
+/// A finding that is this sure and brings others about comes before them, however much of the lost time they explain: they
+/// go with it.
+const CAUSE_CONFIDENCE_MIN: f64 = 0.6;
+
+/// Of findings, the best first, each one behind those that bring it about. That memory is short may be proven where it is not
+/// sure who holds it: whatever waits may be waiting for it all the same.
+fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
+    let causes = |cause: &Finding, other: &Finding| {
+        let rule = limits::by_id(&cause.id);
+        let proven = memory_is_short && cause.id == limits::memory_exhausted::ID;
+        (proven || cause.confidence >= CAUSE_CONFIDENCE_MIN)
+            && rule.is_some_and(|rule| rule.causes.contains(&other.id.as_str()))
+    };
+    let mut left = found;
+    let mut ordered = vec![];
+    while !left.is_empty() {
+        let is_free =
+            |finding: &Finding| !left.iter().any(|cause| cause.id != finding.id && causes(cause, finding));
+        // Rules that bring each other about would never be free: then the best one is.
+        let next = left.iter().position(is_free).unwrap_or(0);
+        ordered.push(left.remove(next));
+    }
+    ordered
+}
+
+/// From this on a cause is suspected.
+const SUSPECTED_MIN: f64 = 0.3;
+/// What may be the work of another finding is a limit of its own no more surely than this.
+const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
+
+/// A finding in front of one that would bring it about, if only that were proven, is half sure; and so is one that stands
+/// behind a proven one that does: what is left of it shows when that is mended.
+fn doubt_symptoms(found: &mut [Finding]) {
+    let causes: Vec<(usize, &Rule, bool)> = found
+        .iter()
+        .enumerate()
+        .filter(|(_, finding)| finding.confidence >= SUSPECTED_MIN)
+        .filter_map(|(at, cause)| {
+            Some((at, limits::by_id(&cause.id)?, cause.confidence >= CAUSE_CONFIDENCE_MIN))
+        })
+        .collect();
+    for (place, finding) in found.iter_mut().enumerate() {
+        let explains = |(at, cause, is_proven): &&(usize, &Rule, bool)| {
+            // Of two that bring each other about the first one is the cause.
+            (*at < place || !is_proven) && cause.causes.contains(&finding.id.as_str())
+        };
+        let Some((_, cause, is_proven)) = causes.iter().find(explains) else { continue };
+        if *is_proven {
+            finding.summary += &format!(" {} brings this about, too: mend that first.", cause.id);
+        }
+        finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SYMPTOM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const EXHAUSTED: [(&str, f64); 5] = [
+        ("scoreboard_full_fraction", 1.0),
+        ("workers_limit", 150.0),
+        ("accept_queue_mean", 300.0),
+        ("cpu_busy_fraction", 0.3),
+        ("rate", 750.0),
+    ];
+
+    #[test]
+    fn a_proven_limit_is_the_answer() {
+        assert_eq!(findings(&facts(&EXHAUSTED, &[]))[0].id, "apache-workers-exhausted");
+    }
+
+    #[test]
+    fn a_saturated_generator_comes_before_everything() {
+        let mut facts = facts(&EXHAUSTED, &[]);
+        facts.generator_fault = Some("it was slow".into());
+        let ids: Vec<_> = findings(&facts).into_iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, ["generator-saturated", "apache-workers-exhausted"]);
+    }
+
+    #[test]
+    fn errors_come_before_the_generator_that_asks_for_them_fast() {
+        let refused = [("db_refusals_logged_per_s", 900.0), ("failed_fraction", 0.98)];
+        for (errors, first) in [(0.98, "db-connections-exhausted"), (0.1, "generator-saturated")] {
+            let seen = [refused[0], refused[1], ("server_error_fraction", errors)];
+            let mut facts = facts(&seen, &[]);
+            facts.generator_fault = Some("it was slow".into());
+            assert_eq!(findings(&facts)[0].id, first, "{errors}");
+        }
+        let mut facts = facts(&[("bad_gateway_fraction", 0.9)], &[]);
+        facts.generator_fault = Some("it was slow".into());
+        assert_eq!(findings(&facts)[0].confidence, CONFIDENCE_MAX_ERRORS, "nobody knows why");
+    }
+
+    #[test]
+    fn what_was_not_seen_to_the_end_is_half_believed() {
+        let mut facts = facts(&EXHAUSTED, &[]);
+        (facts.generator_fault, facts.readings_stopped) = (Some("it was slow".into()), true);
+        let all: Vec<_> = findings(&facts).into_iter().map(|finding| finding.confidence).collect();
+        assert_eq!(all, [0.95, 0.5]);
+    }
+
+    #[test]
+    fn thrashing_comes_before_the_workers_that_wait_for_memory() {
+        let thrashing = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        let all = findings(&facts(&[&EXHAUSTED[..], &thrashing[..]].concat(), &[]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "memory-exhausted"));
+    }
+
+    #[test]
+    fn a_kill_somewhere_on_the_machine_hides_no_limit() {
+        let all = findings(&facts(&[&EXHAUSTED[..], &[("oom_kills", 1.0)][..]].concat(), &[]));
+        assert_eq!(all[0].id, "apache-workers-exhausted");
+    }
+
+    #[test]
+    fn kept_connections_starve_the_status_page_and_the_processes_still_tell() {
+        let seen = [
+            ("processes_at_limit_fraction", 0.9),
+            ("status_unanswered_fraction", 1.0),
+            ("accept_queue_mean", 300.0),
+            ("accept_queue_max", 511.0),
+            ("accept_queue_limit", 511.0),
+            ("listen_overflows", 50.0),
+            ("listen_overflows_per_s", 5.0),
+            ("in_flight_mean", 450.0),
+            ("cpu_busy_fraction", 0.3),
+            ("rate", 750.0),
+            ("connections_opened_per_s", 0.0),
+        ];
+        let all = findings(&facts(&seen, &[("MaxRequestWorkers", 150)]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "apache-workers-exhausted"));
+    }
+
+    #[test]
+    fn without_proof_it_is_unknown() {
+        let all = findings(&facts(&[("rate", 10.0)], &[]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, "unknown"));
+    }
+
+    #[test]
+    fn a_server_with_far_more_requests_than_were_sent_means_that_some_were_lost_sight_of() {
+        let others = |present| {
+            Some(LiveTraffic { present, requests_per_s: None, connections_count: None, evidence: vec![] })
+        };
+        let check = |server: f64, others: Option<LiveTraffic>, failed| {
+            let mut facts = facts(&[("requests_at_server_mean", server), ("in_flight_mean", 50.0)], &[]);
+            let mut run = RunReport::default();
+            (run.client.valid, run.errors.timeout) = (true, failed);
+            compare_with_server(&mut run, &mut facts, others.as_ref());
+            assert_eq!(
+                (run.client.in_flight.server, run.client.valid),
+                (Some(server), run.client.why.is_none())
+            );
+            assert_eq!(run.client.valid, facts.generator_fault.is_none());
+            run.client.valid
+        };
+        for (server, others, failed, valid) in [
+            (0.0, others(false), 0, true),
+            (52.0, others(false), 0, true),
+            (109.0, others(false), 0, true),
+            (111.0, others(false), 0, false),
+            // Others send too, nobody knows, or what was given up here is still at work there.
+            (111.0, others(true), 0, true),
+            (111.0, None, 0, true),
+            (111.0, others(false), 1, true),
+        ] {
+            assert_eq!(check(server, others, failed), valid, "{server}");
+        }
+    }
+
+    #[test]
+    fn what_brings_others_about_comes_before_them() {
+        let finding = |id: &str, confidence| {
+            let known = findings(&Facts::default()).remove(0);
+            Finding { id: id.into(), confidence, ..known }
+        };
+        let order = |of: &[(&str, f64)]| {
+            let found = of.iter().map(|(id, confidence)| finding(id, *confidence)).collect();
+            causes_first(found, false).into_iter().map(|finding| finding.id).collect::<Vec<_>>()
+        };
+        let workers = "apache-workers-exhausted";
+        assert_eq!(
+            order(&[("accept-queue-overflow", 0.9), ("x", 0.9), (workers, 0.7)]),
+            ["x", workers, "accept-queue-overflow"]
+        );
+        assert_eq!(
+            order(&[("accept-queue-overflow", 0.9), (workers, 0.4)]),
+            ["accept-queue-overflow", workers],
+            "a mere suspicion is nobody's cause"
+        );
+    }
+
+    #[test]
+    fn what_a_mere_suspicion_would_explain_is_half_sure() {
+        let finding = |id: &str, confidence| {
+            let known = findings(&Facts::default()).remove(0);
+            Finding { id: id.into(), confidence, ..known }
+        };
+        for (cause, seen, first) in
+            [(0.2, 0.9, "cpu-saturated"), (0.4, 0.5, "cpu-saturated"), (0.7, 0.5, "log-verbosity")]
+        {
+            let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
+            let mut ranked = ranked(found, false);
+            doubt_symptoms(&mut ranked);
+            assert_eq!(ranked[0].id, first);
+            let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
+            assert_eq!(symptom.confidence, seen, "{cause}");
+            let names_it =
+                symptom.summary.ends_with(" log-verbosity brings this about, too: mend that first.");
+            assert_eq!(names_it, first == "log-verbosity", "{}", symptom.summary);
+            let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
+            assert_eq!(other.confidence, cause);
+        }
+    }
+
+    #[test]
+    fn a_silent_measurement_is_unknown_and_the_same_every_time() {
+        let first = diagnose(&Measurement::default()).unwrap();
+        assert_eq!(first.bottleneck, "unknown");
+        let again = diagnose(&Measurement::default()).unwrap();
+        assert_eq!(serde_json::to_string(&first).unwrap(), serde_json::to_string(&again).unwrap());
+    }
+}

@@ -1,0 +1,458 @@
+//! Facts: what a measurement says, as numbers with unit, window and source. Rules see nothing else.
+//!
+//! The table of facts is the one place where metric names of collectors and fact names of rules meet.
+
+use crate::measurement::Measurement;
+use crate::measurement::series::SeriesSet;
+use crate::settings::in_force::Asked;
+use std::collections::BTreeMap;
+use webdyno_model::Result;
+use webdyno_model::brake::Brake;
+use webdyno_model::client::KernelLimitTotal;
+use webdyno_model::diagnosis::Fact;
+use webdyno_model::number::significant;
+use webdyno_model::run::RunReport;
+use webdyno_model::sample::Metric;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
+use webdyno_model::tune::Goal;
+
+mod ahead;
+mod apache;
+mod behind;
+pub mod by_hand;
+mod client;
+mod connections;
+mod database;
+mod in_turn;
+mod limits;
+mod logs;
+mod machine;
+mod memory;
+mod network;
+mod passive;
+mod php;
+mod requests;
+mod scoreboard;
+mod sockets;
+mod start;
+#[cfg(test)]
+pub(crate) mod testing;
+mod told_by;
+mod workers;
+
+/// All that rules may look at.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    facts: BTreeMap<String, Fact>,
+    /// Of facts that there are several of, those of each thing, by its name: `["fpm_queue_mean"]["www"]`.
+    each: BTreeMap<String, BTreeMap<String, Fact>>,
+    /// The service behind the port, as it was read.
+    pub service: Option<ServiceSnapshot>,
+    /// What stands behind it; `None` when nobody looked.
+    pub topology: Option<Topology>,
+    /// What a call into the kernel that asks for a file took on the server's machine, and each further part of its path;
+    /// `None` where nobody measured it.
+    pub file_call_us: Option<f64>,
+    /// See there.
+    pub path_part_us: Option<f64>,
+    /// What tuning shall reach.
+    pub goal: Option<Goal>,
+    /// Why the generator's figures cannot be believed; `None` when they can or when there was no load of our own.
+    pub generator_fault: Option<String>,
+    /// Whether all that is wrong with it is that it was late.
+    pub generator_is_late: bool,
+    /// The table that the run measured instead of the server.
+    pub kernel_limit_total: Option<KernelLimitTotal>,
+    /// Whether there was load of our own.
+    pub loaded: bool,
+    /// Why that load was stopped before its end.
+    pub brake: Option<Brake>,
+    /// Whether all collectors fell silent well before the end: what the server did last was not seen.
+    pub readings_stopped: bool,
+    /// What the load asks for; empty without load of our own.
+    pub asked: Vec<Asked>,
+    /// Whether its clients keep connections; `None` without load of our own.
+    pub wants_keepalive: Option<bool>,
+}
+
+impl Facts {
+    /// The value of a fact; `None` when it is not known.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.facts.get(name).map(|fact| fact.value)
+    }
+
+    /// The facts of these names that are known, in this order: for a finding to cite.
+    pub fn cite(&self, names: &[&str]) -> Vec<Fact> {
+        names.iter().filter_map(|name| self.facts.get(*name)).cloned().collect()
+    }
+
+    /// The values of a fact that there are several of, by what they are of; empty when there are none.
+    pub fn each(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+        let found = self.each.get(name).into_iter().flatten();
+        found.map(|(instance, fact)| (instance.as_str(), fact.value))
+    }
+
+    /// The value of such a fact of one of them.
+    pub fn value_of(&self, name: &str, instance: &str) -> Option<f64> {
+        self.each.get(name)?.get(instance).map(|fact| fact.value)
+    }
+
+    /// [`Facts::cite`] of one of several things.
+    pub fn cite_of(&self, names: &[&str], instance: &str) -> Vec<Fact> {
+        names.iter().filter_map(|name| self.each.get(*name)?.get(instance)).cloned().collect()
+    }
+
+    /// The services behind the front that are this program, with those of their settings that are known.
+    pub fn backends(&self, program: &str) -> impl Iterator<Item = &ServiceSnapshot> {
+        let all = self.topology.iter().flat_map(|topology| &topology.backends);
+        all.filter(move |service| service.service == program)
+    }
+
+    /// Whether the service is this program.
+    pub fn is_service(&self, name: &str) -> bool {
+        self.service.as_ref().is_some_and(|service| service.service == name)
+    }
+
+    /// A setting's number in force.
+    pub fn setting(&self, name: &str) -> Option<f64> {
+        self.service.as_ref()?.number(name)
+    }
+
+    /// A setting's value in force as text.
+    pub fn text(&self, name: &str) -> Option<String> {
+        let found = self.service.as_ref()?.settings.get(name)?;
+        let value = found.running.as_ref().or(found.configured.as_ref()).or(found.default.as_ref())?;
+        Some(value.to_string())
+    }
+
+    /// Workers per process of the service: threads under worker and event, one under prefork.
+    pub fn threads_per_process(&self) -> f64 {
+        threads_per_process(self.service.as_ref())
+    }
+
+    /// Requests that ended per second, good or not: every one of them cost the server and stood in its queues, so
+    /// this divides whatever is told per request. The good ones where nothing else is known.
+    pub fn ended_per_s(&self) -> Option<f64> {
+        self.value("ended_per_s").or(self.value("rate")).filter(|rate| *rate > 0.0)
+    }
+
+    /// Length in seconds of the window of a fact.
+    pub fn window_s(&self, name: &str) -> Option<f64> {
+        self.facts.get(name).map(|fact| fact.to_s - fact.from_s)
+    }
+
+    /// All facts, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Fact> {
+        self.facts.values()
+    }
+
+    /// Adds or replaces a fact of one of several things; the fact itself becomes that of the largest value.
+    pub fn insert_of(&mut self, instance: &str, fact: Fact) {
+        let name = fact.name.clone();
+        if self.value(&name).is_none_or(|value| fact.value > value) {
+            self.insert(fact.clone());
+        }
+        self.each.entry(name).or_default().insert(instance.to_owned(), fact);
+    }
+
+    /// Adds or replaces a fact: for tests and for facts from elsewhere.
+    pub fn insert(&mut self, fact: Fact) {
+        self.facts.insert(fact.name.clone(), fact);
+    }
+}
+
+/// How a fact follows from the readings of one metric.
+#[derive(Clone, Copy)]
+enum From {
+    /// Mean of the levels in the window.
+    Mean,
+    /// Largest level in the window.
+    Max,
+    /// Smallest level in the window.
+    Min,
+    /// Last level read, for what is read rarely.
+    Latest,
+    /// By how much the counter rose in the window.
+    Rise,
+    /// The counter's rise per second, times a factor (1e-6 makes a share of time from microseconds).
+    Rate(f64),
+}
+
+/// `(fact, unit, metric, how)`. A star in the metric stands for several things, such as the pools of PHP-FPM: the fact is
+/// that of the largest value, and each one's own is kept beside it ([`Facts::each`]).
+type Row = (&'static str, &'static str, &'static str, From);
+
+/// What follows from one metric each: a family is a file.
+const FAMILIES: &[&[Row]] = &[
+    machine::ROWS,
+    memory::ROWS,
+    limits::ROWS,
+    sockets::ROWS,
+    network::ROWS,
+    apache::ROWS,
+    php::ROWS,
+    database::ROWS,
+    logs::ROWS,
+    ahead::ROWS,
+];
+
+/// Everything that the measurement says.
+pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
+    let series = SeriesSet::of(measurement);
+    let service = measurement.service.as_ref();
+    let topology = measurement.topology.as_ref();
+    let mut builder = Builder { series, service, topology, facts: BTreeMap::new(), each: BTreeMap::new() };
+    builder.of_server();
+    match run {
+        Some(run) => {
+            builder.client(measurement, run)?;
+            builder.first_answers(measurement)?;
+            builder.held_in_turn(measurement)?;
+            builder.kept_connections(measurement, run);
+            builder.requests(measurement, run);
+        }
+        None => builder.passive(),
+    }
+    builder.held_workers(run.is_some());
+    builder.log_disk();
+    builder.work_per_request();
+    builder.behind();
+    let brake = measurement.brake.clone();
+    if let Some(brake) = &brake {
+        builder.brake(brake);
+    }
+    let loaded = run.is_some();
+    // Of a load that was stopped the generator's figures say least: what stopped it is what counts.
+    // Where nothing ended within its time, nothing says that this was the generator.
+    let ended = |run: &&RunReport| run.requests.completed + run.requests.failed > 0;
+    let fault = run.filter(|run| !run.client.valid && brake.is_none()).filter(ended);
+    let kernel_limit_total = fault.and_then(|run| run.client.kernel_limit_total.clone());
+    let spoiled = fault.filter(|_| kernel_limit_total.is_none());
+    // What is late without a cost has no part in what limits; that its times are wrong is told with them.
+    let late = spoiled.map(|run| crate::run_report::generator::late(measurement, run)).transpose()?.flatten();
+    let without_cost = late.is_some_and(|late| late.is_without_cost) && builder.none_waits_in_generator();
+    let generator_fault = spoiled.filter(|_| !without_cost).and_then(|run| run.client.why.clone());
+    let service = measurement.service.clone();
+    let readings_stopped = crate::measurement::silence::all_stopped(measurement);
+    let machine = measurement.server.as_ref();
+    Ok(Facts {
+        facts: builder.facts,
+        each: builder.each,
+        service,
+        topology: measurement.topology.clone(),
+        file_call_us: machine.and_then(|machine| machine.file_call_us),
+        path_part_us: machine.and_then(|machine| machine.path_part_us),
+        goal: measurement.goal,
+        generator_fault,
+        generator_is_late: late.is_some(),
+        kernel_limit_total,
+        loaded,
+        brake,
+        readings_stopped,
+        asked: requests::asked(measurement),
+        wants_keepalive: measurement.workload.as_ref().map(|workload| workload.keepalive),
+    })
+}
+
+struct Builder<'a> {
+    series: SeriesSet<'a>,
+    service: Option<&'a ServiceSnapshot>,
+    topology: Option<&'a Topology>,
+    facts: BTreeMap<String, Fact>,
+    each: BTreeMap<String, BTreeMap<String, Fact>>,
+}
+
+impl Builder<'_> {
+    /// What the server alone tells.
+    fn of_server(&mut self) {
+        for (fact, unit, metric, how) in FAMILIES.iter().copied().flatten() {
+            match metric.contains('*') {
+                true => self.derive_each(fact, unit, metric, *how),
+                false => self.derive(fact, unit, metric, *how),
+            }
+        }
+        self.cpu();
+        self.programs_named_late();
+        self.scoreboard();
+        self.worker_time();
+        self.processes();
+        self.pools();
+        self.queues_behind();
+        self.database();
+        self.page_cache();
+        self.largest_worker();
+        self.open_files();
+        self.connection_attempts();
+        self.conntrack();
+        self.links();
+        self.retransmissions();
+        self.intervals_of_levels();
+    }
+
+    fn add(&mut self, fact: Fact) {
+        if fact.value.is_finite() {
+            self.facts.insert(fact.name.clone(), fact);
+        }
+    }
+
+    fn derive(&mut self, name: &str, unit: &str, metric: &str, how: From) {
+        let value = match how {
+            From::Mean => self.series.mean(metric),
+            From::Max => self.series.max(metric),
+            From::Min => self.series.min(metric),
+            From::Latest => self.series.latest(metric),
+            From::Rise => self.series.rise(metric).map(|(rise, _)| rise),
+            From::Rate(factor) => self.series.rate(metric).map(|rate| rate * factor),
+        };
+        self.add_from(name, unit, value, (metric, how));
+    }
+
+    /// The same of a metric that there are several of.
+    fn derive_each(&mut self, name: &str, unit: &str, template: &str, how: From) {
+        let Some(template) = self.series.template(template) else { return };
+        let found: Vec<_> = self.series.instances(template).collect();
+        let mut largest: Option<Fact> = None;
+        for (instance, metric) in found {
+            self.facts.remove(name);
+            self.derive(name, unit, metric, how);
+            let Some(fact) = self.facts.remove(name) else { continue };
+            if largest.as_ref().is_none_or(|largest| fact.value > largest.value) {
+                largest = Some(fact.clone());
+            }
+            self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+        }
+        self.facts.extend(largest.map(|fact| (fact.name.clone(), fact)));
+    }
+
+    /// A fact that follows from a metric: source and command are the metric's, the window is that of the readings.
+    fn add_from(&mut self, name: &str, unit: &str, value: Option<f64>, (metric, how): (&str, From)) {
+        let Some(value) = value else { return };
+        let window = match how {
+            From::Mean | From::Max | From::Min => self.series.extent(metric),
+            From::Latest => self.series.latest_at(metric).map(|time| (time, time)),
+            From::Rise | From::Rate(_) => self.series.span(metric).map(|(first, last)| (first.0, last.0)),
+        };
+        let known = self.series.metric(metric);
+        let reproduce = known.map_or(String::new(), |known| self.by_hand(metric, known));
+        let is_total = matches!(how, From::Rise | From::Rate(_));
+        let (from_s, to_s) = window.unwrap_or(self.series.window());
+        self.add(Fact {
+            name: name.into(),
+            value: significant(value, 6),
+            unit: unit.into(),
+            from_s: significant(from_s, 6),
+            to_s: significant(to_s, 6),
+            source: known.map_or(String::new(), |metric| metric.source.clone()),
+            reproduce: if is_total { told_by::twice(reproduce) } else { reproduce },
+        });
+    }
+
+    /// The command that shows a metric, about the service that it is of.
+    fn by_hand(&self, name: &str, metric: &Metric) -> String {
+        told_by::command((name, metric.instance(name)), &metric.reproduce, self.service, self.topology)
+    }
+
+    /// [`Builder::add_from`] of one of several things; the fact itself is that of the largest value.
+    fn add_of(&mut self, name: &str, unit: &str, value: Option<f64>, from: (&str, From), instance: &str) {
+        let before = self.facts.remove(name);
+        self.add_from(name, unit, value, from);
+        let Some(fact) = self.facts.remove(name) else {
+            self.facts.extend(before.map(|fact| (name.to_owned(), fact)));
+            return;
+        };
+        let largest = before.filter(|before| before.value >= fact.value).unwrap_or_else(|| fact.clone());
+        self.facts.insert(name.to_owned(), largest);
+        self.each.entry(name.to_owned()).or_default().insert(instance.to_owned(), fact);
+    }
+
+    /// What stopped the load, and from which value on it is stopped. The brake reads more often than the collectors, so
+    /// that its reading may be in no sample.
+    fn brake(&mut self, brake: &Brake) {
+        let Some(metric) = self.series.metric(&brake.metric) else { return };
+        let at_s = significant(self.series.window().1, 6);
+        let reproduce = self.by_hand(&brake.metric, metric);
+        for (name, value) in [("brake_reading", brake.value), ("brake_limit", brake.limit)] {
+            self.add(Fact {
+                name: name.into(),
+                value: significant(value.0, 6),
+                unit: metric.unit.clone(),
+                from_s: significant((at_s - 1.0).max(0.0), 6),
+                to_s: at_s,
+                source: format!("{} of {}", metric.name, metric.source),
+                reproduce: reproduce.clone(),
+            });
+        }
+    }
+}
+
+/// Workers per process: `ThreadsPerChild` of the threaded MPMs, one under prefork and where it is not known.
+fn threads_per_process(service: Option<&ServiceSnapshot>) -> f64 {
+    let threaded = service.filter(|service| service.mode.as_deref() != Some("prefork"));
+    let threads = threaded.and_then(|service| service.number("ThreadsPerChild"));
+    threads.filter(|threads| *threads >= 1.0).unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{apache, brake, of, sample};
+    use super::*;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+    #[test]
+    fn cpu_shares_come_from_differences() {
+        let reading = |t_s, user: f64, idle: f64| {
+            let kinds =
+                ["nice", "system", "irq", "softirq", "steal", "iowait"].map(|kind| format!("cpu.{kind}_s"));
+            let mut values: Vec<(&str, f64)> = kinds.iter().map(|kind| (kind.as_str(), 5.0)).collect();
+            values.extend([("cpu.user_s", user), ("cpu.idle_s", idle)]);
+            sample(t_s, "cpu", &values)
+        };
+        let facts = of(vec![reading(0.0, 100.0, 200.0), reading(10.0, 115.0, 205.0)], None);
+        assert_eq!(facts.value("cpu_busy_fraction"), Some(0.75));
+        assert_eq!(facts.value("cpu_steal_fraction"), Some(0.0));
+    }
+
+    #[test]
+    fn facts_name_the_time_of_the_readings_they_rest_on() {
+        let readings = [(-1.0, 5.0), (0.5, 10.0), (8.0, 90.0)];
+        let readings = readings.map(|(t_s, value)| {
+            sample(t_s, "x", &[("cpu.forks_count", value), ("sockets.accept_queue_count", value)])
+        });
+        let facts = of(readings.into(), None);
+        let window = |name: &str| facts.cite(&[name]).first().map(|fact| (fact.from_s, fact.to_s));
+        assert_eq!(window("forks_per_s"), Some((-1.0, 8.0)));
+        assert_eq!(window("accept_queue_mean"), Some((0.5, 8.0)));
+    }
+
+    #[test]
+    fn what_stopped_a_load_is_a_fact_with_its_limit_and_command() {
+        let metric = Metric {
+            name: "memory.group_oom_kills_count".into(),
+            unit: "count".into(),
+            kind: MetricKind::Counter,
+            source: "the group".into(),
+            reproduce: "cat /proc/PID/cgroup".into(),
+            on_change: false,
+        };
+        let measurement = Measurement {
+            brake: Some(brake(&metric.name)),
+            collectors: vec![CollectorInfo { name: "memory".into(), metrics: vec![metric] }],
+            service: Some(apache(&[])),
+            measured_to_s: 3.0,
+            ..Measurement::default()
+        };
+        let facts = facts(&measurement, None).unwrap();
+        assert_eq!((facts.value("brake_reading"), facts.value("brake_limit")), (Some(2.0), Some(1.0)));
+        let reading = &facts.cite(&["brake_reading"])[0];
+        assert_eq!((reading.reproduce.as_str(), reading.to_s), ("cat /proc/1/cgroup", 3.0));
+        assert_eq!(reading.source, "memory.group_oom_kills_count of the group");
+    }
+
+    #[test]
+    fn what_was_not_read_is_unknown() {
+        let facts = of(vec![], None);
+        assert_eq!(facts.all().count(), 0);
+        assert_eq!(facts.value("cpu_busy_fraction"), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! When `accept-queue-overflow` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Dropped connections per second that cost something: below one per ten seconds nobody notices.
+const OVERFLOWS_PER_S_MIN: f64 = 0.1;
+
+/// Where fewer connections of ours were begun again, it was not our port that dropped them.
+const LOST_FRACTION_MIN: f64 = 0.002;
+/// From this share of its limit on a queue was seen to be near it.
+const FILLED_FRACTION: f64 = 0.5;
+
+/// Fires when connections are dropped and it is not for want of workers.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let per_s = facts.value("listen_overflows_per_s").filter(|per_s| *per_s >= OVERFLOWS_PER_S_MIN)?;
+    let dropped = facts.value("listen_overflows")?;
+    let limit = facts.value("accept_queue_limit");
+    let confidence = confidence(facts)?.min(workers(facts)?);
+    let queue = limit.map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
+    let asked = facts.setting("ListenBacklog").zip(limit).filter(|(asked, limit)| limit < asked);
+    let clipped = asked.map_or(String::new(), |(asked, limit)| {
+        format!(
+            " Apache asks for {}, but net.core.somaxconn grants {}.",
+            format_number(asked),
+            format_number(limit)
+        )
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "New connections are dropped before the server sees them: {} in this window, because the accept queue{queue} was full when many came at once. Clients try again only after a second or more.{clipped}",
+            format_number(dropped)
+        ),
+        confidence,
+        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        facts: facts.cite(&[
+            "listen_overflows",
+            "listen_overflows_per_s",
+            "accept_queue_max",
+            "accept_queue_limit",
+            "new_connections_per_s",
+            "lost_syn_connections",
+            "lost_syn_fraction",
+            "connecting_fraction",
+            "connect_time_max_us",
+            "response_time_p99_us",
+            "connect_timeouts",
+        ]),
+        remedies: remedies(facts, per_s, limit),
+    })
+}
+
+/// What may be believed in view of the workers; `None` while all of them are busy. That as many processes run as may does not
+/// say that they are: where nobody waits to be accepted, they are not.
+fn workers(facts: &Facts) -> Option<f64> {
+    const UNSEEN: f64 = 0.6;
+    match apache_workers_exhausted::finding::is_limit_reached(facts) {
+        false => Some(1.0),
+        true if facts.value("scoreboard_full_fraction").is_some() => None,
+        true => crate::resources::time_breakdown::noticed_queue(facts).is_none().then_some(UNSEEN),
+    }
+}
+
+/// How sure it is that the queue of this port overflowed, and that it is too short; `None` when it is another one's.
+fn confidence(facts: &Facts) -> Option<f64> {
+    let limit = facts.value("accept_queue_limit");
+    let share = |name: &str| facts.value(name).zip(limit).map(|(queue, limit)| queue / limit.max(1.0));
+    let filled = share("accept_queue_max").is_some_and(|share| share >= FILLED_FRACTION);
+    // A queue that stands is not emptied: a longer one would only make the wait longer.
+    if share("accept_queue_mean").is_some_and(|share| share >= FILLED_FRACTION) {
+        return Some(0.4);
+    }
+    match facts.value("lost_syn_fraction") {
+        Some(lost) if lost >= LOST_FRACTION_MIN => Some(if limit.is_some() { 0.9 } else { 0.75 }),
+        // No connection of ours was late: it was another port, or others' connections.
+        Some(_) => filled.then_some(0.5),
+        None if filled => Some(0.9),
+        // Nobody tells whose queue it was. If another one is seen near its limit, it is that one's.
+        None => {
+            let other =
+                facts.value("listen_queue_worst_fraction").is_some_and(|worst| worst >= FILLED_FRACTION);
+            (!other).then_some(0.6)
+        }
+    }
+}
+
+fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
+    let attempts_per_s = facts.value("new_connections_per_s").unwrap_or(0.0) + overflows_per_s;
+    // A power of two, as such queues are usually given; at least twice what overflowed.
+    let wanted = attempts_per_s.max(2.0 * limit.unwrap_or(0.0)).max(1.0).log2().ceil().exp2().min(65_535.0);
+    let to = Some(SettingValue::Integer(wanted as i64));
+    let why = format!(
+        "one second of new connections ({}), and at least twice the queue that overflowed",
+        format_number(attempts_per_s)
+    );
+    let remedy = |service: &str, setting: &str, from: Option<f64>, class, risk: &str| Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: from.map(|value| SettingValue::Integer(value as i64)),
+        to: to.clone(),
+        class,
+        risk: risk.into(),
+        why: why.clone(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let backlog = facts.setting("ListenBacklog");
+    let mut all = vec![];
+    // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
+    let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
+    if facts.is_service("apache") && !clipped {
+        all.push(remedy(
+            "apache",
+            "ListenBacklog",
+            backlog,
+            ApplyClass::Restart,
+            "a restart: no answer for a moment",
+        ));
+    }
+    let granted = if clipped { limit } else { facts.value("ahead_accept_queue_allowed") };
+    // Where the kernel would grant as much already, nothing is to be done there.
+    if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
+        all.push(remedy(
+            "sysctl",
+            "net.core.somaxconn",
+            granted,
+            ApplyClass::Manual,
+            "none known; takes effect with the next start of the server",
+        ));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const OVERFLOW: [(&str, f64); 5] = [
+        ("listen_overflows", 120.0),
+        ("listen_overflows_per_s", 12.0),
+        ("accept_queue_max", 511.0),
+        ("accept_queue_limit", 511.0),
+        ("new_connections_per_s", 900.0),
+    ];
+
+    #[test]
+    fn both_limits_are_named() {
+        let finding = check(&facts(&OVERFLOW, &[("ListenBacklog", 511)])).unwrap();
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        assert_eq!(settings, ["ListenBacklog", "net.core.somaxconn"]);
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(1024)));
+        for (granted, count) in [(512.0, 2), (4096.0, 1)] {
+            let known = [&OVERFLOW[..], &[("ahead_accept_queue_allowed", granted)]].concat();
+            let remedies = check(&facts(&known, &[("ListenBacklog", 511)])).unwrap().remedies;
+            assert_eq!(remedies.len(), count, "the kernel grants {granted}");
+        }
+    }
+
+    #[test]
+    fn a_clipped_backlog_points_at_the_kernel() {
+        let clipped = OVERFLOW.map(|(name, value)| (name, if value == 511.0 { 128.0 } else { value }));
+        let finding = check(&facts(&clipped, &[("ListenBacklog", 511)])).unwrap();
+        assert_eq!(finding.remedies.len(), 1);
+        assert_eq!(finding.remedies[0].setting, "net.core.somaxconn");
+    }
+
+    #[test]
+    fn bursts_are_never_seen_and_late_connections_tell() {
+        let empty =
+            OVERFLOW.map(|(name, value)| (name, if name == "accept_queue_max" { 0.0 } else { value }));
+        let sure = |more: &[(&str, f64)]| {
+            let values = [&empty[..], more].concat();
+            check(&facts(&values, &[])).map(|finding| finding.confidence)
+        };
+        assert_eq!(sure(&[("lost_syn_fraction", 0.4)]), Some(0.9));
+        // Nobody of ours was late, or another port's queue was full: it is not ours. Without either it may be.
+        assert_eq!(sure(&[("lost_syn_fraction", 0.0)]), None);
+        assert_eq!(sure(&[("listen_queue_worst_fraction", 1.0)]), None);
+        assert_eq!(sure(&[]), Some(0.6));
+        // A queue that stands has another cause.
+        assert_eq!(sure(&[("lost_syn_fraction", 0.4), ("accept_queue_mean", 400.0)]), Some(0.4));
+        assert!(check(&facts(&[("listen_overflows_per_s", 0.0), ("listen_overflows", 0.0)], &[])).is_none());
+    }
+
+    #[test]
+    fn exhausted_workers_come_first() {
+        let exhausted = [
+            ("scoreboard_full_fraction", 1.0),
+            ("workers_limit", 150.0),
+            ("accept_queue_mean", 500.0),
+            ("cpu_busy_fraction", 0.2),
+        ];
+        let of = |values: &[(&str, f64)]| check(&facts(values, &[("MaxRequestWorkers", 150)]));
+        assert!(of(&[&OVERFLOW[..], &exhausted[..]].concat()).is_none());
+        // All processes run, and connections wait for them; or nobody does, and they may be idle.
+        let sure = |values: &[(&str, f64)]| of(values).map(|finding| finding.confidence);
+        let limit = [("processes_at_limit_fraction", 0.6)];
+        for (queue, with_limit) in [(40.0, None), (0.1, Some(0.6))] {
+            let seen = [("cpu_busy_fraction", 0.99), ("accept_queue_mean", queue)];
+            assert_eq!(sure(&[&OVERFLOW[..], &limit[..], &seen[..]].concat()), with_limit, "{queue}");
+            assert_eq!(sure(&[&OVERFLOW[..], &seen[..]].concat()), Some(0.9), "{queue}");
+        }
+    }
+}

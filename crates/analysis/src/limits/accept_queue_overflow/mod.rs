@@ -1,0 +1,33 @@
+//! `accept-queue-overflow`: connections arrive faster than the accept queue can hold them, and are dropped.
+//!
+//! The kernel keeps established connections in a queue until the server accepts them. Its length is the smaller of
+//! the server's `ListenBacklog` (511 by default) and `net.core.somaxconn`. When it is full, new connections are
+//! dropped, and clients try again after 1, 3 and 7 seconds: the tail of the response times shows it long before the
+//! rate does.
+//!
+//! ## How it is recognised
+//! `ListenOverflows` rises under load although workers are free at times: the arrivals come in bursts. A burst is over in
+//! milliseconds, so that a reading each second hardly ever meets a full queue: connections that came about only after
+//! whole seconds tell as well. Where the queue was never seen half full and no connection of ours was late, the counter
+//! may be another port's, and that is said.
+//!
+//! When all workers are busy all the time, the queue overflows because nobody empties it: that is
+//! `apache-workers-exhausted`, and the overflow its effect, whatever else speaks against more workers (users who gave up
+//! leave their dead connections in the queue). So nothing is said here while the limit of workers is reached. A queue that
+//! is full most of the time has another cause as well: who should empty it does not get to it.
+//!
+//! ## What to do
+//! Make both limits at least as large as one second of new connections: `ListenBacklog` in Apache (a restart, since
+//! the listening socket survives a graceful reload) and `net.core.somaxconn`. Raising only one changes nothing.
+//!
+//! ## By hand
+//! `nstat -az TcpExtListenOverflows TcpExtListenDrops` twice under load; `ss -ltn`: Recv-Q is the queue now, Send-Q
+//! its limit.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "accept-queue-overflow";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[];

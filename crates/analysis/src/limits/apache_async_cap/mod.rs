@@ -1,0 +1,27 @@
+//! `apache-async-cap`: the event MPM takes no more connections, although threads are idle.
+//!
+//! The event MPM holds idle connections without a thread, but not any number of them: a process takes
+//! `ThreadsPerChild` connections, and `AsyncRequestWorkerFactor` (2 by default) more for each of its threads that is
+//! idle. Visitors who read and do not close their connections fill that number; who comes then waits in the kernel's
+//! queue until one of them leaves. The error log says that MaxRequestWorkers is reached (AH00484), which is misleading.
+//!
+//! ## How it is recognised
+//! Connections wait in the accept queue the whole time, most threads are idle (mod_status, or by the requests that are
+//! with the server), the processors have room, and the connections that the processes hold come to the number that they
+//! may take. The table of processes on the status page says of a process with idle threads that it does not accept.
+//!
+//! ## What to do
+//! Raise `AsyncRequestWorkerFactor`, so that the number covers the connections there are and those that wait, with 30%
+//! headroom, also while half of the threads are busy. A graceful reload is enough. A shorter `KeepAliveTimeout` helps as
+//! well, where visitors read for longer than that.
+//!
+//! ## By hand
+//! `curl -s http://localhost/server-status` under load: the table of processes, column "accepting"; `ss -ltn`: Recv-Q.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-async-cap";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];

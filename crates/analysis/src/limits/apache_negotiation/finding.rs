@@ -1,0 +1,167 @@
+//! When `apache-negotiation` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::file_cost;
+use crate::resources::file_cost::files_work;
+use crate::settings::in_force;
+use crate::settings::in_force::{Asked, InForce};
+use crate::wording::format_time;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+
+/// The share of the requests that must name no file.
+const SHARE_MIN: f64 = 0.3;
+/// Reading a folder is the kernel's work; below this share of it something else costs the time.
+const KERNEL_SHARE_MIN: f64 = 0.4;
+
+/// How much less sure it is where nobody knows what is asked for.
+const WATCHED_DOUBT: f64 = 0.1;
+
+/// Fires when folders are read for each request, and that is what the processors do.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let negotiated = |asked: &Asked| Some((asked.share, negotiates(service, asked)?));
+    // Of visitors' requests some are for the front page; how many is not known.
+    let front = [Asked { path: "/".into(), share: 1.0, ..Asked::default() }];
+    let watched = facts.asked.is_empty();
+    let asked = if watched { &front[..] } else { &facts.asked };
+    let met: Vec<(f64, Met)> = asked.iter().filter_map(negotiated).collect();
+    let share: f64 = met.iter().map(|(share, _)| share).sum();
+    let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
+    let files = files_work(facts)?;
+    let excess = files.work.excess();
+    if excess < file_cost::EXCESS_MIN {
+        return None;
+    }
+    let seen = match files.kernel_share {
+        Some(kernel) if kernel >= KERNEL_SHARE_MIN => 0.85,
+        Some(_) => 0.45,
+        None => 0.6,
+    };
+    let seen = if watched { seen - WATCHED_DOUBT } else { seen };
+    let written = met.options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, and a request takes {} of them, where sending a file takes {} at most: {}, and with MultiViews{written} Apache reads the names of all files of the folder for each request, to find those that begin so.",
+            format_time(files.work.request_us),
+            format_time(files.work.file_us),
+            met.words,
+        ),
+        confidence: significant(files.work.sure(seen - files.doubt).max(0.2), 2),
+        explains_fraction: Some(significant((excess * share).min(1.0), 3)),
+        facts: facts.cite(&file_cost::FACTS),
+        remedies: remedies(&met),
+    })
+}
+
+/// Why a request is negotiated.
+struct Met {
+    options: InForce,
+    words: String,
+    index: Option<String>,
+}
+
+fn negotiates(service: &ServiceSnapshot, asked: &Asked) -> Option<Met> {
+    let options =
+        in_force::value(service, "Options", Some(asked)).filter(|options| options.has("MultiViews"))?;
+    if asked.is_folder() {
+        let index = in_force::value(service, "DirectoryIndex", Some(asked))?.value;
+        let first = index.split_whitespace().next()?;
+        let is_bare = !first.contains(['.', '/']) && !first.eq_ignore_ascii_case("disabled");
+        return is_bare.then(|| Met {
+            options,
+            words: format!("DirectoryIndex {first} names no file in full"),
+            index: Some(index.clone()),
+        });
+    }
+    let words = format!("{} names no file in full", asked.path);
+    asked.ending().is_none().then_some(Met { options, words, index: None })
+}
+
+fn remedies(met: &Met) -> Vec<Remedy> {
+    let remedy = |setting: &str, from: &str, to: Option<String>, risk: &str, why: &str| Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from: Some(SettingValue::Text(from.to_owned())),
+        to: to.map(SettingValue::Text),
+        class: ApplyClass::Manual,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let index = met.index.as_ref().map(|index| {
+        remedy(
+            "DirectoryIndex",
+            index,
+            None,
+            "visitors get the file that is named: where they get their own language, name a type map",
+            "the name of a file in full, or of a type map that lists the choices, needs no search",
+        )
+    });
+    let without: Vec<&str> = met
+        .options
+        .value
+        .split_whitespace()
+        .filter(|word| !word.eq_ignore_ascii_case("multiviews"))
+        .collect();
+    let to = if without.is_empty() { "None".to_owned() } else { without.join(" ") };
+    let options = remedy(
+        "Options",
+        &met.options.value,
+        Some(to),
+        "addresses without the ending of their file no longer work",
+        "without MultiViews no folder is read",
+    );
+    index.into_iter().chain([options]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
+
+    fn with(url: &str, options: &str, index: &str, us: f64, system: f64) -> Option<f64> {
+        let values = [
+            ("service_cpu_cores", 0.98),
+            ("cores", 1.0),
+            ("cpu_per_request_us", us),
+            ("cpu_system_cores", system),
+            ("cpu_user_cores", 1.0 - system),
+        ];
+        let mut facts = facts(&values, &[]);
+        let service = facts.service.as_mut().unwrap();
+        service.modules = vec!["core_module".into()];
+        let scoped = |(setting, value): (&str, &str)| ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec!["DocumentRoot /srv/archive/".into()],
+            ..ScopedSetting::default()
+        };
+        service.scoped = [("Options", options), ("DirectoryIndex", index)].map(scoped).into();
+        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        check(&facts).map(|finding| finding.confidence)
+    }
+
+    #[test]
+    fn a_folder_that_is_read_for_each_request_is_named() {
+        let folder = "http://h/";
+        for (url, options, index, us, system, confidence) in [
+            (folder, "FollowSymLinks MultiViews", "index", 2300.0, 0.8, Some(0.85)),
+            (folder, "FollowSymLinks MultiViews", "index", 2300.0, 0.2, Some(0.45)),
+            (folder, "FollowSymLinks MultiViews", "index.html", 2300.0, 0.8, None),
+            (folder, "FollowSymLinks", "index", 2300.0, 0.8, None),
+            (folder, "FollowSymLinks MultiViews", "index", 40.0, 0.8, None),
+            ("http://h/pictures/one", "MultiViews", "index.html", 2300.0, 0.8, Some(0.85)),
+            ("http://h/pictures/one.jpg", "MultiViews", "index", 2300.0, 0.8, None),
+        ] {
+            let found = with(url, options, index, us, system);
+            assert_eq!(found, confidence, "{url} {options} {index} {us} {system}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `apache-negotiation`: for each request the names of all files in a folder are read.
+//!
+//! With `Options MultiViews`, a request for a name that is no file makes Apache look for files that begin so
+//! (`index.html.de`, `index.html.en`) and pick one by what the visitor asks for. It finds them by reading the whole folder,
+//! each time. A `DirectoryIndex` whose name has no ending does the same for each request for the folder itself.
+//!
+//! ## How it is recognised
+//! `MultiViews` is in force where requests go that name no file (a folder with such a `DirectoryIndex`, a name without an
+//! ending), the service's processors are full, it sends files, and yet a request takes several times the processor time
+//! that sending a file takes, most of it in the kernel. In a folder of a few dozen files it costs microseconds, and is no
+//! finding.
+//!
+//! ## What to do
+//! A `DirectoryIndex` that names a file in full; where visitors get their own language, a type map (`AddHandler type-map
+//! .var`), which lists the choices. `Options -MultiViews`. Or move what else lies in that folder elsewhere.
+//!
+//! ## By hand
+//! `strace -c -f -p PID` counts getdents64; `ls FOLDER | wc -l`; `grep -ri -e multiviews -e directoryindex /etc/apache2`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-negotiation";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow"];

@@ -1,0 +1,171 @@
+//! When `apache-scoreboard-full` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::instead;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Room above the places that the workers in force need, as a share of them; and of those that are stopping.
+const HEADROOM: f64 = 1.5;
+/// Half a process is less than what a reading may miss.
+const STOPPING_MIN: f64 = 0.5;
+
+/// Fires when places are held by processes that are ending, and connections wait for those that are left.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let full = full(facts)?;
+    let queue = noticed_queue(facts)?;
+    if instead::machine_is_short(facts) {
+        return None;
+    }
+    let stopping = full.stopping.map_or("processes that shall end".to_owned(), |count| {
+        format!("{} process{} that shall end", format_number(count), if count == 1.0 { "" } else { "es" })
+    });
+    let logged = full.messages.filter(|count| *count >= 1.0).map_or(String::new(), |count| {
+        format!(" The error log says {} times that the scoreboard is full.", format_number(count))
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The scoreboard is full: {stopping} keep their places among the {} of ServerLimit until they are done, so that too few are left to take connections in, and {} wait to be accepted.{logged}",
+            format_number(full.places),
+            format_number(queue)
+        ),
+        confidence: if full.stopping.is_some() { 0.95 } else { 0.75 },
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "processes_stopping_mean",
+            "workers_finishing_mean",
+            "scoreboard_full_messages",
+            "scoreboard_full_messages_worker",
+            "apache_processes_mean",
+            "service_processes_mean",
+            "workers_busy_mean",
+            "workers_idle_mean",
+            "workers_limit",
+            "config_generation",
+            "accept_queue_mean",
+            "in_flight_mean",
+            "response_time_mean_us",
+            "rate",
+        ]),
+        remedies: vec![remedy(facts, &full)],
+    })
+}
+
+struct Full {
+    /// All places.
+    places: f64,
+    /// Processes that keep one and take nobody in; `None` when only the log and the number of processes tell.
+    stopping: Option<f64>,
+    /// How often the log said it.
+    messages: Option<f64>,
+}
+
+fn full(facts: &Facts) -> Option<Full> {
+    let places =
+        facts.is_service("apache").then(|| facts.setting("ServerLimit"))?.filter(|places| *places >= 1.0)?;
+    let threads = facts.threads_per_process();
+    let wanted = facts.setting("MaxRequestWorkers")?;
+    let both = ["scoreboard_full_messages", "scoreboard_full_messages_worker"];
+    let messages = both.iter().filter_map(|name| facts.value(name)).reduce(|sum, count| sum + count);
+    // With fewer places than MaxRequestWorkers needs the log says so of any server that is busy: that is a clamp.
+    let said = messages.is_some_and(|count| count >= 1.0) && wanted <= places * threads;
+    let processes = facts.value("service_processes_mean").map(|count| count - 1.0);
+    // A process that ended within the window leaves the mean a little lower.
+    let all_taken = processes.is_none_or(|count| count >= places - STOPPING_MIN);
+    let stopping = stopping(facts, threads).filter(|count| *count >= STOPPING_MIN);
+    let left = stopping.map(|count| (places - count) * threads);
+    match left {
+        Some(left) if left < wanted && (said || (processes.is_some() && all_taken)) => {
+            Some(Full { places, stopping, messages })
+        }
+        // A page that shows none says that it is full of others.
+        _ => (said && processes.is_some() && all_taken && facts.value("processes_stopping_mean").is_none())
+            .then_some(Full { places, stopping: None, messages }),
+    }
+}
+
+/// Processes that are ending: by the page's count, or by the workers that finish.
+fn stopping(facts: &Facts, threads: f64) -> Option<f64> {
+    let counted = facts.value("processes_stopping_mean");
+    counted.or_else(|| facts.value("workers_finishing_mean").filter(|_| threads == 1.0))
+}
+
+fn remedy(facts: &Facts, full: &Full) -> Remedy {
+    let needed =
+        (facts.setting("MaxRequestWorkers").unwrap_or(1.0) / facts.threads_per_process()).ceil().max(1.0);
+    let stopping = full.stopping.unwrap_or(0.0);
+    let to = (HEADROOM * needed).max(needed + HEADROOM * stopping).max(full.places + 1.0).ceil();
+    Remedy {
+        service: "apache".into(),
+        setting: "ServerLimit".into(),
+        from: Some(SettingValue::Integer(full.places as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Restart,
+        risk: "a restart ends what the old processes still serve; more processes at once after each reload need memory"
+            .into(),
+        why: format!(
+            "{} processes hold the workers that are allowed, and as many again as half of them, or as end slowly ({}) and half of those",
+            format_number(needed),
+            format_number(stopping)
+        ),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const FULL: &[(&str, f64)] = &[
+        ("processes_stopping_mean", 3.0),
+        ("service_processes_mean", 5.0),
+        ("scoreboard_full_messages", 4.0),
+        ("accept_queue_mean", 70.0),
+        ("in_flight_mean", 100.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts =
+            facts(&values, &[("MaxRequestWorkers", 100), ("ServerLimit", 4), ("ThreadsPerChild", 25)]);
+        facts.service.as_mut().unwrap().mode = Some("event".into());
+        check(&facts)
+    }
+
+    #[test]
+    fn places_that_are_kept_by_what_ends_are_told() {
+        let none = f64::NAN;
+        for (name, changes, confidence) in [
+            ("both", vec![], Some(0.95)),
+            ("no log", vec![("scoreboard_full_messages", none)], Some(0.95)),
+            ("no page", vec![("processes_stopping_mean", none)], Some(0.75)),
+            ("nothing ends", vec![("processes_stopping_mean", 0.0)], None),
+            (
+                "places are free",
+                vec![("service_processes_mean", 3.0), ("scoreboard_full_messages", 0.0)],
+                None,
+            ),
+            ("nobody waits", vec![("accept_queue_mean", 0.0)], None),
+        ] {
+            assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_those_that_end_slowly() {
+        for (stopping, to) in [(1.0, 6), (3.0, 9)] {
+            let remedy = with(&[("processes_stopping_mean", stopping)]).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{stopping}");
+        }
+    }
+}

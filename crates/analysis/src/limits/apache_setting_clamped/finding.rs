@@ -1,0 +1,275 @@
+//! When `apache-setting-clamped` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::{instead, remedy};
+use crate::limits::{keepalive_holds_workers, memory_exhausted};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// So many of the workers must have a request, where only processes are seen.
+const TAKEN_FRACTION_MIN: f64 = 0.7;
+
+/// Fires when workers are missing that the files ask for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let clamp = clamp(facts)?;
+    let queue = noticed_queue(facts)?;
+    if !is_taken(facts, &clamp)
+        || instead::machine_is_short(facts)
+        || keepalive_holds_workers::finding::is_proven(facts)
+    {
+        return None;
+    }
+    let why = why(facts, &clamp);
+    let said = facts.value("clamp_messages").filter(|said| *said >= 1.0).map_or(String::new(), |said| {
+        format!(" The error log has it {} time{}.", format_number(said), if said == 1.0 { "" } else { "s" })
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Apache runs with {} workers where its files say {}, as {why}: all are busy, and {} connections wait to be accepted.{said}",
+            format_number(clamp.in_force),
+            format_number(clamp.configured),
+            format_number(queue)
+        ),
+        confidence: if clamp.seen { 0.95 } else { 0.75 },
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "workers_limit",
+            "clamp_messages",
+            "scoreboard_full_fraction",
+            "workers_busy_mean",
+            "processes_at_limit_fraction",
+            "service_processes_mean",
+            "accept_queue_mean",
+            "in_flight_mean",
+            "response_time_mean_us",
+            "cpu_busy_fraction",
+            "rate",
+        ]),
+        remedies: remedy(facts, &clamp, queue).into_iter().collect(),
+    })
+}
+
+/// Whether all workers in force are taken. Where the page does not show their number, as many processes as the files allow
+/// must run, and as many requests be with them, where that is known.
+fn is_taken(facts: &Facts, clamp: &Clamp) -> bool {
+    let processes =
+        facts.value("service_processes_mean").map(|count| (count - 1.0) * facts.threads_per_process());
+    let requests = facts.value("requests_in_workers_mean");
+    let outside = || {
+        processes.is_some_and(|workers| workers >= clamp.in_force)
+            && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
+    };
+    apache_workers_exhausted::finding::proof(facts).is_some() || (!clamp.seen && outside())
+}
+
+/// What holds them down.
+fn why(facts: &Facts, clamp: &Clamp) -> String {
+    let limit = |setting: &str| {
+        let limit =
+            facts.setting(setting).map_or(String::new(), |limit| format!(" of {}", format_number(limit)));
+        format!("{setting}{limit}")
+    };
+    match clamp.threads_wanted {
+        Some(threads) => {
+            format!(
+                "{} does not allow the {} threads of ThreadsPerChild",
+                limit("ThreadLimit"),
+                format_number(threads)
+            )
+        }
+        None if clamp.by_files => format!("{} allows no more", limit("ServerLimit")),
+        None => "a reload does not raise what was fixed at the start".to_owned(),
+    }
+}
+
+struct Clamp {
+    /// The threads that each process is to have, where `ThreadLimit` allows fewer.
+    threads_wanted: Option<f64>,
+    /// As it is written.
+    configured: f64,
+    in_force: f64,
+    /// Whether the files themselves explain it.
+    by_files: bool,
+    /// Whether the scoreboard shows it.
+    seen: bool,
+}
+
+/// What the files ask for and the server does not have; less than one process is the rounding that anybody may expect.
+fn clamp(facts: &Facts) -> Option<Clamp> {
+    let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
+    let threads = facts.threads_per_process();
+    let configured = service.configured_number("MaxRequestWorkers")?;
+    // What was written after the last reload is not clamped but not read yet.
+    if !service.pending.is_empty() {
+        return None;
+    }
+    let of_threads =
+        service.configured_number("ThreadsPerChild").zip(service.configured_number("ThreadLimit"));
+    let is_threaded = service.mode.as_deref() != Some("prefork");
+    let clipped = of_threads.filter(|(wanted, limit)| is_threaded && wanted > limit);
+    let threads_wanted = clipped.map(|(wanted, _)| wanted);
+    let threads = clipped.map_or(threads, |(_, limit)| limit);
+    let allowed = service.configured_number("ServerLimit").map(|limit| limit * threads);
+    let by_files = allowed.filter(|allowed| configured - allowed >= threads);
+    let shown = facts.value("workers_limit").filter(|slots| configured - slots >= threads);
+    let in_force = shown.or(by_files.filter(|_| facts.value("workers_limit").is_none()))?;
+    Some(Clamp { threads_wanted, configured, in_force, by_files: by_files.is_some(), seen: shown.is_some() })
+}
+
+fn remedy(facts: &Facts, clamp: &Clamp, queue: f64) -> Option<Remedy> {
+    let fits = memory_exhausted::finding::workers_that_fit(facts).unwrap_or(f64::MAX);
+    if let Some(threads) = clamp.threads_wanted.filter(|_| clamp.configured <= fits) {
+        return Some(more_threads(facts, clamp, threads));
+    }
+    let threads = facts.threads_per_process();
+    let needed = remedy::HEADROOM * remedy::demand(facts, clamp.in_force, queue);
+    let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
+    let workers = workers.min(fits);
+    let to = (workers / threads).floor();
+    let most = Wish {
+        service: "apache".into(),
+        setting: "MaxRequestWorkers".into(),
+        to: SettingValue::Integer((to * threads) as i64),
+    };
+    let differs = to * threads != clamp.configured;
+    (workers > clamp.in_force).then(|| Remedy {
+        service: "apache".into(),
+        setting: "ServerLimit".into(),
+        from: facts.setting("ServerLimit").map(|limit| SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Restart,
+        risk: "a restart: no answer for a moment; more memory, and more connections to what stands behind the workers"
+            .into(),
+        why: format!(
+            "{} workers in processes of {}: as many as the files ask for, or as those who are here want, whichever is more, as far as memory goes",
+            format_number(to * threads),
+            format_number(threads)
+        ),
+        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, to * threads),
+        together_with: if differs { vec![most] } else { vec![] },
+    })
+}
+
+/// The processes are there; each may have fewer threads than it is to have.
+fn more_threads(facts: &Facts, clamp: &Clamp, threads: f64) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "ThreadLimit".into(),
+        from: facts.setting("ThreadLimit").map(|limit| SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(threads as i64)),
+        class: ApplyClass::Restart,
+        risk: "a restart: no answer for a moment; more connections to what stands behind the workers".into(),
+        why: format!(
+            "as many threads in each process as ThreadsPerChild asks for: {}",
+            format_number(threads)
+        ),
+        predicted: apache_workers_exhausted::remedy::predict(facts, clamp.in_force, clamp.configured),
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const BUSY: &[(&str, f64)] = &[
+        ("workers_limit", 25.0),
+        ("scoreboard_full_fraction", 1.0),
+        ("accept_queue_mean", 75.0),
+        ("in_flight_mean", 100.0),
+        ("cpu_busy_fraction", 0.1),
+    ];
+
+    fn with(changes: &[(&str, f64)], most: i64, limit: i64, pending: bool) -> Option<Finding> {
+        let kept = BUSY.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let settings = [("MaxRequestWorkers", most), ("ServerLimit", limit), ("ThreadsPerChild", 25)];
+        let mut facts = facts(&values, &settings);
+        let service = facts.service.as_mut().unwrap();
+        service.mode = Some("event".into());
+        service.pending = if pending { vec!["a file is newer".into()] } else { vec![] };
+        check(&facts)
+    }
+
+    #[test]
+    fn a_scoreboard_that_is_shorter_than_the_file_says_is_a_clamp() {
+        for (name, changes, most, limit, pending, confidence) in [
+            ("ServerLimit", vec![], 400, 1, false, Some(0.95)),
+            ("a raised limit that was only reloaded", vec![], 400, 16, false, Some(0.95)),
+            ("not read yet", vec![], 400, 16, true, None),
+            ("as it is written", vec![], 25, 16, false, None),
+            ("rounded down", vec![], 49, 16, false, None),
+            ("not needed", vec![("accept_queue_mean", 0.1)], 400, 1, false, None),
+            ("not busy", vec![("scoreboard_full_fraction", 0.0)], 400, 1, false, None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], 400, 1, false, None),
+            (
+                "files only",
+                vec![
+                    ("workers_limit", f64::NAN),
+                    ("scoreboard_full_fraction", f64::NAN),
+                    ("service_processes_mean", 2.0),
+                ],
+                400,
+                1,
+                false,
+                Some(0.75),
+            ),
+            (
+                "files only, and processes that nobody asks anything",
+                vec![
+                    ("workers_limit", f64::NAN),
+                    ("scoreboard_full_fraction", f64::NAN),
+                    ("service_processes_mean", 2.0),
+                    ("requests_in_workers_mean", 3.0),
+                ],
+                400,
+                1,
+                false,
+                None,
+            ),
+        ] {
+            let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_holds_what_the_files_ask_for() {
+        let to = |most, limit| {
+            let remedy = with(&[], most, limit, false).unwrap().remedies.remove(0);
+            assert_eq!((remedy.setting.as_str(), remedy.class), ("ServerLimit", ApplyClass::Restart));
+            (remedy.to, remedy.together_with.len())
+        };
+        assert_eq!(to(400, 1), (Some(SettingValue::Integer(16)), 0));
+        // 130 are wanted, and the files ask for 50: both have to move.
+        assert_eq!(to(50, 1), (Some(SettingValue::Integer(6)), 1));
+    }
+
+    #[test]
+    fn threads_that_their_limit_cuts_off_are_told_from_processes() {
+        let settings =
+            [("MaxRequestWorkers", 200), ("ServerLimit", 2), ("ThreadsPerChild", 100), ("ThreadLimit", 25)];
+        let mut facts = facts(&[&BUSY[1..], &[("workers_limit", 50.0)]].concat(), &settings);
+        facts.service.as_mut().unwrap().mode = Some("worker".into());
+        let found = check(&facts).unwrap();
+        assert!(
+            found.summary.contains("ThreadLimit of 25 does not allow the 100 threads"),
+            "{}",
+            found.summary
+        );
+        let remedy = &found.remedies[0];
+        assert_eq!((remedy.setting.as_str(), remedy.class), ("ThreadLimit", ApplyClass::Restart));
+        assert_eq!(remedy.to, Some(SettingValue::Integer(100)));
+        facts.service.as_mut().unwrap().mode = Some("prefork".into());
+        let other = check(&facts).map(|found| found.remedies[0].setting.clone());
+        assert_ne!(other.as_deref(), Some("ThreadLimit"), "prefork has none");
+    }
+}

@@ -1,0 +1,34 @@
+//! `apache-setting-clamped`: Apache runs with fewer workers than its files say, and all of them are busy.
+//!
+//! `MaxRequestWorkers` is not taken as it is written. `ServerLimit` is the most processes there may be, and with
+//! `ThreadsPerChild` it bounds the workers; a number that is no multiple of the threads is rounded down. `ServerLimit`
+//! itself is read when Apache is started and never at a reload. Apache says so on the terminal at a start (AH00515), in the
+//! error log at a reload (AH00516), and serves with what is left; `apachectl configtest` says "Syntax OK".
+//!
+//! ## How it is recognised
+//! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these
+//! workers are busy, and connections wait to be accepted: the clamp costs time now. Where the page cannot be read, the
+//! files alone say it (ServerLimit x ThreadsPerChild), and as many processes as that. Files that wait for a reload are told
+//! apart.
+//!
+//! ## What to do
+//! Where `ThreadLimit` (64 if nothing is written) is below `ThreadsPerChild`, raise it to that. Else
+//! raise `ServerLimit` to what `MaxRequestWorkers` needs (divided by `ThreadsPerChild`), bounded by memory, and stop and
+//! start Apache: a graceful reload ignores it.
+//!
+//! ## By hand
+//! `curl -s http://localhost/server-status?auto | sed -n 's/^Scoreboard: //p' | wc -c` against `grep -r MaxRequestWorkers
+//! /etc/apache2`; `grep -E 'AH005(13|14|15|16)|AH0031[6-9]|AH0018[01]' /var/log/apache2/error.log`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-setting-clamped";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "apache-workers-exhausted",
+    "apache-scoreboard-full",
+    "accept-queue-overflow",
+    "lost-syns",
+    "syn-queue-overflow",
+];

@@ -1,0 +1,200 @@
+//! When `apache-spawn-lag` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::{instead, remedy};
+use crate::limits::memory_exhausted;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// The processes at the end must be this share more than at the beginning: less is the replacement of a few.
+const GREW_FRACTION_MIN: f64 = 0.3;
+/// More ended than this share of those that were started: that is churn.
+const ENDED_FRACTION_MAX: f64 = 0.25;
+
+/// Fires when workers are being started while connections wait, and more are allowed.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let queue = noticed_queue(facts)?;
+    let grew = growth(facts)?;
+    if instead::machine_is_short(facts) {
+        return None;
+    }
+    let last = facts.value("accept_queue_last");
+    let end = match last {
+        Some(last) if last < queue / 2.0 => {
+            format!(" At the end of the window {} waited.", format_number(last))
+        }
+        _ => String::new(),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The rush came faster than Apache starts workers: {} processes were started meanwhile, up to {}, and {} connections on average waited for them, although {} workers are allowed.{end}",
+            format_number(grew.started),
+            format_number(grew.most),
+            format_number(queue),
+            format_number(grew.allowed)
+        ),
+        confidence: if grew.by_ids { 0.9 } else { 0.75 },
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "worker_processes_started",
+            "worker_processes_started_per_s",
+            "worker_processes_ended_per_s",
+            "service_processes_grew",
+            "service_processes_min",
+            "service_processes_max",
+            "workers_startable_mean",
+            "accept_queue_mean",
+            "accept_queue_max",
+            "accept_queue_last",
+            "offered_rate",
+            "rate",
+            "response_time_mean_us",
+            "response_time_p99_us",
+            "response_time_p50_us",
+        ]),
+        remedies: remedy(facts, &grew, queue).into_iter().collect(),
+    })
+}
+
+struct Growth {
+    started: f64,
+    /// The most processes there were, without the parent.
+    most: f64,
+    /// Workers that are allowed.
+    allowed: f64,
+    /// Whether those that came and went were told apart.
+    by_ids: bool,
+}
+
+fn growth(facts: &Facts) -> Option<Growth> {
+    let allowed = facts.is_service("apache").then(|| facts.setting("MaxRequestWorkers"))??;
+    let grew = facts.value("service_processes_grew").filter(|grew| *grew >= 1.0)?;
+    let most = facts.value("service_processes_max")? - 1.0;
+    let (started_per_s, ended_per_s) =
+        (facts.value("worker_processes_started_per_s"), facts.value("worker_processes_ended_per_s"));
+    let churns =
+        started_per_s.zip(ended_per_s).is_some_and(|(started, ended)| ended > ENDED_FRACTION_MAX * started);
+    let at_limit = facts.value("processes_at_limit_fraction").is_some_and(|share| share >= 0.5);
+    let rises = grew >= GREW_FRACTION_MIN * most;
+    let started = facts.value("worker_processes_started").unwrap_or(grew).max(grew);
+    (rises && !churns && !at_limit).then_some(Growth {
+        started,
+        most,
+        allowed,
+        by_ids: started_per_s.is_some(),
+    })
+}
+
+fn remedy(facts: &Facts, grew: &Growth, queue: f64) -> Option<Remedy> {
+    let threads = facts.threads_per_process();
+    let threaded = threads > 1.0;
+    // At a rate, what is under way once nobody waits: by the requests that were not in the queue, as the status page tells
+    // of some moments only.
+    let ended_per_s = facts.ended_per_s();
+    let measured =
+        facts.value("requests_in_workers_mean").zip(ended_per_s).map(|(at_work, rate)| at_work / rate);
+    let holds_s = measured.or_else(|| facts.value("worker_time_mean_us").map(|us| us / 1e6));
+    let wanted = match (facts.value("offered_rate"), holds_s) {
+        (Some(rate), Some(seconds)) => rate * seconds,
+        _ => remedy::demand(facts, facts.value("workers_busy_mean").unwrap_or(1.0), queue),
+    };
+    // Never more than were seen to suffice, or may be.
+    let fits = memory_exhausted::finding::workers_that_fit(facts).unwrap_or(f64::MAX);
+    let to = (remedy::HEADROOM * wanted.max(1.0)).min(grew.allowed).min(fits).ceil();
+    let (spare, most, start) = match threaded {
+        true => ("MinSpareThreads", "MaxSpareThreads", (to / threads).ceil()),
+        false => ("MinSpareServers", "MaxSpareServers", to),
+    };
+    let from = facts.setting(spare);
+    let wish = |setting: &str, to: f64| Wish {
+        service: "apache".into(),
+        setting: setting.into(),
+        to: SettingValue::Integer(to as i64),
+    };
+    let more = (2.0 * to).max(facts.setting(most).unwrap_or(0.0));
+    from.is_none_or(|from| to > from).then(|| Remedy {
+        service: "apache".into(),
+        setting: spare.into(),
+        from: from.map(|from| SettingValue::Integer(from as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Reload,
+        risk: "idle workers hold memory; after a graceful reload it takes seconds until they are there"
+            .into(),
+        why: format!(
+            "{} requests wanted a worker in the first seconds, plus 30% headroom",
+            format_number(wanted)
+        ),
+        predicted: None,
+        together_with: vec![wish("StartServers", start), wish(most, more)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const RUSH: &[(&str, f64)] = &[
+        ("service_processes_grew", 60.0),
+        ("service_processes_max", 65.0),
+        ("worker_processes_started", 62.0),
+        ("worker_processes_started_per_s", 10.0),
+        ("worker_processes_ended_per_s", 0.0),
+        ("processes_at_limit_fraction", 0.0),
+        ("accept_queue_mean", 40.0),
+        ("in_flight_mean", 70.0),
+        ("offered_rate", 80.0),
+        ("worker_time_mean_us", 400_000.0),
+        ("connections_cap", 1000.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = RUSH.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        check(&facts(&values, &[("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)]))
+    }
+
+    #[test]
+    fn workers_that_come_while_others_wait_are_a_lag() {
+        let none = f64::NAN;
+        for (name, changes, confidence) in [
+            ("started", vec![], Some(0.9)),
+            (
+                "only the number of processes",
+                vec![("worker_processes_started_per_s", none), ("worker_processes_ended_per_s", none)],
+                Some(0.75),
+            ),
+            ("churn", vec![("worker_processes_ended_per_s", 9.0)], None),
+            ("a few replaced", vec![("service_processes_grew", 3.0)], None),
+            ("the limit", vec![("processes_at_limit_fraction", 0.8)], None),
+            ("nobody waits", vec![("accept_queue_mean", 0.3)], None),
+        ] {
+            assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn as_many_spare_ones_as_the_first_second_needs() {
+        let remedy = with(&[]).unwrap().remedies.remove(0);
+        // 80 a second of 0.4 s, and 30%.
+        assert_eq!(
+            (remedy.setting.as_str(), remedy.to),
+            ("MinSpareServers", Some(SettingValue::Integer(42)))
+        );
+        let together: Vec<_> = remedy.together_with.into_iter().map(|wish| (wish.setting, wish.to)).collect();
+        assert_eq!(
+            together,
+            [
+                ("StartServers".to_owned(), SettingValue::Integer(42)),
+                ("MaxSpareServers".to_owned(), SettingValue::Integer(84))
+            ]
+        );
+    }
+}

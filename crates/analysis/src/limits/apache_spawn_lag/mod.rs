@@ -1,0 +1,26 @@
+//! `apache-spawn-lag`: visitors come faster than Apache starts workers; it has caught up some seconds later.
+//!
+//! Apache keeps some spare workers and starts others as these are taken, at first one a second, then two, four, up to 32
+//! (prefork), or processes of threads in the same way. A rush from nothing to full load within a second finds a few workers
+//! and a queue that grows until the number has caught up, and takes as long again to be worked off. Half a minute
+//! later nothing is to be seen of it.
+//!
+//! ## How it is recognised
+//! Connections wait to be accepted although more workers may be started, and the number of processes rises throughout the
+//! window while hardly one ends. So it is no limit, but a lag: the wait ends by itself. Where as many end as begin it is
+//! `apache-worker-churn`.
+//!
+//! ## What to do
+//! Let as many workers be there as the first second of a rush needs: `MinSpareServers` (`MinSpareThreads`), and
+//! `StartServers` for the time after a start, with `MaxSpareServers` above both. They cost memory while they wait.
+//!
+//! ## By hand
+//! `watch -n 1 'pgrep -c apache2; ss -ltn'` while a rush begins; with `LogLevel info` the error log says "server seems busy"
+//! (AH00162, AH00486).
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-spawn-lag";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["accept-queue-overflow", "lost-syns", "syn-queue-overflow"];

@@ -1,0 +1,226 @@
+//! When `apache-symlink-checks` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::file_cost;
+use crate::resources::file_cost::{FilesWork, files_work};
+use crate::resources::syscall_cost::{on_this_machine_us, path_part_us};
+use crate::settings::in_force;
+use crate::settings::in_force::{Asked, InForce};
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Fact, Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// A system call with what Apache does around it.
+const CALL_US: f64 = 0.4;
+/// The share of the work that the checks must be.
+const SHARE_MIN: f64 = 0.2;
+
+/// The kernel's share of the processor time from which on nearly all of it is its work: of plain files it is two thirds to
+/// three quarters.
+const KERNEL_SHARE_MIN: f64 = 0.85;
+/// Where it is, this share suffices: on some processors a step costs six times of what it costs on others (130 parts took
+/// 180 us on one machine and 1,000 us on another), and nothing else of a file's request is the kernel's alone.
+const SHARE_MIN_IN_KERNEL: f64 = 0.05;
+const SLOW_STEPS_DOUBT: f64 = 0.1;
+/// Where only the log tells how deep paths are, they may lie in other folders than the first ones.
+const WATCHED_DOUBT: f64 = 0.1;
+const CONFIDENCE_SUSPECTED: f64 = 0.5;
+
+/// Fires when the checks are a good part of what fills the processors.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let Met { options, us, parts, share } = met(facts)?;
+    let files = files_work(facts)?;
+    let watched = facts.asked.is_empty();
+    let explains = files.work.share(us);
+    // Where nobody knows how deep paths are, work that is all the kernel's is a suspicion.
+    let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MIN);
+    let suspected = watched && parts.is_none() && in_kernel;
+    if suspected {
+        return Some(suspicion(facts, &files, &options));
+    }
+    if explains < if in_kernel { SHARE_MIN_IN_KERNEL } else { SHARE_MIN } {
+        return None;
+    }
+    let is_more = explains < SHARE_MIN;
+    let doubts = [(watched, WATCHED_DOUBT), (is_more, SLOW_STEPS_DOUBT)];
+    let doubt: f64 = doubts.iter().filter(|(is, _)| *is).map(|(_, doubt)| doubt).sum();
+    let written = options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, and {} {} of the {} that a request takes go into checks for links: with `Options {}`{written} Apache asks the kernel about each of up to {} parts of a path, which it walks from its beginning each time.",
+            if is_more { "at least" } else { "about" },
+            format_time(us / share),
+            format_time(files.work.request_us),
+            options.value,
+            format_number(parts.unwrap_or(1.0)),
+        ),
+        confidence: confidence(&files, 0.85 - doubt),
+        explains_fraction: (!is_more).then(|| significant(explains, 3)),
+        facts: cited(facts),
+        remedies: vec![remedy(&options)],
+    })
+}
+
+/// What the findings rest on.
+fn cited(facts: &Facts) -> Vec<Fact> {
+    facts.cite(&[&file_cost::FACTS[..], &["path_parts_mean"]].concat())
+}
+
+fn confidence(files: &FilesWork, seen: f64) -> f64 {
+    significant(files.work.sure(seen - files.doubt).max(0.2), 2)
+}
+
+fn suspicion(facts: &Facts, files: &FilesWork, options: &InForce) -> Finding {
+    Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, nearly all of it is the kernel's work, and with `Options {}` Apache asks the kernel about each part of each path, which it walks from its beginning each time. How deep the paths are could not be seen: on deep ones that costs more than the rest of a request.",
+            options.value
+        ),
+        confidence: confidence(files, CONFIDENCE_SUSPECTED),
+        explains_fraction: None,
+        facts: cited(facts),
+        remedies: vec![remedy(options)],
+    }
+}
+
+fn remedy(options: &InForce) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "Options".into(),
+        from: Some(SettingValue::Text(options.value.clone())),
+        to: Some(SettingValue::Text(with_links(&options.value))),
+        class: ApplyClass::Manual,
+        risk:
+            "links in the folders of the site are followed, wherever they lead: look for those of users first"
+                .into(),
+        why: "with FollowSymLinks Apache asks the kernel nothing of the kind".into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// The checks that requests meet.
+struct Met {
+    options: InForce,
+    /// What they cost each request, on average over all of them.
+    us: f64,
+    /// Parts of the deepest path; of those of visitors of their mean, if the log tells it.
+    parts: Option<f64>,
+    /// The share of the requests.
+    share: f64,
+}
+
+fn met(facts: &Facts) -> Option<Met> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    if facts.asked.is_empty() {
+        let front = Asked { path: "/".into(), share: 1.0, ..Asked::default() };
+        let options = in_force::value(service, "Options", Some(&front)).filter(checks)?;
+        let parts = facts.value("path_parts_mean");
+        return Some(Met {
+            options,
+            us: parts.map_or(0.0, |parts| path_us(facts, parts)),
+            parts,
+            share: 1.0,
+        });
+    }
+    let mut found: Option<Met> = None;
+    for asked in &facts.asked {
+        let options = in_force::value(service, "Options", Some(asked)).filter(checks);
+        let Some(options) = options else { continue };
+        let depth = asked.folders() as f64 + 1.0;
+        let all = found.get_or_insert(Met { options, us: 0.0, parts: None, share: 0.0 });
+        all.us += asked.share * path_us(facts, depth);
+        all.parts = Some(all.parts.map_or(depth, |parts| parts.max(depth)));
+        all.share += asked.share;
+    }
+    found
+}
+
+/// What the checks of a path of so many parts cost.
+fn path_us(facts: &Facts, parts: f64) -> f64 {
+    parts * on_this_machine_us(facts, CALL_US) + parts * (parts + 1.0) / 2.0 * path_part_us(facts)
+}
+
+/// Whether these options make Apache check each part of a path.
+fn checks(options: &InForce) -> bool {
+    let follows = options.has("FollowSymLinks") || options.has("All");
+    !follows || options.has("SymLinksIfOwnerMatch")
+}
+
+/// The options with links followed.
+fn with_links(options: &str) -> String {
+    let keeps = |word: &&str| {
+        !["none", "symlinksifownermatch", "followsymlinks"].contains(&word.to_ascii_lowercase().as_str())
+    };
+    let words: Vec<&str> = options.split_whitespace().filter(keeps).chain(["FollowSymLinks"]).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+
+    fn service(options: &str) -> Option<ServiceSnapshot> {
+        let mut service = facts(&[], &[]).service.unwrap();
+        service.modules = vec!["core_module".into()];
+        service.scoped = vec![ScopedSetting {
+            setting: "Options".into(),
+            value: options.into(),
+            scope: vec!["DocumentRoot /srv/store/".into()],
+            ..ScopedSetting::default()
+        }];
+        Some(service)
+    }
+
+    fn with(depth: usize, options: &str) -> Option<Finding> {
+        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        let mut facts = facts(&values, &[]);
+        facts.service = service(options);
+        let asked = Asked::of(&format!("http://h/{}object", "d/".repeat(depth))).unwrap();
+        facts.asked = vec![Asked { share: 1.0, ..asked }];
+        check(&facts)
+    }
+
+    #[test]
+    fn by_watching_alone_the_log_tells_how_deep_paths_are() {
+        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", 200.0)];
+        for (more, confidence) in [
+            (&[("path_parts_mean", 120.0)][..], Some(0.75)),
+            (&[("path_parts_mean", 6.0), ("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], None),
+            (&[("cpu_system_cores", 0.95), ("cpu_user_cores", 0.05)], Some(0.5)),
+            // A quarter of it on a processor of the quick kind.
+            (&[("path_parts_mean", 40.0), ("cpu_system_cores", 0.9), ("cpu_user_cores", 0.1)], Some(0.65)),
+            (&[("path_parts_mean", 40.0), ("cpu_system_cores", 0.7), ("cpu_user_cores", 0.3)], None),
+            (&[("cpu_system_cores", 0.7), ("cpu_user_cores", 0.3)], None),
+            (&[], None),
+        ] {
+            let mut facts = facts(&[&values[..], more].concat(), &[]);
+            facts.service = service("None");
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn depth_makes_it_dear() {
+        for (depth, options, fires) in [
+            (128, "None", true),
+            (128, "Indexes SymLinksIfOwnerMatch", true),
+            (128, "Indexes FollowSymLinks", false),
+            (128, "All", false),
+            (6, "None", false),
+            (20, "Indexes", false),
+        ] {
+            assert_eq!(with(depth, options).is_some(), fires, "{depth} {options}");
+        }
+        let finding = with(128, "Indexes SymLinksIfOwnerMatch").unwrap();
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("Indexes FollowSymLinks".into())));
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.85, Some(0.887)));
+    }
+}

@@ -1,0 +1,26 @@
+//! `apache-symlink-checks`: for each request the kernel is asked whether folders on the way are links.
+//!
+//! Where `Options` lacks `FollowSymLinks`, or has `SymLinksIfOwnerMatch`, Apache must know that no part of a path is a
+//! link (or whose it is), and asks the kernel about each part, for each request: an lstat(2), for which the kernel walks the
+//! path from its beginning. A path of twice the depth costs four times as much.
+//!
+//! ## How it is recognised
+//! The option is not in force where requests go, the service's processors are full, it sends files, and by arithmetic the
+//! checks are a good part of what a request costs: a call for each part of the path, and a step for each part before it.
+//! On paths of usual depth that is a few microseconds, and no finding. Where the server is only watched the access log tells
+//! how deep paths are; without it, work that is nearly all the kernel's is a suspicion.
+//!
+//! ## What to do
+//! `Options FollowSymLinks` (or `+FollowSymLinks`), where nobody can put links there that must not be followed. It is no
+//! protection against somebody who can: between the check and the opening a link may be put in place.
+//!
+//! ## By hand
+//! `strace -c -f -p PID` counts the lstat (newfstatat) calls; `perf top` shows path walks (`link_path_walk`).
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-symlink-checks";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["cpu-saturated", "cpu-throttled", "apache-workers-exhausted", "accept-queue-overflow"];

@@ -1,0 +1,197 @@
+//! When `apache-worker-churn` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::instead;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Processes that prefork starts at most in a second.
+const STARTED_PER_S_MAX: f64 = 32.0;
+/// From this share of that pace on the parent hardly keeps up: it reaches it only after seconds of doubling.
+const PACE_FRACTION_MIN: f64 = 0.3;
+/// What ends a process may also be an idle one too many: most of the connections must be those of processes that ended.
+const EXPLAINED_FRACTION_MIN: f64 = 0.5;
+/// The parent looks once a second: processes that all are gone by the second look live for as many connections as they may take.
+const LIVES_MAX_S: f64 = 2.0;
+/// So much of what that pace allows is all of it: its pace doubles from one on, and the port has others' connections.
+const CEILING_FRACTION: (f64, f64) = (0.7, 1.1);
+/// With a number so high a process ends rarely, and a leak is still bounded.
+const CONNECTIONS_WITH_LEAK: i64 = 10_000;
+
+/// Fires when processes end so fast that their successors are what connections wait for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let churn = churn(facts)?;
+    let queue = noticed_queue(facts)?;
+    let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
+    let ceiling = STARTED_PER_S_MAX * churn.connections;
+    let bound = if prefork {
+        format!(
+            ", and no more than {} a second can be started: at best {} connections a second",
+            format_number(STARTED_PER_S_MAX),
+            format_number(ceiling)
+        )
+    } else {
+        String::new()
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Processes end after {} connections each (MaxConnectionsPerChild): {} a second are started{bound}. {} connections wait to be accepted meanwhile.",
+            format_number(churn.connections),
+            format_number(churn.started_per_s),
+            format_number(queue)
+        ),
+        confidence: if churn.by_ids { 0.95 } else { 0.7 },
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "worker_processes_started_per_s",
+            "worker_processes_ended_per_s",
+            "worker_oldest_mean_s",
+            "forks_per_s",
+            "new_connections_per_s",
+            "worker_processes_mean",
+            "service_processes_mean",
+            "workers_startable_mean",
+            "accept_queue_mean",
+            "service_cpu_cores",
+            "response_time_mean_us",
+            "rate",
+        ]),
+        remedies: vec![remedy(facts, &churn)],
+    })
+}
+
+struct Churn {
+    /// Connections that a process takes.
+    connections: f64,
+    started_per_s: f64,
+    by_ids: bool,
+}
+
+fn churn(facts: &Facts) -> Option<Churn> {
+    let connections = facts.is_service("apache").then(|| facts.setting("MaxConnectionsPerChild"))??;
+    let accepted = facts.value("new_connections_per_s").or(facts.value("connections_opened_per_s"))?;
+    if connections >= 1.0 && is_at_ceiling(facts, connections, accepted) {
+        return Some(Churn { connections, started_per_s: accepted / connections, by_ids: true });
+    }
+    if connections < 1.0 || instead::machine_is_short(facts) {
+        return None;
+    }
+    // Those that begin and end between two looks are counted by nobody but the machine's forks.
+    let seen = facts.value("worker_processes_started_per_s").zip(facts.value("worker_processes_ended_per_s"));
+    let by_ids = seen.map(|(started, ended)| started.min(ended));
+    let started_per_s = by_ids.or(facts.value("forks_per_s"))?;
+    let threads = facts.threads_per_process();
+    let is_fast = started_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
+    let explained = started_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
+    (is_fast && explained).then_some(Churn { connections, started_per_s, by_ids: by_ids.is_some() })
+}
+
+/// Whether as many connections are taken as the processes can that prefork starts, and none of these outlives two looks of the
+/// parent. Where answers are quick a second's processes are gone long before the next ones: no look at the ids meets them all.
+/// Processors that are full otherwise would not let just so many through.
+fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
+    let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
+    let short_lived = facts.value("worker_oldest_mean_s").is_some_and(|seconds| seconds <= LIVES_MAX_S);
+    let share = accepted / (STARTED_PER_S_MAX * connections);
+    prefork && short_lived && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
+}
+
+fn remedy(facts: &Facts, churn: &Churn) -> Remedy {
+    let leaks = facts.value("worker_growth_by_age_bytes").is_some_and(|bytes| bytes > 0.0);
+    let to = if leaks { CONNECTIONS_WITH_LEAK } else { 0 };
+    Remedy {
+        service: "apache".into(),
+        setting: "MaxConnectionsPerChild".into(),
+        from: Some(SettingValue::Integer(churn.connections as i64)),
+        to: Some(SettingValue::Integer(to)),
+        class: ApplyClass::Reload,
+        risk: "a module that leaks memory is no longer kept in check: watch the workers' memory".into(),
+        why: if leaks {
+            "workers grow with their age: so many connections bound that, and end a process rarely".into()
+        } else {
+            "no growth of the workers is seen that would need their end".into()
+        },
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const CHURN: &[(&str, f64)] = &[
+        ("worker_processes_started_per_s", 27.0),
+        ("worker_processes_ended_per_s", 26.0),
+        ("new_connections_per_s", 80.0),
+        ("forks_per_s", 29.0),
+        ("accept_queue_mean", 20.0),
+        ("in_flight_mean", 40.0),
+        ("cpu_busy_fraction", 0.2),
+    ];
+
+    fn with(changes: &[(&str, f64)], connections: i64) -> Option<Finding> {
+        let kept = CHURN.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        check(&facts(&values, &[("MaxConnectionsPerChild", connections)]))
+    }
+
+    #[test]
+    fn processes_that_come_and_go_with_the_connections_are_churn() {
+        let none = f64::NAN;
+        for (name, changes, connections, confidence) in [
+            ("three each", vec![], 3, Some(0.95)),
+            (
+                "ids unseen",
+                vec![("worker_processes_started_per_s", none), ("worker_processes_ended_per_s", none)],
+                3,
+                Some(0.7),
+            ),
+            ("for ever", vec![], 0, None),
+            ("they only begin", vec![("worker_processes_ended_per_s", 0.0)], 3, None),
+            ("others end, too, but not these", vec![("new_connections_per_s", 800.0)], 3, None),
+            ("nobody waits", vec![("accept_queue_mean", 0.2)], 3, None),
+            (
+                "gone before anybody looks",
+                vec![
+                    ("new_connections_per_s", 479.0),
+                    ("worker_processes_started_per_s", 12.0),
+                    ("worker_oldest_mean_s", 0.8),
+                    ("pressure_group_cpu_some_fraction", 0.9),
+                ],
+                15,
+                Some(0.95),
+            ),
+            (
+                "they stay",
+                vec![
+                    ("worker_processes_started_per_s", 12.0),
+                    ("new_connections_per_s", 479.0),
+                    ("worker_oldest_mean_s", 9.0),
+                ],
+                15,
+                None,
+            ),
+            ("forks cost the processors", vec![("pressure_group_cpu_some_fraction", 0.9)], 3, None),
+        ] {
+            let found = with(&changes, connections).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_leak_keeps_a_bound() {
+        for (growth, to) in [(f64::NAN, 0), (0.0, 0), (3e6, 10_000)] {
+            let remedy = with(&[("worker_growth_by_age_bytes", growth)], 3).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{growth}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `apache-worker-churn`: processes end after a few connections, and the parent cannot start others as fast.
+//!
+//! `MaxConnectionsPerChild` ends a process after that many connections, as a cure for modules that leak memory. Each new
+//! process costs a fork; and the parent looks only once a second how many are idle, and starts at most 32 each time under
+//! prefork. So the rate cannot be above 32 times that number, whatever the machine could do, and between two looks there
+//! may be nobody to take the next connection in.
+//!
+//! ## How it is recognised
+//! Processes begin and end all the time (their ids change), as many connections were accepted for each of them as
+//! MaxConnectionsPerChild says, connections wait to be accepted, and more workers would be allowed. Where answers are so quick
+//! that processes are gone before anybody looks, 32 times that number of connections a second tell. Where the ids cannot be
+//! seen, forks of the whole machine at such a pace tell the same, with less certainty.
+//!
+//! ## What to do
+//! `MaxConnectionsPerChild 0`, or 10,000 where a module is known to leak: then a process ends rarely. A graceful reload is
+//! enough.
+//!
+//! ## By hand
+//! `watch -n 1 'pgrep -P $(cat /run/apache2/apache2.pid)'`; `vmstat 1` (idle processors, no swap); `ss -ltn`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "apache-worker-churn";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["apache-workers-exhausted", "apache-spawn-lag", "accept-queue-overflow", "lost-syns", "cpu-saturated"];

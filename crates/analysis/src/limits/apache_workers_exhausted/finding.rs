@@ -1,0 +1,266 @@
+//! When `apache-workers-exhausted` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::{apache_async_cap, keepalive_holds_workers};
+use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
+use crate::resources::{concurrency, processors};
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+/// The limit must be reached in at least this share of the readings: a ramp or a respawn is over in a second.
+const FULL_FRACTION_MIN: f64 = 0.5;
+/// From this share of readings on in which the status page did not answer, the others are a chance selection: those
+/// in which a worker happened to come free.
+const UNANSWERED_FRACTION_MAX: f64 = 0.5;
+/// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children, not for requests.
+const BEHIND_FRACTION_MIN: f64 = 0.2;
+/// What is believed of a limit that stands in front of one that binds, or may.
+const CONFIDENCE_IN_FRONT: f64 = 0.5;
+/// Where only processes are seen, as many requests must be with the workers: fewer mean that something else holds these.
+const BUSY_FRACTION_MIN: f64 = 0.7;
+const CONFIDENCE_HELD_OTHERWISE: f64 = 0.45;
+/// Workers that use less of a processor than this each do not compute: they wait.
+const WAITING_CORES_MAX: f64 = 0.2;
+
+/// Fires when no worker is free, connections wait, and nothing else is what is short.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let proof = proof(facts)?;
+    let queue = noticed_queue(facts)?;
+    if super::instead::machine_is_short(facts)
+        || super::instead::is_logging(facts)
+        || keepalive_holds_workers::finding::is_proven(facts)
+        || apache_async_cap::finding::is_proven(facts)
+        || super::behind::in_turn(facts, proof.workers).is_some()
+    {
+        return None;
+    }
+    let wait = accept_queue_wait_us(facts)
+        .map_or(String::new(), |us| format!(", each for about {}", format_time(us)));
+    let behind =
+        facts.value("fpm_queue_behind_mean").filter(|behind| *behind >= BEHIND_FRACTION_MIN * proof.workers);
+    let summary = format!(
+        "Apache has no free worker: {}, while {} connections on average wait to be accepted{wait}.{}",
+        proof.words,
+        format_number(queue),
+        doing(facts, behind)
+    );
+    // Processors that are full with work which nobody could see may be what the workers wait for.
+    let is_doubtful = behind.is_some() || processors::shortage(facts).is_some();
+    let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
+    Some(Finding {
+        id: ID.into(),
+        summary,
+        confidence: proof.confidence.min(most),
+        explains_fraction: explained(facts, queue),
+        facts: facts.cite(&CITED),
+        remedies: super::remedy::remedies(facts, proof.workers, queue),
+    })
+}
+
+const CITED: [&str; 22] = [
+    "scoreboard_full_fraction",
+    "workers_when_full",
+    "workers_limit",
+    "workers_busy_mean",
+    "workers_writing_mean",
+    "workers_keepalive_mean",
+    "workers_reading_mean",
+    "processes_at_limit_fraction",
+    "service_processes_mean",
+    "accept_queue_mean",
+    "accept_queue_max",
+    "worker_time_mean_us",
+    "cpu_busy_fraction",
+    "service_cpu_cores",
+    "pressure_group_cpu_some_fraction",
+    "fpm_queue_behind_mean",
+    "status_unanswered_fraction",
+    "rate",
+    "ended_per_s",
+    "offered_rate",
+    "response_time_mean_us",
+    "in_flight_mean",
+];
+
+/// The share of the response time that is spent in the accept queue.
+pub(crate) fn explained(facts: &Facts, queue: f64) -> Option<f64> {
+    // A queue that stands tells no wait; how many of those that are in flight stand in it is still known.
+    let explains = match accept_queue_wait_us(facts) {
+        Some(wait) => facts.value("response_time_mean_us").map(|response| wait / response),
+        None => facts.value("in_flight_mean").map(|in_flight| queue / in_flight),
+    };
+    explains.filter(|share| share.is_finite()).map(|share| significant(share.min(1.0), 3))
+}
+
+/// What the workers do meanwhile, in a sentence.
+fn doing(facts: &Facts, behind: Option<f64>) -> String {
+    if let Some(behind) = behind {
+        return format!(
+            " The workers themselves wait: {} requests stand in the queue in front of PHP-FPM, and more workers would only lengthen that one.",
+            format_number(behind)
+        );
+    }
+    let Some((fact, count, words)) = super::instead::mostly(facts) else { return String::new() };
+    let each = facts.value("service_cpu_cores").filter(|_| fact == "workers_writing_mean");
+    let waiting = each.filter(|cores| *cores <= WAITING_CORES_MAX * count).map_or(String::new(), |cores| {
+        let what = concurrency::waits_for(facts, count).map_or(String::new(), |what| format!(" ({what})"));
+        format!(
+            ", and together use {} of a processor: they wait for something themselves{what}",
+            format_number(cores)
+        )
+    });
+    format!(" {} of them {words}{waiting}.", format_number(count))
+}
+
+/// Whether as many workers run as are allowed, and none of them was seen to be free: whatever waits waits for them,
+/// even if more of them would not help.
+pub(crate) fn is_limit_reached(facts: &Facts) -> bool {
+    proof(facts).is_some()
+}
+
+/// How it is known that all workers are taken, and how many there are.
+pub(crate) fn proof(facts: &Facts) -> Option<Proof> {
+    facts.is_service("apache").then(|| scoreboard_proof(facts).or_else(|| process_proof(facts)))?
+}
+
+/// Proof that the limit of workers is reached.
+pub(crate) struct Proof {
+    /// In words.
+    pub words: String,
+    /// How sure it is.
+    pub confidence: f64,
+    /// How many workers there are.
+    pub workers: f64,
+}
+
+fn scoreboard_proof(facts: &Facts) -> Option<Proof> {
+    let full = facts.value("scoreboard_full_fraction").filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let workers = facts.value("workers_when_full").or_else(|| facts.value("workers_limit"))?;
+    let words = format!(
+        "all {} are taken in {:.0}% of the readings of its scoreboard",
+        format_number(workers),
+        full * 100.0
+    );
+    Some(Proof { words, confidence: if full >= 0.8 { 0.95 } else { 0.8 }, workers })
+}
+
+/// The view from outside, when the status page is missing or cannot answer: as many server processes as hold all the
+/// workers that are allowed say that no more can be started. They do not say that all are busy; the accept queue does,
+/// and a status page that waits in it.
+fn process_proof(facts: &Facts) -> Option<Proof> {
+    let unanswered = facts.value("status_unanswered_fraction").unwrap_or(0.0);
+    if facts.value("scoreboard_full_fraction").is_some() && unanswered < UNANSWERED_FRACTION_MAX {
+        return None;
+    }
+    let workers = facts.service.as_ref()?.configured_number("MaxRequestWorkers")?;
+    let share = facts.value("processes_at_limit_fraction").filter(|share| *share >= FULL_FRACTION_MIN)?;
+    let words = format!(
+        "all the {} workers that MaxRequestWorkers allows are running in {:.0}% of the readings",
+        format_number(workers),
+        share * 100.0
+    );
+    // Processes hold workers, not what these do: the requests that are with them do, where they are known.
+    let requests =
+        facts.value("requests_in_workers_mean").map(|requests| requests >= BUSY_FRACTION_MIN * workers);
+    let confidence = if requests == Some(false) { CONFIDENCE_HELD_OTHERWISE } else { 0.7 };
+    Some(Proof { words, confidence, workers })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// 150 prefork workers of 200 ms, all of them taken, under 450 users.
+    pub(crate) const EXHAUSTED: &[(&str, f64)] = &[
+        ("scoreboard_full_fraction", 1.0),
+        ("workers_limit", 150.0),
+        ("workers_busy_mean", 149.0),
+        ("accept_queue_mean", 300.0),
+        ("in_flight_mean", 450.0),
+        ("cpu_busy_fraction", 0.3),
+        ("rate", 750.0),
+        ("response_time_mean_us", 600_000.0),
+        ("worker_time_mean_us", 200_000.0),
+    ];
+    pub(crate) const PREFORK: &[(&str, i64)] = &[("MaxRequestWorkers", 150), ("ServerLimit", 256)];
+
+    pub(crate) fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let mut values: Vec<_> = EXHAUSTED
+            .iter()
+            .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
+            .copied()
+            .collect();
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        check(&facts(&values, PREFORK))
+    }
+
+    #[test]
+    fn it_stays_silent_without_proof() {
+        for (name, value) in
+            [("accept_queue_mean", 0.2), ("scoreboard_full_fraction", 0.2), ("accept_queue_mean", f64::NAN)]
+        {
+            assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn processors_that_are_full_with_work_nobody_sees_leave_a_doubt() {
+        let full = [("cores", 2.0), ("cpu_busy_fraction", 0.98), ("pressure_cpu_some_fraction", 0.9)];
+        assert_eq!(with(&full).unwrap().confidence, 0.5);
+        let others = [("service_cpu_cores", 0.2), ("pressure_group_cpu_some_fraction", 0.1)];
+        assert_eq!(with(&[&full[..], &others].concat()).unwrap().confidence, 0.95, "others fill them");
+    }
+
+    #[test]
+    fn without_a_status_page_the_processes_tell() {
+        let outside = [
+            ("scoreboard_full_fraction", f64::NAN),
+            ("workers_limit", f64::NAN),
+            ("workers_busy_mean", f64::NAN),
+            ("worker_time_mean_us", f64::NAN),
+        ];
+        for (share, confidence) in [(1.0, Some(0.7)), (0.5, Some(0.7)), (0.4, None)] {
+            let finding = with(&[&outside[..], &[("processes_at_limit_fraction", share)][..]].concat());
+            assert_eq!(finding.map(|finding| finding.confidence), confidence, "{share}");
+        }
+    }
+
+    #[test]
+    fn processes_without_requests_are_held_by_something_else() {
+        for (requests, confidence) in [(150.0, 0.7), (100.0, 0.45)] {
+            let finding = with(&[
+                ("scoreboard_full_fraction", f64::NAN),
+                ("processes_at_limit_fraction", 1.0),
+                ("requests_in_workers_mean", requests),
+            ]);
+            assert_eq!(finding.unwrap().confidence, confidence, "{requests}");
+        }
+    }
+
+    #[test]
+    fn a_scoreboard_that_hardly_ever_answers_does_not_speak_for_the_rest() {
+        for (unanswered, fires) in [(0.8, true), (0.1, false)] {
+            let finding = with(&[
+                ("scoreboard_full_fraction", 0.0),
+                ("status_unanswered_fraction", unanswered),
+                ("processes_at_limit_fraction", 1.0),
+            ]);
+            assert_eq!(finding.is_some(), fires, "{unanswered}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_stands_explains_those_that_stand_in_it() {
+        let finding = with(&[("connections_opened_per_s", 0.0)]).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.667));
+        assert!(!finding.summary.contains("each for"), "{}", finding.summary);
+    }
+
+    #[test]
+    fn workers_that_wait_for_memory_are_not_the_limit() {
+        assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
+    }
+}

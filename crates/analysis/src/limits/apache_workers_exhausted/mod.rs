@@ -1,0 +1,37 @@
+//! `apache-workers-exhausted`: every worker of Apache is busy, and connections wait to be accepted.
+//!
+//! A worker (a process under prefork, a thread under worker and event) serves one request at a time. When all
+//! `MaxRequestWorkers` of them are busy, new connections wait in the kernel's accept queue, although the machine
+//! may have nothing to do: the workers may only be waiting themselves, for a database or a slow client.
+//!
+//! ## How it is recognised
+//! In most readings the scoreboard of mod_status has neither an idle worker (`_`) nor leave to start one more (`.`),
+//! or only a few idle ones while connections wait, the accept queue of the port is not empty, and the processors are not
+//! all busy. Where the status page is missing or waits for a worker itself, as it does when kept connections hold
+//! them all: as many server processes as `MaxRequestWorkers` allows in at least half of the readings, and the same
+//! queue. When memory is short (`memory-exhausted`), when the service waits for a processor most of the time
+//! (`cpu-saturated`), or when the workers wait for a disk or for the log, they wait for that, and more of them would make it
+//! worse. When connections that are kept hold them, that is `keepalive-holds-workers`; when the event MPM takes no more
+//! connections while threads are idle, `apache-async-cap`. What the workers do (`W`, `K`, `R`) is told with it.
+//!
+//! ## What to do
+//! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times what is wanted at once: the larger of the goal
+//! rate times the time a request holds a worker (Little's law), and what is busy, queued or in flight now. Never
+//! above what memory holds: swapping costs more than queueing. Above the running `ServerLimit` this needs a restart,
+//! up to it a graceful reload: where that is worth it, going up to the running limit is the second proposal. More
+//! workers also means more connections to a database behind them.
+//!
+//! ## By hand
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard` and `ss -ltn` (Recv-Q of the port) under load;
+//! the error log says once in a parent's life `server reached MaxRequestWorkers setting` (AH00161, AH00286, AH00484).
+
+pub(crate) mod behind;
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+pub(crate) mod instead;
+pub(crate) mod remedy;
+
+/// Stable id.
+pub const ID: &str = "apache-workers-exhausted";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["accept-queue-overflow"];

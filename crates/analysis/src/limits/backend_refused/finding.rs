@@ -1,0 +1,248 @@
+//! When `backend-refused` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::memory_exhausted;
+use crate::resources::concurrency;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Below one in ten seconds, or in a hundred requests, nobody misses much.
+const REFUSED_PER_S_MIN: f64 = 0.1;
+const FAILED_FRACTION_MIN: f64 = 0.01;
+
+/// Fires when the log and the answers say that a backend is not to be had.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if memory_exhausted::finding::is_proven(facts) {
+        return None;
+    }
+    let logged: f64 = LOGGED.iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
+    let per_s = facts.window_s("backend_unreachable_logged").map(|window_s| logged / window_s);
+    let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
+    let answered = facts.value("bad_gateway_fraction").filter(|share| *share >= FAILED_FRACTION_MIN);
+    let by_log = || {
+        let (errors, all) =
+            (facts.value("server_errors_answered_per_s")?, facts.value("answers_logged_per_s")?);
+        (errors / all >= FAILED_FRACTION_MIN).then_some(errors / all)
+    };
+    let lost = match facts.loaded {
+        true => answered?,
+        false => by_log().filter(|_| is_logged)?,
+    };
+    let refused = facts.value("connections_refused_logged").is_some_and(|times| times >= 1.0);
+    let targets = targets(facts, refused);
+    let at = if targets.is_empty() { String::new() } else { format!(" at {}", targets.join(" or ")) };
+    let how = match (is_logged, refused) {
+        (true, true) => {
+            format!(
+                "nobody listens there, or takes no more: {} connections were refused",
+                format_number(logged)
+            )
+        }
+        (true, false) => format!("its log says so {} times", format_number(logged)),
+        (false, _) => "its log does not say why".to_owned(),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The server cannot hand requests over to its backend{at}: {how}. {:.0}% of the answers are errors (502, 503), and fast ones: count the good ones.",
+            lost * 100.0
+        ),
+        confidence: match is_logged {
+            true if is_known_why(facts, logged) => 0.4,
+            true => 0.92,
+            // Why is not told: the server may have had no port or descriptor left.
+            false => 0.5,
+        },
+        explains_fraction: Some(significant(lost.min(1.0), 3)),
+        facts: facts.cite(&CITED),
+        remedies: vec![if is_known_why(facts, logged) {
+            let why = "the server itself had none left to connect with, says its log: that comes first, and the backend may be well";
+            manual("apache", "ports and descriptors", "none", why)
+        } else {
+            remedy(facts, &targets, &at)
+        }],
+    })
+}
+
+/// To start the backend, or to look for it where it listens. Where just one program listens at an address that nobody looks
+/// at, that is the address which was meant.
+fn remedy(facts: &Facts, targets: &[String], at: &str) -> Remedy {
+    const RISK: &str = "none: nothing answers there now";
+    let which = if at.is_empty() { String::new() } else { format!(", which is not{at}") };
+    let why = format!("start the backend, or let the server look for it where it listens{which}");
+    let general = manual("backend", "address", RISK, why);
+    let [wrong] = targets else { return general };
+    let Some(setting) = concurrency::set_in(facts, wrong) else { return general };
+    let written = setting.file.as_ref().map_or(String::new(), |file| {
+        format!(" {file}{} says {wrong}.", setting.line.map_or(String::new(), |line| format!(":{line}")))
+    });
+    let known = manual("apache", &setting.setting, RISK, "");
+    let from = Some(SettingValue::Text(setting.value.clone()));
+    match listens_unasked(facts).as_slice() {
+        [(program, address)] => Remedy {
+            from,
+            to: Some(SettingValue::Text(setting.value.replace(wrong, address))),
+            why: format!(
+                "{program} listens at {address}, where nobody looks for it, and nobody at {wrong}.{written} If that is the one that is meant, look there; else start the backend"
+            ),
+            ..known
+        },
+        _ => Remedy { from, why: format!("{}.{written}", general.why), ..known },
+    }
+}
+
+/// Addresses at which a program behind the server listens, and that are no target of it.
+fn listens_unasked(facts: &Facts) -> Vec<(&str, &str)> {
+    let targets = concurrency::targets(facts);
+    let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
+    let all =
+        backends.flat_map(|service| service.listens.iter().map(|at| (service.service.as_str(), at.as_str())));
+    // A database is asked by programs, not by the server.
+    let of_web = all.filter(|(program, _)| *program != "mariadb");
+    of_web.filter(|(_, at)| !targets.iter().any(|(target, _)| same_address(at, target))).collect()
+}
+
+/// Whether the server itself had nothing left to connect with: then the backend may be well.
+fn is_known_why(facts: &Facts, logged: f64) -> bool {
+    let own = ["no_address_logged", "no_descriptors_logged"]
+        .iter()
+        .filter_map(|name| facts.value(name))
+        .sum::<f64>();
+    own >= 0.5 * logged
+}
+
+const LOGGED: [&str; 4] = [
+    "backend_unreachable_logged",
+    "backend_connections_failed_logged",
+    "backend_dispatch_failed_logged",
+    "proxy_connections_failed_logged",
+];
+const CITED: [&str; 12] = [
+    "backend_unreachable_logged",
+    "backend_connections_failed_logged",
+    "backend_dispatch_failed_logged",
+    "proxy_connections_failed_logged",
+    "connections_refused_logged",
+    "no_address_logged",
+    "no_descriptors_logged",
+    "bad_gateway_fraction",
+    "failed_fraction",
+    "server_errors_answered_per_s",
+    "rate",
+    "ended_per_s",
+];
+
+/// Where the configuration looks for backends, without those that are known to be there. A refused connection is one to an
+/// address: sockets of files that nobody reads are told otherwise.
+fn targets(facts: &Facts, refused: bool) -> Vec<String> {
+    let mut found: Vec<String> =
+        concurrency::targets(facts).into_iter().map(|(address, _)| address).collect();
+    let listens = |address: &String| {
+        let services = facts.topology.iter().flat_map(|topology| topology.services());
+        let mut all = services.flat_map(|service| &service.listens);
+        all.any(|listens| same_address(listens, address))
+    };
+    let is_file = |address: &str| refused && address.starts_with("unix:");
+    found.retain(|address| !is_file(address) && !listens(address));
+    found
+}
+
+/// A server that listens everywhere listens on this machine's addresses, too.
+fn same_address(listens: &str, address: &str) -> bool {
+    let port = |text: &str| text.rsplit_once(':').map(|(_, port)| port.to_owned());
+    let everywhere = ["*:", "0.0.0.0:", "[::]:"].iter().any(|any| listens.starts_with(any));
+    let local = ["127.", "localhost", "[::1]"].iter().any(|here| address.starts_with(here));
+    listens == address || (everywhere && local && port(listens) == port(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::change::ApplyClass;
+    use webdyno_model::service::ScopedSetting;
+
+    fn of(values: &[(&str, f64)], handlers: &[&str]) -> Facts {
+        let mut facts = facts(values, &[]);
+        let setting = |value: &&str| ScopedSetting {
+            setting: "SetHandler".into(),
+            value: (*value).into(),
+            ..Default::default()
+        };
+        facts.service.as_mut().unwrap().scoped = handlers.iter().map(setting).collect();
+        facts
+    }
+
+    const REFUSED: [(&str, f64); 4] = [
+        ("backend_unreachable_logged", 300.0),
+        ("backend_connections_failed_logged", 300.0),
+        ("connections_refused_logged", 300.0),
+        ("bad_gateway_fraction", 0.5),
+    ];
+
+    #[test]
+    fn it_names_the_address_that_refuses() {
+        let handlers =
+            ["unix:/run/php/php.sock|fcgi://localhost", "proxy:fcgi://127.0.0.1:9000", "server-status"];
+        let finding = check(&of(&REFUSED, &handlers)).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.92, Some(0.5)));
+        assert!(
+            finding.summary.contains("its backend at 127.0.0.1:9000: nobody listens"),
+            "{}",
+            finding.summary
+        );
+    }
+
+    #[test]
+    fn who_listens_where_nobody_looks_is_told() {
+        let handlers = ["unix:/run/php/php.sock|fcgi://localhost", "fcgi://127.0.0.1:9000"];
+        let with = |listens: &[&str]| {
+            let mut facts = of(&REFUSED, &handlers);
+            let scoped = &mut facts.service.as_mut().unwrap().scoped;
+            (scoped[1].file, scoped[1].line) = (Some("/etc/apache2/shop.conf".into()), Some(8));
+            let backend = webdyno_model::service::ServiceSnapshot {
+                service: "php_fpm".into(),
+                listens: listens.iter().map(|at| (*at).to_owned()).collect(),
+                ..Default::default()
+            };
+            facts.topology =
+                Some(webdyno_model::topology::Topology { backends: vec![backend], ..Default::default() });
+            check(&facts).unwrap().remedies.remove(0)
+        };
+        let one = with(&["unix:/run/php/php.sock", "127.0.0.1:9001"]);
+        assert_eq!((one.setting.as_str(), one.class), ("SetHandler", ApplyClass::Manual));
+        assert_eq!(one.to, Some(SettingValue::Text("fcgi://127.0.0.1:9001".into())));
+        for part in ["php_fpm listens at 127.0.0.1:9001", "/etc/apache2/shop.conf:8 says 127.0.0.1:9000"] {
+            assert!(one.why.contains(part), "{}", one.why);
+        }
+        let two = with(&["127.0.0.1:9001", "127.0.0.1:9002"]);
+        assert_eq!((two.to, two.from), (None, Some(SettingValue::Text("fcgi://127.0.0.1:9000".into()))));
+    }
+
+    #[test]
+    fn who_listens_everywhere_listens_here() {
+        for (listens, same) in
+            [("*:9000", true), ("[::]:9000", true), ("*:9001", false), ("10.0.0.1:9000", false)]
+        {
+            assert_eq!(same_address(listens, "127.0.0.1:9000"), same, "{listens}");
+        }
+    }
+
+    #[test]
+    fn a_message_now_and_then_or_errors_of_the_application_are_none() {
+        let with = |changes: &[(&str, f64)]| {
+            let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let values: Vec<_> = kept.chain(changes).copied().collect();
+            check(&of(&values, &[]))
+        };
+        assert!(with(&[("bad_gateway_fraction", 0.001)]).is_none());
+        let silent: Vec<_> = REFUSED[..3].iter().map(|(name, _)| (*name, 0.0)).collect();
+        assert_eq!(with(&silent).unwrap().confidence, 0.5);
+        assert_eq!(with(&[("no_address_logged", 290.0)]).unwrap().confidence, 0.4);
+        assert!(with(&[("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 900.0)]).is_none());
+    }
+}

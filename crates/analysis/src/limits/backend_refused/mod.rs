@@ -1,0 +1,26 @@
+//! `backend-refused`: what stands behind the server does not take its connections, and pages are errors.
+//!
+//! Apache hands requests over to another program: PHP-FPM, an application server, another web server. Where nobody listens
+//! at the address it was told, or the one that does takes no more, Apache answers 502 or 503, and within a millisecond:
+//! who counts answers sees a fast server.
+//!
+//! ## How it is recognised
+//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no answer from it
+//! (AH01075), and that many requests are missing: answers of 502 and 503, or the access log's errors. Where it is known
+//! why the backend refuses (all its processes are busy, no local ports or descriptors are left) that is the finding, and
+//! this its effect.
+//!
+//! ## What to do
+//! Find out whether the backend runs and listens where Apache looks for it (`SetHandler`, `ProxyPass`), and make the two
+//! agree; look into the backend's own log. A person has to choose. Where just one program listens at an address that nobody
+//! looks at, the finding says so.
+//!
+//! ## By hand
+//! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "backend-refused";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[];

@@ -1,0 +1,64 @@
+//! The accept queue: what Apache asks for, and what the kernel allows.
+
+use super::{Contradiction, Severity, apache, contradiction, fact, placed, remedy, whole};
+use crate::facts::Facts;
+use crate::limits::accept_queue_overflow::ID;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+
+/// The kernel's own value since Linux 5.4, and before.
+const DEFAULTS: [f64; 2] = [4096.0, 128.0];
+
+/// ListenBacklog above net.core.somaxconn: listen(2) cuts it without a word.
+pub(crate) fn cut_by_the_kernel(facts: &Facts) -> Option<Contradiction> {
+    let service = apache(facts)?;
+    let backlog = placed(service, "ListenBacklog")?;
+    let number = backlog.number()?;
+    let allowed = facts.value("ahead_accept_queue_allowed").or_else(|| facts.value("accept_queue_limit"))?;
+    (allowed < number).then_some(())?;
+    let summary = format!(
+        "ListenBacklog is {}, and the kernel cuts it to net.core.somaxconn, which is {}: so many connections may wait, and \
+         the next ones are dropped.",
+        backlog.told(),
+        format_number(allowed)
+    );
+    let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
+    cited.extend(facts.cite(&["ahead_accept_queue_allowed", "accept_queue_limit"]));
+    let remedy = remedy(
+        ("sysctl", "net.core.somaxconn"),
+        (Some(whole(allowed)), whole(number.max(DEFAULTS[0]))),
+        ApplyClass::Restart,
+        (
+            "at least ListenBacklog; 4096 is the kernel's own value since Linux 5.4".into(),
+            "Apache must be stopped and started: a reload keeps the listening socket with its old limit",
+        ),
+    );
+    Some(contradiction((Severity::Fails, 0.9), ID, summary, cited, remedy))
+}
+
+/// net.core.somaxconn was raised, and ListenBacklog stayed below.
+pub(crate) fn raised_in_vain(facts: &Facts) -> Option<Contradiction> {
+    let service = apache(facts)?;
+    let backlog = placed(service, "ListenBacklog")?;
+    let number = backlog.number()?;
+    let allowed = facts.value("ahead_accept_queue_allowed")?;
+    (allowed > number && !DEFAULTS.contains(&allowed)).then_some(())?;
+    let summary = format!(
+        "net.core.somaxconn was set to {}, and ListenBacklog is {}: the smaller one holds, so that raising the other one \
+         changed nothing for this server.",
+        format_number(allowed),
+        backlog.told()
+    );
+    let mut cited: Vec<_> = fact("ListenBacklog", "connections", &backlog).into_iter().collect();
+    cited.extend(facts.cite(&["ahead_accept_queue_allowed"]));
+    let remedy = remedy(
+        ("apache", "ListenBacklog"),
+        (Some(backlog.value), whole(allowed)),
+        ApplyClass::Restart,
+        (
+            "as many as the kernel allows".into(),
+            "a longer queue is a longer wait when the workers are all busy",
+        ),
+    );
+    Some(contradiction((Severity::Vain, 0.9), ID, summary, cited, remedy))
+}

@@ -1,0 +1,220 @@
+//! When `conntrack-full` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::{manual, sysctl};
+use crate::wording::format_number;
+use webdyno_model::diagnosis::{Finding, Remedy};
+
+/// The table must be full in this share of the readings: a table that sheds old entries swings below its limit.
+const FULL_FRACTION_MIN: f64 = 0.2;
+/// Dropped packets per second that somebody notices.
+const DROPS_PER_S_MIN: f64 = 0.1;
+/// From this share of connections on that were begun again somebody notices.
+const LOST_FRACTION_MIN: f64 = 0.005;
+/// An entry lives for so long after its connection was closed (nf_conntrack_tcp_timeout_time_wait), where nothing else is known.
+const LIFE_S: f64 = 120.0;
+/// Room for what comes in bursts, and for days that are busier than this one.
+const ROOM: f64 = 1.5;
+/// A first packet that is dropped is sent again each second for some seconds until its sender gives up: of the packets that
+/// were dropped at least so many were of different connections.
+const PACKETS_PER_ATTEMPT: f64 = 3.0;
+/// Bytes of an entry (the slab nf_conntrack of 64-bit kernels).
+const ENTRY_BYTES: f64 = 320.0;
+/// Where entries per bucket are more than this, finding one takes time.
+const ENTRIES_PER_BUCKET: f64 = 4.0;
+
+/// Fires when the table is full and connections are dropped for it.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let dropped = at_least("conntrack_drops_per_s", DROPS_PER_S_MIN);
+    let told = at_least("conntrack_full_messages", 1.0);
+    let lost = at_least("lost_syn_fraction", LOST_FRACTION_MIN);
+    let confidence = match is_full(facts) {
+        Some(true) if dropped || told => 0.95,
+        Some(true) if lost => 0.8,
+        // A reading each second may miss a table that swings, and the counter of drops counts nothing else but errors.
+        None if told && lost => 0.8,
+        None if told => 0.6,
+        _ => return None,
+    };
+    let limit = facts.value("conntrack_limit");
+    let entries = facts.value("conntrack_entries_max");
+    let size = limit.map_or(String::new(), |limit| format!(" of {} places", format_number(limit)));
+    let held = entries.map_or(String::new(), |entries| format!(" ({} were taken)", format_number(entries)));
+    let drops = facts.value("conntrack_drops").filter(|drops| *drops > 0.0);
+    let drops = drops.map_or(String::new(), |drops| {
+        format!(
+            ", and the kernel dropped {} packets that would have begun a connection",
+            format_number(drops)
+        )
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The firewall's table of tracked connections{size} is full{held}{drops}. Who has got in is served; all others \
+             wait for seconds until they try again, or give up.",
+        ),
+        confidence,
+        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        facts: facts.cite(&[
+            "conntrack_entries_max",
+            "conntrack_limit",
+            "conntrack_full_fraction",
+            "conntrack_drops",
+            "conntrack_drops_per_s",
+            "conntrack_early_drops",
+            "conntrack_full_messages",
+            "conntrack_buckets",
+            "conntrack_closed_life_s",
+            "new_connections_per_s",
+            "new_connections_peak_per_s",
+            "connection_attempts_per_s",
+            "lost_syn_connections",
+            "lost_syn_fraction",
+            "connecting_fraction",
+            "connect_timeouts",
+            "rate",
+        ]),
+        remedies: remedies(facts, limit),
+    })
+}
+
+/// Whether the table was seen to be full; `None` when it was not seen at all.
+pub(crate) fn is_full(facts: &Facts) -> Option<bool> {
+    facts.value("conntrack_full_fraction").map(|share| share >= FULL_FRACTION_MIN)
+}
+
+/// New connections a second that are attempted, whether they get through or not.
+pub(crate) fn attempts_per_s(facts: &Facts) -> Option<f64> {
+    let through = facts.value("new_connections_per_s").unwrap_or(0.0);
+    let dropped = facts.value("conntrack_drops_per_s").unwrap_or(0.0);
+    let known = facts.value("connection_attempts_per_s").or(facts.value("new_connections_peak_per_s"));
+    // What the generator counts is what was attempted; of others only the packets that were dropped are known.
+    let guessed = if facts.loaded { through } else { through + dropped / PACKETS_PER_ATTEMPT };
+    Some(known.unwrap_or(0.0).max(guessed)).filter(|attempts| *attempts > 0.0)
+}
+
+fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
+    const SETTING: &str = "net.netfilter.nf_conntrack_max";
+    let risk = |entries: f64| {
+        format!(
+            "{} MB of kernel memory when it is full; takes effect at once; in a container its host has to do it",
+            format_number((entries * ENTRY_BYTES / 1e6).ceil())
+        )
+    };
+    let mut all = vec![];
+    if let Some(attempts) = attempts_per_s(facts) {
+        // Never less than twice what was too small.
+        let life_s = facts.value("conntrack_closed_life_s").filter(|life_s| *life_s > 0.0).unwrap_or(LIFE_S);
+        let wanted = (ROOM * attempts * life_s).max(2.0 * limit.unwrap_or(0.0)).ceil();
+        let why = format!(
+            "1.5 times the {} connections that are attempted in a second, times the {} seconds that an entry \
+             stays after its connection was closed",
+            format_number(attempts),
+            format_number(life_s)
+        );
+        all.push(sysctl(SETTING, limit, wanted, &risk(wanted), why));
+        let buckets = facts.value("conntrack_buckets");
+        if buckets.is_some_and(|buckets| wanted > ENTRIES_PER_BUCKET * buckets) {
+            all.push(sysctl(
+                "net.netfilter.nf_conntrack_buckets",
+                buckets,
+                (wanted / ENTRIES_PER_BUCKET).log2().ceil().exp2(),
+                "8 bytes of memory a bucket; the table is rebuilt once",
+                "a larger table needs more buckets, so that an entry is still found quickly".into(),
+            ));
+        }
+    }
+    let keep = "one entry of the table then serves many requests";
+    all.push(manual("clients", "keep-alive", "a worker or a socket is held between requests", keep));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::SettingValue;
+
+    const FULL: &[(&str, f64)] = &[
+        ("conntrack_entries_max", 65_536.0),
+        ("conntrack_limit", 65_536.0),
+        ("conntrack_full_fraction", 0.8),
+        ("conntrack_drops", 12_000.0),
+        ("conntrack_drops_per_s", 1200.0),
+        ("conntrack_full_messages", 10.0),
+        ("conntrack_buckets", 16_384.0),
+        ("new_connections_per_s", 540.0),
+        ("new_connections_peak_per_s", 900.0),
+        ("connection_attempts_per_s", 1000.0),
+        ("lost_syn_fraction", 0.4),
+        ("connecting_fraction", 0.9),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Facts {
+        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        facts(&kept.chain(changed).copied().collect::<Vec<_>>(), &[])
+    }
+
+    const UNKNOWN: f64 = f64::NAN;
+
+    #[test]
+    fn a_full_table_needs_a_second_witness() {
+        for (changes, confidence) in [
+            (&[][..], Some(0.95)),
+            // The counters need root, the log may not be readable.
+            (&[("conntrack_drops_per_s", UNKNOWN)][..], Some(0.95)),
+            (&[("conntrack_drops_per_s", UNKNOWN), ("conntrack_full_messages", UNKNOWN)][..], Some(0.8)),
+            (
+                &[
+                    ("conntrack_drops_per_s", 0.0),
+                    ("conntrack_full_messages", 0.0),
+                    ("lost_syn_fraction", 0.0),
+                ][..],
+                None,
+            ),
+            // Nearly full is not full, and lost packets have other causes.
+            (&[("conntrack_full_fraction", 0.0)][..], None),
+            (&[("conntrack_full_fraction", UNKNOWN)][..], Some(0.8)),
+            (&[("conntrack_full_fraction", UNKNOWN), ("lost_syn_fraction", UNKNOWN)][..], Some(0.6)),
+            (&[("conntrack_full_fraction", UNKNOWN), ("conntrack_full_messages", UNKNOWN)][..], None),
+        ] {
+            assert_eq!(check(&with(changes)).map(|finding| finding.confidence), confidence, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_made_for_what_is_attempted_and_the_firewall_stays() {
+        let finding = check(&with(&[])).unwrap();
+        let [size, buckets, keep] = &finding.remedies[..] else { panic!("{:?}", finding.remedies) };
+        assert_eq!(
+            (size.setting.as_str(), &size.from, &size.to),
+            (
+                "net.netfilter.nf_conntrack_max",
+                &Some(SettingValue::Integer(65_536)),
+                &Some(SettingValue::Integer(180_000))
+            )
+        );
+        assert_eq!(buckets.to, Some(SettingValue::Integer(65_536)));
+        assert_eq!((keep.setting.as_str(), finding.explains_fraction), ("keep-alive", Some(0.9)));
+        assert!(finding.remedies.iter().all(|remedy| remedy.wishes().is_empty()));
+    }
+
+    #[test]
+    fn attempts_are_told_by_the_generator_or_by_what_was_dropped() {
+        let mut foreign = with(&[("connection_attempts_per_s", UNKNOWN)]);
+        assert_eq!(attempts_per_s(&foreign), Some(900.0));
+        foreign.loaded = false;
+        assert_eq!(attempts_per_s(&foreign), Some(940.0));
+        assert_eq!(attempts_per_s(&facts(&[], &[])), None);
+        // A table that was far too small for a slow trickle is doubled at least.
+        let trickle = [("connection_attempts_per_s", 10.0), ("new_connections_per_s", 10.0)];
+        let size =
+            |values| check(&with(values)).unwrap().remedies[0].to.as_ref().and_then(SettingValue::number);
+        assert_eq!(size(&trickle), Some(131_072.0));
+        // Entries that live for longer need more places.
+        assert_eq!(size(&[("conntrack_closed_life_s", 240.0)]), Some(360_000.0));
+    }
+}

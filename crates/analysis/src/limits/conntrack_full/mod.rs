@@ -1,0 +1,32 @@
+//! `conntrack-full`: the table in which the packet filter remembers connections is full, and new ones are dropped.
+//!
+//! A firewall that tracks connections (any rule with `ct state`, NAT, Docker's and Kubernetes' networks) keeps an entry for
+//! each one, for about two minutes after its close (`nf_conntrack_tcp_timeout_time_wait`). When
+//! `net.netfilter.nf_conntrack_max` of them are there, packets that begin a connection are dropped. Clients send them again
+//! after seconds, or give up; who has got in is served at once. In the long run only (size / life of an entry) new
+//! connections a second get through: 65,536 entries are about 550 a second.
+//!
+//! ## How it is recognised
+//! The number of entries stands at the limit, and the kernel says that it dropped: the counter `drop` of
+//! `/proc/net/stat/nf_conntrack`, `nf_conntrack: table full, dropping packet` in its log, or clients whose connections were
+//! begun again a second or more later. Each of these alone is less sure. The limit is the machine's and holds for each
+//! network on its own, so that a container shows its own count against its host's limit.
+//!
+//! ## What to do
+//! Make `net.netfilter.nf_conntrack_max` at least 1.5 times the connections that are *attempted* in a second (more than get
+//! through now) times 120 seconds, and the buckets (`nf_conntrack_buckets`) to match; an entry costs about 320 bytes of
+//! memory that cannot be swapped. Or keep connections (keep-alive): one entry then serves many requests. Or do not track the
+//! connections of this port (`notrack`), where no rule needs to know their state. Never switch the firewall off. In a
+//! container this has to be done on its host. It takes effect at once; entries that are there stay until their time is over.
+//!
+//! ## By hand
+//! `sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max`; `conntrack -S | grep -o 'drop=[0-9]*'`;
+//! `dmesg | grep 'table full'`.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "conntrack-full";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["lost-syns"];

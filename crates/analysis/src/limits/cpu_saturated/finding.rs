@@ -1,0 +1,312 @@
+//! When `cpu-saturated` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::cpu_stolen;
+use crate::resources::concurrency;
+use crate::resources::processors;
+use crate::resources::processors::Shortage;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Stolen time is somebody else's work: with more of it the machine is not what it claims to be.
+const STEAL_FRACTION_MAX: f64 = 0.10;
+/// Where a program that uses this share of what the service and its backends use does not tell what for (scans of a database,
+/// scripts that are translated anew), that may be why the processors are full.
+const CLOSED_FRACTION_MIN: f64 = 0.25;
+const CONFIDENCE_CLOSED: f64 = 0.5;
+/// An OPcache of this size holds the scripts of no large application; PHP's own value is 128.
+const OPCACHE_SMALL_MB: f64 = 32.0;
+/// What takes less of a processor translates next to nothing.
+const TRANSLATING_US_MIN: f64 = 1000.0;
+/// New cores shall be so busy at the rate that is wanted: above it queues grow quickly.
+const BUSY_FRACTION_WANTED: f64 = 0.7;
+
+/// Fires when all cores that the service may use are busy, and it waits for one.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let stolen = facts.value("cpu_steal_fraction").filter(|steal| *steal > STEAL_FRACTION_MAX);
+    if stolen.is_some() && !cpu_stolen::finding::is_smaller_part(facts) {
+        return None;
+    }
+    // What thrashes keeps the processors busy, too.
+    let shortage = processors::shortage(facts)
+        .filter(|_| !crate::limits::memory_exhausted::finding::is_proven(facts))?;
+    let closed = cannot_be_looked_into(facts);
+    let makes_errors = makes_errors(facts);
+    let wait = shortage.wait.map_or(String::new(), |wait| {
+        format!(", and in {:.0}% of the time somebody waits for one", wait * 100.0)
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are the limit: {} {:.0}% busy, {}{wait}.{}{}{}",
+            cores_in_words(facts, shortage.usable),
+            shortage.busy * 100.0,
+            processors::users(facts),
+            workers(facts),
+            match closed {
+                _ if makes_errors => " Most of what they make are pages of errors, which are asked for anew at once: what makes those comes first.".to_owned(),
+                Some(name) => format!(" What {name} does with its part could not be seen: it may do needless work."),
+                None => String::new(),
+            },
+            stolen.map_or(String::new(), |steal| format!(
+                " The host took {:.0}% of the time for others: without them these figures would be better by about as much.",
+                steal * 100.0
+            )),
+        ),
+        confidence: if makes_errors || closed.is_some() || concurrency::hides_its_work(facts) {
+            shortage.confidence.min(CONFIDENCE_CLOSED)
+        } else {
+            shortage.confidence
+        },
+        explains_fraction: explains(facts),
+        facts: facts
+            .cite(&[&processors::FACTS[..], &["rate", "offered_rate", "response_time_mean_us"]].concat()),
+        remedies: vec![remedy(facts, shortage)],
+    })
+}
+
+/// Whether clients that wait for their answer are given errors as fast as the processors can make them.
+fn makes_errors(facts: &Facts) -> bool {
+    let sets_its_pace = facts.value("offered_rate").is_none();
+    sets_its_pace
+        && (concurrency::answers_errors(facts)
+            || crate::limits::db_connections_exhausted::finding::takes_most_pages(facts))
+}
+
+/// A program behind the front that uses much of the processors, and does not tell what for.
+fn cannot_be_looked_into(facts: &Facts) -> Option<&str> {
+    let own = processors::own_cores(facts)?;
+    if may_translate(facts) {
+        return Some("PHP");
+    }
+    let is_silent = |name: &str| match name {
+        "mariadb" => facts.value("db_statements_per_s").is_none(),
+        "php_fpm" => facts.value("opcache_enabled").is_none(),
+        _ => false,
+    };
+    let mut much = facts.each("backend_cpu_cores").filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
+    much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
+}
+
+/// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is nobody can ask, but one that is
+/// small, of what is no small script, may be full.
+fn may_translate(facts: &Facts) -> bool {
+    let size = facts.service.as_ref().and_then(|service| service.number("opcache.memory_consumption"));
+    let pools = facts.each("fpm_queue_mean").next().is_some();
+    size.is_some_and(|megabytes| megabytes <= OPCACHE_SMALL_MB)
+        && !pools
+        && facts.value("cpu_per_request_us").is_none_or(|us| us >= TRANSLATING_US_MIN)
+}
+
+/// Workers are all busy where they wait for a processor: that is no reason to have more of them.
+fn workers(facts: &Facts) -> &'static str {
+    if crate::limits::apache_workers_exhausted::finding::is_limit_reached(facts) {
+        " All workers are busy because they wait for a processor: more of them would not help."
+    } else {
+        ""
+    }
+}
+
+fn cores_in_words(facts: &Facts, usable: f64) -> String {
+    let (plural, are) = if usable == 1.0 { ("", "is") } else { ("s", "are") };
+    match facts.value("cores").filter(|cores| *cores > usable) {
+        Some(cores) => {
+            let which: Vec<&str> = facts.each("core_usable").map(|(core, _)| core).collect();
+            let which = if which.is_empty() { String::new() } else { format!(" ({})", which.join(", ")) };
+            format!(
+                "of {} cores the service may use {}{which}, which {are}",
+                format_number(cores),
+                format_number(usable)
+            )
+        }
+        None => format!("the {} core{plural} {are}", format_number(usable)),
+    }
+}
+
+/// All of the response time but the processors' own time per request (the utilisation law: cores / rate): the rest is
+/// waiting, for a processor or for a worker that waits for one.
+fn explains(facts: &Facts) -> Option<f64> {
+    let work_us = processors::own_cores(facts)? / facts.ended_per_s()? * 1e6;
+    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
+    Some(significant((1.0 - work_us / response_us).clamp(0.0, 1.0), 3))
+}
+
+fn remedy(facts: &Facts, shortage: Shortage) -> Remedy {
+    let (to, reason) = wanted_cores(facts, shortage.usable);
+    let times = to / shortage.usable;
+    Remedy {
+        service: "hardware".into(),
+        setting: "cores".into(),
+        from: Some(SettingValue::Integer(shortage.usable as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Manual,
+        risk: "none for the site; what stands behind it gets more requests".into(),
+        why: format!("{}{reason}", advice(facts, shortage.usable)),
+        predicted: predicted(facts, times),
+        together_with: vec![],
+    }
+}
+
+/// How many cores are wanted, and why: twice as many where answers set the pace, those that the rate needs where it is known.
+fn wanted_cores(facts: &Facts, usable: f64) -> (f64, String) {
+    let wanted = match facts.goal {
+        Some(webdyno_model::tune::Goal::Rate(rate)) => Some(rate),
+        _ => None,
+    };
+    let wanted = facts.value("offered_rate").into_iter().chain(wanted).reduce(f64::max);
+    let needed = || {
+        let per_request = processors::own_cores(facts)? / facts.ended_per_s()?;
+        Some((per_request, (wanted? * per_request / BUSY_FRACTION_WANTED).ceil()))
+    };
+    match needed().filter(|(_, needed)| *needed > usable) {
+        Some((per_request, needed)) => {
+            let text = format!(
+                "; a request costs {} of a core, so {} a second keep {} cores {:.0}% busy",
+                crate::wording::format_time(per_request * 1e6),
+                format_number(wanted.unwrap_or(0.0)),
+                format_number(needed),
+                BUSY_FRACTION_WANTED * 100.0
+            );
+            (needed, text)
+        }
+        None => (2.0 * usable, "; the rate grows with the cores: twice as many, and measure again".into()),
+    }
+}
+
+/// The utilisation law is the most that there can be: at least half of what is added must show, or the work is not spread.
+fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
+    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
+    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY);
+    let at = |share: f64| significant((rate * (1.0 + share * (times - 1.0))).min(most.max(rate)), 3);
+    (times > 1.0).then(|| Predicted { rate: at(0.8), ci95: [at(0.5), at(1.0)] })
+}
+
+fn advice(facts: &Facts, usable: f64) -> &'static str {
+    let share = |name: &str| facts.value(name).map_or(0.0, |part| part / usable);
+    let foreign = processors::foreign(facts).map_or(0.0, |foreign| foreign.cores / usable);
+    if foreign > 0.3 {
+        "other programs use much of the machine: move them first; then less work per request, or more or faster cores"
+    } else if share("client_cpu_cores") > 0.2 {
+        "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"
+    } else {
+        "less work per request, or more or faster cores"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const FULL: [(&str, f64); 6] = [
+        ("cpu_busy_fraction", 0.99),
+        ("cores", 2.0),
+        ("pressure_cpu_some_fraction", 0.6),
+        ("service_cpu_cores", 1.4),
+        ("client_cpu_cores", 0.5),
+        ("rate", 100.0),
+    ];
+
+    fn check_with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let mut values: Vec<_> = FULL
+            .iter()
+            .filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name))
+            .copied()
+            .collect();
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        check(&facts(&values, &[]))
+    }
+
+    #[test]
+    fn it_says_who_uses_the_cores() {
+        let finding = check_with(&[]).unwrap();
+        assert_eq!(
+            finding.summary,
+            "The processors are the limit: the 2 cores are 99% busy, in cores: apache 1.4, the load generator 0.5, and in \
+             60% of the time somebody waits for one."
+        );
+        assert!(finding.remedies[0].why.contains("generator shares the machine"));
+        assert!(
+            check_with(&[("foreign_cpu_cores", 0.9)]).unwrap().remedies[0].why.contains("other programs")
+        );
+        let some = check_with(&[("usable_cores", 1.0), ("usable_busy_fraction", 0.98)]).unwrap().summary;
+        assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
+    }
+
+    #[test]
+    fn a_database_that_tells_nothing_may_be_why() {
+        for (statements, confidence) in [(None, CONFIDENCE_CLOSED), (Some(900.0), 0.8)] {
+            let mut facts = facts(&FULL, &[]);
+            let known = facts.all().next().cloned().unwrap();
+            let of = |name: &str, value| webdyno_model::diagnosis::Fact {
+                name: name.into(),
+                value,
+                ..known.clone()
+            };
+            facts.insert_of("mariadb", of("backend_cpu_cores", 1.1));
+            facts.insert_of("nginx", of("backend_cpu_cores", 1.1));
+            statements.into_iter().for_each(|value| facts.insert(of("db_statements_per_s", value)));
+            let finding = check(&facts).unwrap();
+            assert_eq!(finding.confidence, confidence, "{statements:?}");
+            assert_eq!(finding.summary.contains("What mariadb does"), statements.is_none());
+        }
+    }
+
+    #[test]
+    fn processors_full_of_error_pages_are_an_effect() {
+        for (changes, confidence) in [
+            (vec![("bad_gateway_fraction", 0.98)], CONFIDENCE_CLOSED),
+            (vec![("bad_gateway_fraction", 0.98), ("offered_rate", 500.0)], 0.8),
+            (vec![("server_error_fraction", 0.2)], 0.8),
+        ] {
+            let finding = check_with(&changes).unwrap();
+            assert_eq!(finding.confidence, confidence, "{changes:?}");
+            assert_eq!(finding.summary.contains("pages of errors"), confidence < 0.8);
+        }
+    }
+
+    #[test]
+    fn more_workers_are_advised_against() {
+        let full =
+            [("scoreboard_full_fraction", 1.0), ("workers_limit", 100.0), ("accept_queue_mean", 200.0)];
+        assert!(check_with(&full).unwrap().summary.contains("more of them would not help"));
+        let all = crate::diagnosis::ranking::findings(&facts(&[&full[..], &FULL].concat(), &[]));
+        assert_eq!((all.len(), all[0].id.as_str()), (1, ID));
+    }
+
+    #[test]
+    fn busy_alone_is_not_enough() {
+        for (name, value) in [
+            ("cpu_busy_fraction", 0.8),
+            ("pressure_cpu_some_fraction", 0.01),
+            ("cpu_steal_fraction", 0.3),
+            ("cpu_busy_fraction", f64::NAN),
+        ] {
+            assert!(check_with(&[(name, value)]).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn it_explains_all_that_is_not_work() {
+        // 14 ms of a core each, and answers after 140 ms.
+        assert_eq!(check_with(&[("response_time_mean_us", 140_000.0)]).unwrap().explains_fraction, Some(0.9));
+        assert_eq!(check_with(&[]).unwrap().explains_fraction, None);
+    }
+
+    #[test]
+    fn cores_follow_from_the_rate_that_is_wanted() {
+        for (offered, cores, predicted) in [
+            (f64::NAN, 4, Some((180.0, [150.0, 200.0]))),
+            // 250 x 14 ms are 3.5 cores, 70% of 5.
+            (250.0, 5, Some((220.0, [175.0, 250.0]))),
+        ] {
+            let remedy = check_with(&[("offered_rate", offered)]).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(cores)), "{}", remedy.why);
+            assert_eq!(remedy.predicted.map(|one| (one.rate, one.ci95)), predicted);
+        }
+    }
+}

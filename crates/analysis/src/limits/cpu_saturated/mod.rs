@@ -1,0 +1,36 @@
+//! `cpu-saturated`: the processors are full of work, and requests wait for them.
+//!
+//! This is the hardware's limit, and ends tuning: the machine gives what it can. More workers do not help: they wait for a
+//! processor instead of in the queue, and cost memory. What remains is to make each request cheaper, or to use more or
+//! faster cores.
+//!
+//! ## How it is recognised
+//! The processors that the service may use (those of its cpuset, else the machine's) were at least 85% busy, and in at least
+//! half of the time some process of the service waited for one: by the pressure stall information of its control group; where
+//! there is none, by more of its processes that want to run than do, or by the machine's pressure, if the service uses at
+//! least half of the processors. At a rate of the clients' own (`-r`) that is answered in full, processors below 95% have
+//! room. The finding says who used them: the service, its backends by name, the generator on the same machine, others by
+//! name. Where these others (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core
+//! (`softirq-bound`) take them, that is the answer.
+//!
+//! Where a database or PHP-FPM that uses a good part of them cannot be asked what for, the work may be needless: a suspicion.
+//! Without the control group's figures, without /proc of the service's processes and without pressure it can still be told by
+//! the run queue and the service's time, with less confidence.
+//!
+//! ## What to do
+//! Look at what the processors' time is spent on before buying: an opcode cache that is off, a scan in the database and
+//! `.htaccess` lookups also look like this. Then size: capacity grows with cores. Where the generator runs on the
+//! same machine, measure from another one.
+//!
+//! ## By hand
+//! `vmstat 1` (us + sy near 100, r above the number of cores), `top`, `cat /proc/pressure/cpu`; of a service in a control
+//! group `cpu.pressure` and `cpu.stat` there.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "cpu-saturated";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["apache-workers-exhausted", "php-fpm-workers-exhausted", "accept-queue-overflow", "syn-queue-overflow"];

@@ -1,0 +1,162 @@
+//! When `cpu-stolen` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::memory_exhausted;
+use crate::resources::processors;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+
+/// Less than this is what sharing a host costs.
+const STEAL_FRACTION_MIN: f64 = 0.10;
+/// Processors with more idle time than this leaves would have done the work a moment later.
+const BUSY_FRACTION_MIN: f64 = 0.85;
+
+/// Chance lets somebody wait in this share of the time on processors that are busy, and not full.
+const WAIT_FRACTION_MIN: f64 = 0.5;
+/// With a quota that stops the service in more of its periods the waiting is for that.
+const THROTTLED_FRACTION_MAX: f64 = 0.1;
+
+/// Up to this part of the busy time the host's is the smaller one, if the service itself has at least this share of the
+/// processors.
+const SMALLER_PART_MAX: f64 = 0.25;
+const OWN_FRACTION_MIN: f64 = 0.5;
+
+/// What is believed of it where memory seems to be short.
+const CONFIDENCE_SWAPPING: f64 = 0.5;
+
+/// Fires when the host takes what the machine wanted.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let steal = facts.value("cpu_steal_fraction").filter(|steal| *steal >= STEAL_FRACTION_MIN)?;
+    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let waits = group_waits(facts);
+    if (busy < BUSY_FRACTION_MIN && waits.is_none()) || is_smaller_part(facts) {
+        return None;
+    }
+    let left = waits.filter(|_| busy < BUSY_FRACTION_MIN).map_or_else(
+        || format!("nothing is left idle ({:.0}% busy or stolen)", busy * 100.0),
+        |waits| format!("in {:.0}% of the time somebody of the service waits for one", waits * 100.0),
+    );
+    // What swaps keeps the host busy for it, too: that is counted as stolen.
+    let is_swapping = memory_exhausted::finding::evidence(facts).is_some();
+    let cores =
+        facts.value("cores").map_or(String::new(), |cores| format!(" of {} cores", format_number(cores)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The host of this virtual machine takes {:.0}% of the processor time{cores} for others, and {left}: these figures say how busy the neighbours were. What the machine got: {}.",
+            steal * 100.0,
+            processors::users(facts)
+        ),
+        confidence: if is_swapping { CONFIDENCE_SWAPPING } else { 0.9 },
+        explains_fraction: Some(significant((steal / busy).min(1.0), 3)),
+        facts: facts.cite(&[
+            "cpu_steal_fraction",
+            "usable_busy_fraction",
+            "cpu_busy_fraction",
+            "throttled_fraction",
+            "cores",
+            "service_cpu_cores",
+            "run_queue_mean",
+            "pressure_group_cpu_some_fraction",
+            "pressure_cpu_some_fraction",
+            "rate",
+        ]),
+        remedies: vec![Remedy {
+            service: "hardware".into(),
+            setting: "host".into(),
+            from: None,
+            to: None,
+            class: ApplyClass::Manual,
+            risk: "none for the site".into(),
+            why: "discard the run; dedicated processors, a larger share, or another host".into(),
+            predicted: None,
+            together_with: vec![],
+        }],
+    })
+}
+
+/// Whether what the host took is the smaller part of what the processors did, and the service fills them with the rest: then it
+/// would fill them as well if it had that, too. What it fills them with is the limit.
+pub(crate) fn is_smaller_part(facts: &Facts) -> bool {
+    let busy = facts.value("cpu_busy_fraction").filter(|busy| *busy > 0.0);
+    let part = facts.value("cpu_steal_fraction").zip(busy).map(|(steal, busy)| steal / busy);
+    let usable = facts.value("usable_cores").or(facts.value("cores"));
+    let own = processors::own_cores(facts).zip(usable).map(|(own, usable)| own / usable);
+    part.is_some_and(|part| part <= SMALLER_PART_MAX)
+        && own.is_some_and(|own| own >= OWN_FRACTION_MIN)
+        && processors::are_short(facts)
+}
+
+/// The share of the time in which the service waits for a processor, if that is much and no quota makes it wait.
+fn group_waits(facts: &Facts) -> Option<f64> {
+    let throttled = facts.value("throttled_fraction").is_some_and(|share| share > THROTTLED_FRACTION_MAX);
+    let waits = facts.value("pressure_group_cpu_some_fraction").filter(|_| !throttled);
+    waits.filter(|waits| *waits >= WAIT_FRACTION_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn stolen_time_counts_where_nothing_is_idle() {
+        for (steal, busy, fires) in
+            [(0.5, 1.0, true), (0.12, 0.9, true), (0.05, 1.0, false), (0.3, 0.5, false)]
+        {
+            let seen = [("cpu_steal_fraction", steal), ("cpu_busy_fraction", busy), ("cores", 2.0)];
+            assert_eq!(check(&facts(&seen, &[])).is_some(), fires, "{steal} of {busy}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_waits_has_nothing_left_idle() {
+        let stolen = [("cpu_steal_fraction", 0.12), ("cpu_busy_fraction", 0.6), ("cores", 2.0)];
+        for (others, says) in [
+            (&[][..], None),
+            (&[("usable_busy_fraction", 0.99)], Some("nothing is left idle (99% busy or stolen)")),
+            (
+                &[("pressure_group_cpu_some_fraction", 0.8)],
+                Some("in 80% of the time somebody of the service"),
+            ),
+            (&[("pressure_group_cpu_some_fraction", 0.3)], None),
+            (&[("pressure_group_cpu_some_fraction", 0.8), ("throttled_fraction", 0.9)], None),
+        ] {
+            let found = check(&facts(&[&stolen, others].concat(), &[]));
+            let said = found.map(|finding| finding.summary);
+            assert_eq!(said.is_some(), says.is_some(), "{others:?}: {said:?}");
+            assert!(says.is_none_or(|says| said.unwrap().contains(says)), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_service_fills_with_the_rest_limits() {
+        let of = |steal: f64, own: f64| {
+            let values = [
+                ("cpu_steal_fraction", steal),
+                ("cpu_busy_fraction", 1.0),
+                ("cores", 2.0),
+                ("service_cpu_cores", own),
+                ("pressure_group_cpu_some_fraction", 0.9),
+            ];
+            let found = crate::diagnosis::ranking::findings(&facts(&values, &[]));
+            (found[0].id.clone(), found[0].summary.contains("The host took 15%"))
+        };
+        assert_eq!(of(0.15, 1.5), ("cpu-saturated".into(), true));
+        assert_eq!(of(0.15, 0.5), (ID.into(), false), "others have the rest");
+        assert_eq!(of(0.4, 1.1), (ID.into(), false), "it is no small part");
+    }
+
+    #[test]
+    fn a_machine_that_swaps_has_its_host_work_for_it() {
+        let stolen = [("cpu_steal_fraction", 0.2), ("cpu_busy_fraction", 1.0)];
+        let sure =
+            |others: &[(&str, f64)]| check(&facts(&[&stolen, others].concat(), &[])).unwrap().confidence;
+        assert_eq!(sure(&[]), 0.9);
+        let swaps = [("pressure_memory_full_fraction", 0.4), ("swapped_in_pages_per_s", 5000.0)];
+        assert_eq!(sure(&swaps), 0.5);
+    }
+}

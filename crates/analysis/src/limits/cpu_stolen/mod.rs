@@ -1,0 +1,34 @@
+//! `cpu-stolen`: the host of the virtual machine gives its processors to others.
+//!
+//! A virtual machine has its processors only as far as the host lets it. What it wanted and did not get is counted as steal
+//! time. It belongs to other guests of that host, or is kept back by a limit of the provider (burst credits that are used up).
+//!
+//! ## How it is recognised
+//! At least a tenth of the machine's processor time was stolen, and the rest left nothing idle to speak of (those processors
+//! that the service may use at least 85% busy, stolen time included): the machine wanted more than it got. It needs /proc/stat,
+//! nothing else. Or somebody of the service's control group waited for a processor in at least half of the time, although no
+//! quota keeps it from one.
+//!
+//! Where less than a quarter was stolen, and the service fills its processors with the rest, what fills them is the limit
+//! (`cpu-saturated` says what was stolen). Where memory seems to be short as well it is only half sure: the host reads and
+//! writes what is swapped.
+//!
+//! ## What to do
+//! Discard the run: it says how busy the neighbours were. Ask the provider, choose dedicated processors or a larger share, or
+//! measure at another time. No setting of the server gives that time back.
+//!
+//! ## By hand
+//! `vmstat 1` (column `st`), `top` (`st`), `mpstat -P ALL 1`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "cpu-stolen";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "cpu-saturated",
+    "foreign-load",
+    "apache-workers-exhausted",
+    "php-fpm-workers-exhausted",
+    "accept-queue-overflow",
+];

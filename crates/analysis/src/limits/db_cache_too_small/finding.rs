@@ -1,0 +1,159 @@
+//! When `db-cache-too-small` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::memory_exhausted;
+use crate::resources::{concurrency, setting_source};
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Of the pages that were read so many must have taken the place of others. The rest filled what was free.
+const REPLACED_FRACTION_MIN: f64 = 0.5;
+/// Fewer reads than this per second no disk of today needs a second for.
+const READS_PER_S_MIN: f64 = 20.0;
+/// What part of the requests under way must wait for the disk to be what limits.
+const SHARE_MIN: f64 = 0.25;
+/// Statements that have more of a core each compute rather than wait.
+const COMPUTING_MAX: f64 = 0.5;
+/// InnoDB's page. Other sizes are rare, and smaller or larger by little.
+const PAGE_BYTES: f64 = 16_384.0;
+/// What is wanted once in this time shall stay.
+const KEEP_S: f64 = 60.0;
+/// InnoDB takes the size of its pool in steps; whole steps of this size are read easily, too.
+const STEP_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+const MEMORY_FRACTION_MAX: f64 = 0.5;
+
+/// Fires when statements wait for pages that are read anew.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let reads_per_s = facts.value("db_cache_disk_reads_per_s").filter(|rate| *rate >= READS_PER_S_MIN)?;
+    let reads = facts.value("db_cache_disk_reads")?;
+    let replaced = (reads - facts.value("db_cache_filled").unwrap_or(0.0)) / reads;
+    if replaced < REPLACED_FRACTION_MIN || memory_exhausted::finding::is_proven(facts) {
+        return None;
+    }
+    let waiting =
+        concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
+    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * waiting);
+    let share = (waiting / concurrency::at_once(facts).unwrap_or(waiting)).min(1.0);
+    if waiting < 1.0 || computes || share < SHARE_MIN {
+        return None;
+    }
+    let per_request = facts.ended_per_s().map(|rate| reads_per_s / rate);
+    let each =
+        per_request.map_or(String::new(), |reads| format!(", {} for each request", format_number(reads)));
+    let known = || setting_source::of(facts, "mariadb", "innodb_buffer_pool_size")?.number();
+    let size = facts.value("db_cache_limit_bytes").or_else(known);
+    let pool = size.map_or(String::new(), |bytes| format!(" of {}", format_bytes(bytes)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The database reads its tables from the disk again and again: {} pages a second{each}, as its buffer pool{pool} does not hold what is wanted; {} statements at a time wait.",
+            format_number(reads_per_s),
+            format_number(waiting)
+        ),
+        confidence: if facts.value("db_cache_filled").is_some() { 0.92 } else { 0.75 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&[
+            "db_cache_disk_reads_per_s",
+            "db_cache_disk_reads",
+            "db_cache_filled",
+            "db_cache_requests_per_s",
+            "db_cache_limit_bytes",
+            "db_threads_running_mean",
+            "db_cpu_cores",
+            "cpu_iowait_fraction",
+            "cpu_busy_fraction",
+            "in_flight_mean",
+            "rate",
+        ]),
+        remedies: remedies(facts, reads_per_s, size),
+    })
+}
+
+fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
+    let missing = reads_per_s * KEEP_S * PAGE_BYTES;
+    let room = facts.value("memory_available_min_bytes").map(|bytes| MEMORY_FRACTION_MAX * bytes);
+    let more = room.map_or(missing, |room| missing.min(room));
+    let Some(size) = size else {
+        let why = format!("{} more: what is read from the disk within a minute", format_bytes(more));
+        return vec![manual("mariadb", "innodb_buffer_pool_size", "memory", &why)];
+    };
+    let to = ((size + more) / STEP_BYTES).floor() * STEP_BYTES;
+    if to <= size {
+        let why = "the pool has no room to grow: as much as is read from the disk within a minute is missing";
+        return vec![manual("hardware", "memory", "none", why)];
+    }
+    let bound = if more < missing { ", bounded by half of the memory that is available" } else { "" };
+    vec![Remedy {
+        service: "mariadb".into(),
+        setting: "innodb_buffer_pool_size".into(),
+        from: Some(setting_source::kibibytes(size)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Live,
+        risk: format!("up to {} of memory", format_bytes(to - size)),
+        why: format!(
+            "{} more, what is read from the disk within a minute: what is wanted once a minute then stays{bound}",
+            format_bytes(more)
+        ),
+        predicted: None,
+        together_with: vec![],
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const SMALL: [(&str, f64); 9] = [
+        ("db_cache_disk_reads_per_s", 400.0),
+        ("db_cache_disk_reads", 2400.0),
+        ("db_cache_filled", 0.0),
+        ("db_cache_limit_bytes", 8_388_608.0),
+        ("db_threads_running_mean", 36.0),
+        ("db_cpu_cores", 0.05),
+        ("in_flight_mean", 36.0),
+        ("rate", 18.0),
+        ("memory_available_min_bytes", 8e9),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = SMALL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().collect();
+        check(&facts(&values, &[]))
+    }
+
+    #[test]
+    fn pages_that_are_read_anew_are_what_statements_wait_for() {
+        let finding = with(&[]).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.972));
+        // 8 MiB and 400 pages of 16 KiB a second for a minute, in whole steps.
+        let to = |finding: &Finding| finding.remedies[0].to.as_ref().and_then(SettingValue::number);
+        assert_eq!(
+            (to(&finding), finding.remedies[0].class),
+            (Some(24.0 * STEP_BYTES - STEP_BYTES), ApplyClass::Live)
+        );
+        let tight = with(&[("memory_available_min_bytes", 100e6)]).unwrap();
+        assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
+        assert!(tight.remedies[0].why.contains("half of the memory"));
+        assert_eq!(with(&[("memory_available_min_bytes", 1e6)]).unwrap().remedies[0].service, "hardware");
+    }
+
+    #[test]
+    fn a_cold_cache_and_reads_that_nobody_waits_for_are_none() {
+        for changes in [
+            vec![("db_cache_filled", 2000.0)],
+            vec![("db_cache_disk_reads_per_s", 5.0)],
+            vec![("db_threads_running_mean", 1.4)],
+            vec![("db_threads_running_mean", 6.0)],
+            vec![("db_cpu_cores", 30.0)],
+            vec![("db_row_lock_waiting_mean", 33.0)],
+        ] {
+            assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `db-cache-too-small`: InnoDB reads the same pages from the disk again and again.
+//!
+//! InnoDB keeps pages of its tables in its buffer pool. What does not fit is read from the disk for each statement that
+//! wants it, and as InnoDB usually goes around the system's cache (`O_DIRECT`), free memory does not help.
+//!
+//! ## How it is recognised
+//! Pages are read from the disk in the place of others that were given up: not into a part of the pool that was still
+//! free, as after a start. And statements wait for it: a good part of what is under way are statements that run
+//! without computing, and not for want of a row that is locked.
+//!
+//! ## What to do
+//! Raise `innodb_buffer_pool_size` by what is read within a minute: whatever is wanted once a minute then stays. No more
+//! than half of the memory that is available. MariaDB takes it at once (10.2.2 and later); it belongs into the file, too.
+//!
+//! ## By hand
+//! `SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read%'` twice under load: `reads` are those from the disk, of
+//! `read_requests`; `iostat -x 1` shows the disk.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "db-cache-too-small";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "working-set-exceeds-memory",
+    "php-fpm-workers-exhausted",
+    "apache-workers-exhausted",
+    "db-connections-exhausted",
+    "accept-queue-overflow",
+];

@@ -1,0 +1,38 @@
+//! Connections of the database, by Little's law.
+
+use crate::facts::Facts;
+use crate::limits::ceiling::{Known, Limit, beyond_in_flight, rate, together};
+
+/// What it becomes when it binds.
+pub(crate) const ID: &str = "db-connections-exhausted";
+
+/// Connections that are opened for fewer answers than this are kept by the workers: then their number grows with the
+/// workers, not with the rate.
+const OPENED_PER_ANSWER_MIN: f64 = 0.2;
+/// The connection over which it is read: it is one of those that there may be.
+const OWN: f64 = 1.0;
+
+pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+    let max = facts.value("ahead_database_limit");
+    let now = facts.value("ahead_database_connected_mean");
+    let used = now.map(|now| now - OWN - beyond(facts, now - OWN)).filter(|used| *used > 0.0);
+    let binds_at_rate = used
+        .zip(max)
+        .filter(|_| are_opened_for_answers(facts))
+        .and_then(|(used, max)| Some(rate(facts)? * (max - OWN) / used));
+    let error =
+        together(&[facts.value("rate_ci95_fraction"), facts.value("ahead_database_connected_ci95_fraction")]);
+    Known { now, max, binds_at_rate, error, idle: OWN }.limit("database connections", "mariadb", Some(ID))
+}
+
+/// What readings show beyond the requests that are under way, each of which may open several.
+fn beyond(facts: &Facts, connected: f64) -> f64 {
+    let opened = facts.value("ahead_database_attempts_per_s").zip(facts.ended_per_s());
+    let each = opened.map_or(1.0, |(opened, ended)| (opened / ended).max(1.0));
+    beyond_in_flight(facts, connected / each) * each
+}
+
+fn are_opened_for_answers(facts: &Facts) -> bool {
+    let opened = facts.value("ahead_database_attempts_per_s").zip(rate(facts));
+    opened.is_some_and(|(opened, rate)| opened >= OPENED_PER_ANSWER_MIN * rate)
+}

@@ -1,0 +1,217 @@
+//! When `db-connections-exhausted` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::setting_source;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+/// Below one refusal in ten seconds, or in a hundred requests, nobody misses much.
+const REFUSED_PER_S_MIN: f64 = 0.1;
+const FAILED_FRACTION_MIN: f64 = 0.01;
+/// Readings of a second hardly meet the moment at which the last connection is taken.
+const AT_LIMIT_FRACTION: f64 = 0.9;
+
+/// Fires when the database turns connections away, and good answers are missing.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let proof = proof(facts)?;
+    let failed = facts.value("failed_fraction").or_else(|| failed_by_log(facts));
+    if failed.is_some_and(|failed| failed < FAILED_FRACTION_MIN) {
+        return behind_good_answers(facts, &proof);
+    }
+    let limit = limit(facts);
+    let allowed =
+        limit.map_or(String::new(), |limit| format!(": it allows {} at once", format_number(limit)));
+    let lost = failed.map_or(String::new(), |failed| {
+        format!(
+            " {:.0}% of the requests end in errors, which are fast: count the good answers only.",
+            failed * 100.0
+        )
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!("The database refuses connections{allowed}, and {}.{lost}", proof.words),
+        confidence: proof.confidence,
+        explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
+        facts: facts.cite(&CITED),
+        remedies: super::remedy::remedies(facts, limit),
+    })
+}
+
+/// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
+fn limit(facts: &Facts) -> Option<f64> {
+    let known = || setting_source::of(facts, "mariadb", "max_connections")?.number();
+    facts.value("db_connections_limit").or_else(known)
+}
+
+const CITED: [&str; 15] = [
+    "db_connections_failed_per_s",
+    "db_connections_refused",
+    "db_own_connections_refused",
+    "db_connections_limit",
+    "db_connections_used_max",
+    "db_connections_max",
+    "db_connections_per_s",
+    "db_refusals_logged",
+    "db_refusals_logged_per_s",
+    "failed_fraction",
+    "server_error_fraction",
+    "server_errors_answered_per_s",
+    "answers_logged_per_s",
+    "rate",
+    "ended_per_s",
+];
+
+/// No answer is an error by its status, and yet the database turns connections away, for a good part of the requests: pages
+/// that catch the error say "come again" with status 200.
+fn behind_good_answers(facts: &Facts, proof: &Proof) -> Option<Finding> {
+    let refused = pages_without_database(facts)?;
+    let limit = limit(facts);
+    let allowed = limit.map_or(String::new(), |limit| format!(": it allows {}", format_number(limit)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The database refuses connections{allowed}, and {}. No answer has the status of an error, so that pages which say that something went wrong, or lack a part, are counted as good ones: look at one, and let the load expect what a good one says (`--expect`).",
+            proof.words
+        ),
+        confidence: proof.confidence.min(CONFIDENCE_BEHIND_GOOD_ANSWERS),
+        explains_fraction: refused.map(|share| significant(share, 3)),
+        facts: facts.cite(&CITED),
+        remedies: super::remedy::remedies(facts, limit),
+    })
+}
+
+/// Pages may try again, or not need the database: that they are bad is likely, not seen.
+const CONFIDENCE_BEHIND_GOOD_ANSWERS: f64 = 0.8;
+
+/// The share of the requests that lack their connection to the database, if they do; `Some(None)` where it lets nobody in
+/// who could count: the connection that it keeps for administrators is taken only in a crowd of others that are refused.
+fn pages_without_database(facts: &Facts) -> Option<Option<f64>> {
+    if let Some(per_s) = inside(facts) {
+        let share = (per_s / facts.ended_per_s()?).min(1.0);
+        return (share >= FAILED_FRACTION_MIN).then_some(Some(share));
+    }
+    let (own, window_s) =
+        (facts.value("db_own_connections_refused")?, facts.window_s("db_own_connections_refused")?);
+    (facts.value("db_connections_limit").is_none() && own >= OWN_REFUSED_PER_S_MIN * window_s.max(2.0))
+        .then_some(None)
+}
+
+/// This program asks once a second: it was turned away most times.
+const OWN_REFUSED_PER_S_MIN: f64 = 0.6;
+
+/// Whether most of what the server answers are pages that lack the database.
+pub(crate) fn takes_most_pages(facts: &Facts) -> bool {
+    proof(facts).is_some()
+        && pages_without_database(facts).is_some_and(|share| share.is_none_or(|share| share >= 0.5))
+}
+
+/// Without load of our own the log of requests tells how many of them were errors of the server.
+fn failed_by_log(facts: &Facts) -> Option<f64> {
+    let (errors, all) = (facts.value("server_errors_answered_per_s")?, facts.value("answers_logged_per_s")?);
+    (all > 0.0).then(|| errors / all)
+}
+
+struct Proof {
+    words: String,
+    confidence: f64,
+}
+
+fn proof(facts: &Facts) -> Option<Proof> {
+    let inside = inside(facts);
+    let logged = facts.value("db_refusals_logged_per_s").filter(|rate| *rate >= REFUSED_PER_S_MIN);
+    let own = facts.value("db_own_connections_refused").is_some_and(|refused| refused >= 1.0);
+    let words = match (inside, logged) {
+        (Some(rate), _) => format!("{} attempts to connect fail each second", format_number(rate)),
+        (None, Some(rate)) => format!("the log says so {} times a second", format_number(rate)),
+        (None, None) if own => "it refused this program's own, too".to_owned(),
+        (None, None) => return None,
+    };
+    let confidence = match (inside, logged.is_some() || own) {
+        (Some(_), true) => 0.95,
+        (Some(_), false) => 0.8,
+        (None, _) if logged.is_some() && own => 0.9,
+        (None, _) => 0.8,
+    };
+    Some(Proof { words, confidence })
+}
+
+/// How many connections fail per second, while as many are connected as are allowed. Others fail for a wrong password.
+fn inside(facts: &Facts) -> Option<f64> {
+    let rate = facts.value("db_connections_failed_per_s").filter(|rate| *rate >= REFUSED_PER_S_MIN)?;
+    let limit = limit(facts)?;
+    let is_at = |name: &str| facts.value(name).is_some_and(|count| count >= AT_LIMIT_FRACTION * limit);
+    let refused = facts.value("db_connections_refused").is_some_and(|refused| refused >= 1.0);
+    let used = facts.value("db_connections_used_max").is_some_and(|count| count >= limit);
+    (used && (refused || is_at("db_connections_max"))).then_some(rate)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    pub(crate) const REFUSED: &[(&str, f64)] = &[
+        ("db_connections_failed_per_s", 128.0),
+        ("db_connections_refused", 9.0),
+        ("db_connections_limit", 12.0),
+        ("db_connections_used_max", 13.0),
+        ("db_connections_max", 12.0),
+        ("db_refusals_logged_per_s", 128.0),
+        ("failed_fraction", 0.64),
+        ("rate", 71.0),
+        ("ended_per_s", 199.0),
+    ];
+
+    pub(crate) fn merged<'a>(changes: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
+        let kept = REFUSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect()
+    }
+
+    #[test]
+    fn refusals_are_proven_from_inside_and_from_outside() {
+        let nan = f64::NAN;
+        for (changes, sure) in [
+            (vec![], Some(0.95)),
+            (vec![("db_refusals_logged_per_s", nan)], Some(0.8)),
+            (vec![("db_connections_failed_per_s", nan)], Some(0.8)),
+            (vec![("db_connections_failed_per_s", nan), ("db_own_connections_refused", 2.0)], Some(0.9)),
+            (vec![("db_connections_failed_per_s", 0.0), ("db_refusals_logged_per_s", 0.0)], None),
+            // A wrong password is no limit.
+            (vec![("db_connections_used_max", 5.0), ("db_refusals_logged_per_s", 0.0)], None),
+            // Pages that say so with status 200; or hardly any was refused, in spite of what a log says.
+            (vec![("failed_fraction", 0.0)], Some(0.8)),
+            (vec![("failed_fraction", 0.0), ("db_connections_failed_per_s", 1.0)], None),
+            (vec![("failed_fraction", nan)], Some(0.95)),
+        ] {
+            let found = check(&facts(&merged(&changes), &[])).map(|finding| finding.confidence);
+            assert_eq!(found, sure, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn where_it_lets_nobody_in_pages_of_status_200_are_no_proof_that_all_is_well() {
+        for (own, limit, found) in [(5.0, f64::NAN, false), (9.0, f64::NAN, true), (9.0, 20.0, false)] {
+            let seen = [
+                ("db_own_connections_refused", own),
+                ("db_connections_limit", limit),
+                ("failed_fraction", 0.0),
+                ("rate", 22_000.0),
+            ];
+            let known: Vec<_> = seen.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            assert_eq!(check(&facts(&known, &[])).is_some(), found, "{own} {limit}");
+        }
+    }
+
+    #[test]
+    fn without_load_the_logs_tell_what_is_lost() {
+        let log = [
+            ("failed_fraction", f64::NAN),
+            ("server_errors_answered_per_s", 60.0),
+            ("answers_logged_per_s", 80.0),
+        ];
+        let finding = check(&facts(&merged(&log), &[])).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.75));
+    }
+}

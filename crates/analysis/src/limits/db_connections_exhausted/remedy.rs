@@ -1,0 +1,167 @@
+//! How many connections the database should allow: one for each worker of the application.
+
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::resources::{concurrency, setting_source};
+use crate::wording::format_bytes;
+use crate::wording::format_number;
+use std::collections::BTreeSet;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::Remedy;
+use webdyno_model::service::SettingValue;
+
+/// Room above the workers there are, and for other programs: cron jobs, a shell, the monitoring.
+const HEADROOM: f64 = 1.1;
+const OTHERS: f64 = 10.0;
+/// Where the workers are not known: above what is wanted now.
+const HEADROOM_OF_DEMAND: f64 = 1.3;
+/// The share of the available memory that the buffers of more connections may take.
+const MEMORY_FRACTION_MAX: f64 = 0.5;
+/// All good answers that were refused so far come then, if nothing else is in the way.
+const PREDICTION_ERROR: f64 = 0.15;
+
+pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
+    let workers = workers(facts);
+    let Some((wanted, why)) = workers.map(by_workers).or_else(|| by_demand(facts)) else {
+        let why = "one connection for each worker of the application, a tenth more, and ten for others";
+        return vec![manual("mariadb", "max_connections", "memory for the buffers of each connection", why)];
+    };
+    let each = facts.value("db_connection_memory_bytes").filter(|bytes| *bytes > 0.0);
+    let available = facts.value("memory_available_min_bytes");
+    let fits = each.zip(available).map(|(each, available)| MEMORY_FRACTION_MAX * available / each);
+    let fits = fits.map(|more| (limit.unwrap_or(0.0) + more).floor());
+    let to = fits.map_or(wanted, |fits| wanted.min(fits));
+    if limit.is_some_and(|limit| to <= limit) {
+        let why = "memory holds no more connections at what each may take for its buffers: lower sort_buffer_size and join_buffer_size";
+        return vec![manual("mariadb", "sort_buffer_size", "large sorts go over temporary files", why)];
+    }
+    let bound = if to < wanted { ", bounded by half of the memory that is available" } else { "" };
+    let memory = each.zip(limit).map_or(String::new(), |(each, limit)| {
+        format!(
+            "up to {} of memory more if all of them sort and join at once; ",
+            format_bytes(each * (to - limit))
+        )
+    });
+    vec![
+        Remedy {
+            service: "mariadb".into(),
+            setting: "max_connections".into(),
+            from: limit.map(|limit| SettingValue::Integer(limit as i64)),
+            to: Some(SettingValue::Integer(to as i64)),
+            class: ApplyClass::Live,
+            risk: format!("{memory}more statements at once"),
+            why: format!("{why}{bound}"),
+            predicted: None,
+            together_with: vec![],
+        }
+        .predicting(facts),
+    ]
+}
+
+/// With the prediction, where the requests come at a rate of their own: in a closed load those who got errors came back at
+/// once, and would not have.
+trait Predicting {
+    fn predicting(self, facts: &Facts) -> Self;
+}
+
+impl Predicting for Remedy {
+    fn predicting(self, facts: &Facts) -> Self {
+        let offered = facts.value("offered_rate");
+        let predicted = offered.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR));
+        Self { predicted, ..self }
+    }
+}
+
+fn by_workers(workers: f64) -> (f64, String) {
+    let wanted = (workers * HEADROOM + OTHERS).ceil();
+    (
+        wanted,
+        format!(
+            "the application has {} workers: one connection for each, a tenth more, and ten for others",
+            format_number(workers)
+        ),
+    )
+}
+
+/// Of those who asked a share got a connection: so many more would have been connected at once.
+fn by_demand(facts: &Facts) -> Option<(f64, String)> {
+    let connected = facts.value("db_connections_max").or(facts.value("db_connections_limit"))?;
+    let (asked, failed) = (facts.value("db_connections_per_s")?, facts.value("db_connections_failed_per_s")?);
+    let demand = connected * asked / (asked - failed).max(0.05 * asked);
+    let wanted = (HEADROOM_OF_DEMAND * demand + OTHERS).ceil();
+    Some((
+        wanted,
+        format!(
+            "{} connections are wanted at once, plus 30% headroom and ten for others",
+            format_number(demand)
+        ),
+    ))
+}
+
+/// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
+/// them. Pools that have no connection count as well: nobody can tell.
+fn workers(facts: &Facts) -> Option<f64> {
+    let seen = |pool: &str| facts.value_of("fpm_processes_max", pool);
+    let limit = |pool: &str| setting_source::of_pool(facts, pool, "pm.max_children")?.number();
+    let of_files = setting_source::pools(facts);
+    let only_seen = facts.each("fpm_processes_max").map(|(pool, _)| pool.to_owned());
+    let pools: BTreeSet<String> = of_files.into_iter().chain(only_seen).collect();
+    let most = |pool: String| [limit(&pool), seen(&pool)].into_iter().flatten().reduce(f64::max);
+    let of_pools: Vec<f64> = pools.into_iter().filter_map(most).collect();
+    let embeds = |service: &webdyno_model::service::ServiceSnapshot| {
+        let is_program = |module: &String| {
+            ["php", "perl", "wsgi", "passenger"].iter().any(|name| module.starts_with(name))
+        };
+        service.service == "apache" && service.modules.iter().any(is_program)
+    };
+    let own = facts.service.as_ref().filter(|service| embeds(service));
+    let own = own.and_then(|service| service.configured_number("MaxRequestWorkers"));
+    let own = own.or(facts.value("workers_limit").filter(|_| facts.service.as_ref().is_some_and(embeds)));
+    let all: Vec<f64> = of_pools.into_iter().chain(own).collect();
+    (!all.is_empty()).then(|| all.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool};
+    use crate::limits::db_connections_exhausted::finding::tests::merged;
+    use crate::resources::php_fpm::tests::behind;
+
+    #[test]
+    fn the_files_of_the_pools_tell_how_many_may_come() {
+        let mut facts = facts(&merged(&[]), &[]);
+        of_pool(&mut facts, "www", &[("fpm_processes_max", 13.0)]);
+        behind(&mut facts, &[], &[("www", "pm.max_children", "60"), ("api", "pm.max_children", "20")]);
+        assert_eq!(to(&facts), Some(98.0));
+    }
+
+    fn to(facts: &Facts) -> Option<f64> {
+        let remedy = crate::limits::db_connections_exhausted::finding::check(facts)?.remedies.remove(0);
+        (remedy.setting == "max_connections").then(|| remedy.to.and_then(|to| to.number()))?
+    }
+
+    #[test]
+    fn one_connection_for_each_worker() {
+        let mut of_pools = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
+        of_pool(&mut of_pools, "www", &[("fpm_processes_max", 60.0)]);
+        assert_eq!(to(&of_pools), Some(76.0));
+        let mut embedded = facts(&merged(&[]), &[("MaxRequestWorkers", 150)]);
+        embedded.service.as_mut().unwrap().modules = vec!["php_module".into()];
+        assert_eq!(to(&embedded), Some(175.0));
+        // Nobody knows the workers: 199 a second asked, 71 got one of 12.
+        let asked = [("db_connections_per_s", 199.0)];
+        assert_eq!(to(&facts(&merged(&asked), &[])), Some(54.0));
+    }
+
+    #[test]
+    fn memory_bounds_the_connections() {
+        let memory = |available: f64| {
+            let seen = [("db_connection_memory_bytes", 3e6), ("memory_available_min_bytes", available)];
+            let mut facts = facts(&merged(&seen), &[]);
+            of_pool(&mut facts, "www", &[("fpm_processes_max", 60.0)]);
+            facts
+        };
+        assert_eq!([to(&memory(1e9)), to(&memory(120e6)), to(&memory(1e6))], [Some(76.0), Some(32.0), None]);
+    }
+}

@@ -1,0 +1,177 @@
+//! When `db-lock-contention` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::db_slow_queries::finding::busiest_statement;
+use crate::limits::manual_remedy::manual;
+use crate::resources::concurrency;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+/// One that waits now and then is how transactions work.
+const WAITING_MIN: f64 = 1.0;
+/// What part of the requests under way must wait for rows to be what limits.
+const SHARE_MIN: f64 = 0.25;
+
+/// So many of the requests must have waited for a table.
+const TABLE_WAITS_MIN: f64 = 0.25;
+/// Statements that have more of a core each compute rather than wait.
+const COMPUTING_MAX: f64 = 0.5;
+
+/// Fires when a good part of what is under way waits for rows, or for tables.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    for_rows(facts).or_else(|| for_tables(facts))
+}
+
+/// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
+fn for_tables(facts: &Facts) -> Option<Finding> {
+    let (waiting, told, words) = by_states(facts).or_else(|| by_counts(facts))?;
+    let share = (waiting / concurrency::at_once(facts).unwrap_or(waiting)).min(1.0);
+    if share < SHARE_MIN {
+        return None;
+    }
+    (!concurrency::waits_for_processors(facts)).then(|| Finding {
+        id: ID.into(),
+        summary: format!(
+            "Requests wait in the database for tables, or locks of the program's own, that others hold: {words}. What is locked as a whole serves one at a time; more connections would make it worse."
+        ),
+        confidence: if told { 0.93 } else { 0.8 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&["db_lock_waiting_mean", "db_table_lock_waits_per_s", "db_threads_running_mean", "db_cpu_cores", "cpu_busy_fraction", "in_flight_mean", "response_time_mean_us", "rate", "ended_per_s"]),
+        remedies: vec![manual(
+            "mariadb",
+            "engine",
+            "the table is written anew, and needs more room; backups and full-text indexes may differ",
+            "tables of InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and nothing slow in a statement that writes, or between taking a lock (LOCK TABLES, GET_LOCK) and giving it back",
+        )],
+    })
+}
+
+/// How many wait, that it was told, and in words.
+fn by_states(facts: &Facts) -> Option<(f64, bool, String)> {
+    let waiting = facts.value("db_lock_waiting_mean").filter(|waiting| *waiting >= WAITING_MIN)?;
+    Some((waiting, true, format!("{} statements at a time do", format_number(waiting))))
+}
+
+fn by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
+    let waits_per_s = facts.value("db_table_lock_waits_per_s")?;
+    let per_request = waits_per_s / facts.ended_per_s()?;
+    let running =
+        concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
+    let computes = facts.value("db_cpu_cores").is_some_and(|cores| cores > COMPUTING_MAX * running);
+    let words = format!(
+        "{} a second have to, while {} are under way and hardly compute",
+        format_number(waits_per_s),
+        format_number(running)
+    );
+    (per_request >= TABLE_WAITS_MIN && running >= 1.0 + WAITING_MIN && !computes)
+        .then_some((running, false, words))
+}
+
+fn for_rows(facts: &Facts) -> Option<Finding> {
+    let waiting = concurrency::row_lock_waiting(facts).filter(|waiting| *waiting >= WAITING_MIN)?;
+    let share = (waiting / concurrency::at_once(facts).or(concurrency::statements_running(facts))?).min(1.0);
+    if share < SHARE_MIN || concurrency::waits_for_processors(facts) {
+        return None;
+    }
+    let both = facts.value("db_row_lock_waiting_mean").zip(facts.value("db_row_lock_time_fraction"));
+    let agree = both.is_some_and(|(seen, counted)| seen.min(counted) >= 0.5 * seen.max(counted));
+    let holder = facts.value("db_row_lock_waits_per_s").filter(|rate| *rate > 0.0);
+    let each = holder.map_or(String::new(), |rate| {
+        format!(", {} each", crate::wording::format_time(waiting / rate * 1e6))
+    });
+    let statement = busiest_statement(facts)
+        .map_or(String::new(), |text| format!(" The statement that is under way most of the time: {text}"));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Requests wait in the database for rows that others hold: {} statements at a time{each}. They go one after the other, whatever the machine; more connections would make it worse.{statement}",
+            format_number(waiting)
+        ),
+        confidence: if agree { 0.95 } else { 0.8 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&[
+            "db_row_lock_waiting_mean",
+            "db_row_lock_time_fraction",
+            "db_row_lock_waits_per_s",
+            "db_threads_running_mean",
+            "db_cpu_cores",
+            "cpu_busy_fraction",
+            "in_flight_mean",
+            "response_time_mean_us",
+            "rate",
+        ]),
+        remedies: vec![manual(
+            "mariadb",
+            "transactions",
+            "a change of the program",
+            "change the row that all want last, commit at once, and wait for nothing in between; find it by an index",
+        )],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    fn with(seen: f64, counted: f64, in_flight: f64, busy: f64) -> Option<Finding> {
+        let values = [
+            ("db_row_lock_waiting_mean", seen),
+            ("db_row_lock_time_fraction", counted),
+            ("db_row_lock_waits_per_s", 32.0),
+            ("in_flight_mean", in_flight),
+            ("cpu_busy_fraction", busy),
+        ];
+        let known: Vec<_> = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        check(&facts(&known, &[]))
+    }
+
+    #[test]
+    fn a_line_in_front_of_a_row_is_the_limit() {
+        let finding = with(22.7, 22.4, 23.5, 0.05).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.966)));
+        assert!(finding.summary.contains("709 ms each"), "{}", finding.summary);
+        assert_eq!(with(22.7, f64::NAN, 23.5, 0.05).unwrap().confidence, 0.8);
+    }
+
+    #[test]
+    fn tables_are_locked_as_a_whole() {
+        let of = |waits: f64, running: f64, cores: f64, busy: f64| {
+            check(&facts(
+                &[
+                    ("db_table_lock_waits_per_s", waits),
+                    ("db_threads_running_mean", running),
+                    ("db_row_lock_waiting_mean", 0.0),
+                    ("db_cpu_cores", cores),
+                    ("cpu_busy_fraction", busy),
+                    ("ended_per_s", 33.0),
+                    ("in_flight_mean", 25.0),
+                ],
+                &[],
+            ))
+        };
+        assert_eq!(of(33.0, 26.0, 0.02, 0.1).unwrap().confidence, 0.8);
+        // LOCK TABLES and GET_LOCK are counted nowhere; the states tell.
+        let states = [("db_lock_waiting_mean", 23.0), ("in_flight_mean", 25.0), ("cpu_busy_fraction", 0.1)];
+        assert_eq!(check(&facts(&states, &[])).unwrap().confidence, 0.93);
+        for (waits, running, cores, busy) in
+            [(2.0, 26.0, 0.02, 0.1), (33.0, 3.0, 0.02, 0.1), (33.0, 4.0, 1.9, 0.6), (33.0, 26.0, 0.02, 0.99)]
+        {
+            assert!(of(waits, running, cores, busy).is_none(), "{waits} {running} {cores} {busy}");
+        }
+    }
+
+    #[test]
+    fn waits_that_cost_nobody_much_are_not() {
+        for (seen, counted, in_flight, busy) in [
+            (0.0, 0.4, 4.0, 0.1),
+            (2.0, 2.0, 40.0, 0.1),
+            (22.0, 22.0, 24.0, 0.99),
+            (f64::NAN, f64::NAN, 9.0, 0.1),
+        ] {
+            assert!(with(seen, counted, in_flight, busy).is_none(), "{seen} {counted} of {in_flight}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `db-lock-contention`: statements wait for rows that other transactions hold.
+//!
+//! A row that was changed is locked until its transaction ends. Where all requests change the same row, a counter or a
+//! sum, and do something slow before they commit, they go one after the other, however many workers, processors and
+//! connections there are. More connections make the line longer.
+//!
+//! ## How it is recognised
+//! InnoDB counts how long statements waited for rows (`Innodb_row_lock_time`), and how many wait now: by Little's law
+//! seconds waited per second are the number that waits. It is a good part of all that is under way, while the processors
+//! are not what these statements wait for.
+//!
+//! Tables of MyISAM, Aria and MEMORY are locked as a whole: one writes, or some read; `LOCK TABLES` and a change of a table
+//! that waits for its turn lock any; `GET_LOCK` is the program's own. The states of the statements (SHOW PROCESSLIST) say how
+//! many wait. Where these may not be seen, it is counted how often tables were waited for (`Table_locks_waited`): where that
+//! is for a good part of the requests, the statements that run without computing are those that wait.
+//!
+//! ## What to do
+//! The remedy is in the program: change the contended row last, commit at once, do nothing slow in between (no calls of
+//! other servers), find the row by an index (else all rows that are looked at are locked), or split it into several. A table
+//! that is locked as a whole belongs into InnoDB (`ALTER TABLE .. ENGINE=InnoDB`), which locks rows.
+//!
+//! ## By hand
+//! `SHOW GLOBAL STATUS LIKE 'Innodb_row_lock%'` twice under load; `SELECT * FROM information_schema.INNODB_TRX`;
+//! `SHOW GLOBAL STATUS LIKE 'Table_locks_waited'`; `SHOW FULL PROCESSLIST` names the state; `SHOW ENGINE INNODB STATUS` shows who waits for what.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "db-lock-contention";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "php-fpm-workers-exhausted",
+    "apache-workers-exhausted",
+    "db-connections-exhausted",
+    "accept-queue-overflow",
+];

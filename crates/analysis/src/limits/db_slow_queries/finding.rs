@@ -1,0 +1,285 @@
+//! When `db-slow-queries` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::memory_exhausted;
+use crate::resources::concurrency;
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+pub(crate) use super::named::busiest as busiest_statement;
+
+/// A statement that finds its rows by an index looks at tens of them. Small tables are scanned as well, and cost nothing.
+const ROWS_PER_STATEMENT_MIN: f64 = 1000.0;
+/// A core scans some ten million narrow rows a second, and a million wide ones: with half a million for each second of a
+/// core that the database takes, scanning is what it does.
+const ROWS_PER_CORE_S_MIN: f64 = 5e5;
+/// A statement that finds its rows by an index takes 0.1 to 0.3 ms of a core with its connection, on slow machines three
+/// times as much: of what was seen to do more than that a little above it is enough, else it must be far above.
+const PRICE_SEEN_MIN_S: f64 = 0.0015;
+const PRICE_MIN_S: f64 = 0.005;
+/// From so many full joins, or merges of sorted parts, for each statement on they are what it does.
+const JOINS_MIN: f64 = 0.2;
+const MERGES_MIN: f64 = 0.2;
+/// From this share on the processors are full.
+const BUSY_FRACTION_MIN: f64 = 0.9;
+/// What part of the full processors, or of the requests under way, the database must be to be what limits.
+const SHARE_MIN: f64 = 0.4;
+/// Statements compute if they have at least this much of a core each; others wait for something.
+const COMPUTING_MIN: f64 = 0.5;
+/// Of what the site takes of the processors, the database's part where statements wait for a processor.
+const SHARE_OF_SITE_MIN: f64 = 0.5;
+
+/// Fires when scans are what the processors, or the requests, spend their time on.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let cost = cost(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let named = super::named::statement(facts);
+    let in_words = named.as_ref().map_or(String::new(), super::named::Named::words);
+    let where_ = match cost.of {
+        Of::Processors => {
+            format!(
+                "the database takes {} of the {} cores",
+                format_number(cost.cores),
+                format_number(facts.value("cores")?)
+            )
+        }
+        Of::Requests => format!("{} statements compute at a time, or want to", format_number(cost.cores)),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!("{}, and {where_}.{in_words}", cost.why.words(facts)),
+        confidence: cost.why.confidence(&cost.of),
+        explains_fraction: Some(significant(cost.share, 3)),
+        facts: facts.cite(&[
+            "db_rows_scanned_per_s",
+            "db_selects_per_s",
+            "db_statements_per_s",
+            "db_scans_per_s",
+            "db_full_joins_per_s",
+            "db_sort_merges_per_s",
+            "db_rows_read_in_order_per_s",
+            "db_cpu_cores",
+            "db_threads_running_mean",
+            "cpu_busy_fraction",
+            "cores",
+            "in_flight_mean",
+            "rate",
+        ]),
+        remedies: vec![manual("mariadb", "index", RISK, super::named::how_to_find(facts, named.as_ref()))],
+    })
+}
+
+const RISK: &str = "an index makes writing the table a little slower, and building it locks out writers for a while on old versions";
+
+/// What the statements cost, and of what.
+struct Cost {
+    why: Why,
+    cores: f64,
+    of: Of,
+    share: f64,
+}
+
+enum Of {
+    Processors,
+    Requests,
+}
+
+/// What makes statements dear.
+enum Why {
+    /// So many rows that each reads in scans.
+    Scans(f64),
+    /// So many seconds of a processor that each takes, and what it was seen to do, if anything was.
+    Price(f64, Option<String>),
+}
+
+impl Why {
+    fn of(facts: &Facts) -> Option<Self> {
+        rows_per_statement(facts).map(Self::Scans).or_else(|| Self::price(facts))
+    }
+
+    fn price(facts: &Facts) -> Option<Self> {
+        // Those that write, too: they are not what makes the few that read dear.
+        let all = facts.value("db_statements_per_s");
+        let statements = [statements_per_s(facts), all].into_iter().flatten().reduce(f64::max)?;
+        let each_s = facts.value("db_cpu_cores")? / statements;
+        let per_statement = |name: &str| facts.value(name).map(|rate| rate / statements);
+        let seen: Vec<String> = [
+            per_statement("db_full_joins_per_s").filter(|share| *share >= JOINS_MIN).map(|share| {
+                format!("{:.0}% of them join tables without an index", (share * 100.0).min(100.0))
+            }),
+            per_statement("db_sort_merges_per_s")
+                .filter(|merges| *merges >= MERGES_MIN)
+                .map(|_| "they sort more rows than the memory for it holds".to_owned()),
+            per_statement("db_rows_read_in_order_per_s")
+                .filter(|rows| *rows >= ROWS_PER_STATEMENT_MIN)
+                .map(|rows| format!("each steps over {} rows of an index", format_number(rows))),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let seen = (!seen.is_empty()).then(|| seen.join(", "));
+        // So many for each second of a processor that stepping over them is what it does, as with scans.
+        let many = (ROWS_PER_STATEMENT_MIN * statements).max(ROWS_PER_CORE_S_MIN * each_s * statements);
+        let steps = facts.value("db_rows_read_in_order_per_s").filter(|rows| *rows >= many);
+        let price_min_s = match (steps, &seen) {
+            (Some(_), _) => 0.0,
+            (None, Some(_)) => PRICE_SEEN_MIN_S,
+            (None, None) => PRICE_MIN_S,
+        };
+        (each_s >= price_min_s).then_some(Self::Price(each_s, seen))
+    }
+
+    fn words(&self, facts: &Facts) -> String {
+        match self {
+            Self::Scans(rows) => format!(
+                "The database reads tables from end to end: {} rows for each statement, {} rows a second",
+                format_number(*rows),
+                format_number(facts.value("db_rows_scanned_per_s").unwrap_or(0.0))
+            ),
+            Self::Price(each_s, seen) => format!(
+                "The statements are dear: each takes {} of a processor, {} as one that finds its rows by an index{}",
+                format_time(each_s * 1e6),
+                if *each_s >= PRICE_SEEN_MIN_S { "tens of times as much" } else { "several times as much" },
+                seen.as_ref().map_or(String::new(), |seen| format!(" ({seen})"))
+            ),
+        }
+    }
+
+    /// How sure it is that an index, or another statement, would help.
+    fn confidence(&self, of: &Of) -> f64 {
+        match (self, of) {
+            (Self::Scans(_), Of::Processors) => 0.93,
+            (Self::Scans(_), Of::Requests) => 0.8,
+            (Self::Price(_, Some(_)), Of::Processors) => 0.9,
+            (Self::Price(..), _) => 0.75,
+        }
+    }
+}
+
+/// Whether the database spends its time on scans, whatever else limits: with more requests at once it would be next.
+pub(crate) fn rows_per_statement(facts: &Facts) -> Option<f64> {
+    let cores = facts.value("db_cpu_cores").filter(|cores| *cores > 0.0)?;
+    let rows_per_s = facts.value("db_rows_scanned_per_s")?;
+    let each = rows_per_s / statements_per_s(facts)?;
+    (each >= ROWS_PER_STATEMENT_MIN && rows_per_s >= ROWS_PER_CORE_S_MIN * cores).then_some(each)
+}
+
+/// Statements that look for rows, where they are counted, a second.
+fn statements_per_s(facts: &Facts) -> Option<f64> {
+    let selects = facts.value("db_selects_per_s").filter(|rate| *rate > 0.0);
+    selects.or(facts.value("db_statements_per_s")).map(|rate| rate.max(0.1))
+}
+
+fn cost(facts: &Facts) -> Option<Cost> {
+    let why = Why::of(facts)?;
+    let cores = facts.value("db_cpu_cores")?;
+    let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
+    if let Some(share) = of_processors.filter(|share| *share >= SHARE_MIN) {
+        return Some(Cost { why, cores, of: Of::Processors, share });
+    }
+    let running =
+        concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
+    let share = (running / concurrency::at_once(facts)?).min(1.0);
+    if running < 1.0 || share < SHARE_MIN {
+        return None;
+    }
+    // Where others fill the processors, statements that would compute wait for one.
+    let is_full = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_FRACTION_MIN);
+    let of_site = facts.value("site_cpu_cores").is_none_or(|site| cores >= SHARE_OF_SITE_MIN * site);
+    // A price says nothing of statements that wait for their reader.
+    let wants_to = is_full && of_site && matches!(why, Why::Scans(_));
+    let computes = cores >= COMPUTING_MIN * running || wants_to;
+    computes.then_some(Cost { why, cores: running, of: Of::Requests, share })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const SCANS: [(&str, f64); 8] = [
+        ("db_rows_scanned_per_s", 29e6),
+        ("db_selects_per_s", 50.0),
+        ("db_cpu_cores", 1.9),
+        ("db_threads_running_mean", 17.0),
+        ("cpu_busy_fraction", 0.99),
+        ("cores", 2.0),
+        ("in_flight_mean", 16.0),
+        ("rate", 49.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = SCANS.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().collect();
+        check(&facts(&values, &[]))
+    }
+
+    #[test]
+    fn scans_that_fill_the_processors_or_the_requests_are_the_cause() {
+        let finding = with(&[]).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.93, Some(0.96)));
+        assert!(finding.summary.contains("580,000 rows for each statement"), "{}", finding.summary);
+        // Sixteen cores, of which ten statements at a time use eight: the rest of the machine is idle.
+        let idle = [
+            ("cores", 16.0),
+            ("cpu_busy_fraction", 0.5),
+            ("db_cpu_cores", 8.0),
+            ("db_threads_running_mean", 11.0),
+        ];
+        assert_eq!(with(&idle).unwrap().confidence, 0.8);
+        // Other programs take three quarters of the processors.
+        assert_eq!(with(&[("db_cpu_cores", 0.44), ("db_rows_scanned_per_s", 6e6)]).unwrap().confidence, 0.8);
+    }
+
+    #[test]
+    fn scans_beside_something_else_that_limits_are_not() {
+        for changes in [
+            // A few rows each.
+            vec![("db_rows_scanned_per_s", 575.0), ("db_selects_per_s", 3000.0)],
+            vec![("db_rows_scanned_per_s", 400_000.0), ("db_selects_per_s", 3000.0)],
+            vec![("db_cpu_cores", 0.6), ("db_threads_running_mean", 3.0)],
+            vec![("db_cpu_cores", 0.2), ("site_cpu_cores", 1.8), ("db_rows_scanned_per_s", 6e6)],
+            // They wait: for memory, a disk, the reader.
+            vec![("cpu_busy_fraction", 0.4), ("db_cpu_cores", 0.3), ("db_threads_running_mean", 48.0)],
+            // Few statements at a time, as too few workers ask for them.
+            vec![("cpu_busy_fraction", 0.5), ("db_cpu_cores", 0.4), ("db_threads_running_mean", 1.4)],
+        ] {
+            assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn statements_that_cost_much_without_a_scan_are_dear() {
+        let none = [("db_rows_scanned_per_s", 600.0)];
+        for (changes, sure, word) in [
+            // 12 joins a second of 3,000 rows with 4,000.
+            (vec![("db_selects_per_s", 12.0), ("db_full_joins_per_s", 12.0)], Some(0.9), "100% of them join"),
+            (vec![("db_selects_per_s", 50.0), ("db_sort_merges_per_s", 400.0)], Some(0.9), "sort more rows"),
+            (
+                vec![("db_selects_per_s", 160.0), ("db_rows_read_in_order_per_s", 2e7)],
+                Some(0.9),
+                "125,000 rows",
+            ),
+            (
+                vec![("db_selects_per_s", 1600.0), ("db_rows_read_in_order_per_s", 1.6e7)],
+                Some(0.9),
+                "10,000 rows",
+            ),
+            (vec![("db_selects_per_s", 50.0)], Some(0.75), "38 ms of a processor"),
+            // Honest work: many cheap ones. A join now and then changes nothing.
+            (vec![("db_selects_per_s", 5000.0), ("db_full_joins_per_s", 5000.0)], None, ""),
+            (vec![("db_selects_per_s", 600.0), ("db_full_joins_per_s", 2.0)], None, ""),
+            (vec![("db_selects_per_s", 600.0)], None, ""),
+            (vec![("db_selects_per_s", 20.0), ("db_statements_per_s", 4000.0)], None, ""),
+            // The processors have room, and statements wait for something else.
+            (vec![("db_selects_per_s", 5.0), ("cpu_busy_fraction", 0.3), ("db_cpu_cores", 0.1)], None, ""),
+        ] {
+            let found = with(&[&none[..], &changes].concat());
+            assert_eq!(found.as_ref().map(|finding| finding.confidence), sure, "{changes:?}");
+            let summary = found.map_or(String::new(), |finding| finding.summary);
+            assert!(summary.contains(word), "{summary}");
+        }
+    }
+}

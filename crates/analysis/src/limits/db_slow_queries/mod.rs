@@ -1,0 +1,41 @@
+//! `db-slow-queries`: the database looks at far more rows than it gives, and that is what requests wait for.
+//!
+//! Without an index that fits, MariaDB reads a table from end to end for each statement. While the table is small nobody
+//! notices; as it grows each page costs more of a processor, and a processor that is full of it looks like honest work.
+//!
+//! ## How it is recognised
+//! The statements read thousands of rows each in scans (`Handler_read_rnd_next`), and that is what the database spends its
+//! time on: so many rows for each second of a processor that little else can have been done in it. And it matters:
+//! the processors are full and a good part of that is the database, or a good part of the requests under way are statements
+//! that compute.
+//!
+//! Not all needless work is a scan: a join without an index compares each row of one table with each of the other
+//! (`Select_full_join`), a long list is sorted for a few of its lines (`Sort_merge_passes`), rows are stepped over by the
+//! thousand (`Handler_read_next`). What they have in common is their price: a statement that finds its rows by an index
+//! takes some tenths of a millisecond of a processor, with the connection that it came by; these take tens of times as much.
+//!
+//! While other processes protect the database from more of them, as too few workers do, those come first.
+//!
+//! ## What to do
+//! An index for the statement, or another statement: a person has to choose. Where `performance_schema` is on, or the statement
+//! was seen to run, the finding names it; else the slow log does (`SET GLOBAL slow_query_log = ON, long_query_time = 0.05,
+//! log_queries_not_using_indexes = ON` takes effect at once for new connections). Never a bigger `join_buffer_size`: it makes
+//! the scan a little cheaper, and each connection takes it.
+//!
+//! ## By hand
+//! `SHOW GLOBAL STATUS LIKE 'Handler_read_rnd_next'` twice under load, over `Com_select`; `SHOW FULL PROCESSLIST`;
+//! `EXPLAIN` of the statement says `type: ALL`.
+
+pub(crate) mod finding;
+pub(crate) mod named;
+
+/// Stable id.
+pub const ID: &str = "db-slow-queries";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "cpu-saturated",
+    "php-fpm-workers-exhausted",
+    "apache-workers-exhausted",
+    "db-connections-exhausted",
+    "accept-queue-overflow",
+];

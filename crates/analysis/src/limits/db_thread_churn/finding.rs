@@ -1,0 +1,129 @@
+//! When `db-thread-churn` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::syscall_cost::on_this_machine_us;
+use crate::resources::{concurrency, setting_source};
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Threads per connection: kept ones leave next to nothing to create.
+const PER_CONNECTION_MIN: f64 = 0.5;
+/// What the start and the end of a thread with its memory cost a processor: 56 us were measured on a machine of today.
+const THREAD_US: f64 = 50.0;
+/// The share of the processors that it must take to be worth a word.
+const SHARE_MIN: f64 = 0.1;
+const BUSY_FRACTION_MIN: f64 = 0.85;
+/// MariaDB's own default (since 10.2), unless fewer connections are allowed.
+const DEFAULT_SIZE: f64 = 256.0;
+/// The price of a thread is known to a third.
+const PREDICTION_ERROR: f64 = 0.2;
+
+/// Fires when threads are created for most connections, and that fills the processors.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let created_per_s = facts.value("db_threads_created_per_s")?;
+    let opened_per_s = facts.value("db_connections_per_s").filter(|rate| *rate > 0.0)?;
+    let threads_cores = created_per_s * on_this_machine_us(facts, THREAD_US) / 1e6;
+    let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
+    // No more of the processors than the database takes of them.
+    let of_database = facts
+        .value("db_cpu_cores")
+        .and_then(|cores| concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN));
+    let share = of_database.map_or(share, |most| share.min(most));
+    if created_per_s < PER_CONNECTION_MIN * opened_per_s || share < SHARE_MIN {
+        return None;
+    }
+    let cache = facts.value("db_thread_cache_limit").or_else(|| setting(facts, "thread_cache_size"));
+    let kept = cache
+        .map_or(String::new(), |kept| format!(", as it keeps {} for the next ones", format_number(kept)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The database starts {} threads a second for {} connections a second{kept}: about {:.0}% of what the processors do.",
+            format_number(created_per_s),
+            format_number(opened_per_s),
+            share * 100.0
+        ),
+        confidence: if cache.is_some() { 0.9 } else { 0.75 },
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&[
+            "db_threads_created_per_s",
+            "db_connections_per_s",
+            "db_thread_cache_limit",
+            "db_connections_used_max",
+            "db_cpu_cores",
+            "cpu_busy_fraction",
+            "cores",
+            "rate",
+        ]),
+        remedies: remedy(facts, cache, share).into_iter().collect(),
+    })
+}
+
+/// As the database told it when it was discovered.
+fn setting(facts: &Facts, name: &str) -> Option<f64> {
+    setting_source::of(facts, "mariadb", name)?.number()
+}
+
+fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
+    let used = facts.value("db_connections_used_max").unwrap_or(0.0);
+    let most = facts.value("db_connections_limit").or_else(|| setting(facts, "max_connections"));
+    let most = most.unwrap_or(f64::MAX);
+    let to = DEFAULT_SIZE.max(used).min(most);
+    let rate = facts.value("rate").map(|rate| rate / (1.0 - share));
+    (cache.is_none_or(|cache| cache < to)).then(|| Remedy {
+        service: "mariadb".into(),
+        setting: "thread_cache_size".into(),
+        from: cache.map(|cache| SettingValue::Integer(cache as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Live,
+        risk: "some hundred kB of memory for each thread that is kept".into(),
+        why: format!("MariaDB's own default; {} were connected at once at most", format_number(used)),
+        predicted: rate.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
+        together_with: vec![],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    fn with(created: f64, opened: f64, busy: f64) -> Option<Finding> {
+        check(&facts(
+            &[
+                ("db_threads_created_per_s", created),
+                ("db_connections_per_s", opened),
+                ("db_thread_cache_limit", 0.0),
+                ("db_connections_used_max", 33.0),
+                ("db_connections_limit", 151.0),
+                ("db_cpu_cores", 1.2),
+                ("cpu_busy_fraction", busy),
+                ("cores", 2.0),
+                ("rate", 800.0),
+            ],
+            &[],
+        ))
+    }
+
+    #[test]
+    fn a_thread_for_each_connection_costs_processors() {
+        let finding = with(13_200.0, 13_200.0, 1.0).unwrap();
+        assert_eq!(finding.explains_fraction, Some(0.33));
+        let remedy = &finding.remedies[0];
+        assert_eq!((remedy.to.clone(), remedy.class), (Some(SettingValue::Integer(151)), ApplyClass::Live));
+        assert_eq!(remedy.predicted.as_ref().unwrap().rate, 1190.0);
+    }
+
+    #[test]
+    fn few_threads_kept_ones_or_idle_processors_are_no_limit() {
+        for (created, opened, busy) in
+            [(1.5, 20_000.0, 1.0), (300.0, 300.0, 1.0), (9000.0, 30_000.0, 1.0), (13_200.0, 13_200.0, 0.5)]
+        {
+            assert!(with(created, opened, busy).is_none(), "{created} of {opened} at {busy}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! When `ephemeral-ports-exhausted` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// The share of the ports from which on hardly one is found: they are tried from a random place on.
+const USED_FRACTION_MIN: f64 = 0.95;
+/// Messages per second that somebody notices.
+const MESSAGES_PER_S_MIN: f64 = 0.1;
+/// Failed requests that somebody notices.
+const FAILED_FRACTION_MIN: f64 = 0.005;
+/// All unprivileged ports: what a range can be at most.
+const WIDEST: &str = "1024 65535";
+
+/// Fires when connections to a backend fail for want of ports.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let messages = ["no_port_messages", "no_port_messages_of_program"];
+    let told = messages.iter().filter_map(|name| {
+        let (count, window_s) = facts.value(name).zip(facts.window_s(name))?;
+        (window_s > 0.0 && count / window_s >= MESSAGES_PER_S_MIN).then_some(count)
+    });
+    let told = told.reduce(f64::max);
+    let available = facts.value("ports_available").filter(|ports| *ports > 0.0);
+    let fullest = facts.each("ports_used_max").max_by(|a, b| a.1.total_cmp(&b.1));
+    let full = fullest.zip(available).filter(|((_, used), ports)| *used >= USED_FRACTION_MIN * ports);
+    let failed = facts.value("failed_fraction");
+    let fails = failed.is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
+    let confidence = match (told, full) {
+        (Some(_), Some(_)) => 0.95,
+        (Some(_), None) => 0.9,
+        (None, Some(_)) if fails => 0.75,
+        _ => return None,
+    };
+    let ports = available.map_or(String::new(), |ports| format!(" of {}", format_number(ports)));
+    let to = full.map_or(String::new(), |((to, used), _)| {
+        format!(
+            ": {} are taken towards {to}, most of them by connections that were closed in the last minute",
+            format_number(used)
+        )
+    });
+    let refused = told.map_or(String::new(), |told| {
+        format!(" {} times the log says that no address could be assigned (99).", format_number(told))
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The server has no local port{ports} left for new connections to what stands behind it{to}.{refused} Such requests \
+             fail at once, while the backend is idle."
+        ),
+        confidence,
+        // What fails for want of a port is all that it costs.
+        explains_fraction: failed.filter(|_| fails).map(|_| 0.95).or_else(|| facts.loaded.then_some(0.3)),
+        facts: [
+            facts.cite(&[
+                "no_port_messages",
+                "no_port_messages_of_program",
+                "proxy_refused_messages",
+                "ports_available",
+                "failed_fraction",
+                "rate",
+            ]),
+            fullest.map_or(vec![], |(to, _)| facts.cite_of(&["ports_used_max", "ports_time_wait_max"], to)),
+        ]
+        .concat(),
+        remedies: remedies(facts, available),
+    })
+}
+
+fn remedies(facts: &Facts, available: Option<f64>) -> Vec<Remedy> {
+    let mut all = vec![];
+    if facts.value("no_port_messages").is_none_or(|count| count > 0.0) {
+        all.push(manual(
+            "apache",
+            "disablereuse",
+            "a kept connection may be closed by the backend just when it is used: its timeout has to be the longer one",
+            "connections to the backend that are kept carry many requests each: ProxyPass without disablereuse=on",
+        ));
+    } else {
+        all.push(manual(
+            "application",
+            "persistent connections",
+            "the backend needs one connection for each worker",
+            "connections to the backend that are kept carry many requests each",
+        ));
+    }
+    let gain = available.map(|ports| significant(64_512.0 / ports, 2)).filter(|gain| *gain > 1.1);
+    if let Some(gain) = gain {
+        all.push(Remedy {
+            to: Some(SettingValue::Text(WIDEST.into())),
+            ..manual(
+                "sysctl",
+                "net.ipv4.ip_local_port_range",
+                "ports of services that start later may be taken (reserve them: ip_local_reserved_ports); firewalls in between \
+                 must let them through; takes effect at once",
+                format!("all ports that are not privileged: {gain} times as many"),
+            )
+        });
+    }
+    all.push(manual(
+        "apache",
+        "unix socket",
+        "backend and server must share a machine",
+        "a unix socket takes no ports",
+    ));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts_of_several;
+
+    fn seen(messages: f64, used: f64, failed: f64) -> Facts {
+        facts_of_several(
+            &[("no_port_messages", messages), ("ports_available", 400.0), ("failed_fraction", failed)],
+            &[("ports_used_max", "10.0.0.2:80", used), ("ports_used_max", "10.0.0.3:80", 3.0)],
+        )
+    }
+
+    #[test]
+    fn the_log_and_the_ports_that_are_taken_prove_it() {
+        for (messages, used, failed, confidence) in [
+            (900.0, 400.0, 0.9, Some(0.95)),
+            (900.0, 10.0, 0.9, Some(0.9)),
+            (0.0, 395.0, 0.9, Some(0.75)),
+            // Nearly all ports taken, and nothing fails: they are used again in time.
+            (0.0, 395.0, 0.0, None),
+            (0.0, 10.0, 0.9, None),
+            (0.5, 10.0, 0.9, None),
+        ] {
+            let finding = check(&seen(messages, used, failed));
+            assert_eq!(finding.map(|one| one.confidence), confidence, "{messages} {used} {failed}");
+        }
+    }
+
+    #[test]
+    fn kept_connections_come_before_a_wider_range() {
+        let finding = check(&seen(900.0, 400.0, 0.9)).unwrap();
+        assert!(finding.summary.contains("400 are taken towards 10.0.0.2:80"), "{}", finding.summary);
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);
+        assert_eq!(finding.remedies[1].to, Some(SettingValue::Text("1024 65535".into())));
+    }
+}

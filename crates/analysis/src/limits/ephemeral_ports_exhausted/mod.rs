@@ -1,0 +1,28 @@
+//! `ephemeral-ports-exhausted`: the server has no local ports left towards a backend.
+//!
+//! Each connection to a backend takes a local port. Where the server closes it first, the pair of addresses and ports is kept for
+//! another minute (TIME_WAIT). Towards one address and port there are only as many as `net.ipv4.ip_local_port_range` has,
+//! 28,232 by default: some 470 new connections a second. Then connecting fails at once (EADDRNOTAVAIL, 99), and visitors see
+//! 503 from a proxy whose backend has nothing to do.
+//!
+//! ## How it is recognised
+//! Apache's error log says `(99)Cannot assign requested address`, or the program behind it writes that there; or the ports in
+//! use towards one backend, TIME_WAIT included, are nearly as many as there are, and requests fail.
+//!
+//! ## What to do
+//! Keep the connections to the backend: no `disablereuse=on`, `keepalive` in the backend, persistent connections to a
+//! database; a few then carry all requests. On one machine a unix socket needs no ports. A wider range
+//! (`net.ipv4.ip_local_port_range`, at once) helps where that is not possible, and `net.ipv4.tcp_tw_reuse=1` lets outgoing
+//! connections take ports that wait.
+//!
+//! ## By hand
+//! `ss -tan state time-wait dst ADDRESS:PORT | wc -l`; `sysctl net.ipv4.ip_local_port_range`;
+//! `grep 'Cannot assign requested address' /var/log/apache2/error.log | tail -3`.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "ephemeral-ports-exhausted";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["backend-refused"];

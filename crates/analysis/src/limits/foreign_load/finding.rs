@@ -1,0 +1,138 @@
+//! When `foreign-load` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::processors;
+use crate::resources::processors::Foreign;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
+use webdyno_model::number::significant;
+
+/// Others with less than this share of the processors are not why the service lacks them.
+const FOREIGN_FRACTION_MIN: f64 = 0.2;
+/// So much of what others take must have a name.
+const NAMED_SHARE_MIN: f64 = 0.5;
+/// What nobody who can be seen has used may be many things: only where it is half of the processors it is worth a word.
+const UNSEEN_FRACTION_MIN: f64 = 0.5;
+const CONFIDENCE_UNSEEN: f64 = 0.5;
+
+/// Fires when others have a good part of the processors, and the service waits for them.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let shortage = processors::shortage(facts)?;
+    let others = processors::foreign(facts)?;
+    let share = others.cores / shortage.usable;
+    if share < FOREIGN_FRACTION_MIN {
+        return None;
+    }
+    let seen = others.named_cores >= NAMED_SHARE_MIN * others.cores;
+    if !seen && share < UNSEEN_FRACTION_MIN {
+        return None;
+    }
+    let own = processors::own_cores(facts).map_or(String::new(), |own| {
+        format!(" The service and what stands behind it have {}", format_number(own))
+    });
+    let wait = shortage.wait.filter(|_| !own.is_empty()).map_or(".".to_owned(), |wait| {
+        format!(", and wait for a processor in {:.0}% of the time.", wait * 100.0)
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Other programs take the processors that the service needs: {} has {} of {} core{}.{own}{}",
+            who(&others),
+            format_number(others.cores),
+            format_number(shortage.usable),
+            if shortage.usable == 1.0 { "" } else { "s" },
+            if own.is_empty() { "" } else { &wait },
+        ),
+        confidence: if seen { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
+        explains_fraction: Some(significant(share.min(1.0), 3)),
+        facts: cited(facts, &others),
+        remedies: vec![remedy(facts, &others)],
+    })
+}
+
+fn who(others: &Foreign) -> String {
+    let names: Vec<&str> = others.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { "somebody who cannot be seen from here".into() } else { names.join(", ") }
+}
+
+fn cited(facts: &Facts, others: &Foreign) -> Vec<webdyno_model::diagnosis::Fact> {
+    let mut all = facts.cite(&processors::FACTS);
+    all.retain(|fact| fact.name != "foreign_program_cpu_cores");
+    for (name, _) in others.programs.iter().take(3) {
+        all.extend(facts.cite_of(&["foreign_program_cpu_cores"], name));
+    }
+    all.extend(facts.cite(&["rate", "response_time_mean_us"]));
+    all
+}
+
+fn remedy(facts: &Facts, others: &Foreign) -> Remedy {
+    // With all the processors the service does as much more as it gets more of them.
+    let own = processors::own_cores(facts).filter(|own| *own > 0.0);
+    let rate = facts.value("rate").filter(|rate| *rate > 0.0).zip(own);
+    let most = facts.value("offered_rate").unwrap_or(f64::INFINITY);
+    let predicted = rate.map(|(rate, own)| {
+        let at = |share: f64| significant((rate * (1.0 + share * others.cores / own)).min(most.max(rate)), 3);
+        Predicted { rate: at(0.9), ci95: [at(0.5), at(1.05)] }
+    });
+    Remedy {
+        service: "hardware".into(),
+        setting: "other programs".into(),
+        from: None,
+        to: None,
+        class: ApplyClass::Manual,
+        risk: "these programs take longer, or run elsewhere".into(),
+        why: format!(
+            "move {} to another machine or another time, or give it what is left over (renice -n 19, a low cpu.weight)",
+            who(others)
+        ),
+        predicted,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::diagnosis::Fact;
+
+    const BACKUP: [(&str, f64); 7] = [
+        ("usable_busy_fraction", 1.0),
+        ("usable_cores", 1.0),
+        ("cores", 2.0),
+        ("pressure_group_cpu_some_fraction", 1.0),
+        ("service_cpu_cores", 0.3),
+        ("foreign_cpu_cores", 1.5),
+        ("rate", 60.0),
+    ];
+
+    fn with(named: f64, changed: &str, to: f64) -> Vec<Finding> {
+        let values = BACKUP.map(|(name, value)| (name, if name == changed { to } else { value }));
+        let mut facts = facts(&values, &[]);
+        let known = facts.all().next().cloned().unwrap();
+        let fact = Fact { name: "foreign_program_cpu_cores".into(), value: named, ..known };
+        facts.insert_of("gzip", fact);
+        crate::diagnosis::ranking::findings(&facts)
+    }
+
+    #[test]
+    fn who_takes_the_processors_is_named_before_that_they_are_full() {
+        let all = with(0.66, "", 0.0);
+        let ids: Vec<&str> = all.iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids, [ID, "cpu-saturated"]);
+        assert!(all[0].summary.contains("gzip has 0.7 of 1 core."), "{}", all[0].summary);
+        assert_eq!((all[0].confidence, all[0].explains_fraction), (0.9, Some(0.7)));
+        // 60 x (1 + 0.9 x 0.7 / 0.3).
+        assert_eq!(all[0].remedies[0].predicted.as_ref().map(|one| one.rate), Some(186.0));
+    }
+
+    #[test]
+    fn who_cannot_be_seen_is_suspected_and_who_takes_what_is_left_over_is_not() {
+        let all = with(0.0, "", 0.0);
+        assert_eq!((all[0].id.as_str(), all[1].confidence), ("cpu-saturated", CONFIDENCE_UNSEEN));
+        assert_ne!(with(0.66, "pressure_group_cpu_some_fraction", 0.05)[0].id, ID);
+        assert_eq!(with(0.66, "service_cpu_cores", 0.95)[0].id, "cpu-saturated");
+    }
+}

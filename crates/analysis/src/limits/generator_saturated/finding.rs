@@ -1,0 +1,202 @@
+//! When `generator-saturated` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::network_saturated;
+use crate::resources::processors;
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+
+/// Above this share of busy processors the server may have no room, idle workers or not,
+const CPU_FRACTION_MAX: f64 = 0.90;
+/// unless its group hardly ever waits for one: others fill them, with what is left over.
+const CPU_WAIT_FRACTION_MAX: f64 = 0.3;
+/// More failures than this, or periods in which a quota stops the server, are a reason of their own why connections stay in
+/// use.
+const FAILED_FRACTION_MAX: f64 = 0.001;
+const THROTTLED_FRACTION_MAX: f64 = 0.1;
+/// Where the server takes longer than this multiple of what it took before all connections were in use, it is what slows down.
+const SLOWER_RATIO_MAX: f64 = 1.5;
+const SLOWER_SPARE_US: f64 = 1000.0;
+/// The scoreboard may be full in this share of its readings: workers are free most of the time.
+const FULL_FRACTION_MAX: f64 = 0.2;
+
+/// Fires when the run's own verdict says that its figures cannot be believed, or when too few connections kept the load
+/// from a server that had room.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_full_in_spite_of_it(facts)) {
+        let summary =
+            format!("The load generator limits, so these figures say nothing about the server: {why}.");
+        let advice = "more threads (-t), another machine for the generator, or a lower load";
+        return Some(finding(facts, summary, 0.95, ("threads or hosts", advice)));
+    }
+    let cap = too_few_connections(facts)?;
+    let summary = format!(
+        "The load generator limits: all {} connections of the generator were in use, while the server had idle workers and no queue: raise -c.",
+        crate::wording::format_number(cap)
+    );
+    Some(finding(
+        facts,
+        summary,
+        0.9,
+        ("connections", "more connections (-c) than are in use at the rate asked for"),
+    ))
+}
+
+/// A generator that is late sends too little. A link that is full all the same, or processors that the server fills, and not
+/// the generator beside it, are the limit all the same.
+fn is_full_in_spite_of_it(facts: &Facts) -> bool {
+    let link = || network_saturated::finding::fullest(facts).is_some_and(|full| full.is_waited_for);
+    let generator = facts.value("client_cpu_cores").unwrap_or(0.0);
+    let processors =
+        || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
+    facts.generator_is_late && (link() || processors())
+}
+
+/// The number of connections, when they and not the server kept the offered rate from being reached.
+fn too_few_connections(facts: &Facts) -> Option<f64> {
+    let cap = facts.value("connections_cap")?;
+    let missed = keeps_up(facts) == Some(false);
+    let waits_here = facts.value("waiting_in_generator_mean")? > 0.0;
+    let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let idle = at_least("workers_idle_mean", 1.0) || at_least("workers_startable_mean", 1.0);
+    let at_most = |name: &str, max: f64| facts.value(name).is_some_and(|value| value <= max);
+    let processors = at_most("cpu_busy_fraction", CPU_FRACTION_MAX)
+        || at_most("pressure_group_cpu_some_fraction", CPU_WAIT_FRACTION_MAX);
+    let room = processors
+        && at_most("scoreboard_full_fraction", FULL_FRACTION_MAX)
+        && facts.value("accept_queue_mean").is_some()
+        && noticed_queue(facts).is_none()
+        && !crate::limits::memory_exhausted::finding::is_proven(facts);
+    (missed && waits_here && idle && room && is_quick(facts)).then_some(cap)
+}
+
+/// Whether connections are in use for no longer than the server needs: it neither loses nor delays them.
+fn is_quick(facts: &Facts) -> bool {
+    let is_over = |name: &str, max: f64| facts.value(name).is_some_and(|value| value > max);
+    let times = facts.value("service_time_mean_us").zip(facts.value("service_time_first_us"));
+    let slower = times.is_some_and(|(usual, first)| usual > SLOWER_RATIO_MAX * first + SLOWER_SPARE_US);
+    !(slower
+        || is_over("failed_fraction", FAILED_FRACTION_MAX)
+        || is_over("connect_timeouts", 0.0)
+        || is_over("connect_time_max_us", crate::limits::healthy::finding::CONNECT_US_MAX)
+        || is_over("throttled_fraction", THROTTLED_FRACTION_MAX))
+}
+
+fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&str, &str)) -> Finding {
+    Finding {
+        id: ID.into(),
+        summary,
+        confidence,
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "client_cpu_fraction_max_thread",
+            "client_delay_mean_us",
+            "client_delay_p90_us",
+            "response_time_mean_us",
+            "rate",
+            "offered_rate",
+            "connections_cap",
+            "waiting_in_generator_mean",
+            "workers_idle_mean",
+            "accept_queue_mean",
+        ]),
+        remedies: vec![Remedy {
+            service: "generator".into(),
+            setting: setting.into(),
+            from: None,
+            to: None,
+            class: ApplyClass::Manual,
+            risk: "none for the server".into(),
+            why: why.into(),
+            predicted: None,
+            together_with: vec![],
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, facts_of_several};
+
+    #[test]
+    fn fires_only_on_a_fault() {
+        let mut facts = facts(&[("client_cpu_fraction_max_thread", 0.9)], &[]);
+        assert!(check(&facts).is_none());
+        facts.generator_fault = Some("the busiest engine thread used 90% of a core".into());
+        let finding = check(&facts).unwrap();
+        assert!(finding.summary.contains("90% of a core"));
+        assert!(finding.remedies[0].wishes().is_empty());
+    }
+
+    #[test]
+    fn what_is_full_in_spite_of_a_late_generator_limits() {
+        let processors = |own: f64, wait: f64| {
+            let values = [
+                ("cores", 2.0),
+                ("cpu_busy_fraction", 0.98),
+                ("pressure_group_cpu_some_fraction", wait),
+                ("service_cpu_cores", own),
+                ("client_cpu_cores", 0.6),
+            ];
+            facts(&values, &[])
+        };
+        let link = |share: f64| {
+            let several = [("nic_sent_fraction", "eth0", share)];
+            facts_of_several(&[("response_time_inflation", 4.0)], &several)
+        };
+        for (mut facts, fires, what) in [
+            (processors(1.3, 0.9), false, "the server fills the processors"),
+            (processors(0.5, 0.9), true, "the generator fills them"),
+            (processors(1.3, 0.1), true, "nobody waits for them"),
+            (link(0.97), false, "the link is full"),
+            (link(0.6), true, "the link has room"),
+        ] {
+            facts.generator_fault = Some("half of the answers lay unread".into());
+            facts.generator_is_late = true;
+            assert_eq!(check(&facts).is_some(), fires, "{what}");
+            facts.generator_is_late = false;
+            assert!(check(&facts).is_some(), "{what}: it was at its own limit");
+        }
+    }
+
+    #[test]
+    fn too_few_connections_are_named_only_when_the_server_has_room() {
+        let own_cap = [
+            ("offered_rate", 1000.0),
+            ("connections_cap", 50.0),
+            ("waiting_in_generator_mean", 900.0),
+            ("in_flight_mean", 50.0),
+            ("rate", 250.0),
+            ("workers_idle_mean", 90.0),
+            ("scoreboard_full_fraction", 0.0),
+            ("accept_queue_mean", 0.0),
+            ("cpu_busy_fraction", 0.2),
+            ("connect_time_max_us", 400.0),
+            ("failed_fraction", 0.0),
+            ("service_time_first_us", 195_000.0),
+            ("service_time_mean_us", 200_000.0),
+        ];
+        let with = |changed: &str, to: f64| {
+            let values = own_cap.map(|(name, value)| (name, if name == changed { to } else { value }));
+            let all = crate::diagnosis::ranking::findings(&facts(&values, &[]));
+            (all[0].id == ID, all[0].summary.contains("all 50 connections of the generator were in use"))
+        };
+        assert_eq!(with("rate", 250.0), (true, true));
+        for (changed, to) in [
+            ("rate", 990.0),
+            ("waiting_in_generator_mean", 0.0),
+            ("workers_idle_mean", 0.0),
+            ("scoreboard_full_fraction", 1.0),
+            ("accept_queue_mean", 30.0),
+            ("cpu_busy_fraction", 0.99),
+            ("connect_time_max_us", 3_040_000.0),
+            ("failed_fraction", 0.02),
+            ("service_time_first_us", 20_000.0),
+        ] {
+            assert_eq!(with(changed, to), (false, false), "{changed}");
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! When `healthy` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::ceiling::ceilings;
+use crate::resources::concurrency;
+use crate::resources::processors;
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
+use crate::wording::format_number;
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+
+const FAILED_FRACTION_MAX: f64 = 0.001;
+const CPU_FRACTION_MAX: f64 = 0.95;
+/// Fuller processors are others', if the service's group waits for one in less of the time than this.
+const CPU_WAIT_FRACTION_MAX: f64 = 0.5;
+/// In more of the time nothing runs because all wait for a disk.
+const IO_FULL_FRACTION_MAX: f64 = 0.5;
+/// Below this share nobody notices that memory is short: what waits for less, and swaps nothing, reads files anew
+/// ([`crate::limits::memory_exhausted::finding`]).
+const MEMORY_FULL_FRACTION_MAX: f64 = 0.05;
+const FULL_FRACTION_MAX: f64 = 0.2;
+/// In front of PHP-FPM: a smaller part of what is under way is met by chance.
+const QUEUE_FRACTION_MIN: f64 = 0.1;
+/// Where most of what is under way are statements that do not compute, they wait for a lock, a disk, or each other, if they
+/// take unlike long; if they take equally long, it may be for whoever reads their rows, or as they were told.
+const STATEMENTS_FRACTION_MIN: f64 = 0.5;
+const UNLIKE_MIN: f64 = 1.3;
+/// With a shorter queue than this nobody waits when all workers are busy.
+const QUEUE_NOBODY_MAX: f64 = 0.5;
+/// A packet that opens a connection is sent again after one second: a connection that took nearly as long was lost at first.
+pub(crate) const CONNECT_US_MAX: f64 = 900_000.0;
+/// Answers that take this many times as long as the quickest tenth of their kind waited for something.
+const INFLATION_MAX: f64 = 2.0;
+/// Unless it is by less than this on average: a file that takes 60 us takes three times as long when the scheduler is
+/// late once, and nobody notices.
+const EXCESS_US_MAX: f64 = 5_000.0;
+
+/// After a second people begin to think of something else.
+const HELD_US_MAX: f64 = 1_000_000.0;
+/// Answers of this size and more do not fit into a send buffer: workers wait until clients have taken them.
+const ANSWER_BYTES_LONG: f64 = 262_144.0;
+/// Means of some five seconds of independent answers differ by more than this once in a hundred times.
+const DRIFT_RATIO_MAX: f64 = 3.0;
+
+/// Fires when everything that can be seen has room. It needs at least the processors and the queue to be seen.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let goal_missed = facts
+        .goal
+        .zip(facts.value("rate"))
+        .is_some_and(|(goal, rate)| matches!(goal, webdyno_model::tune::Goal::Rate(_)) && !goal.met_by(rate));
+    if !has_room(facts, busy)
+        || !answers_well(facts)
+        || !seen_well(facts)
+        || goal_missed
+        || waits_for_something(facts)
+    {
+        return None;
+    }
+    facts.value("accept_queue_mean")?;
+    let workers_seen = facts.value("scoreboard_full_fraction").is_some();
+    let workers = match below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) {
+        true if workers_seen => ", workers were free",
+        true => "",
+        false => ", the workers were just enough",
+    };
+    let others =
+        if busy >= CPU_FRACTION_MAX { ", with others' work for which the service did not wait" } else { "" };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "No limit was reached: the processors were {:.0}% busy{others}, hardly a connection waited to be accepted{workers}. The server did all that was asked of it.{}",
+            busy * 100.0,
+            room_left(facts)
+        ),
+        confidence: match (workers_seen, facts.loaded) {
+            (true, true) => 0.9,
+            // How long clients wait on the way, and what they asked for in vain, only they see.
+            (true, false) => 0.7,
+            (false, _) => 0.6,
+        },
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "rate",
+            "failed_fraction",
+            "usable_busy_fraction",
+            "cpu_busy_fraction",
+            "pressure_group_cpu_some_fraction",
+            "accept_queue_mean",
+            "workers_idle_mean",
+            "workers_startable_mean",
+            "connect_time_max_us",
+            "response_time_mean_us",
+            "response_time_inflation",
+            "offered_rate",
+        ]),
+        remedies: vec![],
+    })
+}
+
+fn below(facts: &Facts, name: &str, max: f64) -> bool {
+    facts.value(name).is_none_or(|value| value <= max)
+}
+
+/// Whether nothing of the machine and of the service is full.
+fn has_room(facts: &Facts, busy: f64) -> bool {
+    // Of a service whose group cannot be seen, that may have fewer processors than there are, the machine's waiting may be its.
+    let waits = facts.value("pressure_group_cpu_some_fraction");
+    let somebody_waits = waits.or(facts.value("pressure_cpu_some_fraction"));
+    let usable = facts.value("usable_cores").or(facts.value("cores"));
+    let processors_have_room = (busy < CPU_FRACTION_MAX
+        || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
+        && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
+        && !processors::are_short(facts);
+    (processors_have_room || usable.is_some_and(|usable| processors::others_wait(facts, usable)))
+        && noticed_queue(facts).is_none()
+        && !waits_behind(facts)
+        && stands(facts, "memory").is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
+        && stands(facts, "io").is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
+        && crate::limits::memory_exhausted::finding::check(facts).is_none()
+        && (below(facts, "scoreboard_full_fraction", FULL_FRACTION_MAX) || nobody_waits(facts))
+}
+
+/// The share of time in which nothing runs for want of memory, or of a disk. In the machine's figure any program shows that alone
+/// waits for a disk of its own, and in that of the service's group a moment in which little ran: what costs time is in both.
+fn stands(facts: &Facts, what: &str) -> Option<f64> {
+    let of = |whose: &str| facts.value(&format!("pressure_{whose}{what}_full_fraction"));
+    of("group_").into_iter().chain(of("")).reduce(f64::min)
+}
+
+/// Whether requests wait behind the server: in front of PHP-FPM, or as statements of the database that are under way and do
+/// not compute, for more than nobody notices.
+fn waits_behind(facts: &Facts) -> bool {
+    let Some((at_once, per_s)) = concurrency::at_once(facts).zip(facts.ended_per_s()) else { return false };
+    let is_much = |waiting: f64, share_min: f64| {
+        waiting >= 1.0 && waiting >= share_min * at_once && waiting / per_s * 1e6 >= EXCESS_US_MAX
+    };
+    let queue: f64 = facts.each("fpm_queue_mean").map(|(_, queue)| queue).sum();
+    let in_database = concurrency::statements_running(facts).zip(facts.value("db_cpu_cores"));
+    let unlike = facts.value("response_time_inflation").is_some_and(|ratio| ratio >= UNLIKE_MIN);
+    let waits_there = |(running, cores): (f64, f64)| is_much(running - cores - 1.0, STATEMENTS_FRACTION_MIN);
+    is_much(queue, QUEUE_FRACTION_MIN) || (unlike && in_database.is_some_and(waits_there))
+}
+
+/// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
+fn nobody_waits(facts: &Facts) -> bool {
+    facts.value("accept_queue_mean").is_some_and(|queue| queue < QUEUE_NOBODY_MAX)
+        && facts.value("status_unanswered_fraction").is_some_and(|unanswered| unanswered == 0.0)
+}
+
+/// Whether clients got what they asked for without having waited.
+fn answers_well(facts: &Facts) -> bool {
+    let first = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
+    let queued =
+        first.is_some_and(|(first, usual)| usual > INFLATION_MAX * first && usual - first > EXCESS_US_MAX);
+    below(facts, "failed_fraction", FAILED_FRACTION_MAX)
+        && below(facts, "connect_time_max_us", CONNECT_US_MAX)
+        && below(facts, "connect_timeouts", 0.0)
+        && (below(facts, "response_time_inflation", INFLATION_MAX)
+            || facts.value("response_time_excess_us").is_some_and(|excess| excess < EXCESS_US_MAX)
+            || differ_by_nature(facts))
+        && !queued
+        && !stands_still(facts)
+        && keeps_up(facts) != Some(false)
+}
+
+/// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they
+/// are where requests queue.
+fn differ_by_nature(facts: &Facts) -> bool {
+    keeps_up(facts) == Some(true)
+        && facts.value("response_time_drift_ratio").is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
+}
+
+/// Whether nothing is answered at all, although something is asked for.
+fn stands_still(facts: &Facts) -> bool {
+    let asked = facts.loaded || facts.value("in_flight_mean").is_some_and(|in_flight| in_flight >= 1.0);
+    asked && facts.value("rate").is_some() && facts.ended_per_s().is_none()
+}
+
+/// Without load of our own nobody knows how long answers take when nobody else asks. Those that hold a worker for longer than
+/// anybody waits gladly, are not long themselves, and for which nothing works behind the server, wait for something that
+/// cannot be seen.
+fn waits_for_something(facts: &Facts) -> bool {
+    let held_us = facts.value("service_time_mean_us").unwrap_or(0.0);
+    let behind_us = facts.value("backend_time_mean_us").unwrap_or(0.0);
+    let is_short = facts.value("answer_bytes_mean").is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
+    !facts.loaded && is_short && held_us - behind_us > HELD_US_MAX
+}
+
+/// Whether what was seen can be believed to its end.
+fn seen_well(facts: &Facts) -> bool {
+    facts.generator_fault.is_none()
+        && facts.kernel_limit_total.is_none()
+        && facts.brake.is_none()
+        && !facts.readings_stopped
+}
+
+/// The nearest ceiling, in words: how much more there may be.
+fn room_left(facts: &Facts) -> String {
+    let all = ceilings(facts);
+    let known = all.iter().filter_map(|ceiling| Some((ceiling.limit.as_str(), ceiling.binds_at_rate?)));
+    let nearest = known.min_by(|a, b| a.1.total_cmp(&b.1)).zip(facts.ended_per_s());
+    match nearest.filter(|((_, binds), rate)| binds > rate) {
+        Some(((limit, binds), rate)) => format!(
+            " The nearest limit is that of the {limit}, at about {} requests/s, {} times today's.",
+            format_number(binds),
+            format_number(significant(binds / rate, 2))
+        ),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::tune::Goal;
+
+    const HEALTHY: [(&str, f64); 11] = [
+        ("cpu_busy_fraction", 0.4),
+        ("accept_queue_mean", 0.0),
+        ("scoreboard_full_fraction", 0.0),
+        ("failed_fraction", 0.0),
+        ("rate", 500.0),
+        ("response_time_inflation", 1.1),
+        ("connect_time_max_us", 3_000.0),
+        ("connect_timeouts", 0.0),
+        ("pressure_io_full_fraction", 0.01),
+        ("response_time_first_us", 90_000.0),
+        ("response_time_mean_us", 100_000.0),
+    ];
+
+    #[test]
+    fn room_everywhere_is_healthy() {
+        assert_eq!(check(&facts(&HEALTHY, &[])).unwrap().confidence, 0.9);
+    }
+
+    #[test]
+    fn any_limit_or_a_missed_goal_is_not() {
+        for (changed, to) in [
+            ("cpu_busy_fraction", 0.97),
+            ("accept_queue_mean", 5.0),
+            ("failed_fraction", 0.01),
+            ("response_time_inflation", 4.0),
+            ("rate", 400.0),
+            ("connect_time_max_us", 1_030_000.0),
+            ("connect_timeouts", 2.0),
+            ("pressure_io_full_fraction", 0.94),
+            ("response_time_first_us", 20_000.0),
+        ] {
+            let values = HEALTHY.map(|(name, value)| (name, if name == changed { to } else { value }));
+            let offered = [&values[..], &[("offered_rate", 500.0)][..]].concat();
+            assert!(check(&facts(&offered, &[])).is_none(), "{changed}");
+        }
+        let mut stopped = facts(&HEALTHY, &[]);
+        stopped.brake = Some(crate::facts::testing::brake("x"));
+        assert!(check(&stopped).is_none());
+        let mut unseen = facts(&HEALTHY, &[]);
+        unseen.readings_stopped = true;
+        assert!(check(&unseen).is_none());
+        for (goal, healthy) in [(Goal::Rate(400.0), true), (Goal::Rate(600.0), false), (Goal::Max, true)] {
+            let mut facts = facts(&HEALTHY, &[]);
+            facts.goal = Some(goal);
+            assert_eq!(check(&facts).is_some(), healthy, "{goal}");
+        }
+    }
+
+    #[test]
+    fn a_program_in_the_same_group_that_waits_for_a_processor_is_not_the_service() {
+        let group = [
+            ("cpu_busy_fraction", 1.0),
+            ("pressure_group_cpu_some_fraction", 1.0),
+            ("usable_cores", 1.0),
+            ("offered_rate", 500.0),
+        ];
+        for (own, inflation, healthy) in [(0.07, 1.2, true), (0.07, 1.9, false), (0.6, 1.2, false)] {
+            let seen = [("service_cpu_cores", own), ("response_time_inflation", inflation)];
+            let found = check(&facts(&[&HEALTHY[1..], &group, &seen].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
+        }
+    }
+
+    #[test]
+    fn answers_that_differ_by_nature_are_no_queueing() {
+        for (drift, offered, healthy) in [(1.1, 500.0, true), (9.0, 500.0, false), (1.1, 800.0, false)] {
+            let values = HEALTHY
+                .map(|(name, value)| (name, if name == "response_time_inflation" { 4.0 } else { value }));
+            let seen = [
+                ("response_time_excess_us", 90_000.0),
+                ("response_time_drift_ratio", drift),
+                ("offered_rate", offered),
+            ];
+            let found = check(&facts(&[&values[..], &seen].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{drift} at {offered}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_nothing_is_not() {
+        let values = HEALTHY.map(|(name, value)| (name, if name == "rate" { 0.0 } else { value }));
+        for (loaded, in_flight, healthy) in [(true, 0.0, false), (false, 0.0, true), (false, 20.0, false)] {
+            let asked = [("in_flight_mean", in_flight)];
+            let mut silent = facts(&[&values[..], &asked].concat(), &[]);
+            silent.loaded = loaded;
+            assert_eq!(check(&silent).is_some(), healthy, "{loaded}, {in_flight} in flight");
+        }
+    }
+
+    #[test]
+    fn neighbours_that_wait_for_memory_or_a_disk_leave_room() {
+        let neighbours = [("pressure_memory_full_fraction", 0.4), ("pressure_io_full_fraction", 0.9)];
+        let values = [&HEALTHY[..8], &HEALTHY[9..], &neighbours[..]].concat();
+        assert!(check(&facts(&values, &[])).is_none(), "it may be the service that waits");
+        for (memory, io, healthy) in [(0.0, 0.0, true), (0.1, 0.0, false), (0.0, 0.8, false)] {
+            let group =
+                [("pressure_group_memory_full_fraction", memory), ("pressure_group_io_full_fraction", io)];
+            let found = check(&facts(&[&values[..], &group].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "memory {memory}, disk {io}");
+        }
+    }
+
+    #[test]
+    fn what_waits_behind_the_server_is_not_healthy() {
+        // 100 ms each, 25 at once: 24 statements stand behind a lock of the program's own, one after the other.
+        let load = [("in_flight_mean", 25.0), ("ended_per_s", 250.0)];
+        for (behind, healthy) in [
+            ((25.0, 0.02, 1.5), false),
+            ((25.0, 0.02, 1.0), true),
+            ((25.0, 16.0, 1.5), true),
+            ((3.0, 0.3, 1.5), true),
+        ] {
+            let (running, cores, inflation) = behind;
+            let behind = [("db_threads_running_mean", running), ("db_cpu_cores", cores)];
+            let base = HEALTHY.map(|(name, value)| {
+                (name, if name == "response_time_inflation" { inflation } else { value })
+            });
+            let all = [&base[..], &load, &behind].concat();
+            assert_eq!(check(&facts(&all, &[])).is_some(), healthy, "{behind:?}");
+        }
+        for (queue, healthy) in [(12.0, false), (1.2, true)] {
+            let mut facts = facts(&[&HEALTHY[..], &load].concat(), &[]);
+            crate::facts::testing::of_pool(&mut facts, "www", &[("fpm_queue_mean", queue)]);
+            assert_eq!(check(&facts).is_some(), healthy, "{queue} in front of the pool");
+        }
+    }
+
+    #[test]
+    fn short_answers_that_take_seconds_wait_for_something_unless_it_is_seen() {
+        let held = [("service_time_mean_us", 1_500_000.0), ("answer_bytes_mean", 900.0)];
+        for (changed, loaded, healthy) in [
+            (vec![], false, false),
+            (vec![], true, true),
+            (vec![("service_time_mean_us", 900_000.0)], false, true),
+            (vec![("backend_time_mean_us", 1_400_000.0)], false, true),
+            (vec![("answer_bytes_mean", 4e6)], false, true),
+        ] {
+            let kept = held.iter().filter(|(name, _)| changed.iter().all(|(other, _)| other != name));
+            let values: Vec<_> = HEALTHY.iter().chain(kept).chain(&changed).copied().collect();
+            let mut facts = facts(&values, &[]);
+            facts.loaded = loaded;
+            assert_eq!(check(&facts).is_some(), healthy, "{changed:?} {loaded}");
+        }
+    }
+
+    #[test]
+    fn processors_that_others_fill_leave_room_where_the_service_does_not_wait() {
+        let unseen = [("cpu_busy_fraction", 0.5), ("pressure_cpu_some_fraction", 0.99)];
+        assert!(check(&facts(&[&HEALTHY[1..], &unseen].concat(), &[])).is_none(), "on one core of two");
+        for (wait, healthy) in [(0.04, true), (0.9, false), (f64::NAN, false)] {
+            let values =
+                HEALTHY.map(|(name, value)| (name, if name == "cpu_busy_fraction" { 1.0 } else { value }));
+            let wait = [("pressure_group_cpu_some_fraction", wait)];
+            let wait: Vec<_> = wait.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            assert_eq!(check(&facts(&[&values[..], &wait].concat(), &[])).is_some(), healthy, "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_limit_is_told() {
+        let room = [("workers_limit", 150.0), ("worker_time_mean_us", 100_000.0), ("cores", 2.0)];
+        let finding = check(&facts(&[&HEALTHY[..], &room].concat(), &[])).unwrap();
+        // 2 cores at 40% for 500 a second; 150 workers of 100 ms each are farther away.
+        let nearest =
+            "The nearest limit is that of the processor cores, at about 1250 requests/s, 2.5 times today's.";
+        assert!(finding.summary.ends_with(nearest), "{}", finding.summary);
+    }
+
+    #[test]
+    fn a_multiple_of_next_to_nothing_is_no_queueing() {
+        for (excess_us, healthy) in [(120.0, true), (400_000.0, false)] {
+            let values = HEALTHY
+                .map(|(name, value)| (name, if name == "response_time_inflation" { 3.0 } else { value }));
+            let values = [&values[..], &[("response_time_excess_us", excess_us)][..]].concat();
+            assert_eq!(check(&facts(&values, &[])).is_some(), healthy, "{excess_us}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_called_healthy() {
+        assert!(check(&facts(&[("rate", 500.0)], &[])).is_none());
+        assert!(check(&facts(&HEALTHY[..1], &[])).is_none());
+    }
+}

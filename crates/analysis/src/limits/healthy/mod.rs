@@ -1,0 +1,25 @@
+//! `healthy`: no limit was reached; the server did all that was asked of it.
+//!
+//! ## How it is recognised
+//! The goal, where there is one, is met; nearly all answers were good; no connection waited to be accepted, or took a
+//! second to establish (then its first packet was lost), and no request in front of PHP-FPM or in the database; the processors had room, or others filled them and the service
+//! did not wait for one; memory and disks were not short, workers were free, and answers took hardly longer than the
+//! quickest of their kind and than the first ones of the load, or by less than a few milliseconds: nothing queued. Where
+//! requests arrive at a rate of their own (`-r`), at least 95% of it was answered. The readings went on to the end, and
+//! so did the load: it did no harm. Where the server is only watched, short answers that hold a worker for more than a second
+//! while nothing works behind the server are not called healthy.
+//!
+//! ## What to do
+//! Nothing. The finding says which limit is nearest, and at which rate it is expected. To find where the limit lies, load
+//! it more: more connections (`-c`) or a higher rate (`-r`).
+//!
+//! ## By hand
+//! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle processors, empty queues,
+//! free workers.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "healthy";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[];

@@ -1,0 +1,248 @@
+//! When `hostname-lookups` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::settings::in_force;
+use crate::settings::in_force::InForce;
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+
+/// Look-ups under way, as a share of the busy workers, from which on they hold many of them.
+const HELD_FRACTION_MIN: f64 = 0.3;
+/// Fewer are there by chance: the collector may meet one of the agent's own, or of a backend.
+const LOOK_UPS_MIN: f64 = 3.0;
+/// A resolver that answers in this time, from a cache nearby, costs no one anything.
+const LOOK_UP_US_MIN: f64 = 1_000.0;
+
+/// What makes Apache ask.
+struct Asks {
+    setting: &'static str,
+    value: String,
+    place: String,
+    in_rules: bool,
+}
+
+/// Fires when names are asked for, and workers are held by it.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let all = asks(service, facts);
+    let first = all.first()?;
+    let Some(look_ups) = facts.value("look_ups_mean") else { return suspected(facts, first) };
+    let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0);
+    let held = look_ups / busy.or(facts.value("in_flight_mean")).filter(|all| *all > 0.0)?;
+    let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate > 0.0)?;
+    let look_up_us = look_ups / rate * 1e6;
+    if look_ups < LOOK_UPS_MIN || held < HELD_FRACTION_MIN || look_up_us < LOOK_UP_US_MIN {
+        return None;
+    }
+    let by_whom = match busy {
+        Some(busy) => format!("of {} busy workers", format_number(busy)),
+        None => format!("of {} requests in flight", format_number(facts.value("in_flight_mean")?)),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Apache waits for names: {} look-ups are under way at any time, {by_whom}, {} for each request. {}",
+            format_number(look_ups),
+            format_time(look_up_us),
+            why_it_asks(first)
+        ),
+        confidence: if busy.is_some() { 0.95 } else { 0.9 },
+        explains_fraction: Some(significant(held.min(1.0), 3)),
+        facts: cited(facts),
+        remedies: all.iter().map(remedy).collect(),
+    })
+}
+
+/// Without a view of the look-ups: workers that are done but not free say that something holds them at the log, and the
+/// setting that it may be this.
+fn suspected(facts: &Facts, asks: &Asks) -> Option<Finding> {
+    let (logging, busy) = (facts.value("workers_logging_mean")?, facts.value("workers_busy_mean")?);
+    let idle = crate::resources::request_cost::work(facts).is_none();
+    (!asks.in_rules && logging >= 0.5 * busy && logging >= LOOK_UPS_MIN && idle).then(|| Finding {
+        id: ID.into(),
+        summary: format!(
+            "{} of {} busy workers are held while they write the log. {} Look-ups could not be counted, so that a slow log may be the reason as well.",
+            format_number(logging),
+            format_number(busy),
+            why_it_asks(asks)
+        ),
+        confidence: 0.5,
+        explains_fraction: Some(significant((logging / busy).min(1.0), 3)),
+        facts: cited(facts),
+        remedies: vec![remedy(asks)],
+    })
+}
+
+fn cited(facts: &Facts) -> Vec<webdyno_model::diagnosis::Fact> {
+    facts.cite(&[
+        "look_ups_mean",
+        "workers_busy_mean",
+        "workers_logging_mean",
+        "workers_writing_mean",
+        "in_flight_mean",
+        "ended_per_s",
+        "server_requests_per_s",
+        "rate",
+        "response_time_mean_us",
+    ])
+}
+
+/// The settings that make Apache ask for names where requests go, those of the log first.
+fn asks(service: &ServiceSnapshot, facts: &Facts) -> Vec<Asks> {
+    let asked = facts.asked.first();
+    let mut all = vec![];
+    let of_root = in_force::value(service, "HostnameLookups", asked);
+    let of_server = || {
+        let value = in_force::of_host(service, "HostnameLookups", asked)?;
+        Some(InForce { value, place: "the server".into(), written_at: None })
+    };
+    if let Some(found) = of_root.or_else(of_server).filter(|found| found.has("On") || found.has("Double")) {
+        all.push(Asks {
+            setting: "HostnameLookups",
+            value: found.value.clone(),
+            place: found.written_at.unwrap_or(found.place),
+            in_rules: found.value.eq_ignore_ascii_case("double"),
+        });
+    }
+    for setting in ["Require", "Allow", "Deny"] {
+        let by_name = in_force::anywhere(service, setting).find(|one| is_name(setting, &one.value));
+        all.extend(by_name.map(|one| Asks {
+            setting,
+            value: one.value.clone(),
+            place: one.file.as_ref().map_or_else(
+                || one.scope.last().cloned().unwrap_or_default(),
+                |file| one.line.map_or(file.clone(), |line| format!("{file}:{line}")),
+            ),
+            in_rules: true,
+        }));
+    }
+    all
+}
+
+/// Whether a rule names a host: `host example.org`, `not forward-dns example.org`, `from example.org`.
+fn is_name(setting: &str, value: &str) -> bool {
+    let value = value.strip_prefix("not ").unwrap_or(value);
+    let (kind, names) = value.split_once(' ').unwrap_or((value, ""));
+    let is_name = |name: &str| name.contains(|letter: char| letter.is_ascii_alphabetic());
+    let names_hosts = match setting {
+        "Require" => ["host", "forward-dns"].contains(&kind.to_ascii_lowercase().as_str()),
+        _ => kind.eq_ignore_ascii_case("from") && !names.to_ascii_lowercase().starts_with("all"),
+    };
+    names_hosts && names.split_whitespace().any(is_name)
+}
+
+fn why_it_asks(asks: &Asks) -> String {
+    match asks.setting {
+        "HostnameLookups" => format!("HostnameLookups is {} ({}).", asks.value, asks.place),
+        setting => {
+            format!("An access rule has a name in it: {setting} {} ({}).", asks.value, asks.place)
+        }
+    }
+}
+
+fn remedy(asks: &Asks) -> Remedy {
+    let is_switch = asks.setting == "HostnameLookups";
+    Remedy {
+        service: "apache".into(),
+        setting: asks.setting.into(),
+        from: Some(SettingValue::parse(&asks.value)),
+        to: is_switch.then(|| SettingValue::Text("Off".into())),
+        class: if is_switch { ApplyClass::Reload } else { ApplyClass::Manual },
+        risk: if is_switch {
+            "the access log, and programs that ask for REMOTE_HOST, get addresses instead of names".into()
+        } else {
+            "who is let in changes if the addresses behind the name change".into()
+        },
+        why: if is_switch {
+            "no request needs the name, and it can be looked up later, from the log".into()
+        } else {
+            "addresses or networks in the rule need no look-up; with a name every visitor is looked up".into()
+        },
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
+
+    const HELD: [(&str, f64); 5] = [
+        ("look_ups_mean", 140.0),
+        ("workers_busy_mean", 150.0),
+        ("workers_logging_mean", 142.0),
+        ("ended_per_s", 280.0),
+        ("in_flight_mean", 60.0),
+    ];
+
+    fn with(changes: &[(&str, f64)], setting: &str, value: &str) -> Option<Finding> {
+        let mut values: Vec<_> = HELD.to_vec();
+        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let mut facts = facts(&values, &[]);
+        facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec!["DocumentRoot /srv/a/".into()],
+            ..ScopedSetting::default()
+        });
+        check(&facts)
+    }
+
+    #[test]
+    fn look_ups_that_hold_workers_are_the_answer() {
+        let finding = with(&[], "HostnameLookups", "On").unwrap();
+        assert!(
+            finding.summary.contains("140 look-ups") && finding.summary.contains("500 ms"),
+            "{}",
+            finding.summary
+        );
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.933)));
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("Off".into())));
+        assert_eq!(finding.remedies[0].class, ApplyClass::Reload);
+    }
+
+    #[test]
+    fn names_in_rules_are_a_persons_work() {
+        for (setting, value, fires) in [
+            ("Require", "not host robot.example", true),
+            ("Require", "forward-dns home.example", true),
+            ("Require", "all granted", false),
+            ("Require", "ip", false),
+            ("Deny", "from robot.example", true),
+            ("Allow", "from all", false),
+            ("Allow", "from 10.0.0.0/8", false),
+            ("HostnameLookups", "Off", false),
+            ("HostnameLookups", "double", true),
+        ] {
+            let finding = with(&[], setting, value);
+            assert_eq!(finding.is_some(), fires, "{setting} {value}");
+            if let Some(remedy) = finding.map(|finding| finding.remedies[0].clone()) {
+                assert_eq!(remedy.to.is_none(), setting != "HostnameLookups");
+            }
+        }
+    }
+
+    #[test]
+    fn a_setting_that_costs_nothing_is_no_finding() {
+        for changed in [("look_ups_mean", 0.0), ("look_ups_mean", 20.0), ("ended_per_s", 1_000_000.0)] {
+            assert!(with(&[changed], "HostnameLookups", "On").is_none(), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn one_view_suffices_and_none_is_a_suspicion() {
+        let outside =
+            with(&[("workers_busy_mean", f64::NAN), ("in_flight_mean", 150.0)], "HostnameLookups", "On");
+        assert_eq!(outside.unwrap().confidence, 0.9);
+        let inside = with(&[("look_ups_mean", f64::NAN)], "HostnameLookups", "On");
+        assert_eq!(inside.unwrap().confidence, 0.5);
+        assert!(with(&[("look_ups_mean", f64::NAN)], "Require", "host a.example").is_none());
+    }
+}

@@ -1,0 +1,31 @@
+//! `hostname-lookups`: each request waits for the name of its visitor.
+//!
+//! With `HostnameLookups On` Apache asks the resolver for the name of each client's address when it writes the line into
+//! the access log; with `Double`, and for names in `Require` (or `Allow` and `Deny`), it asks twice, before it looks at
+//! the page, and does so whatever `HostnameLookups` says. The worker is held as long as the resolver takes.
+//!
+//! ## How it is recognised
+//! The setting is in force where requests go, and as many look-ups are under way all the time (sockets towards port 53)
+//! as make a good part of the busy workers, or of the requests in flight. How long one takes follows from their number
+//! by Little's law. The scoreboard shows such workers as `L` (for the log) or `W` (for access rules), never as `D`.
+//! Without the setting, look-ups are those of somebody else; with it and without look-ups it costs nothing.
+//!
+//! ## What to do
+//! `HostnameLookups Off`: names can be looked up later, from the log (`logresolve`). In access rules, addresses instead
+//! of names. A resolver nearby with a cache shortens the wait for visitors who return, not for new ones.
+//!
+//! ## By hand
+//! `ss -uan 'dport = :53'` under load; `grep -ri -e hostnamelookups -e 'require.*host' /etc/apache2`; `time host ADDRESS`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "hostname-lookups";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "apache-workers-exhausted",
+    "accept-queue-overflow",
+    "log-io",
+    "slow-clients",
+    "apache-scoreboard-full",
+];

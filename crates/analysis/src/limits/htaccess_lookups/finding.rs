@@ -1,0 +1,187 @@
+//! When `htaccess-lookups` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::file_cost;
+use crate::resources::file_cost::{FilesWork, files_work};
+use crate::resources::syscall_cost::on_this_machine_us;
+use crate::settings::in_force;
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// A look-up of a file that is not there: the path is put together and walked by the kernel. 1 to 2 us.
+const LOOK_UP_US: f64 = 1.5;
+/// The share of the work that look-ups alone must be.
+const LOOK_UPS_SHARE_MIN: f64 = 0.2;
+/// The kernel's share of the time above which it is not the reading of rules that costs it.
+const KERNEL_SHARE_MAX: f64 = 0.6;
+
+/// What the requests meet.
+struct Met {
+    value: String,
+    written_at: Option<String>,
+    /// The share of the requests for which it is in force.
+    share: f64,
+    /// Folders that are looked into for each of them.
+    folders: f64,
+    file: Option<String>,
+}
+
+/// Fires when rules are read anew for each request, and that is what the processors do.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let met = met(facts)?;
+    let files = files_work(facts)?;
+    let work = files.work;
+    let by_look_ups = work.share(met.folders * on_this_machine_us(facts, LOOK_UP_US));
+    let excess = work.excess();
+    if excess < file_cost::EXCESS_MIN && by_look_ups < LOOK_UPS_SHARE_MIN {
+        return None;
+    }
+    let explains = met.share * if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
+    let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}"));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, and a request takes {} of them, where sending a file takes {} at most: AllowOverride is {}{}, so for each request Apache looks for .htaccess in {} folder{}{found}, and works through all rules that are there.",
+            format_time(work.request_us),
+            format_time(work.file_us),
+            met.value,
+            met.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})")),
+            format_number(met.folders),
+            if met.folders == 1.0 { "" } else { "s" },
+        ),
+        confidence: significant(work.sure(confidence(&met, &files, by_look_ups)).max(0.2), 2),
+        explains_fraction: Some(significant(explains.min(1.0), 3)),
+        facts: facts.cite(&file_cost::FACTS),
+        remedies: vec![remedy(&met)],
+    })
+}
+
+fn confidence(met: &Met, files: &FilesWork, by_look_ups: f64) -> f64 {
+    let in_kernel = files.kernel_share.is_some_and(|share| share >= KERNEL_SHARE_MAX);
+    let seen = match &met.file {
+        Some(_) if in_kernel => 0.6,
+        Some(_) => 0.9,
+        None if by_look_ups >= LOOK_UPS_SHARE_MIN => 0.8,
+        // Further in there may be files that nobody looked for.
+        None => 0.5,
+    };
+    seen - files.doubt
+}
+
+/// Where requests go, if `.htaccess` is looked up there; the first that has files where several do.
+fn met(facts: &Facts) -> Option<Met> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let mut met: Option<Met> = None;
+    let everything = [in_force::Asked { path: "/".into(), share: 1.0, ..in_force::Asked::default() }];
+    let asked = if facts.asked.is_empty() { &everything[..] } else { &facts.asked };
+    for asked in asked {
+        let Some(found) =
+            in_force::value(service, "AllowOverride", Some(asked)).filter(|found| !found.has("None"))
+        else {
+            continue;
+        };
+        let (folders, file) = in_force::htaccess(service, asked);
+        let before = met.take();
+        let (share, sum) =
+            before.as_ref().map_or((0.0, 0.0), |before| (before.share, before.folders * before.share));
+        let all = share + asked.share;
+        met = Some(Met {
+            value: found.value,
+            written_at: found.written_at,
+            share: all,
+            folders: if all > 0.0 {
+                ((sum + folders as f64 * asked.share) / all).round()
+            } else {
+                folders as f64
+            },
+            file: before.and_then(|before| before.file).or(file),
+        });
+    }
+    met
+}
+
+fn remedy(met: &Met) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "AllowOverride".into(),
+        from: Some(SettingValue::Text(met.value.clone())),
+        to: Some(SettingValue::Text("None".into())),
+        class: ApplyClass::Manual,
+        risk: "redirects, protections and caching rules in .htaccess no longer hold until they are moved into the server's configuration: move them first".into(),
+        why: "rules in the server's configuration are read once, at its start, not for each request".into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use crate::settings::in_force::Asked;
+    use webdyno_model::service::ScopedSetting;
+
+    fn with(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Option<Finding> {
+        let values = [("service_cpu_cores", 0.98), ("cores", 1.0), ("cpu_per_request_us", us)];
+        let mut facts = facts(&values, &[]);
+        let scoped = |setting: &str, value: &str, part: &str, file: Option<&str>| ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec!["VirtualHost *:80".into(), part.into()],
+            file: file.map(Into::into),
+            line: None,
+        };
+        let service = facts.service.as_mut().unwrap();
+        service.modules = vec!["core_module".into()];
+        service.scoped = vec![
+            scoped("AllowOverride", override_is, "DocumentRoot /srv/shop/", None),
+            scoped("AccessFileName", ".htaccess", "Directory /srv/shop/", file),
+        ];
+        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        check(&facts)
+    }
+
+    #[test]
+    fn what_costs_processors_is_named_and_what_does_not_is_not() {
+        let file = Some("/srv/shop/.htaccess");
+        let page = "http://h/a/b/page.html";
+        for (us, value, file, url, confidence) in [
+            (2300.0, "All", file, page, Some(0.9)),
+            (2300.0, "FileInfo Limit", file, page, Some(0.9)),
+            (2300.0, "None", file, page, None),
+            (2300.0, "All", None, page, Some(0.5)),
+            // As cheap as a file is: the setting costs nothing.
+            (60.0, "All", file, page, None),
+            (120.0, "All", file, page, None),
+            (2300.0, "All", file, "http://h/shop.php", None),
+        ] {
+            let found = with(us, value, file, url).map(|finding| finding.confidence);
+            let expected = confidence.filter(|_| !url.ends_with("php"));
+            if url.ends_with("php") {
+                // No module runs it: what answers is not known, and so it is no more than a suspicion.
+                assert!(found.is_none_or(|found| found <= 0.55), "{found:?}");
+            } else {
+                assert_eq!(found, expected, "{us} {value} {file:?}");
+            }
+        }
+        let finding = with(2300.0, "All", file, page).unwrap();
+        assert!(
+            finding.summary.contains("in 3 folders, and finds /srv/shop/.htaccess"),
+            "{}",
+            finding.summary
+        );
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("None".into())));
+        assert_eq!(finding.remedies[0].class, ApplyClass::Manual);
+    }
+
+    #[test]
+    fn look_ups_in_a_deep_tree_cost_enough_by_themselves() {
+        let url = format!("http://h/{}a.html", "d/".repeat(60));
+        let finding = with(160.0, "All", None, &url).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.8, Some(0.572)));
+    }
+}

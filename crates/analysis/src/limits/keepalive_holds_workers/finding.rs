@@ -1,0 +1,261 @@
+//! When `keepalive-holds-workers` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::instead;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::settings::in_force;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// From this share of the busy workers on that wait for another request, these are what is missing.
+const HELD_FRACTION_MIN: f64 = 0.5;
+/// A load of which fewer requests than this use a connection again does not hold any with it.
+const REUSED_FRACTION_MIN: f64 = 0.1;
+/// Seconds that are proposed: parts of a page come within one, also over slow lines; after three people read.
+const TIMEOUT_S: (f64, f64) = (1.0, 3.0);
+/// Modules that cannot live with threads, as they are built for most systems.
+const WITHOUT_THREADS: [&str; 3] = ["php_module", "php7_module", "php5_module"];
+
+/// Fires when idle connections hold most of the workers and others wait.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let held = held(facts)?;
+    let queue = noticed_queue(facts)?;
+    let kept = keepalive_timeout_s(facts).map_or(String::new(), |seconds| {
+        format!(" Each is kept for up to {} s after an answer (KeepAliveTimeout).", format_number(seconds))
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Connections on which nothing comes hold the workers: {}, while {} new connections on average wait to be accepted.{kept}",
+            held.words,
+            format_number(queue)
+        ),
+        confidence: held.confidence,
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "workers_keepalive_mean",
+            "workers_busy_mean",
+            "workers_writing_mean",
+            "scoreboard_full_fraction",
+            "workers_limit",
+            "processes_at_limit_fraction",
+            "service_processes_mean",
+            "requests_in_workers_mean",
+            "in_flight_mean",
+            "accept_queue_mean",
+            "connections_reused_fraction",
+            "connections_opened_per_s",
+            "service_cpu_cores",
+            "cpu_busy_fraction",
+            "status_unanswered_fraction",
+            "response_time_p50_us",
+            "response_time_p99_us",
+            "rate",
+        ]),
+        remedies: remedies(facts, held.workers, queue),
+    })
+}
+
+/// Whether kept connections hold most of the workers, so that more workers are not what is missing.
+pub(crate) fn is_proven(facts: &Facts) -> bool {
+    held(facts).is_some()
+}
+
+struct Held {
+    words: String,
+    confidence: f64,
+    workers: f64,
+}
+
+fn held(facts: &Facts) -> Option<Held> {
+    let service = facts.service.as_ref()?;
+    let is_off = facts.text("KeepAlive").is_some_and(|value| value.eq_ignore_ascii_case("off"));
+    if service.mode.as_deref() == Some("event") || is_off || instead::machine_is_short(facts) {
+        return None;
+    }
+    let workers = apache_workers_exhausted::finding::proof(facts)?.workers;
+    let inside = inside(facts);
+    let outside = outside(facts, workers);
+    let confidence = match (&inside, &outside) {
+        (Some(_), Some(_)) => 0.95,
+        (Some(_), None) => 0.9,
+        _ => 0.75,
+    };
+    Some(Held { words: inside.or(outside)?, confidence, workers })
+}
+
+/// What the scoreboard says.
+fn inside(facts: &Facts) -> Option<String> {
+    let busy = facts.value("workers_busy_mean").filter(|busy| *busy >= 1.0)?;
+    let kept = facts.value("workers_keepalive_mean").filter(|kept| *kept >= HELD_FRACTION_MIN * busy)?;
+    Some(format!(
+        "{} of {} busy workers wait for another request (K)",
+        format_number(kept),
+        format_number(busy)
+    ))
+}
+
+/// What follows from the requests: those that are under way and not in the queue are with workers.
+fn outside(facts: &Facts, workers: f64) -> Option<String> {
+    let requests = facts.value("requests_in_workers_mean")?;
+    facts.value("connections_reused_fraction").filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
+    (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
+        format!(
+            "all {} workers are taken, but only {} requests are with them: the others wait on connections that are kept",
+            format_number(workers),
+            format_number(requests)
+        )
+    })
+}
+
+fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
+    let modules = facts.service.as_ref().map_or(&[][..], |service| &service.modules);
+    let threads =
+        !modules.is_empty() && !modules.iter().any(|module| WITHOUT_THREADS.contains(&module.as_str()));
+    let mpm = Remedy {
+        service: "apache".into(),
+        setting: "mpm".into(),
+        from: facts.service.as_ref().and_then(|service| service.mode.clone()).map(SettingValue::Text),
+        to: Some(SettingValue::Text("event".into())),
+        class: ApplyClass::Manual,
+        risk: "a stop and a start; modules of your own must be able to live with threads".into(),
+        why: "the event MPM holds idle connections without a worker, and no loaded module is known to be against threads"
+            .into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    threads.then_some(mpm).into_iter().chain(timeout(facts, workers, queue)).collect()
+}
+
+/// What holds for the site that is asked: its own value goes before the server's.
+fn keepalive_timeout_s(facts: &Facts) -> Option<f64> {
+    let service = facts.service.as_ref()?;
+    let of_site = in_force::of_host(service, "KeepAliveTimeout", facts.asked.first());
+    of_site.and_then(|value| value.parse().ok()).or_else(|| facts.setting("KeepAliveTimeout"))
+}
+
+/// The longest timeout with which the workers suffice for those who wait, too, in whole seconds.
+fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
+    let now = keepalive_timeout_s(facts).filter(|now| *now > TIMEOUT_S.0)?;
+    // Little's law: how long each connection holds a worker now; with the queue's it must be that much shorter.
+    let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0);
+    let holds_s = opened.map(|opened| workers / opened);
+    let wanted = holds_s.map_or(TIMEOUT_S.0, |seconds| (seconds * workers / (workers + queue)).floor());
+    let to = wanted.clamp(TIMEOUT_S.0, TIMEOUT_S.1.min(now - 1.0));
+    let holds = holds_s.map_or(String::new(), |seconds| {
+        format!(
+            ": a connection holds a worker for {} s on average, and those who wait need one as well",
+            format_number(seconds)
+        )
+    });
+    Some(Remedy {
+        service: "apache".into(),
+        setting: "KeepAliveTimeout".into(),
+        from: Some(SettingValue::Integer(now as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Reload,
+        risk: "who asks again later than that pays for a new connection, over TLS for a handshake".into(),
+        why: format!("long enough for the parts of a page, too short for reading{holds}"),
+        predicted: None,
+        together_with: vec![],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// 60 prefork processes, nearly all of them waiting for readers, and 70 visitors who wait for one.
+    const HELD: &[(&str, f64)] = &[
+        ("scoreboard_full_fraction", 1.0),
+        ("workers_limit", 60.0),
+        ("workers_busy_mean", 60.0),
+        ("workers_keepalive_mean", 57.0),
+        ("workers_writing_mean", 3.0),
+        ("accept_queue_mean", 70.0),
+        ("in_flight_mean", 72.0),
+        ("requests_in_workers_mean", 2.0),
+        ("connections_reused_fraction", 0.66),
+        ("connections_opened_per_s", 19.0),
+        ("cpu_busy_fraction", 0.1),
+    ];
+
+    fn with(changes: &[(&str, f64)], mode: &str, keep_alive: &str) -> Option<Finding> {
+        let kept = HELD.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[("MaxRequestWorkers", 60), ("KeepAliveTimeout", 15)]);
+        let service = facts.service.as_mut().unwrap();
+        service.mode = Some(mode.into());
+        service.modules = vec!["core_module".into()];
+        service.settings.entry("KeepAlive".into()).or_default().configured =
+            Some(SettingValue::parse(keep_alive));
+        check(&facts)
+    }
+
+    #[test]
+    fn it_is_seen_from_inside_and_from_outside() {
+        let none = f64::NAN;
+        for (name, changes, confidence) in [
+            ("both", vec![], Some(0.95)),
+            ("no load of ours", vec![("requests_in_workers_mean", none)], Some(0.9)),
+            (
+                "a page that starves",
+                vec![
+                    ("scoreboard_full_fraction", none),
+                    ("workers_keepalive_mean", none),
+                    ("workers_busy_mean", none),
+                    ("processes_at_limit_fraction", 1.0),
+                ],
+                Some(0.75),
+            ),
+            ("neither", vec![("workers_keepalive_mean", 5.0), ("requests_in_workers_mean", 55.0)], None),
+            ("no queue", vec![("accept_queue_mean", 0.2)], None),
+            ("workers are free", vec![("scoreboard_full_fraction", 0.1)], None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], None),
+        ] {
+            let found = with(&changes, "prefork", "On").map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_event_mpm_and_closed_connections_hold_nobody() {
+        assert!(with(&[], "event", "On").is_none());
+        assert!(with(&[], "prefork", "off").is_none());
+        // What is written after the answer holds workers without requests, too.
+        let logging = [("workers_keepalive_mean", 0.0), ("connections_reused_fraction", f64::NAN)];
+        assert!(with(&logging, "prefork", "On").is_none());
+    }
+
+    #[test]
+    fn the_timeout_is_what_the_workers_suffice_for() {
+        // (connections per second, seconds): 60 workers, 70 wait.
+        for (opened, to) in [(19.0, 1), (12.0, 2), (5.0, 3), (1.0, 3)] {
+            let finding = with(&[("connections_opened_per_s", opened)], "prefork", "On").unwrap();
+            let remedy = finding.remedies.iter().find(|one| one.setting == "KeepAliveTimeout").unwrap();
+            assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{opened}");
+        }
+        let first = &with(&[], "worker", "On").unwrap().remedies[0];
+        assert_eq!((first.setting.as_str(), first.wishes().len()), ("mpm", 0));
+    }
+
+    #[test]
+    fn the_timeout_of_the_site_goes_before_the_servers() {
+        let values: Vec<_> = HELD.to_vec();
+        let mut facts = facts(&values, &[("MaxRequestWorkers", 60), ("KeepAliveTimeout", 5)]);
+        facts.service.as_mut().unwrap().scoped.push(webdyno_model::service::ScopedSetting {
+            setting: "KeepAliveTimeout".into(),
+            value: "60".into(),
+            scope: vec!["VirtualHost *:80".into()],
+            ..Default::default()
+        });
+        let summary = check(&facts).unwrap().summary;
+        assert!(summary.contains("kept for up to 60 s"), "{summary}");
+    }
+}

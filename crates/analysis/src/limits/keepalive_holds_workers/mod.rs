@@ -1,0 +1,31 @@
+//! `keepalive-holds-workers`: workers wait on connections that are kept for another request, while others wait for a worker.
+//!
+//! Under prefork and worker a kept connection holds a whole process or thread until the client asks again, goes away, or
+//! `KeepAliveTimeout` is over. A page with its pictures takes a moment; the visitor then reads, and for all that time
+//! nobody else gets that worker. The processors are idle, answers come at once to whoever has a connection, and who
+//! comes anew waits for seconds.
+//!
+//! ## How it is recognised
+//! No worker is free, connections wait in the accept queue, the processors have room, and more than half of the busy
+//! workers are in `K` (mod_status). The status page has to wait like everybody else and often tells nothing: then as many
+//! processes run as `MaxRequestWorkers` allows, while the requests under way that do not stand in the queue (by the load
+//! engine's count) are fewer than half of the workers, and connections are used for more than one request. Under the event
+//! MPM an idle connection holds no thread, so nothing is said of it here.
+//!
+//! ## What to do
+//! With the event MPM a thread for each process waits for all idle connections: the best, where all modules can live with
+//! threads (mod_php cannot). Else a shorter `KeepAliveTimeout`: long enough for the parts of a page, which follow each
+//! other within a moment, and too short for reading: between one and three seconds, as large as the queue allows. More
+//! workers would help only as long as there are fewer readers than workers.
+//!
+//! ## By hand
+//! `curl -s http://localhost/server-status?auto | grep Scoreboard` under load: count the `K`; `ss -ltn`: Recv-Q of the port;
+//! `ps -o stat,wchan -C apache2`: all asleep.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "keepalive-holds-workers";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["apache-workers-exhausted", "accept-queue-overflow", "lost-syns", "syn-queue-overflow"];

@@ -1,0 +1,358 @@
+//! When `keepalive-ineffective` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::{memory_exhausted, tls_handshakes};
+use crate::resources::{request_cost, site_profile};
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Establishing connections must cost this share of the response time: less is not worth a change. Over TLS half of that:
+/// what a handshake costs the processors delays all other requests, too.
+const COST_FRACTION_MIN: f64 = 0.2;
+const COST_FRACTION_MIN_TLS: f64 = 0.1;
+/// Connections that carry two requests are used again for half of them; ten for nine tenths.
+const REUSED_FRACTION_MAX: f64 = 0.6;
+/// A connection attempt that took this long was lost and made again.
+const LOST_ATTEMPT_US: f64 = 900_000.0;
+/// What is proposed: Apache's own default.
+const REQUESTS_WANTED: i64 = 100;
+/// Connections that carry this share of what a small limit allows are ended by it; some are closed for other reasons.
+const CARRIED_FRACTION_MIN: f64 = 0.8;
+/// Whether clients would send more is not known by watching: nearly all connections must carry all that they may.
+const SPENT_FRACTION_WATCHED: f64 = 0.9;
+const CONFIDENCE_WATCHED: f64 = 0.7;
+/// Settings of fewer requests than this close connections that clients would use.
+const REQUESTS_FEW: f64 = 10.0;
+
+/// Fires when kept connections are wanted, not used again, and new ones cost.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if !facts.loaded {
+        return watched(facts);
+    }
+    let reused =
+        facts.value("connections_reused_fraction").filter(|reused| *reused <= REUSED_FRACTION_MAX)?;
+    let least =
+        if facts.value("handshake_mean_us").is_some() { COST_FRACTION_MIN_TLS } else { COST_FRACTION_MIN };
+    let cost = cost(facts).filter(|cost| cost.fraction >= least)?;
+    // Who waits for memory waits in the handshake, too.
+    if memory_exhausted::finding::is_proven(facts) {
+        return None;
+    }
+    let cause = cause(facts, reused)?;
+    let each = facts.value("requests_per_connection").map_or(String::new(), |requests| {
+        format!(
+            " ({} request{} on each)",
+            format_number(requests),
+            if format_number(requests) == "1" { "" } else { "s" }
+        )
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Connections are to be kept, but only {:.0}% of the requests find one that is open{each}: {}. Establishing new ones takes {} of each request's {}.",
+            reused * 100.0,
+            cause.words,
+            format_time(cost.us),
+            format_time(cost.response_us)
+        ),
+        confidence: cause.confidence,
+        explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
+        facts: facts.cite(&CITED),
+        remedies: vec![cause.remedy],
+    })
+}
+
+const CITED: [&str; 13] = [
+    "connections_reused_fraction",
+    "requests_per_connection",
+    "connections_opened_per_s",
+    "ended_per_s",
+    "handshake_mean_us",
+    "connect_time_mean_us",
+    "connect_time_max_us",
+    "response_time_mean_us",
+    "resumed_fraction",
+    "cpu_per_request_us",
+    "service_cpu_cores",
+    "cpu_busy_fraction",
+    "rate",
+];
+
+/// Fires where the server is only watched: all connections carry as many requests as a small limit allows, so that clients
+/// would send more, and new ones are a good part of what fills the processors.
+fn watched(facts: &Facts) -> Option<Finding> {
+    let opened = facts.value("connections_opened_per_s").filter(|opened| *opened > 0.0)?;
+    let carried = facts.ended_per_s()? / opened;
+    let work = request_cost::work(facts)?;
+    let (each_us, least) = match site_profile::is_tls(facts) {
+        Some(true) => (tls_handshakes::finding::handshake_us(facts), COST_FRACTION_MIN_TLS),
+        _ => (request_cost::connection_us(facts), COST_FRACTION_MIN),
+    };
+    let share = (opened * each_us / 1e6 / work.cores).min(1.0);
+    let allowed = facts.setting("MaxKeepAliveRequests")?;
+    let is_spent = carried >= SPENT_FRACTION_WATCHED * (allowed + 1.0);
+    let cause = by_limit(facts, carried)
+        .filter(|_| is_spent)
+        .filter(|_| share >= least && !memory_exhausted::finding::is_proven(facts))?;
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full, and {} connections a second come for {} requests: {}. Establishing them takes about {:.0}% of the processors' work.",
+            format_number(opened),
+            format_number(carried * opened),
+            cause.words,
+            share * 100.0
+        ),
+        confidence: work.sure(CONFIDENCE_WATCHED),
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&CITED),
+        remedies: vec![cause.remedy],
+    })
+}
+
+struct Cost {
+    /// Per request.
+    us: f64,
+    response_us: f64,
+    fraction: f64,
+}
+
+/// What new connections cost each request on average.
+fn cost(facts: &Facts) -> Option<Cost> {
+    if facts.value("connect_time_max_us").is_some_and(|us| us >= LOST_ATTEMPT_US) {
+        return None;
+    }
+    let response_us = facts.value("response_time_mean_us").filter(|us| *us > 0.0)?;
+    let opened = facts.value("connections_opened_per_s")? / facts.ended_per_s()?;
+    let each =
+        facts.value("connect_time_mean_us").unwrap_or(0.0) + facts.value("handshake_mean_us").unwrap_or(0.0);
+    let us = each * opened.min(1.0);
+    Some(Cost { us, response_us, fraction: us / response_us })
+}
+
+struct Cause {
+    words: String,
+    confidence: f64,
+    remedy: Remedy,
+}
+
+fn cause(facts: &Facts, reused: f64) -> Option<Cause> {
+    by_setting(facts).or_else(|| by_program(facts, reused))
+}
+
+/// Whether keep-alive is switched off, for the server or for a site.
+fn is_switched_off(facts: &Facts) -> bool {
+    let is_off = |value: &str| value.eq_ignore_ascii_case("off") || value == "0";
+    let mut scoped = facts.service.iter().flat_map(|service| &service.scoped);
+    facts.text("KeepAlive").is_some_and(|value| is_off(&value))
+        || scoped.any(|one| one.setting == "KeepAlive" && is_off(&one.value))
+}
+
+/// A setting in force that closes connections.
+fn by_setting(facts: &Facts) -> Option<Cause> {
+    if is_switched_off(facts) {
+        // Somebody switched it off, and over TLS the handshakes are what that costs: `tls-handshakes` says so.
+        if facts.value("handshake_mean_us").is_some() {
+            return None;
+        }
+        let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
+        return Some(Cause {
+            words: "KeepAlive is off".into(),
+            confidence: 0.9,
+            remedy: remedy(
+                "KeepAlive",
+                Some(off),
+                on,
+                "clients that keep their connections pay for one only",
+            ),
+        });
+    }
+    by_limit(facts, facts.value("requests_per_connection")?)
+}
+
+/// Connections that end as they have carried what a small limit allows.
+fn by_limit(facts: &Facts, carried: f64) -> Option<Cause> {
+    let allowed =
+        facts.setting("MaxKeepAliveRequests").filter(|allowed| (1.0..REQUESTS_FEW).contains(allowed))?;
+    // The first request of a connection is not counted.
+    let is_spent = carried <= allowed + 1.1 && carried >= CARRIED_FRACTION_MIN * allowed;
+    is_spent.then(|| Cause {
+        words: format!(
+            "MaxKeepAliveRequests {} ends each after {} requests",
+            format_number(allowed),
+            format_number(allowed + 1.0)
+        ),
+        confidence: 0.9,
+        remedy: remedy(
+            "MaxKeepAliveRequests",
+            Some(SettingValue::Integer(allowed as i64)),
+            SettingValue::Integer(REQUESTS_WANTED),
+            "a hundred requests share the cost of a connection; that is also Apache's default",
+        ),
+    })
+}
+
+fn remedy(setting: &str, from: Option<SettingValue>, to: SettingValue, why: &str) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from,
+        to: Some(to),
+        class: ApplyClass::Reload,
+        risk: "kept connections hold a worker each under prefork and worker: mind KeepAliveTimeout".into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// No setting closes them, and hardly one is used twice: the answers themselves say that they end.
+fn by_program(facts: &Facts, reused: f64) -> Option<Cause> {
+    const REUSED_AT_ALL: f64 = 0.1;
+    // What visitors come back for is theirs; and a server without free workers closes connections to get some.
+    facts.value("plain_requests_reused_fraction")?;
+    if reused >= REUSED_AT_ALL
+        || is_switched_off(facts)
+        || apache_workers_exhausted::finding::is_limit_reached(facts)
+    {
+        return None;
+    }
+    let allowed = facts.is_service("apache") && facts.text("KeepAlive").is_some();
+    let words = match allowed {
+        true => {
+            "the server's settings allow it, so the program's answers close them (`Connection: close`, or HTTP/1.0 without a length)"
+        }
+        false => "the answers close them (`Connection: close`, or HTTP/1.0 without a length)",
+    };
+    Some(Cause {
+        words: words.into(),
+        confidence: if allowed { 0.8 } else { 0.7 },
+        remedy: Remedy {
+            service: "application".into(),
+            setting: "Connection".into(),
+            from: Some(SettingValue::Text("close".into())),
+            to: None,
+            class: ApplyClass::Manual,
+            risk: "somebody may have wanted it: ask who wrote it".into(),
+            why: "look for a header Connection: close in the program, or an answer without a length: no setting of the server brings the connections back".into(),
+            predicted: None,
+            together_with: vec![],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// Two requests on each connection, and a handshake that takes as long as the rest.
+    const CLOSED: &[(&str, f64)] = &[
+        ("connections_reused_fraction", 0.5),
+        ("plain_requests_reused_fraction", 0.5),
+        ("requests_per_connection", 2.0),
+        ("connections_opened_per_s", 5000.0),
+        ("rate", 10_000.0),
+        ("handshake_mean_us", 1600.0),
+        ("connect_time_mean_us", 50.0),
+        ("connect_time_max_us", 4000.0),
+        ("response_time_mean_us", 1600.0),
+    ];
+    const ONCE: &[(&str, f64)] = &[
+        ("connections_reused_fraction", 0.0),
+        ("plain_requests_reused_fraction", 0.0),
+        ("requests_per_connection", 1.0),
+        ("connections_opened_per_s", 10_000.0),
+    ];
+
+    fn with(changes: &[(&str, f64)], requests: i64, keep_alive: &str) -> Option<Finding> {
+        let kept = CLOSED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
+        let settings = &mut facts.service.as_mut().unwrap().settings;
+        settings.entry("KeepAlive".into()).or_default().configured = Some(SettingValue::parse(keep_alive));
+        check(&facts)
+    }
+
+    #[test]
+    fn the_cause_is_named() {
+        let setting =
+            |finding: Option<Finding>| finding.map(|mut finding| finding.remedies.remove(0).setting);
+        let named =
+            |changes: &[(&str, f64)], requests, keep_alive| setting(with(changes, requests, keep_alive));
+        assert_eq!(named(&[], 1, "On").as_deref(), Some("MaxKeepAliveRequests"));
+        let plain = [ONCE, &[("handshake_mean_us", f64::NAN), ("connect_time_mean_us", 900.0)]].concat();
+        assert_eq!(named(&plain, 100, "Off").as_deref(), Some("KeepAlive"));
+        assert_eq!(named(ONCE, 100, "Off"), None, "handshakes are what it costs");
+        assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
+        assert_eq!(named(&[], 100, "On"), None, "half of them are used twice, and no setting says why");
+    }
+
+    #[test]
+    fn what_costs_nothing_or_was_not_wanted_is_none() {
+        let visits: Vec<_> = ONCE
+            .iter()
+            .map(|&(name, value)| (name, if name.starts_with("plain") { f64::NAN } else { value }))
+            .collect();
+        for (name, changes) in [
+            ("not asked for", vec![("connections_reused_fraction", f64::NAN)]),
+            ("used again", vec![("connections_reused_fraction", 0.97)]),
+            ("cheap", vec![("handshake_mean_us", 100.0)]),
+            ("lost attempts", vec![("connect_time_max_us", 1_010_000.0)]),
+        ] {
+            assert!(with(&changes, 1, "On").is_none(), "{name}");
+        }
+        assert!(with(&visits, 100, "On").is_none(), "visitors who leave");
+        let full = [ONCE, &[("scoreboard_full_fraction", 1.0), ("workers_limit", 150.0)]].concat();
+        assert!(with(&full, 100, "On").is_none(), "no worker is free");
+    }
+
+    #[test]
+    fn by_watching_alone_connections_that_carry_all_they_may_tell() {
+        let base = [
+            ("service_cpu_cores", 0.98),
+            ("cores", 1.0),
+            ("cpu_per_request_us", 143.0),
+            ("ended_per_s", 6800.0),
+        ];
+        for (opened, requests, cores, confidence) in [
+            (3450.0, 1, 1.0, Some(0.7)),
+            (1750.0, 3, 1.0, Some(0.7)),
+            (3450.0, 2, 1.0, None),
+            (6800.0, 1, 1.0, None),
+            (3450.0, 100, 1.0, None),
+            (3450.0, 1, 4.0, None),
+        ] {
+            let values = [&base[..], &[("connections_opened_per_s", opened), ("cores", cores)]].concat();
+            let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
+            facts.loaded = false;
+            let service = facts.service.as_mut().unwrap();
+            let engine = webdyno_model::service::ScopedSetting {
+                setting: "SSLEngine".into(),
+                value: "on".into(),
+                scope: vec![format!("VirtualHost *:{}", service.port)],
+                ..Default::default()
+            };
+            service.scoped = vec![engine];
+            assert_eq!(
+                check(&facts).map(|finding| finding.confidence),
+                confidence,
+                "{opened} {requests} {cores}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_share_is_that_of_the_connections() {
+        let finding = with(&[], 1, "On").unwrap();
+        // Half of (50 + 1600) us for each request of 1600 us.
+        assert_eq!(finding.explains_fraction, Some(0.516));
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(100)));
+    }
+}

@@ -1,0 +1,72 @@
+//! When `kernel-limit-total` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+
+/// Fires when the run's own verdict says so.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let total = facts.kernel_limit_total.as_ref()?;
+    let remedy = |setting: &str, class, why: &str| Remedy {
+        service: "generator".into(),
+        setting: setting.into(),
+        from: None,
+        to: None,
+        class,
+        risk: "none for the server".into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The run measured a table of the kernel, not the server: {} connections were opened in all, and {} has room \
+             for {}. Discard the rate.",
+            format_number(total.connections as f64),
+            total.limit,
+            format_number(total.value as f64)
+        ),
+        confidence: 0.95,
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "connections_opened_total",
+            "kernel_limit",
+            "connections_opened_per_s",
+            "connect_time_max_us",
+            "failed_fraction",
+            "rate",
+        ]),
+        remedies: vec![
+            remedy("kept connections", ApplyClass::Manual, "one connection then carries many requests"),
+            remedy(
+                &total.limit,
+                ApplyClass::Manual,
+                "a larger table fills later; measure for longer than it is held",
+            ),
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::ranking::findings;
+    use crate::facts::testing::facts;
+    use webdyno_model::client::KernelLimitTotal;
+
+    #[test]
+    fn it_comes_before_what_the_figures_seem_to_say() {
+        let mut facts =
+            facts(&[("rate", 2823.0), ("cpu_busy_fraction", 0.99), ("run_queue_mean", 30.0)], &[]);
+        assert!(check(&facts).is_none());
+        let limit = "net.ipv4.ip_local_port_range".to_owned();
+        facts.kernel_limit_total = Some(KernelLimitTotal { limit, value: 28_232, connections: 28_230 });
+        let all = findings(&facts);
+        assert_eq!(all[0].id, ID);
+        assert!(all[0].summary.contains("28,230 connections") && all[0].summary.contains("28,232"));
+        assert!(all[0].remedies.iter().all(|remedy| remedy.wishes().is_empty()));
+    }
+}

@@ -1,0 +1,277 @@
+//! When `log-io` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::memory_exhausted;
+use crate::resources::request_cost;
+use crate::settings::in_force;
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{LogKind, SettingValue};
+
+/// The share of the busy workers that must be at the log, and how many at least: a line takes microseconds.
+const LOGGING_FRACTION_MIN: f64 = 0.3;
+const LOGGING_MIN: f64 = 3.0;
+/// Somebody waits for a disk this share of the time.
+const WAITS_MIN: f64 = 0.3;
+/// A disk this busy makes writers wait.
+const BUSY_MIN: f64 = 0.6;
+/// A write that takes longer has waited for the disk itself.
+const AWAIT_US_MIN: f64 = 2_000.0;
+/// Reads of the log's disk, for each write: with more it is somebody who reads that it works for.
+const READS_PER_WRITE_MAX: f64 = 0.2;
+/// Writes that are larger are no lines of a log.
+const WRITE_BYTES_MAX: f64 = 32_768.0;
+/// Where the processors are full, or that cannot be seen, workers may stand at the log for want of one.
+const CONFIDENCE_MAX_NO_ROOM: f64 = 0.5;
+/// Pages swapped in each second from which on the disk works for memory.
+const SWAPPED_MAX: f64 = 50.0;
+
+/// Below this share of the time nobody notices that memory is short ([`memory_exhausted`]).
+const GROUP_FULL_MIN: f64 = 0.02;
+
+/// What the log waits for.
+enum Slow {
+    Disk(String),
+    Program(String),
+    Unknown,
+}
+
+/// Fires when workers wait for the log, and neither processors, nor memory, nor a resolver explain it.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if !facts.is_service("apache")
+        || request_cost::work(facts).is_some()
+        || memory_exhausted::finding::is_proven(facts)
+        || swaps(facts)
+        || crate::limits::hostname_lookups::finding::check(facts).is_some()
+    {
+        return None;
+    }
+    let Some(logging) = facts.value("workers_logging_mean") else { return from_outside(facts) };
+    let busy = facts.value("workers_busy_mean")?;
+    if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
+        return None;
+    }
+    let slow = slow(facts);
+    let has_room = request_cost::has_room(facts);
+    let sure = if has_room == Some(true) { 1.0 } else { CONFIDENCE_MAX_NO_ROOM };
+    let (why, confidence): (String, f64) = match &slow {
+        Slow::Disk(words) => (words.clone(), 0.95),
+        Slow::Program(program) => {
+            (format!("the log goes to a program ({program}), and waits until it has read the lines"), 0.9)
+        }
+        // Who waits for a processor may stand at the log, too.
+        Slow::Unknown if has_room != Some(true) => return None,
+        Slow::Unknown => ("what the log waits for could not be seen".into(), 0.7),
+    };
+    let confidence = confidence.min(sure);
+    let summary = format!(
+        "{} of {} busy workers have sent their answers and wait until their line is in the log: {why}.",
+        format_number(logging),
+        format_number(busy)
+    );
+    let explains = significant((logging / busy).min(1.0), 3);
+    Some(finding(facts, summary, confidence, explains, &slow))
+}
+
+/// Whether the disk may work for the service's memory: a machine swaps for neighbours, too, while the group of the service has
+/// all that it needs.
+fn swaps(facts: &Facts) -> bool {
+    let group = facts.value("pressure_group_memory_full_fraction");
+    facts.value("swapped_in_pages_per_s").is_some_and(|pages| pages > SWAPPED_MAX)
+        && group.is_none_or(|full| full >= GROUP_FULL_MIN)
+}
+
+fn slow(facts: &Facts) -> Slow {
+    let waits = facts.value("pressure_group_io_some_fraction").or(facts.value("pressure_io_some_fraction"));
+    if let Some(waits) = waits.filter(|waits| *waits >= WAITS_MIN) {
+        let share = waits.min(1.0) * 100.0;
+        return Slow::Disk(format!("{share:.0}% of the time somebody there waits for a disk"));
+    }
+    if let Some(program) = program(facts) {
+        return Slow::Program(program);
+    }
+    disk(facts).map_or(Slow::Unknown, Slow::Disk)
+}
+
+/// The disk of the logs, if it is busy and makes writers wait.
+fn disk(facts: &Facts) -> Option<String> {
+    let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= BUSY_MIN)?;
+    let await_us = facts.value("log_disk_await_us").filter(|us| *us >= AWAIT_US_MIN)?;
+    Some(format!("its disk is {:.0}% busy, and a write takes {}", busy * 100.0, format_time(await_us)))
+}
+
+/// The program that a log goes to, as the snapshot tells it.
+fn program(facts: &Facts) -> Option<String> {
+    let service = facts.service.as_ref()?;
+    let piped = service
+        .missing
+        .iter()
+        .find(|one| one.signal == "apache_access_log" && one.why.trim_start().starts_with('|'))?;
+    let name = piped.why.trim_start().trim_start_matches(['|', '$']);
+    Some(name.split_once(": ").map_or(name, |(name, _)| name).to_owned())
+}
+
+/// Without the scoreboard: the disk of the logs is busy with small writes and hardly any reads.
+fn from_outside(facts: &Facts) -> Option<Finding> {
+    let words = disk(facts)?;
+    let writes = facts.value("log_disk_writes_per_s").filter(|writes| *writes >= 1.0)?;
+    let bytes = facts.value("log_disk_written_bytes_per_s")? / writes;
+    let reads = facts.value("log_disk_reads_per_s").unwrap_or(0.0) / writes;
+    let has_logs = facts.service.as_ref()?.logs.iter().any(|log| log.kind == LogKind::Access);
+    if bytes > WRITE_BYTES_MAX || reads > READS_PER_WRITE_MAX || !has_logs {
+        return None;
+    }
+    let summary = format!(
+        "The disk that holds the logs is full of small writes: {words}. Whether workers wait for it could not be seen."
+    );
+    Some(finding(facts, summary, 0.5, 0.5, &Slow::Disk(words)))
+}
+
+fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow: &Slow) -> Finding {
+    Finding {
+        id: ID.into(),
+        summary,
+        confidence,
+        explains_fraction: Some(explains),
+        facts: facts.cite(&[
+            "workers_logging_mean",
+            "workers_busy_mean",
+            "pressure_group_io_some_fraction",
+            "pressure_io_some_fraction",
+            "log_disk_busy_fraction",
+            "log_disk_await_us",
+            "log_disk_writes_per_s",
+            "access_log_bytes_per_s",
+            "look_ups_mean",
+            "cpu_busy_fraction",
+            "rate",
+            "response_time_mean_us",
+        ]),
+        remedies: remedies(facts, slow),
+    }
+}
+
+fn remedies(facts: &Facts, slow: &Slow) -> Vec<Remedy> {
+    let remedy = |service: &str, setting: &str, class, risk: &str, why: &str| Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: None,
+        to: None,
+        class,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let buffered = || {
+        let service = facts.service.as_ref()?;
+        let value = in_force::of_host(service, "BufferedLogs", None);
+        let is_on = value.as_ref().is_some_and(|value| value.eq_ignore_ascii_case("on"));
+        (!is_on).then(|| Remedy {
+            from: value.map(|value| SettingValue::parse(&value)),
+            to: Some(SettingValue::Text("On".into())),
+            ..remedy(
+                "apache",
+                "BufferedLogs",
+                ApplyClass::Reload,
+                "what was not written yet is lost when a process crashes: up to 4 kB of lines each",
+                "a block of lines is written when it is full, instead of each line",
+            )
+        })
+    };
+    let file = remedy(
+        "apache",
+        "CustomLog",
+        ApplyClass::Manual,
+        "the program gets the lines a moment later, and must follow the file when it is rotated",
+        "a file takes a line in microseconds; the program can read that, and no worker waits for it",
+    );
+    let disk = remedy(
+        "hardware",
+        "disk of the logs",
+        ApplyClass::Manual,
+        "without `sync` the last seconds of the log may be lost when the power fails",
+        "a disk that may keep writes back (no `sync`), or one that is faster and not shared",
+    );
+    match slow {
+        Slow::Program(_) => std::iter::once(file).chain(buffered()).collect(),
+        Slow::Disk(_) | Slow::Unknown => buffered().into_iter().chain([disk]).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::sample::Missing;
+    use webdyno_model::service::LogFile;
+
+    const HELD: [(&str, f64); 4] = [
+        ("workers_logging_mean", 58.0),
+        ("workers_busy_mean", 60.0),
+        ("cpu_busy_fraction", 0.1),
+        ("pressure_group_io_some_fraction", 0.95),
+    ];
+
+    fn with(changes: &[(&str, f64)], piped: bool) -> Option<Finding> {
+        let mut values = HELD.to_vec();
+        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let mut facts = facts(&values, &[]);
+        let service = facts.service.as_mut().unwrap();
+        service.logs = vec![LogFile { kind: LogKind::Access, ..LogFile::default() }];
+        if piped {
+            service.missing.push(Missing {
+                signal: "apache_access_log".into(),
+                why: "|/usr/bin/send: it is written to a program".into(),
+                how_to_enable: String::new(),
+            });
+        }
+        check(&facts)
+    }
+
+    #[test]
+    fn workers_at_the_log_wait_for_a_disk_or_a_program() {
+        let no_wait = ("pressure_group_io_some_fraction", 0.0);
+        let crowded = with(&[("pressure_group_cpu_some_fraction", 0.9)], false).unwrap();
+        assert_eq!(crowded.confidence, 0.5);
+        let disk = with(&[], false).unwrap();
+        assert_eq!((disk.confidence, disk.explains_fraction), (0.95, Some(0.967)));
+        assert_eq!(disk.remedies[0].setting, "BufferedLogs");
+        let program = with(&[no_wait], true).unwrap();
+        assert!(program.summary.contains("/usr/bin/send"), "{}", program.summary);
+        assert_eq!((program.confidence, program.remedies[0].setting.as_str()), (0.9, "CustomLog"));
+        assert_eq!(with(&[no_wait], false).unwrap().confidence, 0.7);
+    }
+
+    #[test]
+    fn workers_that_wait_for_something_else_are_no_proof() {
+        for changes in [
+            &[("workers_logging_mean", 2.0)][..],
+            &[("workers_logging_mean", 12.0)],
+            &[("cpu_busy_fraction", 0.99), ("pressure_group_io_some_fraction", 0.0)],
+            &[("swapped_in_pages_per_s", 900.0)],
+            &[("service_cpu_cores", 0.97), ("cores", 1.0), ("cpu_per_request_us", 20.0)],
+        ] {
+            assert!(with(changes, false).is_none(), "{changes:?}");
+        }
+        let neighbours = [("swapped_in_pages_per_s", 900.0), ("pressure_group_memory_full_fraction", 0.0)];
+        assert!(with(&neighbours, false).is_some());
+    }
+
+    #[test]
+    fn from_outside_small_writes_are_a_suspicion() {
+        let seen = [
+            ("workers_logging_mean", f64::NAN),
+            ("log_disk_busy_fraction", 0.95),
+            ("log_disk_await_us", 15_000.0),
+            ("log_disk_writes_per_s", 60.0),
+            ("log_disk_written_bytes_per_s", 60.0 * 4096.0),
+        ];
+        assert_eq!(with(&seen, false).unwrap().confidence, 0.5);
+        assert!(with(&[&seen[..], &[("log_disk_reads_per_s", 300.0)]].concat(), false).is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! When `log-verbosity` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::request_cost;
+use crate::settings::in_force;
+use crate::settings::in_force::InForce;
+use crate::wording::format_bytes;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// What a byte costs in processor time, at least: a line of 200 takes one to two microseconds to be put together and
+/// written. Bytes are counted, not lines: of a log that grows this fast only a part is read.
+const BYTE_US: f64 = 0.005;
+/// The share of the service's work that must go into it: less is not what limits.
+const SHARE_MIN: f64 = 0.2;
+/// A disk this busy is full.
+const DISK_BUSY_MIN: f64 = 0.8;
+/// Bytes per second that are a burden for a disk.
+const DISK_BYTES_MIN: f64 = 1e6;
+/// Levels that tell of what is no error, the less talkative ones left out: `info` has a line for a connection at most.
+const TALKATIVE: [&str; 2] = ["debug", "trace"];
+
+/// Fires when lines that are no errors are what the service works on.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let level = level(facts)?;
+    let Some(bytes) = facts.value("error_log_bytes_per_s") else { return suspected(facts, &level) };
+    let work = request_cost::work(facts);
+    let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
+    let by_work = by_work.filter(|share| *share >= SHARE_MIN);
+    let busy = facts.value("log_disk_busy_fraction").filter(|busy| *busy >= DISK_BUSY_MIN);
+    let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
+    let share = by_work.or(by_disk)?;
+    let burden = match by_work {
+        Some(_) => "which is much of what fills the processors",
+        None => "more than its disk can take",
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Apache writes {} a second into its error log, {burden}: LogLevel is `{}`{}.",
+            format_bytes(bytes),
+            level.value,
+            written_at(&level)
+        ),
+        confidence: work.filter(|_| by_work.is_some()).map_or(0.75, |work| work.sure(0.9)),
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&CITED),
+        remedies: vec![remedy(&level)],
+    })
+}
+
+const CITED: [&str; 8] = [
+    "error_log_bytes_per_s",
+    "service_cpu_cores",
+    "service_cores_limit",
+    "cores",
+    "pressure_group_cpu_some_fraction",
+    "log_disk_busy_fraction",
+    "cpu_per_request_us",
+    "rate",
+];
+
+/// Where the log cannot be followed: the processors are full, and this may be why.
+fn suspected(facts: &Facts, level: &InForce) -> Option<Finding> {
+    request_cost::work(facts)?;
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "LogLevel is `{}`{} while the processors are full; how fast the error log grows could not be seen.",
+            level.value,
+            written_at(level)
+        ),
+        confidence: 0.4,
+        explains_fraction: None,
+        facts: facts.cite(&CITED),
+        remedies: vec![remedy(level)],
+    })
+}
+
+/// The level in force where requests go, if it is a talkative one.
+fn level(facts: &Facts) -> Option<InForce> {
+    let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
+    let asked = facts.asked.first();
+    let of_server = || {
+        let value = in_force::of_host(service, "LogLevel", asked)?;
+        Some(InForce { value, place: "the server".into(), written_at: None })
+    };
+    in_force::value(service, "LogLevel", asked).or_else(of_server).filter(|level| {
+        level.value.split_whitespace().any(|word| {
+            let word = word.rsplit(':').next().unwrap_or(word).to_ascii_lowercase();
+            TALKATIVE.iter().any(|level| word.starts_with(level))
+        })
+    })
+}
+
+fn written_at(level: &InForce) -> String {
+    level.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"))
+}
+
+fn remedy(level: &InForce) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: "LogLevel".into(),
+        from: Some(SettingValue::Text(level.value.clone())),
+        to: Some(SettingValue::Text("warn".into())),
+        class: ApplyClass::Manual,
+        risk: "whoever still looks for the bug misses the lines".into(),
+        why: "warn is Apache's default: what goes wrong is still told, what goes well is not".into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
+
+    fn with(changes: &[(&str, f64)], level: &str) -> Option<Finding> {
+        let base = [
+            ("error_log_bytes_per_s", 150e6),
+            ("service_cpu_cores", 0.98),
+            ("service_cores_limit", 1.0),
+            ("cores", 2.0),
+            ("cpu_per_request_us", 2600.0),
+        ];
+        let mut values = base.to_vec();
+        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let mut facts = facts(&values, &[]);
+        facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
+            setting: "LogLevel".into(),
+            value: level.into(),
+            scope: vec!["VirtualHost *:80".into(), "DocumentRoot /srv/a/".into()],
+            ..ScopedSetting::default()
+        });
+        check(&facts)
+    }
+
+    #[test]
+    fn only_a_talkative_level_that_costs_work_is_named() {
+        for (changes, level, fires) in [
+            (&[][..], "warn rewrite:trace8", true),
+            (&[], "Debug", true),
+            (&[], "warn", false),
+            (&[], "info ssl:notice", false),
+            (&[("error_log_bytes_per_s", 160e3)], "debug", false),
+            // Room on the processors, and on the disk.
+            (&[("service_cpu_cores", 0.3)], "debug", false),
+            (&[("service_cpu_cores", 0.3), ("log_disk_busy_fraction", 0.95)], "debug", true),
+        ] {
+            assert_eq!(with(changes, level).is_some(), fires, "{changes:?} {level}");
+        }
+        let finding = with(&[], "warn rewrite:trace8").unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.765)));
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("warn".into())));
+        assert_eq!(with(&[("error_log_bytes_per_s", f64::NAN)], "debug").unwrap().confidence, 0.4);
+    }
+}

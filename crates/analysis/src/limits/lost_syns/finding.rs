@@ -1,0 +1,116 @@
+//! When `lost-syns` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::{Finding, Remedy};
+
+/// One in a hundred: in the 99th percentile of the response times.
+const LOST_FRACTION_MIN: f64 = 0.01;
+/// Fewer are chance.
+const LOST_MIN: f64 = 5.0;
+/// When the server itself dropped so many of what was lost, it is its drops that have to be explained.
+const SERVER_SHARE_MAX: f64 = 0.2;
+
+/// Fires when SYNs are lost and nothing of the server is known to have dropped them.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let lost = facts.value("lost_syn_connections").filter(|lost| *lost >= LOST_MIN)?;
+    let share = facts.value("lost_syn_fraction").filter(|share| *share >= LOST_FRACTION_MIN)?;
+    let by_server = ["listen_drops", "conntrack_drops", "syn_queue_drops", "packets_dropped_unread"];
+    let dropped = |name: &&str| facts.value(name).is_some_and(|drops| drops > SERVER_SHARE_MAX * lost);
+    if by_server.iter().any(dropped) || crate::limits::conntrack_full::finding::is_full(facts) == Some(true) {
+        return None;
+    }
+    // Packets of all kinds are lost where a queue on the way is full: that is the line's finding.
+    if crate::limits::network_saturated::finding::fullest(facts).is_some() {
+        return None;
+    }
+    let seen = facts.value("listen_drops").is_some();
+    let (confidence, server) = match seen {
+        true => (0.9, "The server dropped none of them: they are lost on the way to it, or back"),
+        false => (0.5, "Whether the server dropped them could not be seen"),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "{:.0}% of the connections ({}) came about only after 1, 2, 3 or more whole seconds, or not at all: that is how \
+             long a first packet that was lost is waited for. {server}.",
+            share * 100.0,
+            format_number(lost)
+        ),
+        confidence,
+        explains_fraction: crate::limits::common::explained_by_connecting(facts),
+        facts: facts.cite(&[
+            "lost_syn_connections",
+            "lost_syn_fraction",
+            "connect_time_p99_us",
+            "connect_time_max_us",
+            "connecting_fraction",
+            "connect_timeouts",
+            "listen_drops",
+            "listen_overflows",
+            "conntrack_drops",
+            "accept_queue_max",
+            "response_time_p99_us",
+        ]),
+        remedies: remedies(),
+    })
+}
+
+fn remedies() -> Vec<Remedy> {
+    vec![
+        manual(
+            "network",
+            "path",
+            "a limit on new connections may be meant: ask who made it",
+            "find what drops first packets between clients and server: a limit for new connections, a full table of a \
+             firewall or load balancer, a damaged line",
+        ),
+        manual(
+            "clients",
+            "keep-alive",
+            "a worker or a socket is held between requests",
+            "fewer connections are begun, so fewer first packets can be lost",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const LOST: [(&str, f64); 5] = [
+        ("lost_syn_connections", 110.0),
+        ("lost_syn_fraction", 0.14),
+        ("connecting_fraction", 0.8),
+        ("listen_drops", 0.0),
+        ("conntrack_full_fraction", 0.0),
+    ];
+
+    #[test]
+    fn what_the_server_did_not_drop_was_lost_on_the_way() {
+        let finding = check(&facts(&LOST, &[])).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.8)));
+        assert!(finding.summary.contains("14% of the connections (110)"), "{}", finding.summary);
+        assert_eq!(check(&facts(&LOST[..3], &[])).unwrap().confidence, 0.5);
+    }
+
+    #[test]
+    fn what_the_server_drops_or_hardly_anybody_notices_is_none() {
+        for (name, value) in [
+            ("listen_drops", 60.0),
+            ("conntrack_drops", 300.0),
+            ("packets_dropped_unread", 80.0),
+            ("conntrack_full_fraction", 0.9),
+            ("lost_syn_fraction", 0.004),
+            ("lost_syn_connections", 3.0),
+        ] {
+            let kept = LOST.iter().filter(|(other, _)| *other != name).copied();
+            let values: Vec<_> = kept.chain([(name, value)]).collect();
+            assert!(check(&facts(&values, &[])).is_none(), "{name} {value}");
+        }
+        assert!(check(&facts(&[("listen_drops", 0.0)], &[])).is_none(), "without load of our own");
+    }
+}

@@ -1,0 +1,423 @@
+//! When `memory-exhausted` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::worker_memory_growth;
+use crate::resources::memory_pressure;
+use crate::resources::memory_pressure::Holder;
+use crate::resources::{php_fpm, setting_source};
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Below this share of time in which nobody could work for want of memory, it costs less than the noise.
+const FULL_FRACTION_MIN: f64 = 0.02;
+
+/// Without swap the stall must be longer, and so many pages a second be read again: files are read at any time.
+const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
+const REFAULTS_PER_S_MIN: f64 = 100.0;
+
+/// Less than this in swap was put there once and is not asked for.
+const SWAPPED_BYTES_MIN: f64 = 1e6;
+
+/// Fires on thrashing, or when processes were killed.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    // Fewer workers that grow for ever would only grow larger each.
+    if worker_memory_growth::finding::is_proven(facts) {
+        return None;
+    }
+    let evidence = evidence(facts)?;
+    let full = memory_pressure::stalled_fraction(facts);
+    let stalled = full.filter(|full| *full >= FULL_FRACTION_MIN).map_or(String::new(), |full| {
+        format!(", and for {:.0}% of the time nothing could run for want of memory", full * 100.0)
+    });
+    let holder = memory_pressure::largest_holder(facts);
+    let who =
+        holder.as_ref().map_or(String::new(), |holder| format!(" Most of it is held by {}.", name(holder)));
+    // That memory is short is proven all the same. Whether it is workers that are too many, or grow, or a database's
+    // connections, nobody can tell who does not see which processes hold it.
+    let is_elsewhere = matches!(holder, None | Some(Holder::Database));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!("The server needs more memory than there is: {}{stalled}.{who}", evidence.words),
+        confidence: if is_elsewhere {
+            evidence.confidence.min(CONFIDENCE_ELSEWHERE)
+        } else {
+            evidence.confidence
+        },
+        explains_fraction: lost_fraction(facts),
+        facts: facts.cite(CITED),
+        remedies: remedies(facts, holder.as_ref()),
+    })
+}
+
+const CITED: &[&str] = &[
+    "brake_reading",
+    "brake_limit",
+    "pressure_group_memory_full_fraction",
+    "pressure_memory_full_fraction",
+    "swapped_in_pages_per_s",
+    "swapped_out_pages_per_s",
+    "group_anonymous_refaults_per_s",
+    "group_file_refaults_per_s",
+    "refaults_per_s",
+    "group_limit_hits_per_s",
+    "group_swap_limit_hits_per_s",
+    "group_oom_kills",
+    "oom_kills",
+    "pool_children_killed",
+    "service_processes_fell_max",
+    "group_memory_used_max_bytes",
+    "group_swap_used_max_bytes",
+    "memory_limit_bytes",
+    "memory_used_in_limit_max_bytes",
+    "memory_available_min_bytes",
+    "worker_memory_sum_bytes",
+    "worker_swap_sum_bytes",
+    "worker_private_mean_bytes",
+    "pool_memory_mean_bytes",
+    "pool_swap_mean_bytes",
+    "pool_children_max",
+    "database_resident_max_bytes",
+    "service_processes_mean",
+    "failed_fraction",
+    "rate",
+];
+
+/// What the lack of memory costs: the time in which nobody could run, or the requests that ended with their worker.
+pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
+    let stalled = memory_pressure::stalled_fraction(facts);
+    let failed = facts.value("failed_fraction").filter(|_| killed(facts).is_some());
+    stalled.into_iter().chain(failed).reduce(f64::max).map(|share| significant(share.min(1.0), 3))
+}
+
+fn name(holder: &Holder) -> String {
+    match holder {
+        Holder::Workers => "the workers".into(),
+        Holder::Pool(pool) => format!("the children of the pool {pool} of PHP-FPM"),
+        Holder::Database => "the database".into(),
+    }
+}
+
+/// Whether memory is proven to be short, so that whatever waits may be waiting for it.
+pub(crate) fn is_proven(facts: &Facts) -> bool {
+    evidence(facts).is_some_and(|evidence| evidence.confidence > CONFIDENCE_ELSEWHERE)
+}
+
+/// What proves that memory is short.
+pub(crate) struct Evidence {
+    /// In words, with figures.
+    pub words: String,
+    /// How sure that is.
+    pub confidence: f64,
+}
+
+const CONFIDENCE: f64 = 0.9;
+/// Nothing says that it is the service's memory, and nothing speaks against it.
+const CONFIDENCE_MACHINE: f64 = 0.7;
+const CONFIDENCE_ELSEWHERE: f64 = 0.5;
+
+/// How many of the service's processes the kernel killed for want of memory.
+fn killed(facts: &Facts) -> Option<f64> {
+    facts.value("group_oom_kills").filter(|killed| *killed >= 1.0)
+}
+
+/// What proves that memory is short; `None` when nothing does.
+pub(crate) fn evidence(facts: &Facts) -> Option<Evidence> {
+    let proven = |words: String| Evidence { words, confidence: CONFIDENCE };
+    if let Some(brake) = facts.brake.as_ref().filter(|brake| brake.cause.is_of_memory()) {
+        return Some(proven(format!("the load was stopped because {}", brake.text)));
+    }
+    let processes =
+        |killed: f64| format!("{} process{}", format_number(killed), if killed == 1.0 { "" } else { "es" });
+    if let Some(killed) = killed(facts) {
+        return Some(proven(format!("the kernel killed {} of its control group", processes(killed))));
+    }
+    // Where the group's own counter was read and stands still, the kernel killed elsewhere.
+    let unread = facts.value("group_oom_kills").is_none();
+    let of_machine = facts.value("oom_kills").filter(|killed| *killed >= 1.0 && unread);
+    let fell = facts.value("service_processes_fell_max").is_some_and(|fell| fell >= 1.0);
+    if let Some(killed) = of_machine.filter(|_| fell) {
+        return Some(proven(format!(
+            "the kernel killed {}, while some of the service's ended",
+            processes(killed)
+        )));
+    }
+    thrashing(facts).or_else(|| {
+        of_machine.map(|killed| Evidence {
+            words: format!(
+                "the kernel killed {} on this machine, perhaps of another service: only the machine's counter could be read",
+                processes(killed)
+            ),
+            confidence: CONFIDENCE_ELSEWHERE,
+        })
+    })
+}
+
+/// What pages travel, if everything stalls for them.
+fn thrashing(facts: &Facts) -> Option<Evidence> {
+    let full = memory_pressure::stalled_fraction(facts).filter(|full| *full >= FULL_FRACTION_MIN)?;
+    let (is_full, is_short) = (memory_pressure::is_full(facts), memory_pressure::is_short(facts));
+    if is_full == Some(false) || is_short == Some(false) {
+        return None;
+    }
+    let is_ours = is_short == Some(true) || !memory_pressure::stall_is_of_machine(facts);
+    let swapped_in = facts.value("swapped_in_pages_per_s").unwrap_or(0.0);
+    if swapped_in >= 1.0 && has_swapped(facts) {
+        let swapped = swapped_in + facts.value("swapped_out_pages_per_s").unwrap_or(0.0);
+        let words = format!("{} pages a second travel to and from swap", format_number(swapped));
+        return Some(Evidence { words, confidence: if is_ours { CONFIDENCE } else { CONFIDENCE_MACHINE } });
+    }
+    let refaults = facts.value("group_file_refaults_per_s").or_else(|| facts.value("refaults_per_s"));
+    let refaults = refaults.filter(|refaults| *refaults >= REFAULTS_PER_S_MIN)?;
+    (full >= FULL_FRACTION_MIN_NO_SWAP).then(|| Evidence {
+        words: format!(
+            "{} pages a second are read again that had just been given up",
+            format_number(refaults)
+        ),
+        confidence: if is_short == Some(true) { CONFIDENCE } else { CONFIDENCE_ELSEWHERE },
+    })
+}
+
+/// Whether anything of the service is in swap, as far as that is known.
+fn has_swapped(facts: &Facts) -> bool {
+    let known = ["group_swap_used_max_bytes", "worker_swap_sum_bytes"].map(|name| facts.value(name));
+    let swapped = known.into_iter().flatten().reduce(f64::max);
+    swapped.is_none_or(|bytes| bytes >= SWAPPED_BYTES_MIN)
+}
+
+/// How many workers fit into memory: (available + held by the workers - reserve) / cost of one more process, in whole
+/// processes of so many workers each. `None` when it cannot be told.
+pub fn workers_that_fit(facts: &Facts) -> Option<f64> {
+    let each = facts.value("worker_private_mean_bytes").filter(|bytes| *bytes > 0.0)?;
+    let usable = memory_pressure::usable_bytes(facts, facts.value("worker_memory_sum_bytes")?)?;
+    // A worker that is swapped out is larger than the part of it that is in memory.
+    let swapped = facts.value("worker_swap_sum_bytes").unwrap_or(0.0);
+    let workers = facts.value("service_processes_mean").filter(|count| *count >= 1.0);
+    let each = workers.map_or(each, |count| each + swapped / count);
+    Some((usable / each).floor() * facts.threads_per_process())
+}
+
+/// Children that are killed are the largest ones: those that are left to be read are this much smaller.
+const KILLED_LARGER: f64 = 1.25;
+
+/// The same of the children of a pool of PHP-FPM, and what one of them costs.
+fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
+    let value = |name: &str| facts.value_of(name, pool);
+    let mean = value("pool_memory_mean_bytes").filter(|bytes| *bytes > 0.0)?;
+    let swapped = value("pool_swap_mean_bytes").unwrap_or(0.0);
+    let children = value("pool_children_mean")?;
+    if killed(facts).is_none() {
+        let each = mean + swapped;
+        return Some(((memory_pressure::usable_bytes(facts, mean * children)? / each).floor(), each));
+    }
+    // Who is ended before it has what it needs is never seen as large as it would be.
+    let largest =
+        value("pool_child_largest_bytes").or(value("pool_memory_max_bytes").map(|max| KILLED_LARGER * max));
+    let each = largest.unwrap_or(mean);
+    let holders = memory_pressure::holders(facts).into_iter();
+    let others: f64 =
+        holders.filter(|(holder, _)| *holder != Holder::Pool(pool.to_owned())).map(|(_, bytes)| bytes).sum();
+    let usable = (1.0 - memory_pressure::RESERVE_FRACTION) * memory_pressure::limit_bytes(facts)? - others;
+    // Half of those that were too many is a bound where sizes mislead.
+    let fits = (usable / each).min(children / 2.0).floor();
+    (usable > 0.0).then_some((fits, each))
+}
+
+fn remedies(facts: &Facts, holder: Option<&Holder>) -> Vec<Remedy> {
+    let fewer = match holder {
+        Some(Holder::Pool(pool)) => fewer_children(facts, pool),
+        Some(Holder::Database) => Some(manual(
+            "mariadb",
+            "memory",
+            "smaller caches read more from the disk, fewer connections make the others wait",
+            "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
+        )),
+        Some(Holder::Workers) | None => fewer_workers(facts),
+    };
+    fewer.into_iter().collect()
+}
+
+fn fewer_workers(facts: &Facts) -> Option<Remedy> {
+    let now = facts.value("workers_limit").or_else(|| facts.setting("MaxRequestWorkers"))?;
+    let fits = workers_that_fit(facts)?;
+    if !facts.is_service("apache") || fits >= now || fits < 1.0 {
+        return None;
+    }
+    Some(Remedy {
+        service: "apache".into(),
+        setting: "MaxRequestWorkers".into(),
+        from: Some(SettingValue::Integer(now as i64)),
+        to: Some(SettingValue::Integer(fits as i64)),
+        class: ApplyClass::Reload,
+        risk: "fewer requests at once: the others wait in the accept queue".into(),
+        why: format!(
+            "a {} costs {} of its own, so {} workers fit beside a reserve of a tenth",
+            if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
+            facts.value("worker_private_mean_bytes").map_or("an unknown amount".into(), format_bytes),
+            format_number(fits)
+        ),
+        predicted: None,
+        together_with: vec![],
+    })
+}
+
+fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
+    let limit = setting_source::of_pool(facts, pool, "pm.max_children");
+    let now = limit
+        .as_ref()
+        .and_then(setting_source::Standing::number)
+        .or(facts.value_of("pool_children_max", pool))?;
+    let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
+    let takeover = php_fpm::takeover(facts, Some(pool));
+    let mut remedy = Remedy {
+        service: "php_fpm".into(),
+        setting: "pm.max_children".into(),
+        from: Some(SettingValue::Integer(now as i64)),
+        to: Some(SettingValue::Integer(fits as i64)),
+        class: takeover.class,
+        risk: format!(
+            "fewer scripts at once: the others wait in the queue of the pool's socket; {}",
+            takeover.risk
+        ),
+        why: format!(
+            "a child of the pool {pool} takes {} of the memory, so {} fit beside the rest and a reserve of a tenth",
+            format_bytes(each),
+            format_number(fits)
+        ),
+        predicted: None,
+        together_with: takeover.together_with,
+    };
+    if let Some(standing) = limit {
+        setting_source::told(&mut remedy, &standing);
+    }
+    Some(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::brake::{Brake, BrakeCause};
+
+    const THRASHING: [(&str, f64); 9] = [
+        ("pressure_memory_full_fraction", 0.4),
+        ("swapped_in_pages_per_s", 5000.0),
+        ("swapped_out_pages_per_s", 4000.0),
+        ("memory_limit_bytes", 1000e6),
+        ("memory_available_min_bytes", 50e6),
+        ("worker_memory_sum_bytes", 850e6),
+        ("worker_swap_sum_bytes", 400e6),
+        ("worker_private_mean_bytes", 2e6),
+        ("service_processes_mean", 400.0),
+    ];
+
+    #[test]
+    fn the_value_is_what_fits() {
+        let finding = check(&facts(&THRASHING, &[("MaxRequestWorkers", 400)])).unwrap();
+        // (50 + 850 + 400 - 400 swapped - 100 reserve) MB / (2 + 400/400) MB
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(266)));
+        assert_eq!(finding.explains_fraction, Some(0.4));
+    }
+
+    #[test]
+    fn threads_share_the_memory_of_their_process() {
+        let settings = [("MaxRequestWorkers", 8_000), ("ThreadsPerChild", 25)];
+        let mut event = facts(&THRASHING, &settings);
+        event.service.as_mut().unwrap().mode = Some("event".into());
+        // 266 whole processes, as above, of 25 threads each.
+        assert_eq!(workers_that_fit(&event), Some(6650.0));
+        assert_eq!(check(&event).unwrap().remedies[0].to, Some(SettingValue::Integer(6650)));
+    }
+
+    #[test]
+    fn kills_count_without_pressure_information() {
+        // (the group's counter, the machine's, how many processes fell, confidence)
+        for (group, machine, fell, confidence) in [
+            (Some(2.0), 2.0, 0.0, Some(0.9)),
+            (Some(0.0), 2.0, 5.0, None),
+            (None, 2.0, 0.0, Some(0.5)),
+            (None, 2.0, 1.0, Some(0.9)),
+            (None, 0.0, 9.0, None),
+        ] {
+            let mut values = vec![("oom_kills", machine), ("service_processes_fell_max", fell)];
+            values.extend([("memory_limit_bytes", 200e6), ("worker_memory_sum_bytes", 150e6)]);
+            values.extend(group.map(|kills| ("group_oom_kills", kills)));
+            let finding = check(&facts(&values, &[]));
+            let seen = finding.as_ref().map(|finding| finding.confidence);
+            assert_eq!(seen, confidence, "{group:?} {machine} {fell}");
+            assert!(finding.is_none_or(|finding| {
+                finding.summary.contains("killed 2 processes")
+                    && finding.summary.contains("another service") == (confidence == Some(0.5))
+                    && finding.remedies.is_empty()
+            }));
+        }
+    }
+
+    #[test]
+    fn who_holds_it_must_be_seen() {
+        for (changes, confidence) in [
+            (vec![], 0.9),
+            (vec![("database_resident_max_bytes", 2000e6)], 0.5),
+            (vec![("worker_memory_sum_bytes", 100e6), ("worker_swap_sum_bytes", 50e6)], 0.5),
+        ] {
+            let kept =
+                THRASHING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let facts = facts(&kept.chain(&changes).copied().collect::<Vec<_>>(), &[]);
+            assert_eq!(check(&facts).unwrap().confidence, confidence, "{changes:?}");
+            assert!(is_proven(&facts), "memory is short all the same");
+        }
+    }
+
+    #[test]
+    fn what_stopped_the_load_is_proof() {
+        let mut stopped = facts(&[("brake_reading", 2.0), ("brake_limit", 1.0)], &[]);
+        stopped.brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
+        let finding = check(&stopped).unwrap();
+        let told = "because the kernel killed 2 processes for want of memory";
+        assert!(finding.summary.contains(told), "{}", finding.summary);
+        let cited: Vec<_> = finding.facts.iter().map(|fact| fact.name.as_str()).collect();
+        assert_eq!(cited, ["brake_reading", "brake_limit"]);
+        assert!(is_proven(&stopped));
+        for cause in [BrakeCause::OthersFail, BrakeCause::Unreachable] {
+            stopped.brake = stopped.brake.map(|brake| Brake { cause, ..brake });
+            assert!(check(&stopped).is_none(), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn without_swap_pages_of_files_tell() {
+        // (stalled, refaults, what cannot be dropped of the limit, confidence)
+        for (full, refaults, held, confidence) in [
+            (0.3, 5000.0, Some(0.95), Some(0.9)),
+            (0.3, 5000.0, None, Some(0.5)),
+            // Files that are served fill it: they can be dropped.
+            (0.3, 5000.0, Some(0.5), None),
+            (0.03, 5000.0, Some(0.95), None),
+            (0.3, 20.0, Some(0.95), None),
+        ] {
+            let mut values = vec![
+                ("pressure_memory_full_fraction", full),
+                ("refaults_per_s", refaults),
+                ("swapped_in_pages_per_s", 0.0),
+                ("worker_memory_sum_bytes", 150e6),
+                ("memory_limit_bytes", 200e6),
+                ("memory_total_bytes", 16e9),
+            ];
+            values.extend(held.map(|share| ("memory_used_in_limit_max_bytes", share * 200e6)));
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{full} {refaults} {held:?}");
+        }
+    }
+
+    #[test]
+    fn swap_that_lies_still_is_no_limit() {
+        for changed in ["pressure_memory_full_fraction", "swapped_in_pages_per_s"] {
+            let quiet = THRASHING.map(|(name, value)| (name, if name == changed { 0.0 } else { value }));
+            assert!(check(&facts(&quiet, &[])).is_none(), "{changed}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! When `network-saturated` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Fact, Finding, Predicted, Remedy};
+use webdyno_model::number::significant;
+
+/// The share of what a link can carry from which on it is full: frames have gaps and preambles that nobody counts.
+const FULL_FRACTION_MIN: f64 = 0.9;
+/// The same of one whose queue is hardly ever empty: that it always has something to send is proof enough.
+const QUEUED_FRACTION_MIN: f64 = 0.8;
+/// A queue that stands in so many of the readings is hardly ever empty.
+const WAITING_FRACTION_MIN: f64 = 0.8;
+/// Less than this, two full packets, is what is just being sent.
+const BACKLOG_BYTES_MIN: f64 = 3000.0;
+/// Answers that take this many times as long as the quickest ones wait for something.
+const INFLATION_MIN: f64 = 1.5;
+/// Segments sent again per second that say that somewhere a queue overflows.
+const RETRANSMITS_PER_S_MIN: f64 = 1.0;
+/// What compression leaves of text, carefully: usually it is a fifth to a quarter.
+const COMPRESSED_FRACTION: f64 = 0.35;
+/// What of the lost throughput goes with the limit: all but the ends of the load, at which it is not full.
+const EXPLAINS: f64 = 0.9;
+
+/// A link that is full.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Full {
+    /// The beginning of the names of its facts: `nic_sent`, `nic_received`, `shaper_sent`.
+    pub(crate) kind: &'static str,
+    /// Which link.
+    pub(crate) link: String,
+    /// The share of what it can carry.
+    pub(crate) share: f64,
+    /// Whether packets were seen to wait for it.
+    pub(crate) is_waited_for: bool,
+}
+
+impl Full {
+    fn word(&self) -> &'static str {
+        if self.kind == "nic_received" { "receives" } else { "sends" }
+    }
+
+    pub(crate) fn value(&self, facts: &Facts, what: &str) -> Option<f64> {
+        facts.value_of(&format!("{}_{what}", self.kind), &self.link)
+    }
+
+    pub(crate) fn cite(&self, facts: &Facts) -> Vec<Fact> {
+        let names =
+            ["bits_per_s", "limit_bits_per_s", "fraction"].map(|what| format!("{}_{what}", self.kind));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut cited = facts.cite_of(&names, &self.link);
+        let queue = ["shaper_backlog_mean_bytes", "shaper_waiting_fraction", "shaper_drops"];
+        cited.extend(facts.cite_of(&queue, &self.link));
+        cited.extend(facts.cite(&[
+            "retransmits_per_s",
+            "received_bytes_per_s",
+            "received_bytes_per_answer",
+            "response_time_inflation",
+            "rate",
+        ]));
+        cited
+    }
+}
+
+/// The name of a link as a reader knows it.
+pub(crate) fn plain(link: &str) -> &str {
+    let link = link.strip_prefix("service.").unwrap_or(link);
+    link.strip_prefix("part.").unwrap_or(link)
+}
+
+/// The link that is fullest, if one is full.
+pub(crate) fn fullest(facts: &Facts) -> Option<Full> {
+    let kinds = ["nic_sent", "nic_received", "shaper_sent"];
+    let links = kinds.into_iter().flat_map(|kind| {
+        let name = format!("{kind}_fraction");
+        let all: Vec<_> = facts.each(&name).map(|(link, share)| (kind, link.to_owned(), share)).collect();
+        all
+    });
+    let full = links.filter_map(|(kind, link, share)| {
+        let of = |name: &str| facts.value_of(name, &link);
+        let stands = of("shaper_waiting_fraction").is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
+            && of("shaper_backlog_mean_bytes").is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
+        let min = if stands { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
+        let at_least = |name: &str, min: f64| facts.value(name).is_some_and(|value| value >= min);
+        let is_waited_for = stands
+            || of("shaper_drops").is_some_and(|drops| drops > 0.0)
+            || at_least("retransmits_per_s", RETRANSMITS_PER_S_MIN)
+            || at_least("response_time_inflation", INFLATION_MIN);
+        (share >= min).then_some(Full { kind, link, share, is_waited_for })
+    });
+    full.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// Fires when a link is full.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let full = fullest(facts)?;
+    let (rate, limit) = (full.value(facts, "bits_per_s")?, full.value(facts, "limit_bits_per_s")?);
+    let size = facts.value("received_bytes_per_answer");
+    let per_answer = size.map_or(String::new(), |size| {
+        format!(
+            " At {} an answer it allows no more than {} a second.",
+            format_bytes(size),
+            format_number(limit / 8.0 / size)
+        )
+    });
+    let waits = facts.value_of("shaper_backlog_mean_bytes", &full.link).filter(|bytes| *bytes > 0.0);
+    let waits =
+        waits.map_or(String::new(), |bytes| format!(", and {} wait for it on average", format_bytes(bytes)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The link {} is full: it {} {} Mbit/s of the {} Mbit/s that it can carry ({:.0}%){waits}.{per_answer}",
+            plain(&full.link),
+            full.word(),
+            format_number(rate / 1e6),
+            format_number(limit / 1e6),
+            full.share * 100.0,
+        ),
+        confidence: if full.is_waited_for { 0.95 } else { 0.75 },
+        explains_fraction: Some(EXPLAINS),
+        facts: full.cite(facts),
+        remedies: remedies(facts, full.kind != "nic_received"),
+    })
+}
+
+/// Fewer bytes first, then more bandwidth. Compression is proposed where the server has none: nothing tells of which kind
+/// the answers are.
+pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
+    let mut all = vec![];
+    if sends && lacks_compression(facts) {
+        let why = "text (html, css, scripts, JSON) shrinks to a third or less, images and archives do not; the server has no \
+                   module that compresses";
+        all.push(Remedy {
+            class: ApplyClass::Manual,
+            predicted: with_less(facts),
+            ..manual(
+                "apache",
+                "mod_deflate",
+                "about a millisecond of a processor for each 50 kB of text; a reload",
+                why,
+            )
+        });
+    }
+    if sends {
+        all.push(manual(
+            "apache",
+            "Cache-Control",
+            "visitors see a change only when its time is over",
+            "what browsers and caches keep is not sent again",
+        ));
+    }
+    all.push(manual(
+        "hardware",
+        "bandwidth",
+        "costs money",
+        "what remains is to send less (smaller images, a CDN) or a line that carries more: the rate grows with it, up to the \
+         next limit"
+            ,
+    ));
+    all
+}
+
+fn lacks_compression(facts: &Facts) -> bool {
+    let modules = facts.service.as_ref().map(|service| &service.modules).filter(|all| !all.is_empty());
+    let compresses = |module: &String| module.contains("deflate") || module.contains("brotli");
+    facts.is_service("apache") && modules.is_some_and(|all| !all.iter().any(compresses))
+}
+
+/// The rate at which the link would be full with compressed text, if the processors allow it.
+fn with_less(facts: &Facts) -> Option<Predicted> {
+    let rate = facts.value("rate").filter(|rate| *rate > 0.0)?;
+    let least = rate / COMPRESSED_FRACTION;
+    // Compressed to a third at worst, to an eighth at best; more than the processors can do is not promised.
+    let most = (rate * 8.0)
+        .min(crate::limits::cpu_saturated::ceiling::rate_at_cpu(facts, 1.0).unwrap_or(f64::MAX).max(least));
+    let ends = [least, most].map(|rate| significant(rate, 3));
+    Some(Predicted { rate: significant((least * most).sqrt(), 3), ci95: ends })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts_of_several;
+
+    fn shaped(share: f64, waiting: f64, backlog: f64, drops: f64) -> Facts {
+        facts_of_several(
+            &[("rate", 12.0), ("received_bytes_per_answer", 40_000.0)],
+            &[
+                ("shaper_sent_bits_per_s", "eth0", share * 4e6),
+                ("shaper_sent_limit_bits_per_s", "eth0", 4e6),
+                ("shaper_sent_fraction", "eth0", share),
+                ("shaper_waiting_fraction", "eth0", waiting),
+                ("shaper_backlog_mean_bytes", "eth0", backlog),
+                ("shaper_drops", "eth0", drops),
+            ],
+        )
+    }
+
+    #[test]
+    fn a_link_is_full_at_its_rate_or_with_a_queue_that_stands() {
+        for (share, waiting, backlog, drops, confidence) in [
+            (0.99, 1.0, 25_000.0, 100.0, Some(0.95)),
+            (0.83, 1.0, 25_000.0, 0.0, Some(0.95)),
+            (0.95, 0.2, 400.0, 10.0, Some(0.95)),
+            (0.95, 0.2, 400.0, 0.0, Some(0.75)),
+            // Bursts wait and are dropped on links that have room.
+            (0.83, 0.3, 9_000.0, 50.0, None),
+            (0.64, 1.0, 9_000.0, 50.0, None),
+        ] {
+            let found = check(&shaped(share, waiting, backlog, drops)).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{share} {waiting} {backlog} {drops}");
+        }
+    }
+
+    #[test]
+    fn the_fullest_link_is_named_with_what_it_allows() {
+        let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
+        let other = facts_of_several(&[], &[("nic_sent_fraction", "eth1", 0.4)]);
+        facts.insert_of("eth1", other.cite(&["nic_sent_fraction"]).remove(0));
+        let finding = check(&facts).unwrap();
+        let text = "The link eth0 is full: it sends 3.96 Mbit/s of the 4 Mbit/s that it can carry (99%), and 25 kB wait for \
+                    it on average. At 40 kB an answer it allows no more than 12.5 a second.";
+        assert_eq!(finding.summary, text);
+        assert_eq!(finding.explains_fraction, Some(0.9));
+    }
+
+    #[test]
+    fn compression_is_proposed_where_there_is_none() {
+        let modules = |modules: &[&str]| {
+            let mut facts = shaped(0.99, 1.0, 25_000.0, 100.0);
+            facts.service.as_mut().unwrap().modules = modules.iter().map(|name| (*name).to_owned()).collect();
+            let remedies = check(&facts).unwrap().remedies;
+            let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.clone()).collect();
+            (settings, remedies[0].predicted.clone())
+        };
+        let (settings, predicted) = modules(&["core_module"]);
+        assert_eq!(settings, ["mod_deflate", "Cache-Control", "bandwidth"]);
+        let predicted = predicted.unwrap();
+        assert!(predicted.ci95[0] > 24.0 && predicted.ci95[0] < predicted.rate && predicted.rate < 96.0);
+        assert_eq!(modules(&["core_module", "deflate_module"]).0, ["Cache-Control", "bandwidth"]);
+        assert_eq!(modules(&[]).0, ["Cache-Control", "bandwidth"], "what is not known is not said");
+    }
+
+    #[test]
+    fn uploads_fill_a_link_the_other_way() {
+        let links = [
+            ("nic_received_bits_per_s", "eth0", 97e6),
+            ("nic_received_limit_bits_per_s", "eth0", 1e8),
+            ("nic_received_fraction", "eth0", 0.97),
+        ];
+        let finding = check(&facts_of_several(&[("retransmits_per_s", 0.0)], &links)).unwrap();
+        assert!(finding.summary.contains("receives 97 Mbit/s"), "{}", finding.summary);
+        assert_eq!(finding.remedies.len(), 1);
+    }
+}

@@ -1,0 +1,24 @@
+//! `network-saturated`: a link of the server carries as much as it can.
+//!
+//! ## How it is recognised
+//! An interface sends (or receives) at least 90% of the speed that it has agreed on with its partner, or a shaped link
+//! (`tc`: tbf, htb, cake..) at least 90% of its rate, and packets wait for it: a queue that is hardly ever empty, drops, segments
+//! that are sent again, or answers that take longer than they need. A queue that stands in nearly all readings is proof from
+//! 80% on: what is shaped is counted without the gaps between packets. A virtual interface has no speed, and proves nothing.
+//!
+//! ## What to do
+//! Send fewer bytes per request first, in this order: compression of text (`mod_deflate`, `mod_brotli`: html, css and
+//! scripts shrink to a quarter or less; images and archives do not), headers by which browsers and caches keep what does not
+//! change (`Expires`, `Cache-Control`), smaller images, a CDN. Then more bandwidth. The rate that a line allows is its
+//! bits per second divided by the bits of an answer. More workers, memory or processors bring nothing.
+//!
+//! ## By hand
+//! `sar -n DEV 1` or `ip -s link` against `ethtool eth0 | grep Speed`; `tc -s qdisc show dev eth0` (rate, backlog, dropped).
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "network-saturated";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["lost-syns", "upstream-bandwidth", "slow-clients"];

@@ -1,0 +1,126 @@
+//! When `nic-negotiated-low` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::network_saturated;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::Finding;
+
+/// In half duplex senders wait for each other and collide: from this share on, of both directions, it is full.
+const HALF_DUPLEX_FRACTION_MIN: f64 = 0.6;
+/// What of the lost throughput goes with it.
+const EXPLAINS: f64 = 0.95;
+
+/// Fires when a link that could be faster is full.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let (link, kind) = slow_and_full(facts)?;
+    let of = |name: &str| facts.value_of(name, &link);
+    let speed = of("nic_sent_limit_bits_per_s")?;
+    let supported = of("nic_supported_bits_per_s");
+    let half = of("nic_full_duplex") == Some(0.0);
+    let duplex = if half { " in half duplex" } else { "" };
+    let could = supported.filter(|supported| *supported > speed);
+    let could = could
+        .map_or(String::new(), |could| format!(" although the card can do {}", format_number(could / 1e6)));
+    let partner = of("nic_partner_bits_per_s").map_or(String::new(), |partner| {
+        let why = if partner <= speed {
+            "its partner (a switch) offers no more"
+        } else {
+            "its partner offers more"
+        };
+        format!("; {why}: {} Mbit/s", format_number(partner / 1e6))
+    });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The interface {} runs at {} Mbit/s{duplex}{could}{partner}. It is {:.0}% full at that, and answers wait for it.",
+            network_saturated::finding::plain(&link),
+            format_number(speed / 1e6),
+            of(&format!("{kind}_fraction")).unwrap_or(0.0) * 100.0,
+        ),
+        confidence: 0.95,
+        explains_fraction: Some(EXPLAINS),
+        facts: [
+            facts.cite_of(
+                &[
+                    "nic_sent_bits_per_s",
+                    "nic_sent_fraction",
+                    "nic_received_fraction",
+                    "nic_sent_limit_bits_per_s",
+                    "nic_supported_bits_per_s",
+                    "nic_partner_bits_per_s",
+                    "nic_full_duplex",
+                ],
+                &link,
+            ),
+            facts.cite(&["rate", "response_time_inflation"]),
+        ]
+        .concat(),
+        remedies: vec![manual(
+            "hardware",
+            "link speed",
+            "the link is down for some seconds while it is agreed anew; never force a speed on one side alone",
+            "a cable and a port that allow what the card can do, with autonegotiation on both sides",
+        )],
+    })
+}
+
+/// The link, and in which direction it is fullest.
+fn slow_and_full(facts: &Facts) -> Option<(String, &'static str)> {
+    if let Some(full) =
+        network_saturated::finding::fullest(facts).filter(|full| full.kind.starts_with("nic_"))
+    {
+        let speed = full.value(facts, "limit_bits_per_s")?;
+        let supported = facts.value_of("nic_supported_bits_per_s", &full.link);
+        if supported.is_some_and(|supported| supported > speed) {
+            return Some((full.link, full.kind));
+        }
+    }
+    let half = facts.each("nic_full_duplex").filter(|(_, full)| *full == 0.0);
+    let both = |link: &str| {
+        Some(facts.value_of("nic_sent_fraction", link)? + facts.value_of("nic_received_fraction", link)?)
+    };
+    let full = half.filter(|(link, _)| both(link).is_some_and(|share| share >= HALF_DUPLEX_FRACTION_MIN));
+    full.map(|(link, _)| (link.to_owned(), "nic_sent")).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts_of_several;
+
+    fn link(sent: f64, supported: f64, full_duplex: f64) -> Facts {
+        facts_of_several(
+            &[("retransmits_per_s", 30.0)],
+            &[
+                ("nic_sent_bits_per_s", "eth0", sent * 1e8),
+                ("nic_sent_limit_bits_per_s", "eth0", 1e8),
+                ("nic_sent_fraction", "eth0", sent),
+                ("nic_received_fraction", "eth0", 0.05),
+                ("nic_supported_bits_per_s", "eth0", supported),
+                ("nic_partner_bits_per_s", "eth0", 1e8),
+                ("nic_full_duplex", "eth0", full_duplex),
+            ],
+        )
+    }
+
+    #[test]
+    fn a_tenth_of_what_the_card_can_is_named_before_the_full_link() {
+        let all = crate::diagnosis::ranking::findings(&link(0.97, 1e9, 1.0));
+        let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids, [ID, network_saturated::ID]);
+        let text = "The interface eth0 runs at 100 Mbit/s although the card can do 1000; its partner (a switch) offers no \
+                    more: 100 Mbit/s. It is 97% full at that, and answers wait for it.";
+        assert_eq!(all[0].summary, text);
+    }
+
+    #[test]
+    fn a_slow_link_with_room_or_a_full_one_that_is_no_slower_than_it_can_be_is_none() {
+        for (sent, supported, full_duplex, fires) in
+            [(0.5, 1e9, 1.0, false), (0.97, 1e8, 1.0, false), (0.6, 1e9, 0.0, true), (0.3, 1e9, 0.0, false)]
+        {
+            assert_eq!(check(&link(sent, supported, full_duplex)).is_some(), fires, "{sent} {supported}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `nic-negotiated-low`: an interface has agreed on less with its partner than it can do, and that is now the limit.
+//!
+//! A card and the port of a switch agree on a speed by themselves. A port or a card that can do less, a damaged or too
+//! old cable, or autonegotiation that was switched off on one side make it a tenth of what was paid for, or half duplex, in
+//! which both directions share the line and collide.
+//!
+//! ## How it is recognised
+//! The speed in force is below what the card supports (ethtool), and the link is full at that speed
+//! (`network-saturated`). In half duplex both directions count together, and half of the speed is already much.
+//!
+//! ## What to do
+//! Look at the cable and at the port of the switch: what the partner offers stands in the finding, where it is told. Give both
+//! sides autonegotiation. Do not force a speed on one side alone: the other one then falls back to half duplex.
+//!
+//! ## By hand
+//! `ethtool eth0` (Speed, Duplex, Supported link modes, Link partner advertised link modes, Auto-negotiation).
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "nic-negotiated-low";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["network-saturated", "lost-syns", "upstream-bandwidth", "slow-clients"];

@@ -1,0 +1,214 @@
+//! When `opcache-full` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::{memory_exhausted, opcache_off};
+use crate::resources::{php_fpm, setting_source};
+use crate::wording::{format_bytes, format_number, format_time};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Scripts missed for each request, without those that were added: each of several processes may translate a new one first.
+const MISSES_PER_REQUEST_MIN: f64 = 0.5;
+const MISSES_PER_ADDED: f64 = 5.0;
+/// Of PHP's processor time, what translating takes when most of the scripts are not kept.
+const TRANSLATING_FRACTION: f64 = 0.5;
+const DEFAULT_BYTES: f64 = 128.0 * MEGABYTE;
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+const HEADROOM: f64 = 1.5;
+/// OPcache keeps a fifth of its table of keys free, more or less: it takes the next prime number.
+const KEYS_FULL_FRACTION: f64 = 0.98;
+
+/// Fires when scripts find no room and PHP is what the processors do.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let pool = busiest_pool(facts)?;
+    let of = |name: &str| facts.value_of(name, &pool);
+    if of("opcache_enabled").is_some_and(|enabled| enabled < 1.0) {
+        return None;
+    }
+    let missed = missed_per_request(facts, &pool);
+    let restarts: f64 =
+        ["opcache_oom_restarts", "opcache_hash_restarts"].iter().filter_map(|name| of(name)).sum();
+    let says_full = of("opcache_full").is_some_and(|full| full >= 1.0);
+    if missed.is_none() && restarts < 1.0 && !says_full {
+        return None;
+    }
+    let work =
+        opcache_off::finding::php_work(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let how = match (missed, restarts >= 1.0) {
+        (Some(missed), _) => {
+            format!("{} scripts are translated anew for each request", format_number(missed))
+        }
+        (None, true) => format!("it began anew {} times in this window", format_number(restarts)),
+        (None, false) => {
+            format!(
+                "it holds {} scripts, and takes no more",
+                format_number(of("opcache_scripts").unwrap_or(0.0))
+            )
+        }
+    };
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    let mut cited = facts.cite_of(OF_POOL, &pool);
+    cited.extend(facts.cite(&["fpm_cpu_cores", "cpu_busy_fraction", "cores", "rate", "ended_per_s"]));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "OPcache is full in pool {pool}: {how}. PHP takes {} cores{each}.",
+            format_number(work.cores)
+        ),
+        confidence: if missed.is_some() || restarts >= 1.0 { 0.92 } else { 0.8 },
+        explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
+        facts: cited,
+        remedies: vec![remedy(facts, &pool, missed)],
+    })
+}
+
+const OF_POOL: &[&str] = &[
+    "opcache_full",
+    "opcache_misses_per_s",
+    "opcache_misses",
+    "opcache_scripts",
+    "opcache_scripts_added",
+    "opcache_keys",
+    "opcache_keys_limit",
+    "opcache_memory_used_bytes",
+    "opcache_memory_free_bytes",
+    "opcache_memory_wasted_bytes",
+    "opcache_oom_restarts",
+    "opcache_hash_restarts",
+];
+
+/// The pool that has most to do, of those whose cache is known.
+pub(crate) fn busiest_pool(facts: &Facts) -> Option<String> {
+    let known = facts.each("opcache_enabled").map(|(pool, _)| pool);
+    let pools: Vec<&str> = known.chain(facts.each("fpm_queue_mean").map(|(pool, _)| pool)).collect();
+    let busy = |pool: &str| {
+        let of = |name: &str| facts.value_of(name, pool);
+        of("fpm_processes_busy_mean").or(of("fpm_active_mean")).unwrap_or(0.0)
+            + of("fpm_queue_mean").unwrap_or(0.0)
+    };
+    pools.into_iter().max_by(|a, b| busy(a).total_cmp(&busy(b))).map(str::to_owned)
+}
+
+/// Scripts that are translated for each request and not kept.
+fn missed_per_request(facts: &Facts, pool: &str) -> Option<f64> {
+    let of = |name: &str| facts.value_of(name, pool);
+    let misses = of("opcache_misses")?;
+    let per_s = of("opcache_misses_per_s").filter(|rate| *rate > 0.0)?;
+    let kept = MISSES_PER_ADDED * of("opcache_scripts_added").unwrap_or(0.0);
+    let lasting = ((misses - kept) / misses).max(0.0);
+    let missed = per_s * lasting / facts.ended_per_s().or(facts.value("server_requests_per_s"))?;
+    (missed >= MISSES_PER_REQUEST_MIN).then_some(missed)
+}
+
+fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
+    let of = |name: &str| facts.value_of(name, pool);
+    let keys = of("opcache_keys").zip(of("opcache_keys_limit"));
+    let by_keys = keys.filter(|(keys, limit)| *limit > 0.0 && *keys >= KEYS_FULL_FRACTION * limit);
+    let takeover = php_fpm::takeover(facts, Some(pool));
+    let remedy = |setting: &str, seen: Option<f64>, to: f64, why: String| {
+        let standing = setting_source::of_pool(facts, pool, setting);
+        // The table of keys takes the next prime number: the setting is less than what was seen.
+        let from = standing.as_ref().and_then(setting_source::Standing::number).or(seen);
+        let mut remedy = Remedy {
+            service: "php_fpm".into(),
+            setting: setting.into(),
+            from: from.map(|value| SettingValue::Integer(value as i64)),
+            to: Some(SettingValue::Integer(to as i64)),
+            class: takeover.class,
+            risk: format!("memory, once for all processes; {}", takeover.risk),
+            why,
+            predicted: None,
+            together_with: takeover.together_with.clone(),
+        };
+        if let Some(standing) = standing {
+            setting_source::told(&mut remedy, &standing);
+        }
+        remedy
+    };
+    if let Some((keys, limit)) = by_keys {
+        let why = format!("all {} keys are used: twice as many", format_number(keys));
+        return remedy("opcache.max_accelerated_files", Some(limit), 2.0 * limit, why);
+    }
+    let parts = ["opcache_memory_used_bytes", "opcache_memory_free_bytes", "opcache_memory_wasted_bytes"];
+    let size = parts.iter().filter_map(|name| of(name)).sum::<f64>();
+    let scripts = of("opcache_scripts").filter(|scripts| *scripts >= 1.0);
+    let each = of("opcache_memory_used_bytes").zip(scripts).map(|(used, scripts)| used / scripts);
+    let wanted = each.zip(scripts).map(|(each, scripts)| each * (scripts + missed.unwrap_or(0.0)) * HEADROOM);
+    let to = wanted.unwrap_or(0.0).max(2.0 * size).max(DEFAULT_BYTES);
+    let why = format!(
+        "the scripts that it holds and those that it misses, and half as much again; no less than PHP's own default. It has {}",
+        format_bytes(size)
+    );
+    let whole = |bytes: f64| (bytes / MEGABYTE).ceil();
+    remedy("opcache.memory_consumption", (size > 0.0).then(|| (size / MEGABYTE).round()), whole(to), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool};
+
+    const FULL: [(&str, f64); 11] = [
+        ("opcache_enabled", 1.0),
+        ("opcache_full", 0.0),
+        ("opcache_misses_per_s", 7200.0),
+        ("opcache_misses", 72_000.0),
+        ("opcache_scripts_added", 30.0),
+        ("opcache_scripts", 30.0),
+        ("opcache_memory_used_bytes", 8e6),
+        ("opcache_memory_free_bytes", 0.388e6),
+        ("opcache_keys", 31.0),
+        ("opcache_keys_limit", 16_229.0),
+        ("fpm_processes_busy_mean", 9.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let load = [("fpm_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", 80.0)];
+        let mut facts = facts(&load, &[]);
+        let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).copied().filter(|(_, value)| value.is_finite()).collect();
+        of_pool(&mut facts, "www", &values);
+        check(&facts)
+    }
+
+    fn to(finding: &Finding) -> (&str, Option<f64>) {
+        let remedy = &finding.remedies[0];
+        (remedy.setting.as_str(), remedy.to.as_ref().and_then(SettingValue::number))
+    }
+
+    #[test]
+    fn scripts_that_are_missed_again_and_again_find_no_room() {
+        let finding = with(&[]).unwrap();
+        assert!(finding.summary.contains("89.8 scripts are translated anew"), "{}", finding.summary);
+        assert_eq!((finding.confidence, to(&finding)), (0.92, ("opcache.memory_consumption", Some(128.0))));
+        // 300 MB for 1000 scripts, and as many again are missed.
+        let large = [
+            ("opcache_memory_used_bytes", 300e6),
+            ("opcache_scripts", 1000.0),
+            ("opcache_misses_per_s", 80_000.0),
+        ];
+        assert_eq!(to(&with(&large).unwrap()).1, Some(858.0));
+        let keys = with(&[("opcache_keys", 16_229.0)]).unwrap();
+        assert_eq!(to(&keys), ("opcache.max_accelerated_files", Some(32_458.0)));
+    }
+
+    #[test]
+    fn a_short_look_sees_that_it_is_full() {
+        let once = [("opcache_misses_per_s", f64::NAN), ("opcache_misses", f64::NAN)];
+        assert!(with(&once).is_none());
+        let full = with(&[&once[..], &[("opcache_full", 1.0)]].concat()).unwrap();
+        assert_eq!(full.confidence, 0.8);
+    }
+
+    #[test]
+    fn a_cache_that_fills_or_is_off_is_not_full() {
+        for changes in [
+            [("opcache_misses_per_s", 12.0), ("opcache_misses", 120.0), ("opcache_scripts_added", 120.0)],
+            [("opcache_enabled", 0.0), ("opcache_full", 0.0), ("opcache_scripts", 0.0)],
+        ] {
+            assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! When `opcache-off` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::memory_exhausted;
+use crate::resources::{concurrency, php_fpm, setting_source};
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// From this share on the processors are full.
+const BUSY_FRACTION_MIN: f64 = 0.85;
+/// What part of the full processors, or of the requests under way, PHP must be to be what limits.
+const SHARE_MIN: f64 = 0.4;
+/// Of PHP's processor time, what translating takes: applications were seen to need a half to two thirds less with the cache.
+const TRANSLATING_FRACTION: f64 = 0.5;
+/// A request that takes less than this translates next to nothing: a script of some lines.
+const CPU_PER_REQUEST_US_MIN: f64 = 1000.0;
+
+/// Fires when the cache is off and PHP is what the processors do.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    in_pool(facts).or_else(|| in_apache(facts))
+}
+
+/// Whether PHP runs in Apache's own workers, and keeps no translated scripts: they would share the memory for them.
+fn in_apache(facts: &Facts) -> Option<Finding> {
+    let enabled = facts.service.as_ref()?.number("opcache.enable")?;
+    let asked = facts.asked.is_empty() || facts.asked.iter().any(|asked| may_be_php(&asked.path));
+    if enabled >= 1.0 || !asked || memory_exhausted::finding::is_proven(facts) {
+        return None;
+    }
+    let work = work_of(facts, facts.value("service_cpu_cores")?)?;
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "OPcache is off in Apache's workers, which share no memory for it: PHP translates its scripts anew for each request. They take {} cores{each}.",
+            format_number(work.cores)
+        ),
+        confidence: 0.85,
+        explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
+        facts: facts.cite(&[
+            "service_cpu_cores",
+            "cpu_per_request_us",
+            "cpu_busy_fraction",
+            "cores",
+            "in_flight_mean",
+            "rate",
+            "ended_per_s",
+        ]),
+        remedies: vec![manual(
+            "apache",
+            "opcache.enable",
+            "128 MB of memory for all workers together; changed scripts are seen opcache.revalidate_freq (2 s) later",
+            "`opcache.enable = 1` in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a restart: scripts that were translated once stay in memory",
+        )],
+    })
+}
+
+/// Of a path without an ending, and of a folder, a program may make the answer.
+fn may_be_php(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.rsplit_once('.').is_none_or(|(_, ending)| ending.starts_with("ph")) || path.contains(".php/")
+}
+
+fn in_pool(facts: &Facts) -> Option<Finding> {
+    let (pool, told) = pool_without(facts)?;
+    let work = php_work(facts).filter(|_| !memory_exhausted::finding::is_proven(facts))?;
+    let each = work.each_us.map_or(String::new(), |us| format!(", {} for each request", format_time(us)));
+    let mut cited = facts.cite_of(&["opcache_enabled"], &pool);
+    cited.extend(facts.cite(&[
+        "fpm_cpu_cores",
+        "cpu_busy_fraction",
+        "cores",
+        "in_flight_mean",
+        "rate",
+        "ended_per_s",
+    ]));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "OPcache is off in pool {pool}: PHP translates its scripts anew for each request. It takes {} cores{each}.",
+            format_number(work.cores)
+        ),
+        confidence: if told { 0.9 } else { 0.8 },
+        explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
+        facts: cited,
+        remedies: vec![remedy(facts, &pool)],
+    })
+}
+
+fn remedy(facts: &Facts, pool: &str) -> Remedy {
+    let known = |setting: &str| setting_source::of_pool(facts, pool, setting);
+    let takeover = php_fpm::takeover(facts, Some(pool));
+    let memory = known("opcache.memory_consumption").map_or("128".to_owned(), |size| size.value.to_string());
+    let seen = if known("opcache.validate_timestamps").is_some_and(|looks| looks.is_off()) {
+        "changed scripts are seen after a reload only, as opcache.validate_timestamps is off".to_owned()
+    } else {
+        let freq = known("opcache.revalidate_freq").map_or("2".to_owned(), |freq| freq.value.to_string());
+        format!("changed scripts are seen opcache.revalidate_freq ({freq} s) later")
+    };
+    let mut remedy = Remedy {
+        service: "php_fpm".into(),
+        setting: SETTING.into(),
+        from: Some(SettingValue::Integer(0)),
+        to: Some(SettingValue::Integer(1)),
+        class: takeover.class,
+        risk: format!("{memory} MB of memory for all processes together; {seen}; {}", takeover.risk),
+        why: "scripts that were translated once stay in memory, for all processes".into(),
+        predicted: None,
+        together_with: takeover.together_with,
+    };
+    let loaded = facts.backends("php_fpm").find(|service| !service.modules.is_empty());
+    if loaded.is_some_and(|service| !service.modules.iter().any(|module| module.contains("OPcache"))) {
+        // Without the extension its settings say nothing.
+        let why = "the extension is not loaded; scripts that were translated once then stay in memory, for all processes";
+        return manual("php_fpm", "zend_extension=opcache", &remedy.risk, why);
+    }
+    if let Some(standing) = known(SETTING) {
+        setting_source::told(&mut remedy, &standing);
+    }
+    remedy
+}
+
+const SETTING: &str = "opcache.enable";
+
+/// The busiest pool, if its cache is off, and whether its own answer says so.
+fn pool_without(facts: &Facts) -> Option<(String, bool)> {
+    let off = |pool: &str| facts.value_of("opcache_enabled", pool).map(|enabled| enabled < 1.0);
+    let off_by_setting =
+        |pool: &str| setting_source::of_pool(facts, pool, SETTING).map(|value| value.is_off());
+    let pool = crate::limits::opcache_full::finding::busiest_pool(facts)?;
+    match (off(&pool), off_by_setting(&pool)) {
+        (Some(true), _) => Some((pool, true)),
+        (None, Some(true)) => Some((pool, false)),
+        _ => None,
+    }
+}
+
+/// What PHP takes of the processors.
+pub(crate) struct Work {
+    pub(crate) cores: f64,
+    /// Its part of the full processors, or of the requests under way.
+    pub(crate) share: f64,
+    /// For each request.
+    pub(crate) each_us: Option<f64>,
+}
+
+/// The work of PHP, if it is what the processors are full of, or what requests do while they are under way.
+pub(crate) fn php_work(facts: &Facts) -> Option<Work> {
+    work_of(facts, facts.value("fpm_cpu_cores")?)
+}
+
+fn work_of(facts: &Facts, cores: f64) -> Option<Work> {
+    let each_us = facts.ended_per_s().map(|rate| cores / rate * 1e6);
+    if cores <= 0.0 || each_us.is_some_and(|us| us < CPU_PER_REQUEST_US_MIN) {
+        return None;
+    }
+    let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
+    let of_requests =
+        || concurrency::at_once(facts).filter(|count| *count >= 1.0).map(|count| (cores / count).min(1.0));
+    let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
+    Some(Work { cores, share, each_us })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, of_pool};
+    use crate::resources::php_fpm::tests::behind;
+
+    #[test]
+    fn the_settings_alone_tell_it_and_where_it_is_written() {
+        let with = |general: &[(&str, &str)], modules: &[&str]| {
+            let load = [("fpm_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", 50.0)];
+            let mut facts = facts(&load, &[]);
+            of_pool(&mut facts, "www", &[("fpm_queue_mean", 9.0)]);
+            behind(&mut facts, general, &[("www", "pm", "static")]);
+            let modules = modules.iter().map(|name| (*name).to_owned()).collect();
+            facts.topology.as_mut().unwrap().backends[0].modules = modules;
+            check(&facts)
+        };
+        let off = [
+            ("opcache.enable", "Off"),
+            ("opcache.memory_consumption", "64"),
+            ("opcache.validate_timestamps", "0"),
+        ];
+        let finding = with(&off, &["Zend OPcache"]).unwrap();
+        let remedy = &finding.remedies[0];
+        assert_eq!((finding.confidence, remedy.from.clone()), (0.8, Some(SettingValue::Integer(0))));
+        assert!(remedy.why.contains("it is set in /etc/php/fpm.conf:4"), "{}", remedy.why);
+        for part in ["64 MB", "after a reload only"] {
+            assert!(remedy.risk.contains(part), "{}", remedy.risk);
+        }
+        assert_eq!(with(&off, &["Core"]).unwrap().remedies[0].setting, "zend_extension=opcache");
+        assert!(with(&[("opcache.enable", "1")], &["Zend OPcache"]).is_none());
+    }
+
+    fn with(enabled: f64, cores: f64, busy: f64, in_flight: f64) -> Option<Finding> {
+        let seen = [
+            ("fpm_cpu_cores", cores),
+            ("cpu_busy_fraction", busy),
+            ("cores", 2.0),
+            ("in_flight_mean", in_flight),
+            ("rate", 50.0),
+        ];
+        let mut facts = facts(&seen, &[]);
+        of_pool(&mut facts, "www", &[("opcache_enabled", enabled), ("fpm_processes_busy_mean", 9.0)]);
+        check(&facts)
+    }
+
+    #[test]
+    fn a_cache_that_is_off_counts_where_php_fills_the_processors() {
+        let finding = with(0.0, 1.8, 0.99, 30.0).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.455)));
+        assert!(finding.summary.contains("1.8 cores, 36 ms for each request"), "{}", finding.summary);
+        // One request at a time, and it computes.
+        assert!(with(0.0, 0.9, 0.5, 1.0).is_some());
+    }
+
+    #[test]
+    fn in_apaches_workers_it_is_known_by_their_memory() {
+        let of = |enabled: i64, rate: f64, path: &str| {
+            let seen =
+                [("service_cpu_cores", 1.8), ("cpu_busy_fraction", 0.99), ("cores", 2.0), ("rate", rate)];
+            let mut facts = facts(&seen, &[]);
+            let running = Some(SettingValue::Integer(enabled));
+            let setting = webdyno_model::service::SettingInForce { running, ..Default::default() };
+            facts.service.as_mut().unwrap().settings.insert("opcache.enable".into(), setting);
+            facts.asked = vec![crate::settings::in_force::Asked { path: path.into(), ..Default::default() }];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(of(0, 120.0, "/x.php"), Some(0.85));
+        assert_eq!(of(0, 120.0, "/shop/"), Some(0.85));
+        for (enabled, rate, path) in [(1, 120.0, "/x.php"), (0, 9000.0, "/x.php"), (0, 120.0, "/big.jpg")] {
+            assert_eq!(of(enabled, rate, path), None, "{enabled} {rate} {path}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_on_or_costs_nothing_does_not() {
+        for (enabled, cores, busy, in_flight) in
+            [(1.0, 1.8, 0.99, 30.0), (0.0, 0.3, 0.99, 30.0), (0.0, 0.2, 0.1, 20.0), (0.0, 0.04, 0.05, 0.05)]
+        {
+            assert!(with(enabled, cores, busy, in_flight).is_none(), "{enabled} {cores} {busy} {in_flight}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `opcache-off`: PHP translates its scripts anew for each request, and that fills the processors.
+//!
+//! PHP reads the text of each script, translates it, and runs it. OPcache keeps what was translated in memory that all
+//! processes share. Without it a framework of a hundred files is translated for every page, which takes most of the
+//! processor time that the page takes.
+//!
+//! ## How it is recognised
+//! The pool's own answer (`opcache_get_status()`), or else its settings, say that OPcache is off, and PHP is what the
+//! processors are full of, or what the requests under way compute. Where PHP runs in Apache's own workers, these share no
+//! memory that could be the cache's.
+//!
+//! ## What to do
+//! `opcache.enable = 1` in the configuration of PHP, and a reload. Where releases are to be seen at once,
+//! `opcache.validate_timestamps` (the default) sees to that within `opcache.revalidate_freq` seconds.
+//!
+//! ## By hand
+//! `php-fpm -i | grep opcache.enable`, `opcache_get_status()` from a page; `perf top` shows `zendparse` and `lex_scan`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "opcache-off";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] =
+    &["cpu-saturated", "php-fpm-workers-exhausted", "apache-workers-exhausted", "accept-queue-overflow"];

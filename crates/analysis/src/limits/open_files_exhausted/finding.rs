@@ -1,0 +1,251 @@
+//! When `open-files-exhausted` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// Descriptors come and go within milliseconds: a process that is read once a second is seen near its limit, not at it.
+const NEAR_LIMIT_FRACTION: f64 = 0.85;
+
+/// At its limit a process is, that has none left but for a moment.
+const AT_LIMIT_FRACTION: f64 = 0.98;
+
+/// Requests that fail at all.
+const FAILED_FRACTION_MIN: f64 = 0.001;
+
+/// Descriptors of a request: the visitor's connection and that of the backend, or a file.
+const FILES_PER_CONNECTION: f64 = 2.0;
+
+/// Logs, sockets, modules, and the pipes of programs.
+const OTHER_FILES: f64 = 100.0;
+
+/// What Debian gives Apache.
+const USUAL_LIMIT: f64 = 8192.0;
+
+/// Whose files have run out.
+enum Whose<'a> {
+    Service,
+    Backend(&'a str),
+    Machine,
+}
+
+/// Fires when a log says so, or when a process stands at its limit while requests fail.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let at_least_one = |name: &&str| facts.value(name).is_some_and(|count| count >= 1.0);
+    let fraction = facts.value("open_files_fraction");
+    let (backend, backend_fraction) =
+        facts.each("backend_open_files_fraction").max_by(|a, b| a.1.total_cmp(&b.1)).unzip();
+    let failing = facts.value("failed_fraction").is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
+    let of_machine =
+        ["open_files_system_messages", "kernel_file_max_messages"].into_iter().find(at_least_one);
+    let said = ["open_files_messages", "open_files_program_messages"].into_iter().find(at_least_one);
+    let near = |fraction: Option<f64>, least: f64| fraction.is_some_and(|fraction| fraction >= least);
+    let (whose, confidence) = match (said, of_machine) {
+        (None, Some(_)) => (Whose::Machine, 0.9),
+        (Some(_), _) if near(fraction, NEAR_LIMIT_FRACTION) => (Whose::Service, 0.95),
+        (Some(_), _) => match backend.filter(|_| near(backend_fraction, NEAR_LIMIT_FRACTION)) {
+            Some(backend) => (Whose::Backend(backend), 0.9),
+            // A descriptor that was refused is a request that failed, if the load is ours: else some other thing did.
+            None => (Whose::Service, if failing || !facts.loaded { 0.85 } else { 0.5 }),
+        },
+        (None, None) if failing && near(fraction, AT_LIMIT_FRACTION) => (Whose::Service, 0.7),
+        (None, None) if failing && near(backend_fraction, AT_LIMIT_FRACTION) => {
+            (Whose::Backend(backend?), 0.7)
+        }
+        (None, None) => return None,
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: summary(facts, &whose, said.or(of_machine)),
+        confidence,
+        explains_fraction: facts.value("failed_fraction").map(|failed| significant(failed.min(1.0), 3)),
+        facts: cited(facts, &whose),
+        remedies: vec![remedy(facts, &whose)],
+    })
+}
+
+fn summary(facts: &Facts, whose: &Whose<'_>, message: Option<&str>) -> String {
+    let count = message.and_then(|name| facts.value(name));
+    let said = count.map_or("requests fail".into(), |count| {
+        let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
+        format!("the log says {times} that too many are open")
+    });
+    let failed = facts.value("failed_fraction").filter(|failed| *failed >= FAILED_FRACTION_MIN);
+    let failed =
+        failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
+    let of = |open: Option<f64>, limit: Option<f64>| match (open, limit) {
+        (Some(open), Some(limit)) => {
+            format!(
+                " The fullest process that was seen had {} of the {} that it may have.",
+                format_number(open),
+                format_number(limit)
+            )
+        }
+        _ => String::new(),
+    };
+    let (who, seen) = match whose {
+        Whose::Service => (
+            "The service's processes".to_owned(),
+            of(facts.value("open_files_max"), facts.value("open_files_limit")),
+        ),
+        Whose::Backend(name) => {
+            let value = |fact: &str| facts.value_of(fact, name);
+            (
+                format!("The processes of {name}"),
+                of(value("backend_open_files_max"), value("backend_open_files_limit")),
+            )
+        }
+        Whose::Machine => ("All processes of the machine together".to_owned(), String::new()),
+    };
+    format!("{who} may open no more files: {said}.{seen}{failed}")
+}
+
+fn cited(facts: &Facts, whose: &Whose<'_>) -> Vec<webdyno_model::diagnosis::Fact> {
+    let mut cited = facts.cite(&[
+        "open_files_messages",
+        "open_files_program_messages",
+        "open_files_system_messages",
+        "kernel_file_max_messages",
+        "resource_short_exits",
+        "failed_fraction",
+        "rate",
+    ]);
+    cited.extend(match whose {
+        Whose::Service => facts.cite(&["open_files_max", "open_files_limit", "open_files_fraction"]),
+        Whose::Backend(name) => facts.cite_of(
+            &["backend_open_files_max", "backend_open_files_limit", "backend_open_files_fraction"],
+            name,
+        ),
+        Whose::Machine => facts.cite(&["system_open_files_max", "system_open_files_limit"]),
+    });
+    cited
+}
+
+/// Twice what the connections of a process can need, and what is usual at least. More than each worker has one at a time
+/// are held by the event MPM: those that wait for their next request.
+fn needed(facts: &Facts, limit: Option<f64>) -> f64 {
+    let factor = facts.setting("AsyncRequestWorkerFactor").filter(|_| is_event(facts)).unwrap_or(0.0);
+    let connections = facts.threads_per_process() * (1.0 + factor);
+    let needed = 2.0 * (FILES_PER_CONNECTION * connections + OTHER_FILES);
+    [needed, USUAL_LIMIT, 2.0 * limit.unwrap_or(0.0)].into_iter().fold(0.0, f64::max)
+}
+
+fn is_event(facts: &Facts) -> bool {
+    facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"))
+}
+
+fn remedy(facts: &Facts, whose: &Whose<'_>) -> Remedy {
+    let (service, setting, limit) = match whose {
+        Whose::Service => ("apache", "LimitNOFILE", facts.value("open_files_limit")),
+        Whose::Backend(name) => (*name, "LimitNOFILE", facts.value_of("backend_open_files_limit", name)),
+        Whose::Machine => ("sysctl", "fs.file-max", facts.value("system_open_files_limit")),
+    };
+    let service = match (whose, &facts.service) {
+        (Whose::Service, Some(known)) => known.service.as_str(),
+        _ => service,
+    };
+    let to = match whose {
+        Whose::Machine => limit.map(|limit| 2.0 * limit),
+        _ => Some(needed(facts, limit)),
+    };
+    Remedy {
+        service: service.into(),
+        setting: setting.into(),
+        from: limit.map(|limit| SettingValue::Integer(limit as i64)),
+        to: to.map(|to| SettingValue::Integer(to.ceil() as i64)),
+        class: ApplyClass::Manual,
+        risk: "none but for the stop and start that it takes: a process inherits its limit".into(),
+        why: "twice what the connections of a process need, with files for logs, modules and programs; what is usual at least"
+            .into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::diagnosis::Fact;
+
+    const EXHAUSTED: [(&str, f64); 5] = [
+        ("open_files_messages", 40.0),
+        ("open_files_max", 158.0),
+        ("open_files_limit", 160.0),
+        ("open_files_fraction", 0.9875),
+        ("failed_fraction", 0.3),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Facts {
+        let kept = EXHAUSTED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        facts(&values, &[("ThreadsPerChild", 150)])
+    }
+
+    #[test]
+    fn logs_and_descriptors_are_two_ways_to_see_it() {
+        let unseen = f64::NAN;
+        for (changes, confidence) in [
+            (vec![], Some(0.95)),
+            (vec![("open_files_messages", unseen)], Some(0.7)),
+            (vec![("open_files_fraction", unseen)], Some(0.85)),
+            (vec![("open_files_fraction", 0.1), ("failed_fraction", 0.0)], Some(0.5)),
+            (vec![("open_files_messages", 0.0), ("open_files_fraction", 0.9)], None),
+            // Many are open, and nothing fails for it.
+            (vec![("open_files_messages", 0.0), ("failed_fraction", 0.0)], None),
+            (
+                vec![
+                    ("open_files_messages", 0.0),
+                    ("open_files_fraction", 0.1),
+                    ("kernel_file_max_messages", 3.0),
+                ],
+                Some(0.9),
+            ),
+        ] {
+            let found = check(&with(&changes)).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn the_value_is_enough_for_the_connections_of_a_process() {
+        let to = |facts: &Facts| check(facts).unwrap().remedies[0].to.clone();
+        assert_eq!(to(&with(&[])), Some(SettingValue::Integer(8192)));
+        let mut large = with(&[("open_files_limit", 20_000.0)]);
+        assert_eq!(to(&large), Some(SettingValue::Integer(40_000)));
+        let service = large.service.as_mut().unwrap();
+        service.mode = Some("worker".into());
+        service.settings.get_mut("ThreadsPerChild").unwrap().configured = Some(SettingValue::Integer(20_000));
+        assert_eq!(to(&large), Some(SettingValue::Integer(80_200)));
+    }
+
+    #[test]
+    fn a_backend_at_its_limit_is_named() {
+        let mut facts = with(&[("open_files_fraction", 0.1)]);
+        for (name, value) in [
+            ("backend_open_files_max", 1020.0),
+            ("backend_open_files_limit", 1024.0),
+            ("backend_open_files_fraction", 0.996),
+        ] {
+            let fact = Fact {
+                name: name.into(),
+                value,
+                unit: "files".into(),
+                from_s: 0.0,
+                to_s: 1.0,
+                source: "test".into(),
+                reproduce: "true".into(),
+            };
+            facts.insert_of("php_fpm", fact);
+        }
+        let finding = check(&facts).unwrap();
+        assert!(
+            finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of the 1024")
+        );
+        assert_eq!((finding.remedies[0].service.as_str(), finding.confidence), ("php_fpm", 0.9));
+    }
+}

@@ -1,0 +1,35 @@
+//! Children of a pool of PHP-FPM, by Little's law. Of several pools the one that binds first.
+
+use crate::facts::Facts;
+use crate::limits::ceiling::{Known, Limit, beyond_in_flight, in_proportion};
+
+/// What it becomes when it binds.
+pub(crate) const ID: &str = "php-fpm-workers-exhausted";
+
+pub(crate) fn limit(facts: &Facts) -> Option<Limit> {
+    let pools: Vec<&str> = facts.each("ahead_fpm_processes_max").map(|(pool, _)| pool).collect();
+    let known = pools.into_iter().map(|pool| (pool, of_pool(facts, pool)));
+    let rate = |known: &Known| known.binds_at_rate.unwrap_or(f64::INFINITY);
+    let (pool, known) = known.min_by(|a, b| rate(&a.1).total_cmp(&rate(&b.1)))?;
+    known.limit(&format!("children of pool {pool}"), "processes of php-fpm", Some(ID))
+}
+
+fn of_pool(facts: &Facts, pool: &str) -> Known {
+    let now = facts.value_of("ahead_fpm_busy_mean", pool);
+    let max = children_max(facts, pool);
+    let used = now.map(|now| now - beyond_in_flight(facts, now));
+    let binds_at_rate = used.zip(max).and_then(|(used, max)| in_proportion(facts, used, max));
+    Known { now, max, binds_at_rate, ..Known::default() }
+}
+
+/// How many there may be: as the pool says; where its settings were not read, as many as there were when it let requests
+/// wait.
+pub(crate) fn children_max(facts: &Facts, pool: &str) -> Option<f64> {
+    let scope = format!("pool {pool}");
+    let scoped = facts.backends("php_fpm").flat_map(|service| &service.scoped);
+    let configured = scoped
+        .filter(|one| one.setting == "pm.max_children" && one.scope.contains(&scope))
+        .find_map(|one| one.value.parse().ok());
+    let waits = facts.value_of("ahead_fpm_queue_mean", pool).is_some_and(|queue| queue >= 1.0);
+    configured.or_else(|| facts.value_of("ahead_fpm_processes_max", pool).filter(|_| waits))
+}

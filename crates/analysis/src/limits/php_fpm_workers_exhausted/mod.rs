@@ -1,0 +1,31 @@
+//! `php-fpm-workers-exhausted`: every process of a pool of PHP-FPM is busy, and requests wait for one.
+//!
+//! A process of PHP-FPM serves one request at a time, and keeps it while it waits for a database or another server. When
+//! `pm.max_children` of them are busy, requests wait in the queue of the pool's socket. Apache has handed them over by
+//! then: its workers look busy, its log says nothing, and the machine may have nothing to do.
+//!
+//! ## How it is recognised
+//! The queue of the pool's socket is not empty in most readings and is a good part of what is under way, all processes of
+//! the pool are busy (its status page, or the processes themselves), and no more are started: there are as many as
+//! `pm.max_children` allows, their number stands still, or the log says `server reached pm.max_children`. A free process
+//! takes a request at once, so that the queue alone says that none is free, with less certainty. Where the
+//! processors are full of the site's own work, or memory is short, more processes would only wait for those.
+//!
+//! ## What to do
+//! Raise `pm.max_children` to 1.3 times what is wanted at once: what is busy and what waits. Never above what memory
+//! holds. If the processes wait for a database that is itself at its limit, that comes first: more of them make it worse.
+//! A reload ends requests that are under way unless `process_control_timeout` is set: where it is not, that is a restart, and
+//! best set in the same go. Where `process.max` bounds all pools together, it goes along.
+//!
+//! ## By hand
+//! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`): `listen
+//! queue` and `idle processes`; `grep max_children` in the log of PHP-FPM, which says it once in each wave.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+pub(crate) mod remedy;
+
+/// Stable id.
+pub const ID: &str = "php-fpm-workers-exhausted";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["apache-workers-exhausted", "backend-refused", "accept-queue-overflow"];

@@ -1,0 +1,171 @@
+//! How many processes a pool should have: what is wanted at once, bounded by memory, and what that should give.
+
+use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
+use crate::limits::php_fpm_workers_exhausted::finding::Pool;
+use crate::resources::{concurrency, php_fpm, setting_source};
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::diagnosis::{Predicted, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// Room above the measured demand.
+const HEADROOM: f64 = 1.3;
+/// The share of the available memory that more processes may take: the rest is for what they make others need.
+const MEMORY_FRACTION_MAX: f64 = 0.8;
+/// Published errors of such predictions: a tenth where workers bind, a fifth across the limit of the processors.
+const PREDICTION_ERROR: f64 = 0.10;
+const PREDICTION_ERROR_CPU: f64 = 0.20;
+/// The share of the processors above which there is no room.
+const CPU_FRACTION_MAX: f64 = 0.95;
+
+pub(crate) fn remedies(facts: &Facts, pool: &Pool<'_>) -> Vec<Remedy> {
+    let takeover = php_fpm::takeover(facts, Some(pool.set_as.as_str()).filter(|name| !name.is_empty()));
+    let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
+        let why = "so many that none of the requests under way waits: what is busy and what waits, and a third more";
+        return vec![manual("php_fpm", SETTING, &format!("{BEHIND}; {}", takeover.risk), why)];
+    };
+    let demand = demand(facts, pool, processes);
+    let wanted = (HEADROOM * demand).ceil();
+    let fits = fits(facts, pool, processes);
+    let to = fits.map_or(wanted, |fits| wanted.min(fits));
+    if to <= pool.limit.unwrap_or(processes) {
+        let why = "memory holds no more of them: less time for each request, or more memory";
+        return vec![manual("hardware", "memory", "none", why)];
+    }
+    let bound = match (to < wanted, fits) {
+        (true, Some(fits)) => format!(", bounded by memory, which holds {}", format_number(fits)),
+        _ => String::new(),
+    };
+    let together_with =
+        takeover.together_with.into_iter().chain(php_fpm::processes_of_all(facts, &pool.set_as, to));
+    let mut remedy = Remedy {
+        service: "php_fpm".into(),
+        setting: SETTING.into(),
+        from: Some(SettingValue::Integer(pool.limit.unwrap_or(processes) as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: takeover.class,
+        risk: format!("{}{BEHIND}; {}", memory(facts, pool, to), takeover.risk),
+        why: format!("{} requests want a process at once, plus 30% headroom{bound}", format_number(demand)),
+        predicted: predict(facts, pool, processes, to),
+        together_with: together_with.collect(),
+    };
+    if let Some(standing) = setting_source::of_pool(facts, &pool.set_as, SETTING) {
+        setting_source::told(&mut remedy, &standing);
+    }
+    vec![remedy]
+}
+
+const SETTING: &str = "pm.max_children";
+const BEHIND: &str = "more requests at once for the database and whatever else stands behind it";
+
+/// What is busy, and what waits for it: in the pool's queue, and in that of the server in front, which is full of what the
+/// pool's queue holds up. Where requests come at a rate of their own, that rate times the time each takes.
+fn demand(facts: &Facts, pool: &Pool<'_>, processes: f64) -> f64 {
+    let now = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let time_s = facts.ended_per_s().map(|rate| processes / rate);
+    let at = |rate: Option<f64>| rate.zip(time_s).map_or(0.0, |(rate, time_s)| rate * time_s);
+    let offered = at(facts.value("offered_rate"));
+    let now = match facts.value("connections_cap") {
+        Some(cap) if offered > processes => offered.min(cap),
+        _ => now,
+    };
+    now.max(at(concurrency::goal_rate(facts)))
+}
+
+/// How many processes memory holds.
+fn fits(facts: &Facts, pool: &Pool<'_>, processes: f64) -> Option<f64> {
+    let each = facts.value_of("fpm_process_memory_bytes", pool.name).filter(|bytes| *bytes > 0.0)?;
+    let available = facts.value("memory_available_min_bytes")?;
+    Some((processes + MEMORY_FRACTION_MAX * available / each).floor())
+}
+
+/// What the processes take, and whether that is at once.
+fn memory(facts: &Facts, pool: &Pool<'_>, to: f64) -> String {
+    let each = facts.value_of("fpm_process_memory_bytes", pool.name);
+    let mode = setting_source::of_pool(facts, &pool.set_as, "pm").map(|mode| mode.value.to_string());
+    let when = match mode.as_deref() {
+        Some("static") => ", taken from the start on, as pm = static starts all of them",
+        Some("dynamic" | "ondemand") => ", once so many are wanted",
+        _ => "",
+    };
+    each.map_or(String::new(), |each| {
+        format!("up to {} of memory for all processes{when}; ", format_bytes(each * to))
+    })
+}
+
+/// As many as are under way can be served at once, what the site takes of the processors grows with them, and no more is
+/// answered than is asked for.
+fn predict(facts: &Facts, pool: &Pool<'_>, processes: f64, to: f64) -> Option<Predicted> {
+    let ended_per_s = facts.ended_per_s()?;
+    let wanted = processes + pool.queue + facts.value("accept_queue_mean").unwrap_or(0.0);
+    let by_processes = ended_per_s * (to.min(wanted) / processes).max(1.0);
+    let room = || {
+        let (busy, cores) =
+            (facts.value("cpu_busy_fraction")? * facts.value("cores")?, facts.value("cores")?);
+        let own = facts.value("site_cpu_cores")? + facts.value("client_cpu_cores").unwrap_or(0.0);
+        // What runs at a low priority gives way.
+        let others = busy - own - facts.value("ahead_yielding_cpu_cores").unwrap_or(0.0);
+        let room = (CPU_FRACTION_MAX * cores - others.max(0.0)).max(0.0);
+        (own > 0.0).then(|| ended_per_s * (room / own).max(1.0))
+    };
+    let (rate, error) = match room() {
+        Some(by_cpu) if by_cpu < by_processes => (by_cpu, PREDICTION_ERROR_CPU),
+        _ => (by_processes, PREDICTION_ERROR),
+    };
+    Some(concurrency::predicted(facts, rate, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::testing::{facts, of_pool};
+    use crate::limits::php_fpm_workers_exhausted::finding::tests::{FULL, LOAD, with};
+    use crate::resources::php_fpm::tests::behind;
+    use webdyno_model::change::ApplyClass;
+    use webdyno_model::service::SettingValue;
+
+    #[test]
+    fn it_starts_from_what_the_files_say() {
+        let mut facts = facts(LOAD, &[]);
+        of_pool(&mut facts, "www", FULL);
+        let pool = [("www", "pm.max_children", "5"), ("www", "pm", "static")];
+        behind(&mut facts, &[("process_control_timeout", "0"), ("process.max", "20")], &pool);
+        let remedy =
+            crate::limits::php_fpm_workers_exhausted::finding::check(&facts).unwrap().remedies.remove(0);
+        assert_eq!((remedy.from, remedy.class), (Some(SettingValue::Integer(5)), ApplyClass::Restart));
+        assert!(remedy.why.contains("it is set in /etc/php/www.conf:12"), "{}", remedy.why);
+        for part in ["taken from the start on", "process_control_timeout is 0"] {
+            assert!(remedy.risk.contains(part), "{}", remedy.risk);
+        }
+        let with: Vec<_> = remedy.together_with.iter().map(|wish| wish.setting.as_str()).collect();
+        assert_eq!(with, ["process_control_timeout", "process.max"]);
+    }
+
+    #[test]
+    fn the_value_is_what_is_wanted_at_once_and_memory_bounds_it() {
+        let remedy = |load: &[(&str, f64)]| with(&[], load).unwrap().remedies.remove(0);
+        let first = remedy(&[]);
+        assert_eq!((first.setting.as_str(), first.to), ("pm.max_children", Some(SettingValue::Integer(52))));
+        assert!(
+            first.risk.contains("156 MB") && first.risk.contains("process_control_timeout"),
+            "{}",
+            first.risk
+        );
+        // 33 a second with 5 processes; 40 are under way.
+        assert_eq!(first.predicted.unwrap().rate, 264.0);
+        let tight = remedy(&[("memory_available_min_bytes", 30e6)]);
+        assert_eq!(tight.to, Some(SettingValue::Integer(13)));
+        let none = remedy(&[("memory_available_min_bytes", 1e6)]);
+        assert_eq!((none.service.as_str(), none.to), ("hardware", None));
+        let open = remedy(&[("offered_rate", 100.0), ("connections_cap", 200.0)]);
+        // 100 a second of 5 / 33 s each.
+        assert_eq!(open.to, Some(SettingValue::Integer(20)));
+    }
+
+    #[test]
+    fn processors_bound_the_prediction() {
+        let load = [("cpu_busy_fraction", 0.4), ("site_cpu_cores", 0.6)];
+        let predicted = with(&[], &load).unwrap().remedies.remove(0).predicted.unwrap();
+        // (0.95 x 2 - 0.2) / 0.6 times 33.
+        assert_eq!(predicted.rate, 93.5);
+    }
+}

@@ -1,0 +1,224 @@
+//! When `process-limit` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+/// At this share of a limit the next process is refused: processes come and go between readings.
+const AT_LIMIT_FRACTION: f64 = 0.97;
+
+/// What the settings can need is exceeded by what they do not tell of: loggers, programs that pages start.
+const SPARE: f64 = 1.5;
+
+/// Tasks beside the workers: the main process, loggers, a few programs.
+const OTHER_TASKS: f64 = 10.0;
+
+/// A limit that counts tasks.
+struct Limit {
+    /// What is counted, and who is limited, in words.
+    words: &'static str,
+    setting: &'static str,
+    now: f64,
+    most: f64,
+}
+
+/// Fires when tasks are refused, or when they stand at a limit while connections wait.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let reached = reached(facts);
+    let refused = facts.value("tasks_refused").filter(|count| *count >= 1.0);
+    let messages = ["fork_failed_messages", "no_processes_left_messages", "kernel_process_limit_messages"];
+    let said = messages.into_iter().find(|name| facts.value(name).is_some_and(|count| count >= 1.0));
+    let confidence = match (&reached, refused, said) {
+        (Some(_), Some(_), _) => 0.95,
+        (Some(_), None, Some(_)) => 0.9,
+        // A failed fork may also be for want of memory: AH00159 alone does not say which.
+        (None, Some(_), _) => 0.7,
+        (None, None, Some("fork_failed_messages")) => 0.5,
+        (Some(_), None, None) if is_waited_for(facts) => 0.7,
+        _ => return None,
+    };
+    let at = reached.as_ref().map_or(String::new(), |limit| {
+        format!(" {} {} of {}.", limit.words, format_number(limit.now), format_number(limit.most))
+    });
+    let evidence = match (refused, said) {
+        (Some(count), _) => format!(", and the kernel refused it {} meanwhile", count_of(count, "new one")),
+        (None, Some(name)) => {
+            let count = facts.value(name).unwrap_or(0.0);
+            format!(", and its log says {} that it could not start one", count_of(count, "time"))
+        }
+        (None, None) => ", while connections wait for a worker".into(),
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The service may start no more processes{evidence}.{at} Its own settings would allow more workers."
+        ),
+        confidence,
+        explains_fraction: lost_fraction(facts),
+        facts: facts.cite(&[
+            "tasks_refused",
+            "tasks_max",
+            "tasks_limit",
+            "user_tasks_max",
+            "user_tasks_limit",
+            "machine_threads_max",
+            "machine_threads_limit",
+            "fork_failed_messages",
+            "no_processes_left_messages",
+            "kernel_process_limit_messages",
+            "workers_startable_mean",
+            "workers_busy_mean",
+            "accept_queue_mean",
+            "failed_fraction",
+            "rate",
+        ]),
+        remedies: vec![remedy(facts, reached.as_ref())],
+    })
+}
+
+fn count_of(count: f64, what: &str) -> String {
+    format!("{} {what}{}", format_number(count), if count == 1.0 { "" } else { "s" })
+}
+
+/// The limit that is reached; the group's first, as it is the one that is meant for the service.
+fn reached(facts: &Facts) -> Option<Limit> {
+    let limits = [
+        ("tasks", "Its control group has", "TasksMax"),
+        ("user_tasks", "Its user has", "LimitNPROC"),
+        ("machine_threads", "The whole machine has", "kernel.threads-max"),
+    ];
+    limits.into_iter().find_map(|(name, words, setting)| {
+        let now = facts.value(&format!("{name}_max"))?;
+        let most = facts.value(&format!("{name}_limit")).filter(|most| *most > 0.0)?;
+        // Of a small limit one task is a large share.
+        (now >= AT_LIMIT_FRACTION * most || now + 1.0 >= most).then_some(Limit { words, setting, now, most })
+    })
+}
+
+/// Whether connections wait for workers that the service's own settings would allow.
+fn is_waited_for(facts: &Facts) -> bool {
+    let may_start = facts.value("workers_startable_mean").is_some_and(|open| open >= 1.0);
+    let allowed = facts.setting("MaxRequestWorkers");
+    let tasks = facts.value("tasks_max").unwrap_or(0.0);
+    noticed_queue(facts).is_some() && (may_start || allowed.is_some_and(|allowed| tasks < allowed))
+}
+
+/// The share of requests that wait for a worker, by what waits and what is at work.
+fn lost_fraction(facts: &Facts) -> Option<f64> {
+    let queue = facts.value("accept_queue_mean")?;
+    let busy = facts.value("workers_busy_mean").or(facts.value("service_processes_mean"))?;
+    (queue + busy > 0.0).then(|| significant(queue / (queue + busy), 3))
+}
+
+/// The tasks that the service's own settings can need.
+fn needed(facts: &Facts) -> Option<f64> {
+    let workers = facts.setting("MaxRequestWorkers").or_else(|| facts.value("workers_limit"))?;
+    let threads = facts.threads_per_process();
+    // Beside its workers a threaded process has a main thread and a listener.
+    let others = if threads > 1.0 { 2.0 * (workers / threads).ceil() } else { 0.0 };
+    Some(workers + others + OTHER_TASKS)
+}
+
+fn remedy(facts: &Facts, reached: Option<&Limit>) -> Remedy {
+    let needed = needed(facts).filter(|_| facts.is_service("apache"));
+    // A limit that is larger already is not the one that is needed.
+    let to = needed.map(|needed| (SPARE * needed).ceil());
+    let to = to.filter(|to| reached.is_none_or(|limit| *to > limit.most));
+    let why = match needed {
+        Some(needed) => format!(
+            "its settings allow {} workers, which with the other tasks can be {}; half as many again leave room for programs \
+             that pages start",
+            format_number(facts.setting("MaxRequestWorkers").or(facts.value("workers_limit")).unwrap_or(0.0)),
+            format_number(needed)
+        ),
+        None => "as many as the workers that its settings allow, and half as many again".into(),
+    };
+    let setting = reached.map_or("TasksMax", |limit| limit.setting);
+    Remedy {
+        service: if setting.starts_with("kernel.") { "sysctl" } else { "apache" }.into(),
+        setting: setting.into(),
+        from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
+        to: to.map(|to| SettingValue::Integer(to as i64)),
+        class: ApplyClass::Manual,
+        risk: "more processes take more memory; the service has to be stopped and started".into(),
+        why,
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const AT_LIMIT: [(&str, f64); 6] = [
+        ("tasks_max", 32.0),
+        ("tasks_limit", 32.0),
+        ("tasks_refused", 2.0),
+        ("workers_startable_mean", 119.0),
+        ("workers_busy_mean", 31.0),
+        ("accept_queue_mean", 69.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = AT_LIMIT.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        check(&facts(&values, &[("MaxRequestWorkers", 150)]))
+    }
+
+    #[test]
+    fn what_is_refused_at_a_limit_is_proven() {
+        let finding = with(&[]).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.69)));
+        assert!(
+            finding.summary.contains("refused it 2 new ones") && finding.summary.contains("has 32 of 32")
+        );
+        let remedy = &finding.remedies[0];
+        assert_eq!((remedy.setting.as_str(), &remedy.to), ("TasksMax", &Some(SettingValue::Integer(240))));
+        assert!(remedy.wishes().is_empty(), "it is for a person to do");
+    }
+
+    #[test]
+    fn each_signal_can_be_missed() {
+        let unseen = f64::NAN;
+        for (changes, confidence) in [
+            (vec![("tasks_refused", 0.0)], Some(0.7)),
+            (vec![("tasks_refused", unseen), ("fork_failed_messages", 1.0)], Some(0.9)),
+            (vec![("tasks_refused", 0.0), ("accept_queue_mean", 0.0)], None),
+            (vec![("tasks_max", 20.0), ("tasks_refused", 0.0)], None),
+            (
+                vec![("tasks_max", unseen), ("tasks_refused", unseen), ("fork_failed_messages", 1.0)],
+                Some(0.5),
+            ),
+            // Workers at their own limit are not kept from starting.
+            (
+                vec![
+                    ("tasks_refused", 0.0),
+                    ("workers_startable_mean", 0.0),
+                    ("tasks_max", 160.0),
+                    ("tasks_limit", 160.0),
+                ],
+                None,
+            ),
+            (
+                vec![
+                    ("tasks_max", 40.0),
+                    ("tasks_limit", 4000.0),
+                    ("tasks_refused", 0.0),
+                    ("user_tasks_max", 35.0),
+                    ("user_tasks_limit", 35.0),
+                    ("no_processes_left_messages", 1.0),
+                ],
+                Some(0.9),
+            ),
+        ] {
+            assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{changes:?}");
+        }
+    }
+}

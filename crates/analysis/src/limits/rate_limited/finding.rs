@@ -1,0 +1,332 @@
+//! When `rate-limited` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::manual_remedy::manual;
+use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
+use crate::wording::{format_bytes, format_number, format_time};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+
+/// Most of the time must lie in the answer itself.
+const TRANSFER_FRACTION_MIN: f64 = 0.5;
+/// The module sends in steps of a fifth of a second, and the first one at once: small answers come somewhat faster.
+const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
+/// By the pace alone, from the server's side.
+const CONFIDENCE_WATCHED: f64 = 0.75;
+/// `rate-limit` counts KiB a second.
+const RATE_UNIT_BYTES: f64 = 1024.0;
+
+/// Fires when answers come at the pace of a limit that is configured, or one turns requests away.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    by_pace(facts).or_else(|| by_answers(facts))
+}
+
+fn by_answers(facts: &Facts) -> Option<Finding> {
+    let turned = super::turned_away::turned_away(facts)?;
+    Some(Finding {
+        id: ID.into(),
+        summary: turned.summary(facts),
+        confidence: turned.confidence,
+        explains_fraction: Some(significant(turned.share.min(1.0), 3)),
+        facts: facts.cite(&[
+            "forbidden_fraction",
+            "request_timeout_fraction",
+            "too_many_requests_fraction",
+            "unavailable_fraction",
+            "server_error_fraction",
+            "failed_fraction",
+            "rate",
+            "rate_ci95_fraction",
+            "ended_per_s",
+            "cpu_busy_fraction",
+        ]),
+        remedies: vec![Remedy {
+            from: turned.value.map(SettingValue::Text),
+            ..manual(&turned.service, &turned.setting, RISK, WHY_TURNED)
+        }],
+    })
+}
+
+const RISK: &str = "it protects something: ask who wanted it before it is changed";
+const WHY_TURNED: &str = "more requests of one client than these are not wanted; whether there may be more, or the load generator's address may be left out for a measurement, is for the operator to decide";
+
+fn by_pace(facts: &Facts) -> Option<Finding> {
+    let limit = limit(facts)?;
+    let pace = pace(facts).filter(|pace| *pace > 0.0)?;
+    let transfer = transfer_fraction(facts);
+    // When the first byte came only a client knows; that the pace is the limit's then has to do.
+    let is_transfer = transfer.map_or(limit.bytes_per_s.is_some(), |share| share >= TRANSFER_FRACTION_MIN);
+    if !is_transfer || instead::machine_is_short(facts) {
+        return None;
+    }
+    let kept = limit.bytes_per_s.map(|rate| (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate)));
+    if kept == Some(false) {
+        return None;
+    }
+    let rate =
+        limit.bytes_per_s.map_or(String::new(), |rate| format!(", at {} a second", format_bytes(rate)));
+    let response =
+        facts.value("response_time_mean_us").zip(transfer).map_or(String::new(), |(us, transfer)| {
+            format!(
+                ", and {:.0}% of the {} that an answer takes lie between its first byte and its last",
+                transfer * 100.0,
+                format_time(us)
+            )
+        });
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "A limit on the rate is in force ({}{rate}): each answer comes at {} a second{response}. Nothing else is short.",
+            limit.words,
+            format_bytes(pace)
+        ),
+        confidence: match (kept, transfer) {
+            (Some(_), Some(_)) => 0.9,
+            (Some(_), None) => CONFIDENCE_WATCHED,
+            (None, _) => 0.6,
+        },
+        explains_fraction: transfer.map(|transfer| significant(transfer.min(1.0), 3)),
+        facts: facts.cite(&[
+            "request_bytes_per_s",
+            "received_bytes_per_s",
+            "in_flight_mean",
+            "first_byte_mean_us",
+            "service_time_mean_us",
+            "response_time_mean_us",
+            "response_time_p99_us",
+            "accept_queue_mean",
+            "cpu_busy_fraction",
+            "workers_startable_mean",
+            "rate",
+        ]),
+        remedies: vec![remedy(&limit)],
+    })
+}
+
+/// Bytes a second of each answer. Requests that wait for a worker get none: workers that are held by slow answers are too
+/// few soon, and that is the limit's work, too.
+fn pace(facts: &Facts) -> Option<f64> {
+    match noticed_queue(facts) {
+        None => facts.value("request_bytes_per_s"),
+        Some(_) => {
+            let in_workers = facts.value("requests_in_workers_mean").filter(|requests| *requests >= 1.0)?;
+            Some(facts.value("received_bytes_per_s")? / in_workers)
+        }
+    }
+}
+
+/// The share of the response time, less the wait for a worker, that passes while an answer arrives.
+fn transfer_fraction(facts: &Facts) -> Option<f64> {
+    let (service, first) = (facts.value("service_time_mean_us")?, facts.value("first_byte_mean_us")?);
+    let queue = noticed_queue(facts).and_then(|_| accept_queue_wait_us(facts)).unwrap_or(0.0);
+    let response = facts.value("response_time_mean_us").map(|us| us - queue).filter(|us| *us > 0.0)?;
+    Some(((service - first).max(0.0) / response).min(1.0))
+}
+
+struct Limit {
+    /// The directive, with its place.
+    words: String,
+    service: &'static str,
+    setting: String,
+    value: Option<String>,
+    bytes_per_s: Option<f64>,
+}
+
+/// A limit that is active for some part of the site; the tightest one.
+fn limit(facts: &Facts) -> Option<Limit> {
+    let service = facts.service.as_ref()?;
+    let place = |one: &ScopedSetting| {
+        let scope = one.scope.last().map_or(String::new(), |scope| format!(" in {scope}"));
+        let line = one.line.map_or(String::new(), |line| format!(":{line}"));
+        let file = one.file.as_ref().map_or(String::new(), |file| format!(", {file}{line}"));
+        format!("{} {}{scope}{file}", one.setting, one.value)
+    };
+    let filters = service.scoped.iter().filter(|one| {
+        matches!(one.setting.as_str(), "SetOutputFilter" | "AddOutputFilter" | "AddOutputFilterByType")
+            && one.value.contains("RATE_LIMIT")
+    });
+    let rates = service.scoped.iter().filter_map(|one| {
+        let words: Vec<&str> = one.value.split_whitespace().collect();
+        let is_rate = one.setting == "SetEnv" && words.first() == Some(&"rate-limit");
+        let rate = words.get(1)?.trim_matches('"').parse::<f64>().ok();
+        (is_rate && rate.is_some_and(|rate| rate > 0.0)).then_some((one, rate?))
+    });
+    let tightest = rates.min_by(|a, b| a.1.total_cmp(&b.1));
+    if service.service == "nginx" {
+        return of_nginx(service, place);
+    }
+    let filter = filters.map(place).next();
+    match (filter, tightest) {
+        (Some(words), rate) => Some(Limit {
+            words: format!("mod_ratelimit: {words}"),
+            service: "apache",
+            setting: "rate-limit".into(),
+            value: rate.map(|(one, _)| one.value.clone()),
+            bytes_per_s: rate.map(|(_, kib)| kib * RATE_UNIT_BYTES),
+        }),
+        (None, _) => {
+            const OTHERS: [&str; 3] = ["bw_module", "cband_module", "qos_module"];
+            let loaded = service.modules.iter().find(|module| OTHERS.contains(&module.as_str()))?;
+            let directives = ["BandWidth", "MinBandWidth", "QS_SrvMaxConnPerIP", "QS_LocKBytesPerSecLimit"];
+            let active = service.scoped.iter().find(|one| directives.contains(&one.setting.as_str()))?;
+            Some(Limit {
+                words: format!("{loaded}: {}", place(active)),
+                service: "apache",
+                setting: active.setting.clone(),
+                value: Some(active.value.clone()),
+                bytes_per_s: None,
+            })
+        }
+    }
+}
+
+/// `limit_rate 200k`: so many bytes a second for each answer.
+fn of_nginx(service: &ServiceSnapshot, place: impl Fn(&ScopedSetting) -> String) -> Option<Limit> {
+    let rate = |text: &str| {
+        let text = text.to_lowercase();
+        let (number, unit) = match (text.strip_suffix('k'), text.strip_suffix('m')) {
+            (Some(number), _) => (number, RATE_UNIT_BYTES),
+            (_, Some(number)) => (number, RATE_UNIT_BYTES * RATE_UNIT_BYTES),
+            _ => (text.as_str(), 1.0),
+        };
+        number.parse::<f64>().ok().filter(|number| *number > 0.0).map(|number| number * unit)
+    };
+    let set = service.scoped.iter().filter(|one| one.setting == "limit_rate");
+    let rates = set.filter_map(|one| Some((one, rate(&one.value)?)));
+    let (one, bytes_per_s) = rates.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Limit {
+        words: place(one),
+        service: "nginx",
+        setting: one.setting.clone(),
+        value: Some(one.value.clone()),
+        bytes_per_s: Some(bytes_per_s),
+    })
+}
+
+fn remedy(limit: &Limit) -> Remedy {
+    Remedy {
+        service: limit.service.into(),
+        setting: limit.setting.clone(),
+        from: limit.value.clone().map(SettingValue::Text),
+        to: None,
+        class: ApplyClass::Manual,
+        risk: RISK.into(),
+        why: format!(
+            "the site is as fast as this limit{} allows; whether it may be higher is for the operator to decide",
+            limit
+                .bytes_per_s
+                .map_or(String::new(), |rate| format!(" of {} KiB/s", format_number(rate / RATE_UNIT_BYTES)))
+        ),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const LIMITED: &[(&str, f64)] = &[
+        ("request_bytes_per_s", 215_000.0),
+        ("first_byte_mean_us", 5_000.0),
+        ("service_time_mean_us", 1_200_000.0),
+        ("response_time_mean_us", 1_200_000.0),
+        ("accept_queue_mean", 0.0),
+        ("cpu_busy_fraction", 0.05),
+    ];
+
+    fn with(changes: &[(&str, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
+        let kept = LIMITED.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[]);
+        let one = |(setting, value): &(&str, &str)| ScopedSetting {
+            setting: (*setting).into(),
+            value: (*value).into(),
+            ..ScopedSetting::default()
+        };
+        facts.service.as_mut().unwrap().scoped = scoped.iter().map(one).collect();
+        check(&facts)
+    }
+
+    #[test]
+    fn a_limit_and_its_pace_are_both_needed() {
+        let filter = ("SetOutputFilter", "RATE_LIMIT");
+        let limited = [filter, ("SetEnv", "rate-limit 200")];
+        for (name, changes, scoped, confidence) in [
+            ("both", vec![], &limited[..], Some(0.9)),
+            ("its rate is not known", vec![], &limited[..1], Some(0.6)),
+            ("no limit", vec![], &limited[1..], None),
+            ("another pace", vec![("request_bytes_per_s", 2e6)], &limited[..], None),
+            ("only watched", vec![("first_byte_mean_us", f64::NAN)], &limited[..], Some(CONFIDENCE_WATCHED)),
+            ("watched, no rate", vec![("first_byte_mean_us", f64::NAN)], &limited[..1], None),
+            ("late first bytes", vec![("first_byte_mean_us", 1e6)], &limited[..], None),
+            ("a queue", vec![("accept_queue_mean", 30.0), ("in_flight_mean", 60.0)], &limited[..], None),
+            ("no processor is free", vec![("pressure_group_cpu_some_fraction", 0.9)], &limited[..], None),
+        ] {
+            assert_eq!(with(&changes, scoped).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn workers_that_send_at_the_limit_s_pace_are_its_work() {
+        let limited = [("SetOutputFilter", "RATE_LIMIT"), ("SetEnv", "rate-limit 60")];
+        // Twenty workers send 120 kB each at 50 kB a second, and thirty requests wait.
+        let held = [
+            ("accept_queue_mean", 31.0),
+            ("in_flight_mean", 50.0),
+            ("requests_in_workers_mean", 19.0),
+            ("received_bytes_per_s", 930_000.0),
+            ("request_bytes_per_s", 18_600.0),
+            ("rate", 7.75),
+            ("response_time_mean_us", 6_200_000.0),
+            ("service_time_mean_us", 6_200_000.0),
+            ("first_byte_mean_us", 4_300_000.0),
+        ];
+        assert_eq!(with(&held, &limited).unwrap().confidence, 0.9);
+        let cached = [&held[..3], &[("received_bytes_per_s", 9.3e6)], &held[4..]].concat();
+        assert!(with(&cached, &limited).is_none(), "what waits is not limited");
+    }
+
+    #[test]
+    fn a_protection_is_never_lifted() {
+        let limited = [("SetOutputFilter", "DEFLATE;RATE_LIMIT"), ("SetEnv", "rate-limit 200")];
+        let remedies = with(&[], &limited).unwrap().remedies;
+        assert!(remedies.iter().all(|remedy| remedy.to.is_none() && remedy.wishes().is_empty()));
+    }
+
+    #[test]
+    fn nginx_in_front_has_such_limits_too() {
+        let with = |values: &[(&str, f64)], setting: &str, value: &str| {
+            let mut facts = facts(values, &[]);
+            let one = ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                file: Some("/etc/nginx/x.conf".into()),
+                line: Some(3),
+                ..ScopedSetting::default()
+            };
+            let service = facts.service.as_mut().unwrap();
+            (service.service, service.scoped) = ("nginx".into(), vec![one]);
+            check(&facts)
+        };
+        let paced = with(LIMITED, "limit_rate", "200k").unwrap();
+        assert_eq!(paced.confidence, 0.9);
+        assert!(paced.summary.contains("limit_rate 200k, /etc/nginx/x.conf:3"), "{}", paced.summary);
+        assert!(with(LIMITED, "limit_rate", "0").is_none());
+        let turned = [("unavailable_fraction", 0.9), ("rate", 12.0), ("rate_ci95_fraction", 0.01)];
+        let finding = with(&turned, "limit_conn", "addr 10").unwrap();
+        assert!(
+            finding.summary.contains("limit_conn addr 10, set in /etc/nginx/x.conf:3"),
+            "{}",
+            finding.summary
+        );
+        let remedy = &finding.remedies[0];
+        assert_eq!((remedy.service.as_str(), remedy.to.clone(), remedy.wishes().len()), ("nginx", None, 0));
+    }
+}

@@ -1,0 +1,304 @@
+//! When `slow-clients` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::instead;
+use crate::limits::{apache_async_cap, keepalive_holds_workers};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::service::SettingValue;
+
+/// From this share of the workers on they are what is missing.
+const HELD_FRACTION_MIN: f64 = 0.3;
+/// Answers below this size fit into a send buffer as the kernel makes it: no worker waits for them.
+const ANSWER_BYTES_MIN: f64 = 262_144.0;
+/// What is sent to each slow client a second: less is nothing at all, more is no slow line.
+const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
+
+/// What is sent beside our own answers must be more than what the network adds to these.
+const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;
+/// Headers and other traffic of a host may be this much: less says nothing of answers.
+const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
+/// From so many requests on each connection is kept.
+const KEPT_REQUESTS_MIN: f64 = 1.1;
+
+/// Fires when clients that take their answers slowly hold the workers that others wait for.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let proof = apache_workers_exhausted::finding::proof(facts)?;
+    let queue = noticed_queue(facts)?;
+    let writes = instead::mostly(facts).is_none_or(|(fact, _, _)| fact == "workers_writing_mean");
+    if !writes
+        || instead::machine_is_short(facts)
+        || keepalive_holds_workers::finding::is_proven(facts)
+        || apache_async_cap::finding::is_proven(facts)
+    {
+        return None;
+    }
+    let slow = by_queues(facts, proof.workers)
+        .or_else(|| by_bytes(facts, proof.workers))
+        .or_else(|| by_ended(facts, proof.workers))?;
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "Clients that take their answers slowly hold the workers: {}. All {} workers are taken{}, and {} connections wait to be accepted.",
+            slow.words,
+            format_number(proof.workers),
+            facts.value("service_cpu_cores").map_or(String::new(), |cores| {
+                format!(", which together use {} of a processor", format_number(cores))
+            }),
+            format_number(queue)
+        ),
+        confidence: slow.confidence,
+        explains_fraction: apache_workers_exhausted::finding::explained(facts, queue),
+        facts: facts.cite(&[
+            "sending_connections_mean",
+            "workers_writing_mean",
+            "workers_busy_mean",
+            "requests_at_server_mean",
+            "in_flight_mean",
+            "requests_in_workers_mean",
+            "other_connections_mean",
+            "network_sent_bytes_per_s",
+            "received_bytes_per_s",
+            "server_requests_per_s",
+            "workers_of_ended_mean",
+            "answer_bytes_mean",
+            "ended_per_s",
+            "scoreboard_full_fraction",
+            "processes_at_limit_fraction",
+            "accept_queue_mean",
+            "service_cpu_cores",
+            "cpu_busy_fraction",
+            "response_time_mean_us",
+            "rate",
+        ]),
+        remedies: remedies(facts),
+    })
+}
+
+struct Slow {
+    words: String,
+    confidence: f64,
+}
+
+/// Send queues that stay full, of clients each of which gets little: those of fast ones are not empty either while an answer
+/// is on its way.
+fn by_queues(facts: &Facts, workers: f64) -> Option<Slow> {
+    let full = facts.value("sending_connections_mean").filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
+    let pace = facts.value("network_sent_bytes_per_s").map(|sent| sent / full);
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
+        return None;
+    }
+    let each = pace.map_or(String::new(), |pace| format!(", {} a second each", format_bytes(pace)));
+    let words = format!("{} connections have not taken what was sent to them{each}", format_number(full));
+    Some(Slow { words, confidence: 0.9 })
+}
+
+/// What others get, and how many of their requests end: what our load has at the server is known.
+fn by_bytes(facts: &Facts, workers: f64) -> Option<Slow> {
+    let own = facts.value("requests_in_workers_mean").filter(|_| facts.loaded)?;
+    let taken = facts.value("workers_writing_mean").map_or(workers, |writing| writing.min(workers));
+    let held = (taken - own).max(0.0);
+    if held < HELD_FRACTION_MIN * workers {
+        return None;
+    }
+    let sent = (facts.value("network_sent_bytes_per_s")? - facts.value("received_bytes_per_s")?).max(0.0);
+    let pace = sent / held;
+    // Without the page's count there is that of connections, where each of our own brings one request and no more.
+    let counted = facts.value("server_requests_per_s");
+    let kept = facts.value("requests_per_connection").is_none_or(|requests| requests >= KEPT_REQUESTS_MIN);
+    if (counted.is_none() && kept) || sent < OTHERS_BYTES_RATIO_MIN * facts.value("received_bytes_per_s")? {
+        return None;
+    }
+    let ended = (counted.or(facts.value("new_connections_per_s"))? - facts.ended_per_s()?).max(0.0);
+    let is_long = sent >= ANSWER_BYTES_MIN * ended;
+    let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
+    (is_long && is_slow).then(|| Slow {
+        words: format!(
+            "{} of them write to others than this load, {} a second to each, and hardly one of these answers ends",
+            format_number(held),
+            format_bytes(pace)
+        ),
+        // Without the page nobody knows whether they hold workers, or places of processes that take nobody in any more.
+        confidence: if counted.is_some() { 0.85 } else { 0.5 },
+    })
+}
+
+/// Where the server is only watched: requests that end take few of the workers and little of what is sent, and the others,
+/// which do not end, get the rest.
+fn by_ended(facts: &Facts, workers: f64) -> Option<Slow> {
+    if facts.loaded {
+        return None;
+    }
+    let writing = facts.value("workers_writing_mean")?.min(workers);
+    let held = (writing - facts.value("workers_of_ended_mean")?).max(0.0);
+    let ended_bytes = facts.value("answer_bytes_mean")? * facts.ended_per_s()?;
+    let sent = facts.value("network_sent_bytes_per_s")? - ended_bytes;
+    let is_enough = held >= HELD_FRACTION_MIN * workers && sent >= OTHERS_BYTES_RATIO_MIN * ended_bytes;
+    let pace = sent / held;
+    // Of a backend's answers nothing is sent before they are there; these are sent all the time.
+    let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
+    (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| Slow {
+        words: format!(
+            "{} of them write answers that do not end, {} a second to each, while those that end take few workers and {} \
+             a second",
+            format_number(held),
+            format_bytes(pace),
+            format_bytes(ended_bytes)
+        ),
+        confidence: 0.75,
+    })
+}
+
+fn remedies(facts: &Facts) -> Vec<Remedy> {
+    let remedy = |setting: &str, from: Option<&str>, to: Option<&str>, class, risk: &str, why: &str| Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from: from.map(|from| SettingValue::Text(from.into())),
+        to: to.map(|to| SettingValue::Text(to.into())),
+        class,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    };
+    let mode = facts.service.as_ref().and_then(|service| service.mode.as_deref());
+    let sendfile = remedy(
+        "EnableSendfile",
+        None,
+        Some("On"),
+        ApplyClass::Reload,
+        "wrong on some network file systems: not where the files are on one",
+        "files that the kernel sends by itself hold no thread of the event MPM while a client is slow",
+    );
+    let event = remedy(
+        "mpm",
+        mode,
+        Some("event"),
+        ApplyClass::Manual,
+        "a stop and a start; modules of your own must be able to live with threads",
+        "the event MPM holds no thread for a connection that waits for room in its buffer (with EnableSendfile On, for files)",
+    );
+    let proxy = remedy(
+        "proxy",
+        None,
+        None,
+        ApplyClass::Manual,
+        "one more program in front of the site",
+        "a proxy in front takes an answer in at once and frees the worker, however slow the client is",
+    );
+    if mode == Some("event") { vec![sendfile, proxy] } else { vec![event, proxy] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    /// Fifty processes, forty of which write to travellers; our load has ten.
+    const SLOW: &[(&str, f64)] = &[
+        ("scoreboard_full_fraction", 1.0),
+        ("workers_limit", 50.0),
+        ("workers_busy_mean", 50.0),
+        ("workers_writing_mean", 50.0),
+        ("accept_queue_mean", 20.0),
+        ("in_flight_mean", 30.0),
+        ("requests_in_workers_mean", 10.0),
+        ("network_sent_bytes_per_s", 1.1e6),
+        ("received_bytes_per_s", 25e3),
+        ("server_requests_per_s", 100.5),
+        ("ended_per_s", 100.0),
+        ("cpu_busy_fraction", 0.1),
+    ];
+
+    fn with(changes: &[(&str, f64)], mode: &str) -> Option<Finding> {
+        check(&of(changes, mode))
+    }
+
+    fn of(changes: &[(&str, f64)], mode: &str) -> Facts {
+        let kept = SLOW.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let changed = changes.iter().filter(|(_, value)| value.is_finite());
+        let values: Vec<_> = kept.chain(changed).copied().collect();
+        let mut facts = facts(&values, &[("MaxRequestWorkers", 50)]);
+        facts.service.as_mut().unwrap().mode = Some(mode.into());
+        facts
+    }
+
+    #[test]
+    fn long_answers_that_are_taken_slowly_are_seen_by_their_queues_or_their_bytes() {
+        let queues = ("sending_connections_mean", 40.0);
+        for (name, changes, confidence) in [
+            ("queues", vec![queues], Some(0.9)),
+            ("queues of fast lines", vec![queues, ("network_sent_bytes_per_s", 9e7)], None),
+            ("no load of ours", vec![queues, ("requests_in_workers_mean", f64::NAN)], Some(0.9)),
+            ("bytes", vec![], Some(0.85)),
+            (
+                "no page",
+                vec![
+                    ("server_requests_per_s", f64::NAN),
+                    ("new_connections_per_s", 101.0),
+                    ("requests_per_connection", 1.0),
+                ],
+                Some(0.5),
+            ),
+            (
+                "no page, and our own connections are kept",
+                vec![
+                    ("server_requests_per_s", f64::NAN),
+                    ("new_connections_per_s", 50.0),
+                    ("requests_per_connection", 2.0),
+                ],
+                None,
+            ),
+            ("what the network adds", vec![("network_sent_bytes_per_s", 40e3)], None),
+            ("others wait for a backend", vec![("network_sent_bytes_per_s", 26e3)], None),
+            ("others ask much", vec![("server_requests_per_s", 160.0)], None),
+            ("fast lines", vec![("network_sent_bytes_per_s", 9e7)], None),
+            ("our own requests", vec![("requests_in_workers_mean", 48.0)], None),
+            (
+                "they wait for other requests",
+                vec![queues, ("workers_writing_mean", 5.0), ("workers_keepalive_mean", 45.0)],
+                None,
+            ),
+            ("no processor is free", vec![queues, ("pressure_group_cpu_some_fraction", 0.9)], None),
+            ("nobody waits", vec![queues, ("accept_queue_mean", 0.0)], None),
+        ] {
+            assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn by_watching_alone_what_does_not_end_is_told_from_what_does() {
+        let ours = ["requests_in_workers_mean", "received_bytes_per_s"].map(|name| (name, f64::NAN));
+        let seen = [("workers_of_ended_mean", 19.5), ("answer_bytes_mean", 350.0)];
+        for (name, change, confidence) in [
+            ("as they are", ("cpu_busy_fraction", 0.1), Some(0.75)),
+            ("all of them end", ("workers_of_ended_mean", 48.0), None),
+            ("what is sent is sent to those that end", ("answer_bytes_mean", 9_000.0), None),
+            ("nothing is sent to the others", ("network_sent_bytes_per_s", 120e3), None),
+            ("nobody knows", ("workers_of_ended_mean", f64::NAN), None),
+        ] {
+            let changes: Vec<_> = ours
+                .into_iter()
+                .chain(seen.into_iter().filter(|(other, _)| *other != change.0))
+                .chain([change])
+                .collect();
+            let mut facts = of(&changes, "prefork");
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_event_mpm_needs_the_kernels_help() {
+        let first = |mode| with(&[], mode).unwrap().remedies.remove(0);
+        assert_eq!((first("prefork").setting.as_str(), first("prefork").wishes().len()), ("mpm", 0));
+        assert_eq!(
+            (first("event").setting.as_str(), first("event").class),
+            ("EnableSendfile", ApplyClass::Reload)
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! `syn-queue-overflow`: the list of connections that have just begun is full, and first packets are dropped.
+//!
+//! A server keeps an entry for each connection from its first packet (SYN) to the third one. Usually that is a
+//! millisecond; but clients that never answer (a firewall that lets only one direction through, forged senders) leave entries
+//! that stay for seconds or a minute. With `net.ipv4.tcp_syncookies = 1`, the default, a full list does no harm: the kernel
+//! then puts what it has to remember into its answer. With 0 it drops first packets, whoever sends them.
+//!
+//! ## How it is recognised
+//! Cookies are not used, and `TCPReqQFullDrop` rises (the list is as long as the accept queue may be), or `ListenDrops`
+//! rises without `ListenOverflows` (its last quarter, by `net.ipv4.tcp_max_syn_backlog`, is kept for addresses that are
+//! known); connections stand half open meanwhile, and clients connect after whole seconds or not at all.
+//!
+//! ## What to do
+//! `net.ipv4.tcp_syncookies = 1`: takes effect at once; the list may then be as long as the accept queue, and what is beyond
+//! it gets a cookie. Where cookies are unwanted, `net.ipv4.tcp_max_syn_backlog` and the accept queue (`ListenBacklog` and
+//! `net.core.somaxconn`, with a restart) must hold all that is half open: the smaller one counts, and the finding says which. Then find out who does not answer: `ss -tan state syn-recv` names the addresses.
+//!
+//! ## By hand
+//! `nstat -az TcpExtTCPReqQFullDrop TcpExtListenDrops TcpExtListenOverflows` twice under load;
+//! `ss -tan state syn-recv | wc -l`; `sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_max_syn_backlog`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "syn-queue-overflow";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["lost-syns"];

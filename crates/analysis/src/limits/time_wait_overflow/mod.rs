@@ -1,0 +1,24 @@
+//! `time-wait-overflow`: more connections wait after their close than the kernel keeps. It costs nothing by itself.
+//!
+//! Who closes a connection first remembers it for a minute (TIME_WAIT), so that packets of it that come late are not taken for
+//! those of a new one. `net.ipv4.tcp_max_tw_buckets` says how many are kept. Beyond that they are forgotten at once, the counter
+//! `TCPTimeWaitOverflow` climbs and the kernel's log says so. No request waits for it.
+//!
+//! ## How it is recognised
+//! `TCPTimeWaitOverflow` climbs while something else limits: it is said so that nobody takes it for the cause. Alone it is
+//! no finding.
+//!
+//! ## What to do
+//! Nothing, as far as speed is concerned. `net.ipv4.tcp_max_tw_buckets` at least the connections that are closed in a
+//! second times 60 restores the guard against late packets (about 250 bytes of kernel memory each); keep-alive makes fewer.
+//!
+//! ## By hand
+//! `nstat -az TcpExtTCPTimeWaitOverflow` twice; `ss -s` (timewait); `sysctl net.ipv4.tcp_max_tw_buckets`.
+
+pub(crate) mod ceiling;
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "time-wait-overflow";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[];

@@ -1,0 +1,299 @@
+//! When `tls-handshakes` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::request_cost;
+use crate::resources::request_cost::Work;
+use crate::resources::site_profile;
+use crate::resources::syscall_cost::on_this_machine_us;
+use crate::settings::in_force;
+use crate::wording::{format_number, format_time};
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+
+/// What every handshake costs in processor time, without the signature: the connection, the exchange of keys, the
+/// records, and their memory. 250 to 400 us were seen.
+const HANDSHAKE_US: f64 = 300.0;
+/// Signatures, as `openssl speed` tells them on cores of the last ten years.
+const SIGN_US: [(&str, f64); 6] = [
+    ("RSA 8", 12_000.0),
+    ("RSA 4", 3_000.0),
+    ("RSA 3", 1_200.0),
+    ("RSA", 500.0),
+    ("ECDSA P-384", 300.0),
+    ("ECDSA P-521", 300.0),
+];
+/// A key of a kind that is not known, or on a small curve.
+const SIGN_SMALL_US: f64 = 40.0;
+/// The share of the service's work that handshakes which need not be must cost.
+const SHARE_MIN: f64 = 0.2;
+/// Requests on a kept connection, as a share: with more of them handshakes are few.
+const REUSED_MAX: f64 = 0.6;
+/// Below this share of resumed sessions the server does not know its visitors again.
+const RESUMED_MIN: f64 = 0.5;
+
+/// Handshakes as they are, and what they cost.
+struct Handshakes {
+    per_s: f64,
+    resumed: Option<f64>,
+    sign_us: f64,
+    key: Option<String>,
+}
+
+/// What could be done about them, and the share of the work that it would save.
+struct Saving {
+    share: f64,
+    words: String,
+    remedies: Vec<Remedy>,
+    confidence: f64,
+}
+
+/// Fires when handshakes fill the processors, and need not.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let service = facts.service.as_ref().filter(|_| site_profile::is_tls(facts) == Some(true))?;
+    let work = request_cost::work(facts)?;
+    let handshakes = handshakes(facts, service)?;
+    let best = savings(facts, service, &handshakes, &work);
+    let saving = best.filter(|saving| saving.share >= SHARE_MIN)?;
+    let resumed = handshakes
+        .resumed
+        .map_or(String::new(), |resumed| format!(", {:.0}% of which resume a session", resumed * 100.0));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The processors are full with greetings: {} TLS handshakes a second{resumed}, for {} requests{}. {}",
+            format_number(handshakes.per_s),
+            format_number(facts.ended_per_s().or(facts.value("server_requests_per_s"))?),
+            handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a key of the kind {key}")),
+            saving.words,
+        ),
+        confidence: work.sure(saving.confidence),
+        explains_fraction: Some(significant(saving.share, 3)),
+        facts: facts.cite(&[
+            "tls_handshakes_per_s",
+            "tls_resumed_fraction",
+            "tls_handshake_mean_us",
+            "connections_reused_fraction",
+            "new_connections_per_s",
+            "ended_per_s",
+            "server_requests_per_s",
+            "cpu_per_request_us",
+            "service_cpu_cores",
+            "service_cores_limit",
+            "cores",
+            "pressure_group_cpu_some_fraction",
+            "rate",
+        ]),
+        remedies: saving.remedies,
+    })
+}
+
+/// What every handshake costs, without the signature.
+pub(crate) fn handshake_us(facts: &Facts) -> f64 {
+    on_this_machine_us(facts, HANDSHAKE_US)
+}
+
+fn handshakes(facts: &Facts, service: &ServiceSnapshot) -> Option<Handshakes> {
+    let per_s = facts.value("tls_handshakes_per_s").or(facts.value("new_connections_per_s"))?;
+    let key = site_profile::key(service, facts.asked.first());
+    let sign_us = key.as_ref().map_or(SIGN_US[3].1, |key| {
+        SIGN_US.iter().find(|(kind, _)| key.starts_with(kind)).map_or(SIGN_SMALL_US, |(_, us)| *us)
+    });
+    Some(Handshakes { per_s, resumed: facts.value("tls_resumed_fraction"), sign_us, key })
+}
+
+/// What saves most: connections that are kept where clients want that, sessions that are known again, a smaller key.
+fn savings(facts: &Facts, service: &ServiceSnapshot, of: &Handshakes, work: &Work) -> Option<Saving> {
+    let asked = facts.asked.first();
+    let setting = |name: &str| in_force::of_host(service, name, asked);
+    let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
+    // What is not known is between: half of them.
+    let signed = 1.0 - of.resumed.unwrap_or(0.5);
+    let share = |us: f64| (of.per_s * us / 1e6 / work.cores).min(0.95);
+    let reused = site_profile::reused(facts);
+    if reused.is_some_and(|reused| reused > REUSED_MAX) {
+        return None;
+    }
+    let forgets = is("SSLSessionCache", "none") && is("SSLSessionTickets", "off");
+    let certain = |share: f64| {
+        if of.resumed.is_none() && !forgets {
+            0.5
+        } else if share >= 0.5 {
+            0.9
+        } else {
+            0.8
+        }
+    };
+    let mut remedies = vec![];
+    let keeps = !is("KeepAlive", "off");
+    if !keeps && facts.wants_keepalive != Some(false) {
+        // Even if all of them resume a session, they could be saved.
+        let each_us = handshake_us(facts);
+        let at_least = share(each_us);
+        let share = share(each_us + signed * of.sign_us);
+        let confidence = match facts.wants_keepalive {
+            Some(_) => certain(share),
+            None if at_least >= SHARE_MIN => 0.7,
+            None => 0.5,
+        };
+        remedies.push(keep_alive(setting("KeepAliveTimeout").as_deref()));
+        remedies.extend(cheaper(service, of, forgets));
+        let words = "Each request comes on a connection of its own, as KeepAlive is Off.".to_owned();
+        return Some(Saving { share, words, remedies, confidence });
+    }
+    // Connections that are wanted, allowed and still not kept have another reason.
+    if facts.wants_keepalive == Some(true) {
+        return None;
+    }
+    let knows = of.resumed.is_some_and(|resumed| resumed >= RESUMED_MIN);
+    let share = share(signed * of.sign_us);
+    if knows {
+        return None;
+    }
+    remedies.extend(cheaper(service, of, forgets));
+    let words = match forgets {
+        true => "Nobody who returns is recognised: the session cache and the tickets are switched off.",
+        false => "Sessions are not resumed, so that the key signs for each of them.",
+    };
+    let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
+    (!remedies.is_empty()).then(|| Saving { share, words, remedies, confidence: certain(share) })
+}
+
+fn remedy(setting: &str, to: Option<&str>, class: ApplyClass, risk: &str, why: &str) -> Remedy {
+    Remedy {
+        service: "apache".into(),
+        setting: setting.into(),
+        from: None,
+        to: to.map(SettingValue::parse),
+        class,
+        risk: risk.into(),
+        why: why.into(),
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+/// Longer than this, connections that are kept are mostly idle ones; seconds.
+const TIMEOUT_S: i64 = 3;
+
+fn keep_alive(timeout: Option<&str>) -> Remedy {
+    let is_long = timeout.is_none_or(|timeout| timeout.parse().is_ok_and(|seconds: i64| seconds > TIMEOUT_S));
+    let shorter = Wish {
+        service: "apache".into(),
+        setting: "KeepAliveTimeout".into(),
+        to: SettingValue::Integer(TIMEOUT_S),
+    };
+    Remedy {
+        from: Some(SettingValue::Text("Off".into())),
+        together_with: is_long.then_some(shorter).into_iter().collect(),
+        ..remedy(
+            "KeepAlive",
+            Some("On"),
+            ApplyClass::Reload,
+            "under prefork and worker a visitor holds a worker between requests, for the timeout at most",
+            "a visitor's next request comes on the same connection, without a handshake",
+        )
+    }
+}
+
+/// Sessions that are known again, and a key that signs faster.
+fn cheaper(service: &ServiceSnapshot, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
+    let cache = remedy(
+        "SSLSessionCache",
+        Some("shmcb:${APACHE_RUN_DIR}/ssl_scache(512000)"),
+        ApplyClass::Manual,
+        "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
+        "clients that return are recognised, and nothing is signed for them",
+    );
+    let has_key = of.key.as_ref().is_some_and(|key| key.starts_with("RSA"));
+    let key = remedy(
+        "SSLCertificateFile",
+        None,
+        ApplyClass::Manual,
+        "clients of before 2010 do not know such keys: keep the old certificate beside it",
+        "a key on an elliptic curve (ECDSA P-256) signs in some hundredths of a millisecond",
+    );
+    let is_apache = service.service == "apache";
+    [forgets.then_some(cache), has_key.then_some(key)].into_iter().flatten().filter(|_| is_apache).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use crate::settings::in_force::Asked;
+    use webdyno_model::service::ScopedSetting;
+
+    type Changes<'a> = &'a [(&'a str, f64)];
+
+    fn with(changes: Changes, settings: &[(&str, &str)], wants: Option<bool>) -> Option<Finding> {
+        let base = [
+            ("service_cpu_cores", 0.98),
+            ("cores", 1.0),
+            ("cpu_per_request_us", 3300.0),
+            ("tls_handshakes_per_s", 300.0),
+            ("tls_resumed_fraction", 0.0),
+            ("connections_reused_fraction", 0.0),
+            ("ended_per_s", 300.0),
+        ];
+        let mut values = base.to_vec();
+        values.retain(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        values.extend(changes.iter().filter(|(_, value)| value.is_finite()));
+        let mut facts = facts(&values, &[]);
+        let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
+            setting: (*setting).into(),
+            value: (*value).into(),
+            scope: vec!["VirtualHost *:443".into()],
+            ..ScopedSetting::default()
+        };
+        facts.service.as_mut().unwrap().scoped = settings.iter().map(scoped).collect();
+        facts.asked = vec![Asked { share: 1.0, ..Asked::of("https://h/a").unwrap() }];
+        facts.wants_keepalive = wants;
+        check(&facts)
+    }
+
+    const LARGE: (&str, &str) = ("SSLCertificateFile key", "RSA 4096");
+    const FORGETS: [(&str, &str); 2] = [("SSLSessionCache", "none"), ("SSLSessionTickets", "off")];
+
+    #[test]
+    fn a_large_key_and_no_sessions_are_named_with_both_remedies() {
+        let finding = with(&[], &[&FORGETS[..], &[LARGE]].concat(), Some(false)).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.918)));
+        let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.as_str()).collect();
+        assert_eq!(settings, ["SSLSessionCache", "SSLCertificateFile"]);
+    }
+
+    #[test]
+    fn connections_that_the_server_does_not_keep_come_first() {
+        let off = [("KeepAlive", "Off"), ("KeepAliveTimeout", "15"), ("SSLCertificateFile key", "RSA 2048")];
+        let changes: Changes = &[("tls_resumed_fraction", 1.0), ("tls_handshakes_per_s", 1000.0)];
+        let finding = with(changes, &off, Some(true)).unwrap();
+        let remedy = &finding.remedies[0];
+        assert_eq!(
+            (remedy.setting.as_str(), remedy.to.clone()),
+            ("KeepAlive", Some(SettingValue::Text("On".into())))
+        );
+        assert_eq!(remedy.together_with[0].to, SettingValue::Integer(3));
+        // Nobody wants to keep them, and all are recognised.
+        assert!(with(changes, &off, Some(false)).is_none());
+        // They are wanted and allowed: that they are not kept has another reason.
+        assert!(with(&[], &[&FORGETS[..], &[LARGE]].concat(), Some(true)).is_none());
+    }
+
+    #[test]
+    fn handshakes_that_cost_little_are_no_finding() {
+        let all = [&FORGETS[..], &[LARGE]].concat();
+        for changes in [
+            &[("tls_handshakes_per_s", 20.0)][..],
+            &[("service_cpu_cores", 0.2)],
+            &[("connections_reused_fraction", 0.9)],
+            &[("tls_resumed_fraction", 0.95)],
+        ] {
+            assert!(with(changes, &all, Some(false)).is_none(), "{changes:?}");
+        }
+        let small = [&FORGETS[..], &[("SSLCertificateFile key", "ECDSA P-256")]].concat();
+        assert!(with(&[], &small, Some(false)).is_none());
+    }
+}

@@ -1,0 +1,33 @@
+//! `tls-handshakes`: the processors greet visitors instead of answering them.
+//!
+//! A new encrypted connection begins with a handshake, which the server signs with its key: a tenth of a millisecond with
+//! a key on an elliptic curve, about one with RSA of 2048 bits, several with 4096. A session that is resumed saves the
+//! signature, a connection that is kept the whole handshake.
+//!
+//! ## How it is recognised
+//! The service's processors are full, new connections over TLS come nearly as often as requests, and by what handshakes
+//! with this kind of key cost they are a good part of the service's work. They could be fewer or cheaper: the server
+//! refuses to keep connections that clients want to keep, or does not know sessions again, or signs with a large key.
+//! Clients who never come back, towards a small key, are no fault.
+//!
+//! ## What to do
+//! First `KeepAlive On`, with a timeout of a few seconds. Then sessions: `SSLSessionCache shmcb:...`, or tickets
+//! (`SSLSessionTickets on`). Then a certificate with a key on an elliptic curve (ECDSA P-256), beside the old one for
+//! clients that do not know it.
+//!
+//! ## By hand
+//! `openssl s_client -connect HOST:443 -reconnect </dev/null | grep -e New -e Reused`; `openssl speed rsa2048 ecdsap256`;
+//! `perf top` shows bn_mul and the like.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "tls-handshakes";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "cpu-saturated",
+    "cpu-throttled",
+    "keepalive-ineffective",
+    "apache-workers-exhausted",
+    "accept-queue-overflow",
+];

@@ -1,0 +1,159 @@
+//! When `unknown` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::apache_workers_exhausted;
+use crate::limits::apache_workers_exhausted::behind;
+use crate::resources::processors::own_cores;
+use crate::resources::time_breakdown::breakdown;
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+
+/// Workers that are on a processor for less than this share of their time wait for something.
+const WORKING_FRACTION_MAX: f64 = 0.5;
+
+/// What would have said most, by the fact that there would be: `(fact, what it needs)`.
+const WOULD_TELL: [(&str, &str); 5] = [
+    ("scoreboard_full_fraction", "Apache's status page (mod_status), for what its workers do"),
+    ("accept_queue_mean", "the sockets of the port, for who waits for a worker"),
+    ("service_cpu_cores", "the service's processes, for who uses the processors"),
+    ("cpu_busy_fraction", "the machine's processors"),
+    ("memory_available_min_bytes", "the machine's memory"),
+];
+
+/// Fires always: [`crate::diagnosis::ranking`] asks it only when no other rule fired.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let stopped =
+        facts.brake.as_ref().map_or(String::new(), |brake| format!(" The load was stopped: {}.", brake.text));
+    let failed = facts.value("failed_fraction").filter(|failed| *failed > 0.001);
+    let errors =
+        failed.map_or(String::new(), |failed| format!(" {:.1}% of the requests failed.", failed * 100.0));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "What limits could not be proven.{stopped}{errors}{}{}{}",
+            time(facts),
+            in_turn(facts),
+            not_seen(facts)
+        ),
+        confidence: 0.3,
+        explains_fraction: None,
+        facts: facts.cite(&[
+            "rate",
+            "offered_rate",
+            "failed_fraction",
+            "response_time_mean_us",
+            "response_time_first_us",
+            "response_time_inflation",
+            "connect_time_max_us",
+            "usable_busy_fraction",
+            "cpu_busy_fraction",
+            "service_cpu_cores",
+            "accept_queue_mean",
+            "scoreboard_full_fraction",
+            "workers_busy_mean",
+            "workers_idle_mean",
+            "worker_time_mean_us",
+            "backend_time_mean_us",
+            "backend_queue_mean",
+            "worker_time_first_us",
+        ]),
+        remedies: vec![],
+    })
+}
+
+/// Where most of the response time is spent, what that points to, and whether a worker works there or waits.
+fn time(facts: &Facts) -> String {
+    let parts = breakdown(facts);
+    // The place, and what spending much time there points to.
+    let named = [
+        ("the accept queue", parts.accept_queue, "all workers were held, or the service was slow to accept"),
+        ("a worker", parts.worker, "the program itself, or what it waits for"),
+        ("what stands behind the workers", parts.backend, "PHP-FPM or the database"),
+        ("connecting", parts.connect, "lost SYNs, full queues, or a long way"),
+        ("the network", parts.network, "a long way, or a full link"),
+        ("the load generator", parts.client, "requests that waited for one of its connections to come free"),
+        ("no known place", parts.unexplained, "something that no signal here shows"),
+    ];
+    let largest = named
+        .into_iter()
+        .filter_map(|(place, us, points_to)| us.map(|us| (place, us, points_to)))
+        .filter(|(_, us, _)| *us > 0.0)
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((place, us, points_to)) = largest else { return String::new() };
+    let work_us = own_cores(facts).zip(facts.ended_per_s()).map(|(cores, rate)| cores / rate * 1e6);
+    let waits = match work_us.filter(|work| place == "a worker" && *work < WORKING_FRACTION_MAX * us) {
+        Some(work) => format!(
+            ": {} of it on a processor, so that it waits, for something behind the server or in the program",
+            format_time(work)
+        ),
+        None => format!(", which points to {points_to}"),
+    };
+    format!(" Most of the response time is spent in {place} ({}){waits}.", format_time(us))
+}
+
+/// Whether requests wait for each other.
+fn in_turn(facts: &Facts) -> String {
+    let workers = apache_workers_exhausted::finding::proof(facts).map(|proof| proof.workers);
+    if let Some(told) = workers.and_then(|workers| behind::in_turn(facts, workers)) {
+        return told;
+    }
+    let times = facts.value("response_time_first_us").zip(facts.value("response_time_mean_us"));
+    times.zip(facts.value("rate")).map_or(String::new(), |((first, usual), rate)| {
+        format!(
+            " The first answers took {} and later ones take {}: requests wait for each other, in something that lets {} a second through.",
+            format_time(first),
+            format_time(usual),
+            format_number(rate)
+        )
+    })
+}
+
+fn not_seen(facts: &Facts) -> String {
+    let apache = |fact: &str| fact != "scoreboard_full_fraction" || facts.is_service("apache");
+    let missing = WOULD_TELL.iter().filter(|(fact, _)| facts.value(fact).is_none() && apache(fact));
+    let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
+    if missing.is_empty() { String::new() } else { format!(" Not seen: {}.", missing.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const SLOW: [(&str, f64); 5] = [
+        ("response_time_mean_us", 900_000.0),
+        ("worker_time_mean_us", 880_000.0),
+        ("rate", 10.0),
+        ("failed_fraction", 0.05),
+        ("service_cpu_cores", 0.02),
+    ];
+
+    #[test]
+    fn it_says_where_the_time_goes() {
+        let finding = check(&facts(&SLOW, &[])).unwrap();
+        assert!(finding.summary.contains("5.0% of the requests failed"));
+        let worker = "spent in a worker (880 ms): 2 ms of it on a processor, so that it waits";
+        assert!(finding.summary.contains(worker), "{}", finding.summary);
+        assert!(finding.confidence < 0.5);
+        let busy = SLOW.map(|(name, value)| (name, if name == "service_cpu_cores" { 8.0 } else { value }));
+        assert!(check(&facts(&busy, &[])).unwrap().summary.contains("(880 ms), which points"));
+    }
+
+    #[test]
+    fn requests_that_wait_for_each_other_are_told() {
+        let seen = [&SLOW[..], &[("response_time_first_us", 50_000.0)]].concat();
+        let summary = check(&facts(&seen, &[])).unwrap().summary;
+        let told = "took 50 ms and later ones take 900 ms: requests wait for each other, in something that lets 10 a second";
+        assert!(summary.contains(told), "{summary}");
+    }
+
+    #[test]
+    fn what_would_have_helped_is_named() {
+        let summary = check(&facts(&SLOW, &[])).unwrap().summary;
+        assert!(summary.contains("Not seen: Apache's status page (mod_status)"), "{summary}");
+        assert!(!summary.contains("the service's processes"));
+        let all = WOULD_TELL.map(|(fact, _)| (fact, 0.0));
+        assert!(!check(&facts(&all, &[])).unwrap().summary.contains("Not seen"));
+    }
+}

@@ -1,0 +1,24 @@
+//! `unknown`: no rule can prove what limits.
+//!
+//! ## How it is recognised
+//! No other rule fired. Either signals are missing (the finding names those that would have said most, the list of missing
+//! signals says how to enable them), or the limit is one that no rule knows: a lock in the application, a service far away.
+//!
+//! It says where the time goes: the mean response time split by Little's law, how much of a worker's time is spent on a
+//! processor, and whether the first answers of the load were quicker, when few requests had come: then requests wait for each
+//! other.
+//!
+//! ## What to do
+//! Enable the missing signals and measure again. Time in a worker without processor use points to what it waits for: a service
+//! that is not known, or a lock in the program; behind the workers to PHP-FPM or the database; in no known place to what no
+//! signal here shows: the way through the network, or queues that nobody counts.
+//!
+//! ## By hand
+//! `strace -c -f -p PID` of a worker shows what it waits for; `ss -tnp` shows whom it talks to.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "unknown";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[];

@@ -1,0 +1,179 @@
+//! When `upstream-bandwidth` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::limits::{apache_workers_exhausted, network_saturated};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::{format_bytes, format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+
+/// What a line that is full carries differs by no more than this from one second to the other.
+const SPREAD_MAX: f64 = 0.15;
+/// Round trips of so many times the shortest one wait in a queue..
+const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
+/// ..if it is by this much: an answer to a small packet may be held back for 40 ms, and a busy machine is late.
+const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
+/// The same where segments are lost as well: a short queue that overflows all the time adds little.
+const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
+/// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
+const RETRANSMITTED_MIN: f64 = 0.002;
+/// The share that is much by itself: on the internet one in a hundred is a bad day.
+const RETRANSMITTED_MUCH: f64 = 0.01;
+/// Fewer of them are chance.
+const RETRANSMITS_MIN: f64 = 10.0;
+/// Answers that take this many times as long as the quickest ones wait for something.
+const INFLATION_MIN: f64 = 1.3;
+/// Less than this, 1 Mbit/s, is no line that anybody has.
+const BYTES_PER_S_MIN: f64 = 125_000.0;
+/// What of the lost throughput goes with it.
+const EXPLAINS: f64 = 0.85;
+
+/// What the finding rests on.
+const CITED: &[&str] = &[
+    "received_bytes_per_s",
+    "received_spread_fraction",
+    "received_bytes_per_answer",
+    "nic_sent_bits_per_s",
+    "nic_sent_spread_fraction",
+    "round_trip_mean_us",
+    "round_trip_min_us",
+    "retransmits",
+    "retransmits_per_s",
+    "retransmitted_fraction",
+    "receiving_fraction",
+    "response_time_inflation",
+    "accept_queue_mean",
+    "workers_idle_mean",
+    "rate",
+];
+
+/// Fires when the way to the visitors is full and nothing of the server is.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    if is_server_at_limit(facts) {
+        return None;
+    }
+    let again = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MIN)
+        && facts.value("retransmits").is_some_and(|count| count >= RETRANSMITS_MIN);
+    let much = facts.value("retransmitted_fraction").is_some_and(|share| share >= RETRANSMITTED_MUCH);
+    let round_trips = facts.value("round_trip_mean_us").zip(facts.value("round_trip_min_us"));
+    let excess_us = if again { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
+    let waits =
+        round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
+    let busiest = busiest_interface(facts);
+    let bytes = facts.value("received_bytes_per_s").or(busiest.map(|(bytes, _)| bytes))?;
+    let spread = facts.value("received_spread_fraction").or(busiest.and_then(|(_, spread)| spread));
+    let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
+    let slow = facts.value("response_time_inflation").is_none_or(|ratio| ratio >= INFLATION_MIN);
+    if bytes < BYTES_PER_S_MIN || !flat || !slow {
+        return None;
+    }
+    let confidence = match (waits, again) {
+        (Some(_), true) => 0.9,
+        (Some(_), false) => 0.7,
+        // Seen from the server alone.
+        (None, true) if round_trips.is_none() && much => 0.5,
+        _ => return None,
+    };
+    let round = waits.map_or(String::new(), |(mean, min)| {
+        format!(
+            " Round trips take {} instead of {}: packets wait in a queue on the way.",
+            format_time(mean),
+            format_time(min)
+        )
+    });
+    let again = facts
+        .value("retransmits")
+        .filter(|_| again)
+        .map_or(String::new(), |count| format!(" The server sent {} segments again.", format_number(count)));
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The way to the visitors is full: together they receive {} a second, hardly more or less from one second to the \
+             next, while nothing of the server is at its limit.{round}{again}",
+            format_bytes(bytes)
+        ),
+        confidence,
+        explains_fraction: Some(EXPLAINS),
+        facts: facts.cite(CITED),
+        remedies: network_saturated::finding::remedies(facts, true),
+    })
+}
+
+/// Whether something of the server itself is known to make answers wait.
+fn is_server_at_limit(facts: &Facts) -> bool {
+    network_saturated::finding::fullest(facts).is_some()
+        || noticed_queue(facts).is_some()
+        || apache_workers_exhausted::finding::is_limit_reached(facts)
+        || facts.value("listen_drops_per_s").is_some_and(|drops| drops >= 1.0)
+        || crate::limits::conntrack_full::finding::is_full(facts) == Some(true)
+}
+
+/// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
+fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
+    let outer =
+        facts.each("nic_sent_bits_per_s").filter(|(name, _)| network_saturated::finding::plain(name) != "lo");
+    let (name, bits) = outer.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((bits / 8.0, facts.value_of("nic_sent_spread_fraction", name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts_of_several;
+
+    const FULL: &[(&str, f64)] = &[
+        ("received_bytes_per_s", 1.2e6),
+        ("received_spread_fraction", 0.02),
+        ("round_trip_mean_us", 400_000.0),
+        ("round_trip_min_us", 900.0),
+        ("retransmits", 40.0),
+        ("retransmitted_fraction", 0.006),
+        ("response_time_inflation", 2.0),
+        ("accept_queue_mean", 0.0),
+    ];
+
+    const LINKS: [(&str, &str, f64); 4] = [
+        ("nic_sent_bits_per_s", "eth0", 1e7),
+        ("nic_sent_spread_fraction", "eth0", 0.03),
+        ("nic_sent_bits_per_s", "lo", 3e7),
+        ("nic_sent_spread_fraction", "lo", 0.9),
+    ];
+
+    #[test]
+    fn a_full_line_somewhere_makes_packets_wait_and_be_lost() {
+        const UNKNOWN: f64 = f64::NAN;
+        for (changes, confidence) in [
+            (&[][..], Some(0.9)),
+            (&[("retransmits", 2.0)][..], Some(0.7)),
+            // Seen from the server alone.
+            (
+                &[
+                    ("round_trip_mean_us", UNKNOWN),
+                    ("received_bytes_per_s", UNKNOWN),
+                    ("received_spread_fraction", UNKNOWN),
+                    ("response_time_inflation", UNKNOWN),
+                    ("retransmitted_fraction", 0.03),
+                ][..],
+                Some(0.5),
+            ),
+            // A short queue that overflows all the time.
+            (&[("round_trip_mean_us", 15_000.0)][..], Some(0.9)),
+            (&[("round_trip_mean_us", 15_000.0), ("retransmits", 2.0)][..], None),
+            // A line that loses packets without a queue, one that is far, and one that nothing waits for.
+            (&[("round_trip_mean_us", 3000.0)][..], None),
+            (&[("round_trip_min_us", 390_000.0)][..], None),
+            (&[("response_time_inflation", 1.1)][..], None),
+            (&[("received_spread_fraction", 0.5)][..], None),
+            (&[("received_bytes_per_s", 20_000.0)][..], None),
+            // The server itself makes them wait.
+            (&[("accept_queue_mean", 300.0)][..], None),
+            (&[("conntrack_full_fraction", 0.9)][..], None),
+        ] {
+            let kept = FULL.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+            let changed = changes.iter().filter(|(_, value)| value.is_finite());
+            let values: Vec<_> = kept.chain(changed).copied().collect();
+            let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `upstream-bandwidth`: the line between server and visitors is full, somewhere that the server cannot see.
+//!
+//! ## How it is recognised
+//! What the visitors receive together stays at the same number of bytes a second, while packets wait or are lost on the way:
+//! round trips take many times as long as the shortest one, and the server sends segments again. Nothing of the server
+//! is at its limit: its own links have room or no rate, workers are free, no connection waits to be accepted. Seen from the
+//! server alone (bytes a second that stay the same, segments sent again, nothing busy) it is a suspicion.
+//!
+//! ## What to do
+//! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other
+//! side of the line), then a wider line from whoever provides it. To be sure where it is, load the server from its own
+//! network or without the embedded resources: what is quick then is not the server's fault.
+//!
+//! ## By hand
+//! `ss -ti state established` on the server (rtt against minrtt, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs`
+//! twice under load; `mtr` from a visitor shows from which hop on round trips grow.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "upstream-bandwidth";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &["lost-syns", "slow-clients"];

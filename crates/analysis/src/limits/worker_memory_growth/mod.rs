@@ -1,0 +1,39 @@
+//! `worker-memory-growth`: workers grow with each request and never give the memory back, until there is none left.
+//!
+//! A page that keeps something it will not find again makes its worker larger each time, and a worker that lives for ever
+//! grows for ever. When all together fill the memory, the kernel swaps or ends the largest one, with the request that it is
+//! working on. Fewer workers would only grow larger each.
+//!
+//! ## How it is recognised
+//! Memory is proven to be short (as for `memory-exhausted`), and growth is what fills it: within workers memory rises with
+//! age, and it goes on. The largest worker still gains all the time, or older workers hold more than younger ones in
+//! proportion to their age. What workers gain while they warm up, once, is no growth.
+//!
+//! ## What to do
+//! `MaxConnectionsPerChild` ends a worker before it matters: when it has grown by a tenth of its size, but never so soon that
+//! starting new ones becomes the limit (prefork looks once a second, and starts one, then two, then four, at most 32).
+//! Then find what grows.
+//!
+//! ## By hand
+//! `ps -o pid,etimes,rss --sort etimes --ppid PID`: do the oldest hold most? The same again a minute later: did they gain?
+//! `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`.
+
+pub(crate) mod finding;
+
+/// Stable id.
+pub const ID: &str = "worker-memory-growth";
+/// What it causes, and what is therefore not the cause where this one is found.
+pub const CAUSES: &[&str] = &[
+    "memory-exhausted",
+    "cpu-saturated",
+    "apache-workers-exhausted",
+    "apache-worker-churn",
+    "apache-spawn-lag",
+    "accept-queue-overflow",
+    "syn-queue-overflow",
+    "lost-syns",
+    "slow-clients",
+    "keepalive-holds-workers",
+    "foreign-load",
+    "tls-handshakes",
+];

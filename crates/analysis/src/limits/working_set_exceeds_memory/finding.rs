@@ -1,0 +1,230 @@
+//! When `working-set-exceeds-memory` is found, what proves it, and what to change.
+
+use super::ID;
+use crate::facts::Facts;
+use crate::resources::memory_pressure;
+use crate::wording::{format_bytes, format_number};
+use webdyno_model::change::ApplyClass;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+
+const PAGE_BYTES: f64 = 4096.0;
+
+/// A megabyte a second: any disk gives that beside its other work.
+const REFAULTS_PER_S_MIN: f64 = 250.0;
+
+/// Below this share of time in which somebody waits for the disk, it is not what limits.
+const IO_FRACTION_MIN: f64 = 0.2;
+
+/// More of it that programs' own pages have, and programs are short of memory themselves.
+const SWAPPED_SHARE_MAX: f64 = 0.2;
+
+/// What is read again must be what is served: a database that sorts reads far more than its answers have. The other way
+/// round the kernel reads ahead, several times as much as is asked for at worst.
+const SERVED_SHARE_MIN: f64 = 0.25;
+
+/// And a good part of it: files that are served from memory nearly always do not wait for the disk.
+const MISSED_SHARE_MIN: f64 = 0.05;
+
+/// What a share from which nothing is left would divide by.
+const MISSED_SHARE_MAX: f64 = 0.95;
+
+/// Answers that take so many times as long as the quickest of their kind wait for something.
+const INFLATION_MIN: f64 = 1.5;
+
+/// Fires when files are read again and again, and requests wait for it.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let refaults = refaults(facts).filter(|pages| *pages >= REFAULTS_PER_S_MIN)?;
+    let waiting = waiting(facts).filter(|share| *share >= IO_FRACTION_MIN)?;
+    if memory_pressure::is_full(facts) == Some(false) && memory_pressure::is_limited(facts) != Some(false)
+        || memory_pressure::is_short(facts) == Some(true)
+        || programs_swap(facts)
+        || !is_lost(facts)
+        || facts.value("group_oom_kills").is_some_and(|kills| kills >= 1.0)
+    {
+        return None;
+    }
+    let again = again_bytes(facts, refaults);
+    let served = served(facts);
+    if served.is_some_and(|served| served < SERVED_SHARE_MIN * again || again < MISSED_SHARE_MIN * served) {
+        return None;
+    }
+    let own = facts.value("pressure_group_io_some_fraction").is_some();
+    let confidence = match (own, served, memory_pressure::is_short(facts)) {
+        (true, Some(_), Some(false)) => 0.9,
+        (_, Some(_), Some(false)) => 0.8,
+        (_, Some(_), None) => 0.6,
+        _ => 0.5,
+    };
+    Some(Finding {
+        id: ID.into(),
+        summary: format!(
+            "The files that are asked for do not fit in memory: {} pages a second are read again that had just been given \
+             up, and for {:.0}% of the time somebody waited for the disk. Programs are not short of memory, and the server \
+             gives what the disk gives.",
+            format_number(refaults),
+            waiting * 100.0
+        ),
+        confidence,
+        explains_fraction: Some(significant(waiting.min(1.0), 3)),
+        facts: facts.cite(CITED),
+        remedies: vec![remedy(facts, again, served)],
+    })
+}
+
+const CITED: &[&str] = &[
+    "group_file_refaults_per_s",
+    "file_refaults_per_s",
+    "pressure_group_io_some_fraction",
+    "pressure_io_some_fraction",
+    "disk_read_bytes_per_s",
+    "disk_busy_fraction",
+    "served_bytes_per_s",
+    "served_bytes_status_per_s",
+    "served_bytes_log_per_s",
+    "group_page_cache_mean_bytes",
+    "group_memory_used_max_bytes",
+    "memory_used_in_limit_max_bytes",
+    "memory_limit_bytes",
+    "memory_available_min_bytes",
+    "swapped_in_pages_per_s",
+    "response_time_inflation",
+    "offered_rate",
+    "rate",
+];
+
+fn refaults(facts: &Facts) -> Option<f64> {
+    facts.value("group_file_refaults_per_s").or_else(|| facts.value("file_refaults_per_s"))
+}
+
+fn waiting(facts: &Facts) -> Option<f64> {
+    facts.value("pressure_group_io_some_fraction").or_else(|| facts.value("pressure_io_some_fraction"))
+}
+
+/// Bytes that go out to visitors, by whoever tells.
+fn served(facts: &Facts) -> Option<f64> {
+    let known = ["served_bytes_per_s", "served_bytes_status_per_s", "served_bytes_log_per_s"];
+    known.into_iter().find_map(|name| facts.value(name))
+}
+
+/// What is read again in bytes a second. The machine's counter has neighbours in it, but no more than its disks read.
+fn again_bytes(facts: &Facts, refaults: f64) -> f64 {
+    let bytes = refaults * PAGE_BYTES;
+    let read =
+        facts.value("disk_read_bytes_per_s").filter(|_| facts.value("group_file_refaults_per_s").is_none());
+    read.map_or(bytes, |read| bytes.min(read))
+}
+
+/// Whether pages of programs travel as well, more than a few that nobody had needed for long.
+fn programs_swap(facts: &Facts) -> bool {
+    let own = facts.value("group_anonymous_refaults_per_s").zip(facts.value("group_file_refaults_per_s"));
+    let machine = || facts.value("swapped_in_pages_per_s").zip(facts.value("file_refaults_per_s"));
+    own.or_else(machine).is_some_and(|(swapped, files)| swapped > SWAPPED_SHARE_MAX * files)
+}
+
+/// Whether requests are late or left out; without load of our own nobody tells.
+fn is_lost(facts: &Facts) -> bool {
+    if !facts.loaded {
+        return true;
+    }
+    let behind = facts
+        .value("rate")
+        .zip(facts.value("offered_rate"))
+        .is_some_and(|(rate, offered)| rate < 0.95 * offered);
+    behind || facts.value("response_time_inflation").is_none_or(|times| times >= INFLATION_MIN)
+}
+
+/// Memory that would hold all files that are asked for, if all are asked for alike: of them the share that is found in
+/// memory is what the page cache is of them.
+fn memory_needed(facts: &Facts, again: f64, served: Option<f64>) -> Option<f64> {
+    let missed = (again / served?).min(MISSED_SHARE_MAX);
+    let limit = memory_pressure::limit_bytes(facts)?;
+    let machine = || {
+        (memory_pressure::is_limited(facts) == Some(false))
+            .then(|| facts.value("memory_available_min_bytes"))?
+    };
+    let cached = facts.value("group_page_cache_mean_bytes").or_else(machine)?;
+    Some(significant(limit + cached * missed / (1.0 - missed), 2))
+}
+
+fn remedy(facts: &Facts, again: f64, served: Option<f64>) -> Remedy {
+    let needed = memory_needed(facts, again, served);
+    let why = match needed {
+        Some(needed) => format!(
+            "by the share of what is served that comes from the disk, the files need {} of memory if all are asked for alike; \
+             less where a few are asked for most",
+            format_bytes(needed)
+        ),
+        None => "the files that are asked for have to fit beside the programs".into(),
+    };
+    Remedy {
+        service: "hardware".into(),
+        setting: "memory".into(),
+        from: memory_pressure::limit_bytes(facts).map(|limit| SettingValue::Integer(limit as i64)),
+        to: needed.map(|needed| SettingValue::Integer(needed as i64)),
+        class: ApplyClass::Manual,
+        risk: "none; until it is there, smaller files, a cache in front, or a faster disk help as well"
+            .into(),
+        why,
+        predicted: None,
+        together_with: vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const MISSING: [(&str, f64); 11] = [
+        ("file_refaults_per_s", 4000.0),
+        ("swapped_in_pages_per_s", 10.0),
+        ("pressure_group_io_some_fraction", 0.9),
+        ("memory_limit_bytes", 80e6),
+        ("memory_total_bytes", 16e9),
+        ("group_memory_used_max_bytes", 79.9e6),
+        ("memory_used_in_limit_max_bytes", 30e6),
+        ("group_page_cache_mean_bytes", 50e6),
+        ("disk_read_bytes_per_s", 20e6),
+        ("served_bytes_per_s", 24e6),
+        ("response_time_inflation", 5.0),
+    ];
+
+    fn with(changes: &[(&str, f64)]) -> Option<Finding> {
+        let kept = MISSING.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        let values: Vec<_> = kept.chain(changes).filter(|(_, value)| value.is_finite()).copied().collect();
+        check(&facts(&values, &[]))
+    }
+
+    #[test]
+    fn what_is_missing_follows_from_the_share_that_is_read() {
+        let finding = with(&[]).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.9)));
+        // 4000 pages are 16.4 MB of 24 MB: the 50 MB that are in memory serve a third, all of them are 158 MB.
+        assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(190_000_000)));
+        assert!(with(&[("served_bytes_per_s", f64::NAN)]).unwrap().remedies[0].to.is_none());
+    }
+
+    #[test]
+    fn others_reading_and_programs_without_memory_are_told_apart() {
+        let unseen = f64::NAN;
+        for (changes, confidence) in [
+            (
+                vec![("pressure_group_io_some_fraction", unseen), ("pressure_io_some_fraction", 0.9)],
+                Some(0.8),
+            ),
+            (vec![("group_file_refaults_per_s", 10.0)], None),
+            (vec![("pressure_group_io_some_fraction", 0.05), ("pressure_io_some_fraction", 0.9)], None),
+            (vec![("memory_used_in_limit_max_bytes", 78e6)], None),
+            (vec![("group_memory_used_max_bytes", 60e6)], None),
+            (vec![("swapped_in_pages_per_s", 3000.0)], None),
+            // Sorts on disk: far more is read than goes out.
+            (vec![("served_bytes_per_s", 1e6)], None),
+            (vec![("response_time_inflation", 1.01)], None),
+            (vec![("response_time_inflation", 1.2), ("rate", 40.0), ("offered_rate", 60.0)], Some(0.9)),
+        ] {
+            assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
+
+use crate::facts::Facts;
+use crate::settings::backends::{addresses, hand_over, targets_of};
+use webdyno_model::diagnosis::Predicted;
+use webdyno_model::number::significant;
+use webdyno_model::service::ScopedSetting;
+use webdyno_model::topology::Link;
+use webdyno_model::tune::Goal;
+
+/// From this share on a processor has no room for what comes next.
+const BUSY_FRACTION_MIN: f64 = 0.95;
+/// A site that takes less than this share of the processors does not fill them: others do, or it hardly needs them.
+const SITE_FRACTION_MIN: f64 = 0.3;
+
+/// Requests that are under way at once, on the way and in queues too.
+pub(crate) fn at_once(facts: &Facts) -> Option<f64> {
+    let sum = |name: &str| {
+        let all: Vec<f64> = facts.each(name).map(|(_, value)| value).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>())
+    };
+    let of_pools = || {
+        let busy = sum("fpm_processes_busy_mean").or(sum("fpm_active_mean"))?;
+        Some(busy + sum("fpm_queue_mean").unwrap_or(0.0))
+    };
+    let known = facts.value("in_flight_mean").or_else(of_pools);
+    known.or(facts.value("requests_at_server_mean")).filter(|count| *count > 0.0)
+}
+
+/// Of all that ended, errors of the server: most of them.
+const ERRORS_FRACTION_MIN: f64 = 0.5;
+
+/// Whether most answers are errors that the server gives (500, 502, 503): whatever is full of making them is so because of
+/// what brings them about.
+pub(crate) fn answers_errors(facts: &Facts) -> bool {
+    let shares = ["server_error_fraction", "bad_gateway_fraction"].map(|name| facts.value(name));
+    shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
+}
+
+/// From this share of the full processors on what a program does with them decides what the finding is.
+const MOST_FRACTION_MIN: f64 = 0.4;
+/// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating
+/// scripts look like honest work from outside.
+pub(crate) fn hides_its_work(facts: &Facts) -> bool {
+    let takes_most = |cores: &str| {
+        let share = facts.value(cores).and_then(|cores| share_of_full_processors(facts, cores, 0.0));
+        share.is_some_and(|share| share >= MOST_FRACTION_MIN)
+    };
+    let nobody_knows = facts.value("service_cpu_cores").is_none() && !targets(facts).is_empty();
+    (takes_most("db_cpu_cores") && facts.value("db_rows_scanned_per_s").is_none())
+        || (takes_most("fpm_cpu_cores") && facts.value("opcache_enabled").is_none())
+        || nobody_knows
+}
+
+/// Where the configuration of the server says that it hands requests over: `unix:/run/php/fpm.sock`, `127.0.0.1:9000`, and
+/// whether it speaks FastCGI there, as PHP-FPM does.
+pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
+    facts.service.as_ref().map_or(vec![], targets_of)
+}
+
+/// The setting that hands requests over to this address.
+pub(crate) fn set_in<'a>(facts: &'a Facts, address: &str) -> Option<&'a ScopedSetting> {
+    let mut all = facts.service.iter().flat_map(hand_over);
+    all.find(|setting| addresses(&setting.value).iter().any(|(at, _)| at == address))
+}
+
+/// Of these many who wait, so large a part must have a connection to what they may wait for.
+const CONNECTED_FRACTION_MIN: f64 = 0.3;
+/// More names than these say nothing.
+const NAMED_MAX: usize = 3;
+
+/// What so many workers or processes may be waiting for, as a part of a sentence: where the connections went that were open
+/// when it was looked. Of a chain of programs its end.
+pub(crate) fn waits_for(facts: &Facts, waiting: f64) -> Option<String> {
+    let links: Vec<&Link> = facts.topology.iter().flat_map(|topology| &topology.links).collect();
+    let count = |link: &Link| link.connections_count.unwrap_or(0) as f64;
+    let is_open = |link: &Link| count(link) >= CONNECTED_FRACTION_MIN * waiting && count(link) >= 1.0;
+    let goes_on = |link: &Link| links.iter().any(|next| Some(next.from_pid) == link.to_pid && is_open(next));
+    // A server that asks itself is told otherwise.
+    let mut ends: Vec<&Link> = links.iter().copied().filter(|link| is_open(link) && !goes_on(link)).collect();
+    ends.sort_by(|a, b| count(b).total_cmp(&count(a)).then(a.by.cmp(&b.by)));
+    let name = |link: &&Link| {
+        let name = link.to.as_ref().map_or(String::new(), |name| format!("{name} at "));
+        format!("{} to {name}{}", count(link), link.by)
+    };
+    let named: Vec<String> = ends.iter().take(NAMED_MAX).map(name).collect();
+    (!named.is_empty())
+        .then(|| format!("connections that were open when it was looked: {}", named.join(", ")))
+}
+
+/// Whether the processors are full with the site's own work: then more of it at once only queues for a core. Where they
+/// are full of other programs' work, those who hardly need one still get it.
+pub(crate) fn waits_for_processors(facts: &Facts) -> bool {
+    let Some((busy, cores)) = processors(facts) else { return false };
+    let share = facts.value("site_cpu_cores").zip(cores).map(|(site, cores)| site / cores);
+    busy >= BUSY_FRACTION_MIN && share.is_none_or(|share| share >= SITE_FRACTION_MIN)
+}
+
+/// How busy the processors are that the service may use, and how many they are, where that is known.
+fn processors(facts: &Facts) -> Option<(f64, Option<f64>)> {
+    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    Some((busy, facts.value("usable_cores").or(facts.value("cores")).filter(|cores| *cores > 0.0)))
+}
+
+/// The share of the busy processors that these cores are; `None` while the processors have room.
+pub(crate) fn share_of_full_processors(facts: &Facts, cores_used: f64, busy_min: f64) -> Option<f64> {
+    let (busy, cores) = processors(facts).filter(|(busy, _)| *busy >= busy_min)?;
+    Some((cores_used / (busy * cores?)).min(1.0))
+}
+
+/// The threads of the database that execute statements, without the one that answers this program's own question.
+pub(crate) fn statements_running(facts: &Facts) -> Option<f64> {
+    facts.value("db_threads_running_mean").map(|running| (running - 1.0).max(0.0))
+}
+
+/// Statements that wait for a row that another transaction holds: of the time that was waited, and of how many were seen
+/// to wait, the larger. The time is counted when a wait ends, so that long ones show late.
+pub(crate) fn row_lock_waiting(facts: &Facts) -> Option<f64> {
+    let seen = [facts.value("db_row_lock_waiting_mean"), facts.value("db_row_lock_time_fraction")];
+    seen.into_iter().flatten().reduce(f64::max)
+}
+
+/// What the goal asks for, as a rate.
+pub(crate) fn goal_rate(facts: &Facts) -> Option<f64> {
+    facts.goal.and_then(|goal| match goal {
+        Goal::Rate(rate) => Some(rate),
+        _ => None,
+    })
+}
+
+/// A rate with its 95% interval: the error of the arithmetic, and that of the measured rate that it starts from.
+pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
+    let rate = facts.value("offered_rate").map_or(rate, |offered| rate.min(offered));
+    let error = error.hypot(facts.value("rate_ci95_fraction").unwrap_or(0.0));
+    let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
+    Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn only_the_sites_own_work_fills_the_processors() {
+        for (busy, site, full) in [(0.99, 1.6, true), (0.99, 0.2, false), (0.9, 1.6, false)] {
+            let seen = [("cpu_busy_fraction", busy), ("site_cpu_cores", site), ("cores", 2.0)];
+            assert_eq!(waits_for_processors(&facts(&seen, &[])), full, "{busy} {site}");
+        }
+        assert!(waits_for_processors(&facts(&[("cpu_busy_fraction", 0.99)], &[])));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_the_end_of_the_chain() {
+        let link = |from_pid, to_pid: Option<u32>, to: &str, by: &str, count| Link {
+            from_pid,
+            to_pid,
+            to: Some(to.to_owned()).filter(|to| !to.is_empty()),
+            by: by.into(),
+            connections_count: count,
+        };
+        let with = |links: &[Link], waiting| {
+            let mut facts = facts(&[], &[]);
+            facts.topology =
+                Some(webdyno_model::topology::Topology { links: links.to_vec(), ..Default::default() });
+            waits_for(&facts, waiting)
+        };
+        let chain = [
+            link(1, Some(2), "php_fpm", "unix:/run/x.sock", Some(25)),
+            link(2, None, "", "10.0.0.2:80", Some(25)),
+            link(2, Some(3), "mariadb", "unix:/run/d.sock", Some(1)),
+        ];
+        let open = "connections that were open when it was looked: ";
+        assert_eq!(with(&chain, 25.0), Some(format!("{open}25 to 10.0.0.2:80")));
+        assert_eq!(with(&chain[..1], 25.0), Some(format!("{open}25 to php_fpm at unix:/run/x.sock")));
+        assert_eq!(with(&chain[2..], 25.0), None, "one of them asks the database");
+        assert_eq!(with(&[link(1, None, "", "10.0.0.2:80", None)], 25.0), None);
+    }
+
+    #[test]
+    fn work_that_nobody_saw_is_not_taken_for_honest() {
+        let seen = [("cpu_busy_fraction", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.1)];
+        let with = |more: &[(&str, f64)]| hides_its_work(&facts(&[&seen[..], more].concat(), &[]));
+        assert!(with(&[("db_cpu_cores", 1.5)]) && with(&[("fpm_cpu_cores", 1.5)]));
+        assert!(!with(&[("db_cpu_cores", 1.5), ("db_rows_scanned_per_s", 500.0)]));
+        assert!(
+            !with(&[("fpm_cpu_cores", 1.5), ("opcache_enabled", 1.0)]) && !with(&[("db_cpu_cores", 0.2)])
+        );
+    }
+
+    #[test]
+    fn the_own_question_is_no_work() {
+        let running = |value| statements_running(&facts(&[("db_threads_running_mean", value)], &[]));
+        assert_eq!([running(1.0), running(9.0), running(0.0)], [Some(0.0), Some(8.0), Some(0.0)]);
+    }
+}

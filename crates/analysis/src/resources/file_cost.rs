@@ -1,0 +1,115 @@
+//! What it costs to send files, where that is all that a server does, and more than it should: the configuration then
+//! makes it do something for each request. Which of its settings, the rules of these say.
+
+use crate::facts::Facts;
+use crate::resources::request_cost;
+use crate::resources::request_cost::Work;
+use crate::resources::site_profile;
+
+/// The share of a request's cost that sending a file does not explain: from three times the cost on.
+pub(crate) const EXCESS_MIN: f64 = 0.66;
+
+/// The names of the facts that all this rests on.
+pub(crate) const FACTS: [&str; 9] = [
+    "cpu_per_request_us",
+    "service_cpu_cores",
+    "service_cores_limit",
+    "cores",
+    "pressure_group_cpu_some_fraction",
+    "cpu_system_cores",
+    "cpu_user_cores",
+    "answer_bytes_mean",
+    "rate",
+];
+
+/// Modules that look at each request, or into each answer, at a cost of their own.
+const COSTLY: [&str; 8] = [
+    "security2_module",
+    "security3_module",
+    "evasive20_module",
+    "qos_module",
+    "substitute_module",
+    "sed_module",
+    "ext_filter_module",
+    "authnz_ldap_module",
+];
+
+/// Modules that compress answers.
+const COMPRESSING: [&str; 2] = ["deflate_module", "brotli_module"];
+
+/// A line of the error log, in processor time.
+const LINE_US: f64 = 2.0;
+
+/// The work of a server that sends files, when its processors are full with it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilesWork {
+    /// The work.
+    pub work: Work,
+    /// How much less sure it is that nothing else costs the time, 0 to 1.
+    pub doubt: f64,
+    /// The kernel's share of the processor time of the machine, where it is known.
+    pub kernel_share: Option<f64>,
+}
+
+/// The work of a server that sends files: `None` when its processors have room, or when programs make the answers.
+pub fn files_work(facts: &Facts) -> Option<FilesWork> {
+    let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
+    let work = request_cost::work(facts)?;
+    let mut doubt = match site_profile::sends_files(facts) {
+        Some(true) => 0.0,
+        Some(false) => return None,
+        None => 0.35,
+    };
+    let is_loaded =
+        |names: &[&str]| names.iter().any(|name| service.modules.iter().any(|module| module == name));
+    if is_loaded(&COSTLY) {
+        doubt += 0.3;
+    }
+    // Browsers ask for compressed answers.
+    if facts.asked.is_empty() && is_loaded(&COMPRESSING) {
+        doubt += 0.15;
+    }
+    if site_profile::is_tls(facts) == Some(true)
+        && site_profile::reused(facts).is_none_or(|reused| reused < 0.9)
+    {
+        doubt += 0.3;
+    }
+    let logged = facts.value("error_log_lines_per_s").unwrap_or(0.0) * LINE_US / 1e6;
+    if logged >= 0.2 * work.cores {
+        doubt += 0.4;
+    }
+    let kernel = facts.value("cpu_system_cores").zip(facts.value("cpu_user_cores"));
+    let kernel_share =
+        kernel.filter(|(system, user)| system + user > 0.0).map(|(system, user)| system / (system + user));
+    Some(FilesWork { work, doubt, kernel_share })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use crate::settings::in_force::Asked;
+
+    #[test]
+    fn what_else_may_cost_time_is_doubt() {
+        let base = [("service_cpu_cores", 1.0), ("cores", 1.0), ("cpu_per_request_us", 2000.0)];
+        let of = |url: &str, module: &str, values: &[(&str, f64)]| {
+            let mut facts = facts(&[&base[..], values].concat(), &[]);
+            facts.service.as_mut().unwrap().modules = vec!["core_module".into(), module.into()];
+            facts.asked = Asked::of(url).into_iter().collect();
+            files_work(&facts).map(|files| files.doubt)
+        };
+        for (url, module, values, doubt) in [
+            ("http://h/a.html", "deflate_module", &[][..], Some(0.0)),
+            ("http://h/a.html", "security2_module", &[], Some(0.3)),
+            ("http://h/a.php", "php_module", &[], None),
+            ("http://h/a", "php_module", &[], Some(0.35)),
+            ("https://h/a.css", "ssl_module", &[], Some(0.3)),
+            ("https://h/a.css", "ssl_module", &[("connections_reused_fraction", 0.99)], Some(0.0)),
+            ("http://h/a.html", "x", &[("error_log_lines_per_s", 300_000.0)], Some(0.4)),
+            ("http://h/a.html", "x", &[("service_cpu_cores", 0.2)], None),
+        ] {
+            assert_eq!(of(url, module, values), doubt, "{url} {module}");
+        }
+    }
+}

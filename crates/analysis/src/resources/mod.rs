@@ -1,0 +1,13 @@
+//! What the machine and its services have and use, as several limits need it: processors, memory, costs, backends.
+
+pub(crate) mod concurrency;
+pub mod file_cost;
+pub mod live_traffic;
+pub mod memory_pressure;
+pub(crate) mod php_fpm;
+pub mod processors;
+pub mod request_cost;
+pub(crate) mod setting_source;
+pub mod site_profile;
+pub mod syscall_cost;
+pub mod time_breakdown;

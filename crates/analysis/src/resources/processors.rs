@@ -1,0 +1,264 @@
+//! Whether processors are what the service lacks, and who has them: shared by several rules.
+//!
+//! Those count that the service may use, not the machine's. That they are busy proves nothing by itself: somebody else's work
+//! of low priority fills them too. What proves it is that the service waits for one: pressure stall information of its
+//! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
+
+use crate::facts::Facts;
+use crate::resources::time_breakdown::keeps_up;
+use crate::wording::format_number;
+
+/// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
+/// where the generator shares the cores it is waited for at times.
+const BUSY_FRACTION_MIN: f64 = 0.85;
+/// In this share of the time somebody waits for a processor. Chance does that too: at random arrivals on two cores that are
+/// 80% busy, in a little more than half of the time.
+const WAIT_FRACTION_MIN: f64 = 0.5;
+/// At rates that clients decide, processors that are this busy and keep up have little room, but have it.
+const BUSY_FRACTION_KEPT_UP: f64 = 0.95;
+/// This many more processes of the service want to run than do.
+const RUNNABLE_SPARE: f64 = 1.0;
+/// Where only the machine's figures are known, the service must use this share of the processors to be who waits.
+const OWN_FRACTION_MIN: f64 = 0.5;
+
+/// A service with less than this share of the processors leaves nearly all to others.
+const OWN_FRACTION_SMALL: f64 = 0.25;
+/// Answers that wait for a processor wait for whole turns of others: they take several times as long as those that do not.
+const INFLATION_SMALL: f64 = 1.5;
+
+/// That processors are short.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shortage {
+    /// Cores that the service may use.
+    pub usable: f64,
+    /// How busy they were.
+    pub busy: f64,
+    /// In which share of the time somebody waited for one, where that is known.
+    pub wait: Option<f64>,
+    /// How sure it is.
+    pub confidence: f64,
+}
+
+/// That the service waits for processors, all that it may use being busy; `None` when it does not, or it is not proven.
+pub fn shortage(facts: &Facts) -> Option<Shortage> {
+    let busy = facts.value("usable_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let usable = facts.value("usable_cores").or(facts.value("cores"))?;
+    let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
+    if busy < BUSY_FRACTION_MIN || has_room || others_wait(facts, usable) {
+        return None;
+    }
+    let (wait, confidence) = waits(facts, usable)?;
+    Some(Shortage { usable, busy, wait, confidence })
+}
+
+/// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
+/// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.
+pub fn others_wait(facts: &Facts, usable: f64) -> bool {
+    let own = own_cores(facts).is_some_and(|own| own < OWN_FRACTION_SMALL * usable);
+    let quick = facts.value("response_time_inflation").is_some_and(|ratio| ratio <= INFLATION_SMALL)
+        && facts.value("failed_fraction") == Some(0.0);
+    own && quick && keeps_up(facts) == Some(true)
+}
+
+/// Whether processors are known to be what is short: nothing else that is full is then the limit.
+pub fn are_short(facts: &Facts) -> bool {
+    shortage(facts).is_some_and(|shortage| shortage.confidence > 0.5)
+}
+
+/// In which share of the time the service waits for a processor, and how sure that is.
+fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
+    if let Some(wait) = facts.value("pressure_group_cpu_some_fraction") {
+        return (wait >= WAIT_FRACTION_MIN).then_some((Some(wait), 0.9));
+    }
+    let running = facts.value("service_running_mean").zip(facts.value("service_cpu_cores"));
+    let runnable = running.is_some_and(|(running, own)| running >= own + RUNNABLE_SPARE);
+    // Figures of the whole machine: others may be who waits.
+    let machine = facts.value("pressure_cpu_some_fraction");
+    if machine.is_some_and(|wait| wait < WAIT_FRACTION_MIN) {
+        return None;
+    }
+    let own = own_cores(facts).map(|own| own >= OWN_FRACTION_MIN * usable);
+    let queued = facts.value("run_queue_mean").is_some_and(|queue| queue > usable + RUNNABLE_SPARE);
+    match (machine, runnable, own) {
+        (Some(_), true, _) | (Some(_), _, Some(true)) => Some((machine, 0.8)),
+        (None, true, _) => Some((None, 0.7)),
+        (None, false, Some(true)) if queued => Some((None, 0.6)),
+        // Somebody waits: whether it is the service, nobody could see.
+        (Some(_), false, None) => Some((machine, 0.5)),
+        (None, false, None) if queued => Some((None, 0.5)),
+        _ => None,
+    }
+}
+
+/// Cores that the service and its backends use together.
+pub fn own_cores(facts: &Facts) -> Option<f64> {
+    facts.value("service_cpu_cores").map(|service| service + backend_cores(facts))
+}
+
+fn backend_cores(facts: &Facts) -> f64 {
+    facts.each("backend_cpu_cores").map(|(_, cores)| cores).sum()
+}
+
+/// Cores of those that the service may use which programs take that are neither its own, nor its backends', nor ours.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Foreign {
+    /// How many.
+    pub cores: f64,
+    /// The part of it whose programs are known.
+    pub named_cores: f64,
+    /// These programs, the one that takes most first.
+    pub programs: Vec<(String, f64)>,
+}
+
+/// Programs that take less than this are not worth a name.
+const NAMED_CORES_MIN: f64 = 0.02;
+
+/// What other programs take; `None` where it is not known.
+pub fn foreign(facts: &Facts) -> Option<Foreign> {
+    let value = |name: &str| facts.value(name).unwrap_or(0.0);
+    // The generator is taken off even if it may run elsewhere: what is left is surely others'.
+    let generator =
+        if facts.value("client_cpu_cores").is_some() { 0.0 } else { value("generator_cpu_cores") };
+    let ours = backend_cores(facts) + value("agent_cpu_cores") + generator;
+    let everywhere = facts.value("foreign_cpu_cores")? - ours - value("kernel_threads_cpu_cores");
+    let usable = facts.value("usable_cores").zip(facts.value("usable_busy_fraction"));
+    let here = usable.zip(facts.value("service_cpu_cores")).map(|((usable, busy), service)| {
+        let interrupts = value("cpu_softirq_fraction") * facts.value("cores").unwrap_or(usable);
+        usable * busy - service - ours - interrupts.min(usable)
+    });
+    let cores = here.map_or(everywhere, |here| here.min(everywhere)).max(0.0);
+    let mut programs: Vec<(String, f64)> = facts
+        .each("foreign_program_cpu_cores")
+        .filter(|(_, cores)| *cores >= NAMED_CORES_MIN)
+        .map(|(name, cores)| (name.to_owned(), cores))
+        .collect();
+    programs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let named: f64 = programs.iter().map(|(_, cores)| cores).sum();
+    Some(Foreign { cores, named_cores: named.min(cores), programs })
+}
+
+/// Who uses the processors, in words: `in cores: apache 0.4, mariadb 1.3`.
+pub fn users(facts: &Facts) -> String {
+    let worth_telling = |cores: &f64| *cores >= 0.05;
+    let service = facts.service.as_ref().map_or("the service", |service| match service.service.as_str() {
+        "unknown" => "the service",
+        name => name,
+    });
+    let one = |fact: &str, name: &str| facts.value(fact).map(|cores| (name.to_owned(), cores));
+    let mut all: Vec<(String, f64)> = one("service_cpu_cores", service).into_iter().collect();
+    all.extend(facts.each("backend_cpu_cores").map(|(name, cores)| (name.to_owned(), cores)));
+    all.extend(one("client_cpu_cores", "the load generator"));
+    all.retain(|(_, cores)| worth_telling(cores));
+    if let Some(foreign) = foreign(facts).filter(|foreign| worth_telling(&foreign.cores)) {
+        let names: Vec<&str> = foreign.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
+        let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        all.push((format!("other programs{names}"), foreign.cores));
+    }
+    let shares: Vec<String> =
+        all.into_iter().map(|(name, cores)| format!("{name} {}", format_number(cores))).collect();
+    if shares.is_empty() {
+        "by programs that could not be told apart".into()
+    } else {
+        format!("in cores: {}", shares.join(", "))
+    }
+}
+
+/// The names of the facts that all this rests on.
+pub const FACTS: [&str; 16] = [
+    "usable_busy_fraction",
+    "usable_cores",
+    "cpu_busy_fraction",
+    "cores",
+    "pressure_group_cpu_some_fraction",
+    "pressure_cpu_some_fraction",
+    "service_running_mean",
+    "run_queue_mean",
+    "service_cpu_cores",
+    "backend_cpu_cores",
+    "client_cpu_cores",
+    "generator_cpu_cores",
+    "group_cpu_cores",
+    "foreign_cpu_cores",
+    "foreign_program_cpu_cores",
+    "cpu_steal_fraction",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    const BUSY: [(&str, f64); 4] =
+        [("usable_busy_fraction", 0.97), ("usable_cores", 1.0), ("cores", 2.0), ("service_cpu_cores", 0.9)];
+
+    fn sure(more: &[(&str, f64)]) -> Option<f64> {
+        let mut values: Vec<_> =
+            BUSY.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name)).collect();
+        values.extend(more);
+        shortage(&facts(&values, &[])).map(|shortage| shortage.confidence)
+    }
+
+    #[test]
+    fn the_service_must_wait_and_its_group_says_best_whether_it_does() {
+        for (more, expected) in [
+            (&[("pressure_group_cpu_some_fraction", 0.9)][..], Some(0.9)),
+            (&[("pressure_group_cpu_some_fraction", 0.08), ("pressure_cpu_some_fraction", 1.0)], None),
+            (&[("pressure_cpu_some_fraction", 0.9)], Some(0.8)),
+            (&[("pressure_cpu_some_fraction", 0.9), ("service_cpu_cores", 0.1)], None),
+            (&[("pressure_cpu_some_fraction", 0.2), ("service_running_mean", 9.0)], None),
+            (&[("service_running_mean", 9.0)], Some(0.7)),
+            (&[("service_running_mean", 1.0)], None),
+            (&[("run_queue_mean", 9.0)], Some(0.6)),
+            (&[("run_queue_mean", 9.0), ("service_cpu_cores", 0.1)], None),
+            (&[("usable_busy_fraction", 0.7), ("pressure_group_cpu_some_fraction", 0.9)], None),
+            (&[], None),
+        ] {
+            assert_eq!(sure(more), expected, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_all_that_comes_has_room_up_to_the_end() {
+        for (busy, rate, is_short) in [(0.9, 100.0, false), (0.9, 80.0, true), (0.99, 100.0, true)] {
+            let seen = [
+                ("usable_busy_fraction", busy),
+                ("pressure_group_cpu_some_fraction", 0.8),
+                ("rate", rate),
+                ("offered_rate", 100.0),
+            ];
+            assert_eq!(sure(&seen).is_some(), is_short, "{busy} at {rate}");
+        }
+    }
+
+    #[test]
+    fn what_is_ours_is_not_foreign() {
+        let mut seen = facts(
+            &[
+                ("usable_busy_fraction", 1.0),
+                ("usable_cores", 2.0),
+                ("cores", 2.0),
+                ("service_cpu_cores", 0.2),
+                ("foreign_cpu_cores", 1.8),
+                ("generator_cpu_cores", 0.1),
+                ("agent_cpu_cores", 0.05),
+            ],
+            &[],
+        );
+        let known = seen.all().next().cloned().unwrap();
+        let of = |name: &str, value: f64| webdyno_model::diagnosis::Fact {
+            name: name.into(),
+            value,
+            ..known.clone()
+        };
+        let (database, gzip) = (of("backend_cpu_cores", 0.9), of("foreign_program_cpu_cores", 0.6));
+        seen.insert_of("mariadb", database);
+        seen.insert_of("gzip", gzip);
+        let others = foreign(&seen).unwrap();
+        assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
+        assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
+        // On cores of its own nobody else is.
+        seen.insert(of("usable_cores", 1.0));
+        seen.insert(of("service_cpu_cores", 0.97));
+        assert_eq!(foreign(&seen).unwrap().cores, 0.0);
+    }
+}

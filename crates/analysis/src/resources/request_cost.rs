@@ -1,0 +1,151 @@
+//! Whether the processors that a service may use are what limits it, and what a request costs it.
+//!
+//! A machine's own figures tell of neighbours, too: where the service lives in a control group or on some of the cores,
+//! those of its group come first.
+
+use crate::facts::Facts;
+use crate::resources::syscall_cost::on_this_machine_us;
+
+/// Somebody of the group waited for a processor this share of the time: there is no room.
+const GROUP_WAITS_MIN: f64 = 0.5;
+/// Processors of a machine that are busier have no room.
+const BUSY_MIN: f64 = 0.95;
+/// A core that is busier may be the one that the service waits for.
+const CORE_BUSY_MAX: f64 = 0.85;
+/// The service's own share of its processors from which it is the one that needs them.
+const OWN_MIN: f64 = 0.4;
+
+/// What an answer of a file costs Apache, at most, in processor time: 15 to 40 us were seen under full load on cores of
+/// today, 100 to 180 us where each request wakes a sleeping one up, and cores of ten years ago are half as fast.
+const FILE_US: f64 = 150.0;
+/// A connection of its own, at most.
+const CONNECTION_US: f64 = 100.0;
+/// A byte: read or mapped, and copied to the socket.
+const BYTE_US: f64 = 0.001;
+/// A byte that came compressed, with those that were compressed to it.
+const COMPRESSED_BYTE_US: f64 = 0.1;
+
+/// The work of a service whose processors are its limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Work {
+    /// Cores' worth of processor time that its own processes take.
+    pub cores: f64,
+    /// Cores that it may use.
+    pub cores_limit: f64,
+    /// Processor time of its own processes for each request.
+    pub request_us: f64,
+    /// The most that a request would cost if a file of the same size were sent.
+    pub file_us: f64,
+    /// Whether it is known whose time it is: processes of others cannot be seen everywhere, and then it is all that the
+    /// machine did.
+    pub seen: bool,
+}
+
+/// What rests on all that a machine did, whoever did it, is no more than a suspicion.
+pub const CONFIDENCE_MAX_UNSEEN: f64 = 0.5;
+
+impl Work {
+    /// The share of the service's work that this many microseconds for each request are.
+    pub fn share(&self, us: f64) -> f64 {
+        (us / self.request_us).clamp(0.0, 1.0)
+    }
+
+    /// How sure a finding may be that would be this sure if it is known whose time it is.
+    pub fn sure(&self, confidence: f64) -> f64 {
+        if self.seen { confidence } else { confidence.min(CONFIDENCE_MAX_UNSEEN) }
+    }
+
+    /// The share of a request's cost that sending a file does not explain.
+    pub fn excess(&self) -> f64 {
+        (1.0 - self.file_us / self.request_us).max(0.0)
+    }
+}
+
+/// The service's work, if the processors that it may use are full, and mostly with that; `None` when they are not, or when
+/// that cannot be told.
+pub fn work(facts: &Facts) -> Option<Work> {
+    let machine = facts.value("cores");
+    let own_limit = facts.value("service_cores_limit");
+    let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
+    let Some(cores) = facts.value("service_cpu_cores") else { return unseen(facts, cores_limit) };
+    let waits = facts.value("pressure_group_cpu_some_fraction").is_some_and(|some| some >= GROUP_WAITS_MIN);
+    let busy = facts.value("cpu_busy_fraction").is_some_and(|busy| busy >= BUSY_MIN);
+    let own = cores / cores_limit;
+    let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
+    let request_us = facts.value("cpu_per_request_us").filter(|us| *us > 0.0)?;
+    full.then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen: true })
+}
+
+/// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
+/// one that the service runs on.
+fn unseen(facts: &Facts, cores_limit: f64) -> Option<Work> {
+    let cores = facts.value("cpu_busy_fraction")? * facts.value("cores")?;
+    let fullest = facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"))?;
+    let rate = facts.ended_per_s().or(facts.value("server_requests_per_s")).filter(|rate| *rate >= 5.0)?;
+    let request_us = cores / rate * 1e6;
+    let seen = false;
+    (fullest >= BUSY_MIN).then(|| Work { cores, cores_limit, request_us, file_us: file_us(facts), seen })
+}
+
+/// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or
+/// no core of the machine is nearly full.
+pub fn has_room(facts: &Facts) -> Option<bool> {
+    let waits = facts.value("pressure_group_cpu_some_fraction").map(|some| some < GROUP_WAITS_MIN);
+    let cores = || facts.value("core_busy_fraction").or(facts.value("cpu_busy_fraction"));
+    waits.or_else(|| cores().map(|busy| busy < CORE_BUSY_MAX))
+}
+
+fn file_us(facts: &Facts) -> f64 {
+    let compressed = facts.asked.iter().any(|asked| asked.compressed);
+    let byte_us = if compressed { COMPRESSED_BYTE_US } else { BYTE_US };
+    let opened = crate::resources::site_profile::reused(facts).map_or(1.0, |reused| 1.0 - reused);
+    let file_us = on_this_machine_us(facts, FILE_US) + connection_us(facts) * opened;
+    file_us + byte_us * facts.value("answer_bytes_mean").unwrap_or(0.0)
+}
+
+/// What a connection of its own costs Apache, at most, in processor time.
+pub fn connection_us(facts: &Facts) -> f64 {
+    on_this_machine_us(facts, CONNECTION_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+
+    #[test]
+    fn room_is_seen_by_the_group_or_by_cores() {
+        for (values, room) in [
+            (&[("pressure_group_cpu_some_fraction", 0.1), ("core_busy_fraction", 1.0)][..], Some(true)),
+            (&[("pressure_group_cpu_some_fraction", 0.9)], Some(false)),
+            (&[("core_busy_fraction", 0.99), ("cpu_busy_fraction", 0.5)], Some(false)),
+            (&[("core_busy_fraction", 0.3)], Some(true)),
+            (&[], None),
+        ] {
+            assert_eq!(has_room(&facts(values, &[])), room, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn processors_are_those_of_the_group() {
+        let base = [("cores", 4.0), ("cpu_per_request_us", 2000.0), ("connections_reused_fraction", 1.0)];
+        let of = |values: &[(&str, f64)]| work(&facts(&[&base[..], values].concat(), &[]));
+        let waits = ("pressure_group_cpu_some_fraction", 0.9);
+        for (values, full) in [
+            (&[("service_cpu_cores", 0.9), ("service_cores_limit", 1.0), waits][..], true),
+            // Others of the group take the time, or the machine has room.
+            (&[("service_cpu_cores", 0.3), ("service_cores_limit", 1.0), waits][..], false),
+            (&[("service_cpu_cores", 0.9), ("cpu_busy_fraction", 0.4)][..], false),
+            (&[("service_cpu_cores", 2.0), ("cpu_busy_fraction", 0.97)][..], true),
+            (&[("service_cpu_cores", 3.9)][..], true),
+            (&[waits][..], false),
+        ] {
+            assert_eq!(of(values).is_some(), full, "{values:?}");
+        }
+        let unseen = [("cpu_busy_fraction", 0.3), ("core_busy_fraction", 0.99), ("ended_per_s", 400.0)];
+        let unseen = of(&unseen).unwrap();
+        assert_eq!((unseen.request_us, unseen.sure(0.9), unseen.sure(0.4)), (3000.0, 0.5, 0.4));
+        let work = of(&[("service_cpu_cores", 3.9), ("answer_bytes_mean", 50_000.0)]).unwrap();
+        assert_eq!((work.file_us, work.excess()), (200.0, 0.9));
+    }
+}

@@ -1,0 +1,315 @@
+//! What kind of site a load met: files or programs, kept connections, encryption, what answers behind the server.
+//!
+//! Told from the URLs, the handlers that are set for them, the modules that are loaded, and who did the work. What cannot
+//! be told is `None`.
+
+use crate::facts::Facts;
+use crate::settings::in_force;
+use crate::settings::in_force::Asked;
+use webdyno_model::number::significant;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
+use webdyno_model::workload::Workload;
+
+/// Most URLs that are told.
+const URLS_MAX: usize = 20;
+
+/// Endings of files that are sent as they are.
+const FILES: [&str; 45] = [
+    "7z", "avif", "bin", "bmp", "br", "bz2", "css", "csv", "deb", "eot", "gif", "gz", "htm", "html", "ico",
+    "iso", "jpeg", "jpg", "js", "json", "map", "md", "mjs", "mov", "mp3", "mp4", "ogg", "otf", "pdf", "png",
+    "rpm", "svg", "tar", "tgz", "ttf", "txt", "wasm", "wav", "webm", "webp", "woff", "woff2", "xml", "xz",
+    "zip",
+];
+
+/// Endings of programs.
+const PROGRAMS: [&str; 17] = [
+    "action", "asp", "aspx", "cfm", "cgi", "do", "fcgi", "jsp", "jspx", "lua", "phar", "php", "php5",
+    "phtml", "pl", "py", "shtml",
+];
+
+/// Beginnings of the names of modules that make answers, or pass requests to what makes them.
+const MAKERS: [&str; 17] = [
+    "cgi",
+    "cgid",
+    "dav",
+    "fastcgi",
+    "fcgid",
+    "include",
+    "isapi",
+    "jk",
+    "lua",
+    "passenger",
+    "perl",
+    "php",
+    "proxy",
+    "python",
+    "ruby",
+    "uwsgi",
+    "wsgi",
+];
+
+/// Handlers that send files.
+const FILE_HANDLERS: [&str; 4] = ["default-handler", "none", "type-map", "send-as-is"];
+
+/// Processor time of a backend, as a share of the service's, from which on it made the answers.
+const BACKEND_SHARE_MIN: f64 = 0.5;
+
+/// The site as it was met.
+pub fn site(facts: &Facts, workload: Option<&Workload>) -> Site {
+    let mut asked: Vec<&Asked> = facts.asked.iter().collect();
+    asked.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let rounded = |value: Option<f64>| value.map(|value| significant(value, 3));
+    let url = |asked: &&Asked| {
+        let (kind, how) = kind(facts, asked);
+        SiteUrl { path: asked.path.clone(), share_fraction: rounded(Some(asked.share)), kind, how }
+    };
+    let service = facts.service.as_ref();
+    let first = asked.first().copied();
+    let allowed = service.and_then(|service| in_force::of_host(service, "KeepAlive", first));
+    Site {
+        urls: asked.iter().take(URLS_MAX).map(url).collect(),
+        keep_alive: KeepAlive {
+            wanted: workload.map(|workload| workload.keepalive),
+            allowed: allowed.map(|value| value.eq_ignore_ascii_case("on")),
+            reused_fraction: rounded(reused(facts)),
+        },
+        answer_bytes_mean: rounded(facts.value("answer_bytes_mean")),
+        tls: tls(facts),
+        backends: backends(facts),
+    }
+}
+
+/// The share of the requests that came on a connection that was there: as the generator counted it, else by the
+/// server's own counts.
+pub fn reused(facts: &Facts) -> Option<f64> {
+    let by_server = || {
+        let opened = facts.value("new_connections_per_s")?;
+        let requests = facts.value("server_requests_per_s").filter(|requests| *requests >= 1.0)?;
+        Some((1.0 - opened / requests).clamp(0.0, 1.0))
+    };
+    facts.value("connections_reused_fraction").or_else(by_server)
+}
+
+fn tls(facts: &Facts) -> SiteTls {
+    let rate = facts.ended_per_s();
+    SiteTls {
+        used: is_tls(facts),
+        handshakes_per_request: facts
+            .value("tls_handshakes_per_s")
+            .zip(rate)
+            .map(|(handshakes, rate)| significant(handshakes / rate, 3)),
+        resumed_fraction: facts.value("tls_resumed_fraction").map(|share| significant(share, 3)),
+        key: facts.service.as_ref().and_then(|service| key(service, facts.asked.first())),
+    }
+}
+
+/// Whether connections are encrypted: as the load asks, else as the host of the port is set.
+pub fn is_tls(facts: &Facts) -> Option<bool> {
+    if facts.loaded && !facts.asked.is_empty() {
+        return Some(facts.asked.iter().any(|asked| asked.tls));
+    }
+    let service = facts.service.as_ref()?;
+    let engine = in_force::anywhere(service, "SSLEngine").filter(|one| {
+        let port = format!(":{}", service.port);
+        one.scope.first().is_some_and(|host| host.split_whitespace().any(|word| word.ends_with(&port)))
+    });
+    let mut values = engine.map(|one| one.value.eq_ignore_ascii_case("on")).peekable();
+    values.peek()?;
+    Some(values.any(|on| on))
+}
+
+/// The kind of key of the host that is asked, as its certificate tells.
+pub fn key(service: &ServiceSnapshot, asked: Option<&Asked>) -> Option<String> {
+    in_force::of_host(service, "SSLCertificateFile key", asked)
+        .or_else(|| in_force::anywhere(service, "SSLCertificateFile key").next().map(|one| one.value.clone()))
+}
+
+fn backends(facts: &Facts) -> Vec<SiteBackend> {
+    let Some(topology) = &facts.topology else { return vec![] };
+    let of = |service: &ServiceSnapshot| {
+        let link = topology.links.iter().find(|link| link.to_pid == Some(service.pid) && service.pid != 0);
+        SiteBackend {
+            service: service.service.clone(),
+            by: link.map(|link| link.by.clone()).or_else(|| service.listens.first().cloned()),
+            connections_count: link.and_then(|link| link.connections_count),
+            cpu_cores: facts
+                .value_of("backend_cpu_cores", &service.service)
+                .map(|cores| significant(cores, 3)),
+        }
+    };
+    topology.backends.iter().map(of).collect()
+}
+
+/// How the answer to a request comes about, and how that was told.
+pub fn kind(facts: &Facts, asked: &Asked) -> (Option<SiteKind>, String) {
+    use SiteKind::{Dynamic, Static};
+    let ending = asked.ending();
+    let ends_as = |list: &[&str]| ending.as_deref().is_some_and(|ending| list.contains(&ending));
+    let ending = ending.clone().unwrap_or_default();
+    if let Some((handler, place)) = facts.service.as_ref().and_then(|service| handler(service, asked)) {
+        return (Some(Dynamic), format!("{handler} answers it ({place})"));
+    }
+    let maker = facts.service.as_ref().and_then(maker);
+    if ends_as(&PROGRAMS) {
+        // Without anything that runs it, its text would be sent.
+        return match (&facts.service, maker) {
+            (Some(service), None) if service.service == "apache" && !service.modules.is_empty() => {
+                (None, format!("a name in .{ending}, and no module is loaded that would run it"))
+            }
+            _ => (Some(Dynamic), format!("its name ends in .{ending}")),
+        };
+    }
+    if let Some((backend, cores)) = working_backend(facts) {
+        return (
+            Some(Dynamic),
+            format!("{backend} took {} cores meanwhile", crate::wording::format_number(cores)),
+        );
+    }
+    if ends_as(&FILES) {
+        return (Some(Static), format!("its name ends in .{ending}, and no handler is set for it"));
+    }
+    match (&facts.service, maker) {
+        (Some(service), None) if service.service == "apache" && !service.modules.is_empty() => {
+            (Some(Static), "no module is loaded that makes answers".into())
+        }
+        (_, Some(module)) => (None, format!("{module} may make it, or it is a file")),
+        _ => (None, "neither its name nor the server's configuration tells".into()),
+    }
+}
+
+/// Whether all that is asked for are files, as far as is known: without load of our own, whether there is nothing that could
+/// make answers. `None` when it cannot be told.
+pub fn sends_files(facts: &Facts) -> Option<bool> {
+    if facts.asked.is_empty() {
+        let service = facts.service.as_ref().filter(|service| !service.modules.is_empty())?;
+        return (maker(service).is_none() && working_backend(facts).is_none()).then_some(true);
+    }
+    let kinds: Vec<Option<SiteKind>> = facts.asked.iter().map(|asked| kind(facts, asked).0).collect();
+    if kinds.contains(&Some(SiteKind::Dynamic)) {
+        return Some(false);
+    }
+    (!kinds.is_empty() && kinds.iter().all(Option::is_some)).then_some(true)
+}
+
+/// What a request is handed to, and where that is said: a location or a file of this name, or a path that is passed on.
+fn handler(service: &ServiceSnapshot, asked: &Asked) -> Option<(String, String)> {
+    let location = |part: &str| {
+        let path = part.strip_prefix("Location ")?.trim_matches('"');
+        begins_with(&asked.path, path).then_some(())
+    };
+    let name = asked.path.rsplit('/').next().unwrap_or_default();
+    let is_here = |part: &String| location(part).is_some() || part.strip_prefix("Files ") == Some(name);
+    let set = in_force::anywhere(service, "SetHandler").find(|one| {
+        one.scope.last().is_some_and(is_here)
+            && !FILE_HANDLERS.iter().any(|own| own.eq_ignore_ascii_case(&one.value))
+    });
+    let shown = |value: &str, scope: &[String]| (value.to_owned(), scope.last().cloned().unwrap_or_default());
+    set.map(|one| shown(&one.value, &one.scope)).or_else(|| {
+        let passes = in_force::anywhere(service, "ProxyPass");
+        let mut rules: Vec<(&str, Option<&str>)> = passes
+            .filter_map(|one| {
+                let mut words = one.value.split_whitespace();
+                Some((words.next()?, words.next().filter(|to| *to != "!")))
+            })
+            .filter(|(path, _)| begins_with(&asked.path, path))
+            .collect();
+        rules.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        let (path, to) = rules.first()?;
+        to.map(|to| (to.to_owned(), format!("ProxyPass {path}")))
+    })
+}
+
+fn begins_with(path: &str, beginning: &str) -> bool {
+    let rest = path.strip_prefix(beginning.trim_end_matches('/'));
+    beginning.starts_with('/') && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A loaded module that makes answers.
+fn maker(service: &ServiceSnapshot) -> Option<String> {
+    let makes = |module: &&String| {
+        MAKERS.iter().any(|maker| {
+            module.strip_prefix(maker).is_some_and(|rest| rest.starts_with(['_', '5', '7', '8']))
+        })
+    };
+    service.modules.iter().find(makes).map(|module| module.trim_end_matches("_module").to_owned())
+}
+
+/// The backend that did most of the work, if it did much of it.
+fn working_backend(facts: &Facts) -> Option<(String, f64)> {
+    let own = facts.value("service_cpu_cores")?;
+    let most = facts.each("backend_cpu_cores").max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (most.1 >= BACKEND_SHARE_MIN * own && most.1 >= 0.02).then(|| (most.0.to_owned(), most.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::facts;
+    use webdyno_model::service::ScopedSetting;
+
+    fn of(url: &str, modules: &[&str], scoped: &[(&str, &str, &str)]) -> Facts {
+        let mut facts = facts(&[("service_cpu_cores", 0.1)], &[]);
+        let service = facts.service.as_mut().unwrap();
+        service.modules = modules.iter().map(|module| (*module).to_owned()).collect();
+        let setting = |(setting, value, scope): &(&str, &str, &str)| ScopedSetting {
+            setting: (*setting).into(),
+            value: (*value).into(),
+            scope: vec!["VirtualHost *:80".into(), (*scope).into()],
+            ..ScopedSetting::default()
+        };
+        service.scoped = scoped.iter().map(setting).collect();
+        facts.asked = vec![Asked { share: 1.0, ..Asked::of(url).unwrap() }];
+        facts
+    }
+
+    #[test]
+    fn files_and_programs_are_told_apart() {
+        use SiteKind::{Dynamic, Static};
+        let location = ("SetHandler", "modperl", "Location /compute");
+        let file = ("SetHandler", "fcgi://127.0.0.1:9000", "Files search.php");
+        let passed =
+            [("ProxyPass", "/app http://b:1/", "VirtualHost *:80"), ("ProxyPass", "/app/files !", "x")];
+        for (url, modules, scoped, expected) in [
+            ("http://h/a.html", &["core_module", "php_module"][..], &[][..], Some(Static)),
+            ("http://h/a", &["core_module"], &[], Some(Static)),
+            ("http://h/a", &["core_module", "lua_module"], &[], None),
+            ("http://h/a.php", &["core_module", "php7_module"], &[], Some(Dynamic)),
+            ("http://h/a.php", &["core_module"], &[], None),
+            ("http://h/compute/x.html", &["core_module"], &[location], Some(Dynamic)),
+            ("http://h/computer.html", &["core_module"], &[location], Some(Static)),
+            ("http://h/x/search.php", &["proxy_module"], &[file], Some(Dynamic)),
+            ("http://h/app/a.html", &["proxy_module"], &passed, Some(Dynamic)),
+            ("http://h/app/files/a.html", &["proxy_module"], &passed, Some(Static)),
+            ("http://h/a", &[], &[], None),
+        ] {
+            let facts = of(url, modules, scoped);
+            assert_eq!(kind(&facts, &facts.asked[0]).0, expected, "{url} {modules:?}");
+            let all = expected.map(|kind| kind == Static);
+            assert_eq!(sends_files(&facts), all, "{url}");
+        }
+    }
+
+    #[test]
+    fn who_works_made_the_answers() {
+        for (cores, expected) in [(0.4, Some(SiteKind::Dynamic)), (0.01, Some(SiteKind::Static))] {
+            let mut facts = of("http://h/a.html", &["core_module"], &[]);
+            let mut fact = facts.all().next().unwrap().clone();
+            (fact.name, fact.value) = ("backend_cpu_cores".into(), cores);
+            facts.insert_of("php_fpm", fact);
+            assert_eq!(kind(&facts, &facts.asked[0]).0, expected, "{cores}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_told_is_unknown() {
+        assert_eq!(site(&Facts::default(), None), Site::default());
+        for (module, files) in [("core_module", Some(true)), ("php_module", None)] {
+            let mut watched = of("http://h/a", &[module], &[]);
+            watched.asked.clear();
+            assert_eq!(sends_files(&watched), files, "{module}");
+        }
+        let seen = facts(&[("new_connections_per_s", 10.0), ("server_requests_per_s", 100.0)], &[]);
+        assert_eq!(site(&seen, None).keep_alive.reused_fraction, Some(0.9));
+    }
+}

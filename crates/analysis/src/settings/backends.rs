@@ -1,0 +1,98 @@
+//! Which backends a service names, and whether a listener is one of them.
+
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+use webdyno_model::topology::Topology;
+
+/// The addresses that a service hands requests over to, and whether by FastCGI.
+pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
+    let mut found: Vec<_> = hand_over(service).flat_map(|setting| addresses(&setting.value)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Whether what listens there is behind the service: by its configuration, or by connections that were seen. What listens on
+/// all addresses is met by any of them, and a name may be any of them. Its own queue is not behind it, also where it asks itself.
+pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
+    let is_any = |host: &str| matches!(host, "*" | "0.0.0.0" | "[::]");
+    let is_name = |host: &str| !host.starts_with('[') && host.parse::<core::net::IpAddr>().is_err();
+    let is_it = |at: &str| match (at.rsplit_once(':'), listener.rsplit_once(':')) {
+        _ if at == listener => true,
+        _ if at.starts_with("unix:") || listener.starts_with("unix:") => false,
+        (Some((host, port)), Some((own, own_port))) => port == own_port && (is_any(own) || is_name(host)),
+        _ => false,
+    };
+    if listener.ends_with(&format!(":{}", service.port)) {
+        return false;
+    }
+    let seen = topology.into_iter().flat_map(|topology| &topology.links);
+    targets_of(service).iter().any(|(at, _)| is_it(at)) || seen.into_iter().any(|link| is_it(&link.by))
+}
+
+/// Settings that hand requests over.
+pub(crate) fn hand_over(service: &ServiceSnapshot) -> impl Iterator<Item = &ScopedSetting> {
+    const SETTINGS: [&str; 4] = ["SetHandler", "ProxyPass", "ProxyPassMatch", "BalancerMember"];
+    service.scoped.iter().filter(|setting| SETTINGS.contains(&setting.setting.as_str()))
+}
+
+/// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
+pub(crate) fn addresses(value: &str) -> Vec<(String, bool)> {
+    let words = value.split_whitespace().map(|word| word.trim_start_matches("proxy:"));
+    let address = |word: &str| {
+        let is_fastcgi = word.contains("fcgi://");
+        if word.starts_with("unix:") {
+            return word.split('|').next().map(|path| (path.to_owned(), is_fastcgi));
+        }
+        let (_, rest) = word.split_once("://")?;
+        let host = rest.split('/').next().filter(|host| !host.is_empty() && !host.contains(['$', '@']))?;
+        Some((host.to_owned(), is_fastcgi))
+    };
+    words.filter_map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::topology::Link;
+
+    #[test]
+    fn addresses_are_found_in_what_is_configured() {
+        for (value, expected) in [
+            ("/app http://10.0.0.2:8080/app retry=0", vec![("10.0.0.2:8080", false)]),
+            ("unix:/run/x.sock|fcgi://localhost/", vec![("unix:/run/x.sock", true)]),
+            ("proxy:fcgi://127.0.0.1:9000", vec![("127.0.0.1:9000", true)]),
+            ("^/(.*)$ http://$1/", vec![]),
+            ("server-status", vec![]),
+        ] {
+            let found = addresses(value);
+            let found: Vec<_> = found.iter().map(|(at, is)| (at.as_str(), *is)).collect();
+            assert_eq!(found, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn behind_is_where_requests_are_handed_over_or_connections_go() {
+        let passed = |to: &str| ScopedSetting {
+            setting: "ProxyPass".into(),
+            value: format!("/ {to}"),
+            ..ScopedSetting::default()
+        };
+        let service =
+            |to: &str| ServiceSnapshot { port: 80, scoped: vec![passed(to)], ..ServiceSnapshot::default() };
+        for (to, listener, behind) in [
+            ("http://127.0.0.1:8000/", "127.0.0.1:8000", true),
+            ("http://127.0.0.1:8000/", "*:8000", true),
+            ("http://localhost:8000/", "127.0.0.1:8000", true),
+            ("http://127.0.0.1:8000/", "10.0.0.1:8000", false),
+            ("http://127.0.0.1:8000/", "127.0.0.1:8001", false),
+            ("http://127.0.0.1:80/", "*:80", false),
+            ("unix:/run/a.sock|fcgi://x", "unix:/run/a.sock", true),
+            ("unix:/run/a.sock|fcgi://x", "unix:/run/b.sock", false),
+        ] {
+            assert_eq!(is_behind(&service(to), None, listener), behind, "{to} {listener}");
+        }
+        let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
+        let topology = Topology { links: vec![link], ..Topology::default() };
+        assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+    }
+}

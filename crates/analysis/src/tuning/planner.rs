@@ -1,0 +1,100 @@
+//! The planner: which remedy of a diagnosis is tried next.
+
+use webdyno_model::change::{ApplyClass, Wish};
+use webdyno_model::diagnosis::{Diagnosis, Finding, Remedy};
+
+/// What the operator allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether a restart, with its outage, is acceptable.
+    pub allow_restart: bool,
+}
+
+/// A remedy to try, with the finding that led to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Why.
+    pub finding: Finding,
+    /// What.
+    pub remedy: Remedy,
+}
+
+/// Why there is nothing to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// The first finding has no remedy that a program can carry out.
+    NoRemedy,
+    /// Its remedies were tried already.
+    AllTried,
+    /// It needs a restart, and that is not allowed.
+    NeedsRestart,
+}
+
+/// The next remedy: the best one of the first finding that was not tried yet. Only the first finding counts: lifting
+/// a limit that does not bind proves nothing.
+pub fn choose(diagnosis: &Diagnosis, tried: &[Vec<Wish>], policy: Policy) -> Result<Choice, Stop> {
+    let Some(finding) = diagnosis.findings.first() else {
+        return Err(Stop::NoRemedy);
+    };
+    let possible: Vec<&Remedy> =
+        finding.remedies.iter().filter(|remedy| !remedy.wishes().is_empty()).collect();
+    if possible.is_empty() {
+        return Err(Stop::NoRemedy);
+    }
+    let fresh: Vec<&Remedy> =
+        possible.into_iter().filter(|remedy| !tried.contains(&remedy.wishes())).collect();
+    if fresh.is_empty() {
+        return Err(Stop::AllTried);
+    }
+    let allowed = fresh.into_iter().find(|remedy| policy.allow_restart || remedy.class < ApplyClass::Restart);
+    let remedy = allowed.ok_or(Stop::NeedsRestart)?;
+    Ok(Choice { finding: finding.clone(), remedy: remedy.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::ranking::diagnose;
+    use crate::measurement::Measurement;
+    use webdyno_model::service::SettingValue;
+
+    fn remedy(setting: &str, class: ApplyClass) -> Remedy {
+        Remedy {
+            service: "apache".into(),
+            setting: setting.into(),
+            from: None,
+            to: Some(SettingValue::Integer(1)),
+            class,
+            risk: String::new(),
+            why: String::new(),
+            predicted: None,
+            together_with: vec![],
+        }
+    }
+
+    fn diagnosis(remedies: Vec<Remedy>) -> Diagnosis {
+        let mut diagnosis = diagnose(&Measurement::default()).unwrap();
+        diagnosis.findings[0].remedies = remedies;
+        diagnosis
+    }
+
+    #[test]
+    fn the_first_untried_and_allowed_remedy_is_chosen() {
+        use ApplyClass::{Manual, Reload, Restart};
+        let all = diagnosis(vec![remedy("M", Manual), remedy("S", Restart), remedy("G", Reload)]);
+        let pick = |tried: &[Vec<Wish>], allow_restart| {
+            choose(&all, tried, Policy { allow_restart }).map(|choice| choice.remedy.setting)
+        };
+        assert_eq!(pick(&[], true), Ok("S".into()));
+        assert_eq!(pick(&[], false), Ok("G".into()));
+        assert_eq!(pick(&[remedy("G", Reload).wishes()], false), Err(Stop::NeedsRestart));
+        assert_eq!(
+            pick(&[remedy("G", Reload).wishes(), remedy("S", Restart).wishes()], true),
+            Err(Stop::AllTried)
+        );
+        assert_eq!(
+            choose(&diagnosis(vec![remedy("M", Manual)]), &[], Policy { allow_restart: true }),
+            Err(Stop::NoRemedy)
+        );
+    }
+}

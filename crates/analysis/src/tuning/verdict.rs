@@ -1,0 +1,235 @@
+//! The verdict on a change: better, same, worse or inconclusive, from the interval and the noise floor.
+
+use crate::measurement::Measurement;
+use crate::measurement::statistics::{Ratio, ratio_of_means};
+use crate::run_report::run_report;
+use webdyno_model::Result;
+use webdyno_model::interval::EndReason;
+use webdyno_model::run::RunReport;
+use webdyno_model::tune::Verdict;
+use webdyno_model::workload::Arrival;
+
+/// The smallest change that is believed to be one: runs of the same thing on a quiet machine differ by this much.
+/// The gains of ten quickstarts on two otherwise idle cores lay within 0.6% of each other (3.027 to 3.043 times); the
+/// floor leaves room for machines that are less quiet.
+pub const NOISE_FLOOR: f64 = 0.03;
+
+/// An interval wider than this on either side of the ratio cannot tell `same` from a change worth having.
+const CONCLUSIVE_SPREAD: f64 = 0.10;
+
+/// A comparison of two measurements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// `None` when there is too little to compare.
+    pub ratio: Option<Ratio>,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+/// By this much more of the requests must fail for a change to be called worse, whatever the rate says.
+const FAILED_FRACTION_TOLERANCE: f64 = 0.005;
+
+/// The verdict on a change from the measurements before and after it: the rate of good answers decides, also where
+/// visitors ask for pages, as each page is many answers and pages alone would be few a second; where requests arrive at
+/// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
+/// an objective is missed that was met, is worse; one by which the missed objectives are met is better if the rate
+/// does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
+/// so is one whose load the stop-loss ended.
+pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
+    if before.brake.is_none() && after.brake.is_some() {
+        return Ok(Comparison { ratio: None, verdict: Verdict::Worse });
+    }
+    let (run_before, run_after) = (run_report(before)?, run_report(after)?);
+    let rates = compare(&before.measured_rates(), &after.measured_rates());
+    let mut verdict = rates.verdict;
+    let open = matches!(after.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }));
+    if verdict == Verdict::Same && open {
+        // Times are better when they fall.
+        verdict = compare(&mean_times_us(after), &mean_times_us(before)).verdict;
+    }
+    if verdict == Verdict::Same && met(&run_after) > met(&run_before) {
+        verdict = Verdict::Better;
+    }
+    let fails_more = fails_more(failed_fraction(&run_before), failed_fraction(&run_after))
+        || fails_more(failed_pages_fraction(&run_before), failed_pages_fraction(&run_after));
+    let stopped = after.end.as_ref().is_some_and(|end| end.reason == EndReason::StopLoss);
+    if verdict != Verdict::Worse && (stopped || fails_more || misses_more(&run_before, &run_after)) {
+        verdict = Verdict::Worse;
+    }
+    Ok(Comparison { ratio: rates.ratio, verdict })
+}
+
+fn mean_times_us(measurement: &Measurement) -> Vec<f64> {
+    let mean = |interval: &webdyno_model::interval::Interval| {
+        if let Some(pages) = &interval.pages {
+            let completed = pages.completed as f64;
+            return (pages.completed > 0).then_some(pages.time.as_ref()?.sum_us / completed);
+        }
+        let times = interval.response_time.as_ref()?;
+        let count = interval.completed + interval.errors.timeout + interval.errors.connect_timeout;
+        (count > 0).then(|| times.sum_us / count as f64)
+    };
+    measurement.measured().filter(|interval| interval.length_us >= 900_000).filter_map(mean).collect()
+}
+
+fn met(run: &RunReport) -> usize {
+    run.objectives.iter().filter(|objective| objective.met).count()
+}
+
+fn fails_more(before: f64, after: f64) -> bool {
+    after > before + FAILED_FRACTION_TOLERANCE
+}
+
+fn failed_fraction(run: &RunReport) -> f64 {
+    fraction(run.requests.failed, run.requests.completed)
+}
+
+/// A page fails for one of its parts: of 20 requests one is little, and still no page is whole.
+fn failed_pages_fraction(run: &RunReport) -> f64 {
+    run.pages.as_ref().map_or(0.0, |pages| fraction(pages.failed, pages.completed))
+}
+
+fn fraction(failed: u64, completed: u64) -> f64 {
+    if completed + failed == 0 { 0.0 } else { failed as f64 / (completed + failed) as f64 }
+}
+
+fn misses_more(before: &RunReport, after: &RunReport) -> bool {
+    before.objectives.iter().zip(&after.objectives).any(|(before, after)| before.met && !after.met)
+}
+
+/// Compares good answers per second, second by second, before and after a change.
+pub fn compare(before: &[f64], after: &[f64]) -> Comparison {
+    if let Some(total_loss) = total_loss(before, after) {
+        return total_loss;
+    }
+    let Some(ratio) = ratio_of_means(before, after) else {
+        return Comparison { ratio: None, verdict: Verdict::Inconclusive };
+    };
+    let [low, high] = ratio.ci95;
+    let verdict = if low > 1.0 + NOISE_FLOOR {
+        Verdict::Better
+    } else if high < 1.0 - NOISE_FLOOR {
+        Verdict::Worse
+    } else if low > 1.0 - CONCLUSIVE_SPREAD && high < 1.0 + CONCLUSIVE_SPREAD {
+        Verdict::Same
+    } else {
+        Verdict::Inconclusive
+    };
+    Comparison { ratio: Some(ratio), verdict }
+}
+
+/// A rate of zero has no logarithm, yet says enough: nothing answered any more, or at last something does.
+fn total_loss(before: &[f64], after: &[f64]) -> Option<Comparison> {
+    let dead = |rates: &[f64]| rates.len() >= 2 && rates.iter().all(|rate| *rate == 0.0);
+    let verdict = match (dead(before), dead(after)) {
+        (false, true) if before.len() >= 2 => Verdict::Worse,
+        (true, false) if after.len() >= 2 => Verdict::Better,
+        (true, true) => Verdict::Same,
+        _ => return None,
+    };
+    Some(Comparison { ratio: None, verdict })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::histogram::TimeHistogram;
+    use webdyno_model::interval::Interval;
+    use webdyno_model::objective::Objective;
+    use webdyno_model::workload::Workload;
+
+    fn measured(rate: u64, failed: u64, time_us: u64, arrival: Arrival) -> Measurement {
+        let second = |i: u64| {
+            let mut times = TimeHistogram::new();
+            let completed = rate + i % 2;
+            (0..completed).for_each(|_| times.record(time_us + i % 3));
+            let response_time = times.encode();
+            Interval {
+                t_s: i as f64,
+                length_us: 1_000_000,
+                completed,
+                failed,
+                response_time,
+                ..Interval::default()
+            }
+        };
+        let workload = Workload { arrival, connections: 10, timeout_us: 1_000_000, ..Workload::default() };
+        Measurement {
+            intervals: (0..8).map(second).collect(),
+            workload: Some(workload),
+            objectives: vec![Objective::parse("max<100ms").unwrap()],
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn failures_and_objectives_count_as_the_rate_does() {
+        let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
+        let closed = Arrival::Closed;
+        for (before, after, verdict) in [
+            (measured(100, 0, 50_000, closed), measured(200, 0, 50_000, closed), Verdict::Better),
+            // Fast error pages are no gain.
+            (measured(100, 0, 50_000, closed), measured(200, 40, 50_000, closed), Verdict::Worse),
+            // An objective that was met is missed.
+            (measured(100, 0, 50_000, closed), measured(200, 0, 150_000, closed), Verdict::Worse),
+            // At a given rate the times decide.
+            (measured(100, 0, 90_000, open), measured(100, 0, 30_000, open), Verdict::Better),
+            (measured(100, 0, 30_000, open), measured(100, 0, 90_000, open), Verdict::Worse),
+            (measured(100, 0, 50_000, open), measured(100, 0, 50_000, open), Verdict::Same),
+        ] {
+            assert_eq!(judge(&before, &after).unwrap().verdict, verdict);
+        }
+    }
+
+    /// The same with so many whole pages of 20 requests a second, and failed ones.
+    fn with_pages(mut measurement: Measurement, failed: u64, page_us: u64) -> Measurement {
+        for interval in &mut measurement.intervals {
+            let (mut times, completed) = (TimeHistogram::new(), interval.completed / 20);
+            (0..completed).for_each(|page| times.record(page_us + page % 7));
+            let started = completed + failed;
+            let time = times.encode();
+            let pages =
+                webdyno_model::page::PageInterval { started, completed, failed, time, ..Default::default() };
+            interval.pages = Some(Box::new(pages));
+        }
+        measurement
+    }
+
+    #[test]
+    fn pages_that_fail_or_come_later_are_worse() {
+        let closed = |failed, page_us| with_pages(measured(1000, 0, 5_000, Arrival::Closed), failed, page_us);
+        let rate = Arrival::Open { rate_per_s: 50.0, poisson: false };
+        let open = |page_us| with_pages(measured(1000, 0, 5_000, rate), 0, page_us);
+        assert_eq!(judge(&closed(0, 90_000), &closed(1, 90_000)).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&closed(0, 90_000), &closed(0, 90_000)).unwrap().verdict, Verdict::Same);
+        assert_eq!(judge(&open(90_000), &open(200_000)).unwrap().verdict, Verdict::Worse);
+        assert_eq!(judge(&open(90_000), &open(50_000)).unwrap().verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn a_change_after_which_the_load_had_to_be_stopped_is_worse() {
+        let before = measured(100, 0, 50_000, Arrival::Closed);
+        let brake = Some(crate::facts::testing::brake("memory.group_oom_kills_count"));
+        let braked = Measurement { brake, ..measured(300, 0, 10_000, Arrival::Closed) };
+        let comparison = judge(&before, &braked).unwrap();
+        assert_eq!((comparison.verdict, comparison.ratio), (Verdict::Worse, None));
+    }
+
+    #[test]
+    fn verdicts() {
+        let steady = |rate: f64| [rate, rate * 1.01, rate * 0.99, rate * 1.005, rate * 0.995, rate];
+        let wild = |rate: f64| [rate, rate * 2.0, rate * 0.3, rate * 1.5, rate * 0.5, rate];
+        for (before, after, verdict) in [
+            (steady(100.0), steady(200.0), Verdict::Better),
+            (steady(100.0), steady(101.0), Verdict::Same),
+            (steady(100.0), steady(80.0), Verdict::Worse),
+            (wild(100.0), wild(110.0), Verdict::Inconclusive),
+            (steady(100.0), [0.0; 6], Verdict::Worse),
+            ([0.0; 6], steady(100.0), Verdict::Better),
+            ([0.0; 6], [0.0; 6], Verdict::Same),
+        ] {
+            assert_eq!(compare(&before, &after).verdict, verdict, "{before:?} {after:?}");
+        }
+        assert_eq!(compare(&[], &steady(1.0)).verdict, Verdict::Inconclusive);
+    }
+}
