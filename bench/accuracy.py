@@ -232,7 +232,7 @@ def unanswered(table):
 
 
 def poisson_starts_ns(rate, count, seed=1):
-    """The starts as crates/load/src/pacer.rs defines them: splitmix64, exponential gaps."""
+    """The starts as crates/load/src/schedule/pacer.rs defines them: splitmix64, exponential gaps."""
     mask, state, at, starts = (1 << 64) - 1, seed, 0.0, []
     for _ in range(count):
         state = (state + 0x9E3779B97F4A7C15) & mask

@@ -1,4 +1,4 @@
-//! An answer from its first byte: head, framing, body. What must hold is in `crates/load/src/fuzzing.rs`.
+//! An answer from its first byte: head, framing, body. What must hold is in `crates/load/src/fuzzing/mod.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! A chunked body. What must hold is in `crates/load/src/fuzzing.rs`.
+//! A chunked body. What must hold is in `crates/load/src/fuzzing/mod.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

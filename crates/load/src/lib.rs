@@ -9,49 +9,21 @@
 //! What is promised about the figures: intended starts are stamped when a request was due, not when the engine came
 //! to it; every started request has exactly one outcome or is in flight at the end; timeouts stay in the
 //! distribution at their bound; nothing is made up.
-
-mod answer;
-mod chunked;
-mod content;
-mod control;
-mod course;
-mod deadlines;
-mod descriptors;
-#[cfg(test)]
-mod differential_tests;
 mod engine;
-mod epoll;
-mod failure;
-pub mod form;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod head;
-mod hope;
-mod levels;
-mod merge;
-mod pacer;
-pub mod ports;
-mod prepare;
-mod probe;
+pub mod http;
+pub mod io;
+mod plan;
 mod random;
-mod recorder;
-mod resolver;
-mod run;
-mod script;
-mod sockets;
-mod stamps;
-mod tcp_info;
-mod tls;
-pub mod tree;
-pub mod urls;
-mod wire;
-pub mod workload_file;
-mod world;
+pub mod results;
+pub mod schedule;
+pub mod workload;
 
-pub use control::Control;
-pub use descriptors::connections_allowed;
-pub use prepare::{Destination, Prepared, USER_AGENT, check_url, prepare};
-pub use probe::{Probe, probe};
-pub use run::run;
+pub use crate::engine::control::Control;
+pub use crate::engine::run::run;
+pub use crate::io::descriptors::connections_allowed;
+pub use crate::plan::probe::{Probe, probe};
+pub use crate::plan::{Destination, Prepared, USER_AGENT, check_url, prepare};
 pub use webdyno_model::interval::{EndReason, Interval, LoadEnd};

@@ -199,8 +199,8 @@ proptest! {
         prop_assert_eq!(outcome.counts(), (400, 0, 0));
         let starts = (0..threads).flat_map(|thread| {
             let mut pacer = match poisson {
-                true => crate::pacer::Pacer::poisson(rate, thread, threads, Some(400), seed),
-                false => crate::pacer::Pacer::even(rate, thread, threads, Some(400)),
+                true => crate::schedule::pacer::Pacer::poisson(rate, thread, threads, Some(400), seed),
+                false => crate::schedule::pacer::Pacer::even(rate, thread, threads, Some(400)),
             };
             std::iter::from_fn(move || {
                 let next = pacer.next_ns();

@@ -1,9 +1,9 @@
 //! Which request starts next, and when: virtual users in closed arrival, a pacer in open arrival.
 
-pub(crate) use crate::levels::Levels;
+pub(crate) use crate::schedule::user_profile::Levels;
 
 use super::Share;
-use crate::pacer::Pacer;
+use crate::schedule::pacer::Pacer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::simulation::*;
 use super::{Engine, Share};
-use crate::control::Control;
-use crate::prepare::prepare;
-use crate::recorder::Report;
+use crate::engine::control::Control;
+use crate::plan::prepare;
+use crate::results::recorder::Report;
 use std::cell::Cell;
 use webdyno_model::workload::Arrival;
 
@@ -35,7 +35,7 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
     let exchange = |full: Box<Report>| {
         started += full.started;
         sent_when_given.push((started, sent.get()));
-        Some(Box::new(Report::new(&crate::recorder::Labels::default())))
+        Some(Box::new(Report::new(&crate::results::recorder::Labels::default())))
     };
     let control = Control::new();
     let share = Share { thread: 0, threads: 1, budget: None };

@@ -1,9 +1,9 @@
 //! One connection slot and the request that it carries.
 
-use crate::answer::Answer;
-use crate::content::{Content, Wish};
-use crate::prepare::Template;
-use crate::tcp_info::TcpReading;
+use crate::http::content_check::{Content, Wish};
+use crate::http::response::Answer;
+use crate::io::tcp_info::TcpReading;
+use crate::plan::Template;
 use webdyno_model::workload::Body;
 
 /// A request under way.

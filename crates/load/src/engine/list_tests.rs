@@ -1,7 +1,7 @@
 //! Lists and weights in the simulated world: what is sent, in which order, and as which name it counts.
 
 use super::simulation::*;
-use crate::urls::{Around, parse};
+use crate::workload::urls::{Around, parse};
 use std::collections::BTreeMap;
 use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 
@@ -134,7 +134,7 @@ fn plain_requests_are_drawn_by_their_weights() {
     assert_eq!(named, counts["GET /a"]);
     assert_eq!(sent(&load, 3).0.len(), 4000);
     load.requests[0].weight = 0.0;
-    let told = crate::prepare::prepare(&load).unwrap_err();
+    let told = crate::plan::prepare(&load).unwrap_err();
     assert!(told.message.contains("the weight of a is 0"), "{}", told.message);
 }
 
@@ -191,10 +191,10 @@ fn an_entry_is_sent_again_whole() {
 fn a_list_that_cannot_be_sent_is_told() {
     let mut load = listed("127.0.0.1:1/a", false, Arrival::Closed, 1);
     load.requests[0].headers.push(("Content-Length".into(), "0".into()));
-    let told = crate::prepare::prepare(&load).unwrap_err();
+    let told = crate::plan::prepare(&load).unwrap_err();
     assert!(told.message.contains("no Content-Length in common"), "{}", told.message);
     let read: Workload = serde_json::from_str(&serde_json::to_string(&load).unwrap()).unwrap();
     let list = read.list.as_ref().unwrap();
     assert!(list.entries.is_none() && list.count == 1 && !list.weighted);
-    assert!(crate::prepare::prepare(&read).unwrap_err().message.contains("are not there"));
+    assert!(crate::plan::prepare(&read).unwrap_err().message.contains("are not there"));
 }

@@ -3,10 +3,10 @@
 
 use super::simulation::*;
 use super::{Engine, Share};
-use crate::control::Control;
-use crate::merge::Merger;
-use crate::prepare::prepare;
-use crate::recorder::Report;
+use crate::engine::control::Control;
+use crate::plan::prepare;
+use crate::results::merge::Merger;
+use crate::results::recorder::Report;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

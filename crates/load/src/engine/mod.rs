@@ -18,6 +18,8 @@ mod boundary_tests;
 #[cfg(test)]
 mod clock_tests;
 mod conn;
+pub(crate) mod connection_abort;
+pub(crate) mod control;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
@@ -34,6 +36,7 @@ mod redirect;
 #[cfg(test)]
 mod redirect_tests;
 mod requests;
+pub(crate) mod run;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -51,14 +54,14 @@ mod visits;
 pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
 pub(crate) use conn::Message;
 
-use crate::content::Spare;
-use crate::control::Control;
-use crate::deadlines::Deadlines;
-use crate::head::HeadMemory;
-use crate::pacer::Pacer;
-use crate::prepare::Plan;
-use crate::recorder::{Last, Recorder, Report, microseconds};
-use crate::world::World;
+use crate::engine::control::Control;
+use crate::http::content_check::Spare;
+use crate::http::response_head::HeadMemory;
+use crate::io::network_io::World;
+use crate::plan::Plan;
+use crate::results::recorder::{Last, Recorder, Report, microseconds};
+use crate::schedule::deadlines::Deadlines;
+use crate::schedule::pacer::Pacer;
 use conn::{Conn, Phase};
 use network::Sample;
 use redirect::Targets;

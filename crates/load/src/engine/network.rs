@@ -5,9 +5,9 @@
 
 use super::Engine;
 use super::conn::token;
-use crate::recorder::Report;
-use crate::tcp_info::TcpReading;
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::io::tcp_info::TcpReading;
+use crate::results::recorder::Report;
 use webdyno_model::interval::TcpCounts;
 
 /// Most connections of a thread in the sample at a time.

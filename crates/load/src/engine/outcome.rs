@@ -5,10 +5,10 @@ use super::receiving::came_ns;
 use super::redirect::{Targets, is_redirected};
 use super::visits::Ended;
 use super::{Arrivals, Engine};
-use crate::failure::Failure;
-use crate::prepare::Plan;
-use crate::recorder::{Report, Times};
-use crate::world::{Handshake, World};
+use crate::io::network_io::{Handshake, World};
+use crate::plan::Plan;
+use crate::results::failure::Failure;
+use crate::results::recorder::{Report, Times};
 
 /// The status of an answer to a conditional request: nothing has changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;

@@ -2,9 +2,9 @@
 
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine};
-use crate::failure::Failure;
-use crate::recorder::Report;
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::results::failure::Failure;
+use crate::results::recorder::Report;
 
 /// How long a connection that has done its work waits for the server to close first. The side that closes first
 /// keeps the port in TIME_WAIT for a minute, and the server has one port for all clients; we have 28,000 for all.

@@ -2,13 +2,13 @@
 
 use super::conn::{HeadWish, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
-use crate::answer::{AtClose, Fed, Listener};
-use crate::content::{Content, Spare};
-use crate::failure::Failure;
-use crate::head::{Head, has_line, header_value};
-use crate::prepare::{LOCATION_BYTES_MAX, Plan, is_redirect};
-use crate::recorder::{Report, microseconds};
-use crate::world::{Broke, World};
+use crate::http::content_check::{Content, Spare};
+use crate::http::response::{AtClose, Fed, Listener};
+use crate::http::response_head::{Head, has_line, header_value};
+use crate::io::network_io::{Broke, World};
+use crate::plan::{LOCATION_BYTES_MAX, Plan, is_redirect};
+use crate::results::failure::Failure;
+use crate::results::recorder::{Report, microseconds};
 use webdyno_model::workload::Clock;
 
 /// Bodies with this much left are dropped in the kernel instead of being copied.

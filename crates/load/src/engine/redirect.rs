@@ -6,9 +6,9 @@
 
 use super::Engine;
 use super::conn::Conn;
-use crate::prepare::{Plan, Template};
-use crate::recorder::Report;
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::plan::{Plan, Template};
+use crate::results::recorder::Report;
 use std::collections::{HashMap, VecDeque};
 use url::Url;
 

@@ -2,7 +2,7 @@
 
 use super::redirect::Targets;
 use super::simulation::*;
-use crate::prepare::prepare;
+use crate::plan::prepare;
 use proptest::prelude::*;
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, Workload};
 

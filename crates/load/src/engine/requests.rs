@@ -2,11 +2,11 @@
 
 use super::conn::{HeadWish, Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
-use crate::content::Wish;
-use crate::failure::Failure;
-use crate::prepare::Choice;
-use crate::recorder::{Report, microseconds};
-use crate::world::{Broke, Handshake, Ready, World};
+use crate::http::content_check::Wish;
+use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::plan::Choice;
+use crate::results::failure::Failure;
+use crate::results::recorder::{Report, microseconds};
 use rustix::io::Errno;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {

@@ -2,13 +2,13 @@
 //! does what a test's function says. The same test gives the same events, always.
 
 use super::{Engine, Share};
-use crate::control::Control;
-use crate::merge::Merger;
-use crate::prepare::Origin;
-use crate::prepare::prepare;
-use crate::recorder::Report;
-use crate::tcp_info::TcpReading;
-use crate::world::{Broke, Handshake, Ready, World};
+use crate::engine::control::Control;
+use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::tcp_info::TcpReading;
+use crate::plan::Origin;
+use crate::plan::prepare;
+use crate::results::merge::Merger;
+use crate::results::recorder::Report;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

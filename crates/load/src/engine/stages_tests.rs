@@ -2,7 +2,7 @@
 //! say.
 
 use super::simulation::*;
-use crate::course::Course;
+use crate::schedule::rate_profile::Course;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use webdyno_model::interval::EndReason;
@@ -94,7 +94,7 @@ fn users_come_and_go_with_the_stages() {
         let (spans, outcome) = closed(&texts, threads, answer_ns);
         let stages = stages(&texts).stages;
         let level = |ns: u64| {
-            let mut levels = crate::levels::Levels::of(&stages, 0);
+            let mut levels = crate::schedule::user_profile::Levels::of(&stages, 0);
             levels.active(ns)
         };
         for at_ns in (0..700).map(|step| step * 10 * MS + 3 * MS) {
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
         let pacers = (0..threads as u64).map(|thread| {
             let course = std::sync::Arc::new(Course::of(&stages));
-            crate::pacer::Pacer::course(course, thread, threads as u64, None, poisson.then_some(seed))
+            crate::schedule::pacer::Pacer::course(course, thread, threads as u64, None, poisson.then_some(seed))
         });
         let starts = pacers.flat_map(|mut pacer| std::iter::from_fn(move || {
             let next = pacer.next_ns();

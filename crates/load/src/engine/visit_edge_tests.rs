@@ -219,7 +219,7 @@ fn visitors_of_a_refusing_server_pause() {
 fn a_page_without_a_document_is_refused() {
     let mut load = found_page(1, 1000);
     load.requests[0].method = "HEAD".into();
-    let told = crate::prepare::prepare(&load).unwrap_err();
+    let told = crate::plan::prepare(&load).unwrap_err();
     assert!(told.message.contains("HEAD") && told.exit_code() == 2, "{told:?}");
 }
 

@@ -4,7 +4,8 @@ use super::Parsed;
 use clap::Args;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use webdyno_load::form::{self, File, Part};
+use webdyno_load::workload::forms;
+use webdyno_load::workload::forms::{File, Part};
 use webdyno_model::error::io_error;
 use webdyno_model::workload::Body;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -73,7 +74,7 @@ impl BodyArgs {
             .hint("leave the header out"));
         }
         let parts: Vec<Part> = self.form.iter().map(Field::part).collect::<Result<_>>()?;
-        let (bytes, content_type) = form::encode(&parts);
+        let (bytes, content_type) = forms::encode(&parts);
         Ok(Payload { body: fitting(bytes)?.into(), content_type: given.is_none().then_some(content_type) })
     }
 }
@@ -134,7 +135,7 @@ fn field(text: &str) -> Parsed<Field> {
                 Some((path, content_type)) => (path, Some(content_type.to_owned())),
                 None => (file, None),
             };
-            if content_type.as_deref().is_some_and(|kind| !form::is_media_type(kind)) {
+            if content_type.as_deref().is_some_and(|kind| !forms::is_media_type(kind)) {
                 return Err("the type of a file is written as text/plain".into());
             }
             Value::File { path: path.into(), content_type }
@@ -181,7 +182,7 @@ mod tests {
         let texts = form(&["a=1", "b=2"]);
         let payload = texts.read(&[]).unwrap();
         assert_eq!(payload.body.bytes(), b"a=1&b=2");
-        assert_eq!(payload.content_type.as_deref(), Some(form::URLENCODED));
+        assert_eq!(payload.content_type.as_deref(), Some(forms::URLENCODED));
         assert_eq!(texts.read(&said).unwrap().content_type, None);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.bin");

@@ -6,7 +6,8 @@ use super::transport::TransportArgs;
 use super::visits::VisitArgs;
 use super::{Parsed, duration_us, with_hint};
 use clap::Args;
-use webdyno_load::workload_file::{self, Draft, Settings, request_name};
+use webdyno_load::workload::file;
+use webdyno_load::workload::file::{Draft, Settings, request_name};
 use webdyno_model::objective::Objective;
 use webdyno_model::workload::{Clock, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
@@ -95,7 +96,7 @@ impl LoadArgs {
         let mut draft = match &self.visits.workload {
             Some(path) => {
                 self.refuse_beside_a_file()?;
-                workload_file::read(path)?
+                file::read(path)?
             }
             None => self.draft_of_urls()?,
         };

@@ -2,7 +2,7 @@
 
 use super::{duration_us, with_hint};
 use clap::Args;
-use webdyno_load::workload_file::Settings;
+use webdyno_load::workload::file::Settings;
 use webdyno_model::stage::{self, Written};
 
 /// How the load changes.

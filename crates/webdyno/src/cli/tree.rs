@@ -3,7 +3,7 @@
 use super::Parsed;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use webdyno_load::tree::{Content, Popularity, Sizes};
+use webdyno_load::workload::tree::{Content, Popularity, Sizes};
 use webdyno_model::{Result, UserError};
 
 /// Standard deviation of the logarithm of sizes: that of the files of web servers, see the tree's sizes.

@@ -3,7 +3,7 @@
 use super::{Parsed, with_hint};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use webdyno_load::workload_file::Settings;
+use webdyno_load::workload::file::Settings;
 use webdyno_model::error::io_error;
 use webdyno_model::visit::{Auth, Think};
 use webdyno_model::{ErrorKind, Result, UserError};

@@ -9,7 +9,7 @@ use std::path::Path;
 use webdyno_analysis::diagnosis::ranking;
 use webdyno_host::agent::{ServerAddress, ServerList, Start};
 use webdyno_load::Prepared;
-use webdyno_load::workload_file::Draft;
+use webdyno_load::workload::file::Draft;
 use webdyno_model::event::{EventBody, Purpose};
 use webdyno_model::topology::Access;
 use webdyno_model::workload::{Stop, Workload};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
 use webdyno_host::change::waiting;
-use webdyno_load::workload_file::Draft;
+use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
 use webdyno_model::{Result, UserError};

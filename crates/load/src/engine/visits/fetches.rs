@@ -3,9 +3,9 @@
 use super::visitor::{Ended, Kind, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
-use crate::prepare::Template;
-use crate::recorder::Report;
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::plan::Template;
+use crate::results::recorder::Report;
 use webdyno_model::page::FetchedBy;
 
 impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {

@@ -5,9 +5,10 @@
 
 use super::visitor::Kind;
 use crate::engine::Engine;
-use crate::recorder::Report;
-use crate::script::discover::{self, FOUND_MAX, Found, FoundKind};
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::plan::script::discover;
+use crate::plan::script::discover::{FOUND_MAX, Found, FoundKind};
+use crate::results::recorder::Report;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;

@@ -2,14 +2,14 @@
 //! captured values.
 
 use super::visitor::{Ended, Fetch, Kind, State};
-use crate::content::Wish;
 use crate::engine::Engine;
 use crate::engine::conn::{HeadWish, Request};
-use crate::head::each_value;
-use crate::prepare::{Dynamic, Script, Step};
-use crate::recorder::Report;
-use crate::script::cache::Look;
-use crate::world::World;
+use crate::http::content_check::Wish;
+use crate::http::response_head::each_value;
+use crate::io::network_io::World;
+use crate::plan::script::cache::Look;
+use crate::plan::{Dynamic, Script, Step};
+use crate::results::recorder::Report;
 use url::Url;
 use webdyno_model::visit::Resources;
 

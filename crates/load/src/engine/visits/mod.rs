@@ -22,10 +22,10 @@ mod visitor;
 
 use super::arrivals::{Arrivals, Levels, Starts, Users};
 use super::{Engine, Share};
-use crate::deadlines::Deadlines;
-use crate::prepare::Plan;
-use crate::recorder::{Report, microseconds};
-use crate::world::World;
+use crate::io::network_io::World;
+use crate::plan::Plan;
+use crate::results::recorder::{Report, microseconds};
+use crate::schedule::deadlines::Deadlines;
 use entry::{Arrived, Entry};
 use finds::Lists;
 use std::cmp::Reverse;

@@ -3,11 +3,11 @@
 use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
-use crate::prepare::{Dynamic, Script, authority};
+use crate::io::network_io::World;
+use crate::plan::script::think;
+use crate::plan::{Dynamic, Script, authority};
 use crate::random::SplitMix;
-use crate::recorder::Report;
-use crate::script::think;
-use crate::world::World;
+use crate::results::recorder::Report;
 use std::cmp::Reverse;
 
 /// The kind of random numbers that sessions draw.

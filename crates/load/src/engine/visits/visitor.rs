@@ -1,11 +1,11 @@
 //! One visitor: where it is in its session, what it fetches just now, and its connections.
 
 use super::finds::List;
-use crate::failure::Failure;
+use crate::plan::script::cache::Cache;
+use crate::plan::script::cookies::Jar;
+use crate::plan::script::variables::Variables;
 use crate::random::SplitMix;
-use crate::script::cache::Cache;
-use crate::script::cookies::Jar;
-use crate::script::variables::Variables;
+use crate::results::failure::Failure;
 use std::rc::Rc;
 use url::Url;
 use webdyno_model::page::FetchedBy;

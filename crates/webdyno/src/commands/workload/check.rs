@@ -3,17 +3,17 @@
 use crate::cli::connections_allowed;
 use crate::cli::workload::CheckArgs;
 use crate::{objectives, terminal};
-use webdyno_load::workload_file;
+use webdyno_load::workload::file;
 use webdyno_model::Result;
 
 /// Reads the file and tells what it means. Gives the exit code.
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
-    let mut draft = workload_file::read(&arguments.file)?;
+    let mut draft = file::read(&arguments.file)?;
     draft.settings.connections_allowed = connections_allowed(None);
     let workload = draft.whole()?;
     objectives::check_before(&draft.objectives, &draft.objective_places, &workload, &[])?;
     let objectives: Vec<&str> = draft.objectives.iter().map(|objective| objective.text()).collect();
-    let told = workload_file::describe(&workload, &objectives);
+    let told = file::describe(&workload, &objectives);
     terminal::print(&format!("{} is right.\n{told}", arguments.file.display()))?;
     Ok(0)
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use url::Url;
 use walkdir::{DirEntry, WalkDir};
-use webdyno_load::tree::{Popularity, share_by_count, spread, weights};
+use webdyno_load::workload::tree::{Popularity, share_by_count, spread, weights};
 use webdyno_model::error::io_error;
 use webdyno_model::{ErrorKind, Result, UserError};
 

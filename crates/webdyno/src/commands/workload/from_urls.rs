@@ -3,7 +3,7 @@
 use super::written::{beside, new_file, quoted};
 use crate::cli::tree::FromUrlsArgs;
 use crate::terminal;
-use webdyno_load::urls;
+use webdyno_load::workload::urls;
 use webdyno_model::{Result, UserError};
 
 /// Reads the list, and writes the file. Gives the exit code.

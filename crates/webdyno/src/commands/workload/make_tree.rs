@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use webdyno_load::tree::{Content, Filler, Spread, sizes, spread};
+use webdyno_load::workload::tree::{Content, Filler, Spread, sizes, spread};
 use webdyno_model::error::io_error;
 use webdyno_model::{ErrorKind, Result, UserError};
 

@@ -1,0 +1,85 @@
+//! Whether a number of requests can still be sent, or the server is gone.
+//!
+//! In closed arrival a user without a connection pauses up to a second before it tries again, so a large number of
+//! requests against a server that has died would last for hours and end in nothing but errors. Loads with a duration
+//! end by themselves and may well outlast a restart of the server; in open arrival the rate bounds the time: both go
+//! on.
+
+use crate::plan::Plan;
+use webdyno_model::interval::Interval;
+use webdyno_model::workload::Arrival;
+
+/// Seconds without a connection, and with failed attempts, after which a number of requests is given up. Longer than
+/// the restart of a server takes.
+const HOPELESS_AFTER_S: u32 = 30;
+
+/// Looks at each interval of a load.
+pub(crate) struct Hope {
+    /// `None`: this load goes on whatever happens.
+    lasts_s: Option<u32>,
+    /// Seconds without a connection so far.
+    without_s: u32,
+    /// Attempts that failed in them.
+    failed: u64,
+}
+
+impl Hope {
+    /// For this load.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self::lasting(plan, HOPELESS_AFTER_S)
+    }
+
+    /// For this load, with a patience of so many seconds.
+    pub(crate) fn lasting(plan: &Plan, lasts_s: u32) -> Self {
+        let stretches =
+            plan.arrival == Arrival::Closed && plan.requests.is_some() && plan.duration_ns.is_none();
+        Self { lasts_s: stretches.then_some(lasts_s), without_s: 0, failed: 0 }
+    }
+
+    /// Takes the next interval in. True when there is no hope left.
+    pub(crate) fn see(&mut self, interval: &Interval) -> bool {
+        // Whatever carried a request, or may still answer one, is a connection.
+        if interval.connections.peak > 0 || interval.completed > 0 {
+            (self.without_s, self.failed) = (0, 0);
+            return false;
+        }
+        self.without_s += 1;
+        self.failed += interval.failed;
+        self.lasts_s.is_some_and(|lasts_s| self.without_s >= lasts_s) && self.failed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::interval::ConnectionCounts;
+
+    fn second(completed: u64, failed: u64, peak: u64) -> Interval {
+        let connections = ConnectionCounts { peak, ..ConnectionCounts::default() };
+        Interval { completed, failed, connections, ..Interval::default() }
+    }
+
+    #[test]
+    fn hope_is_lost_after_seconds_without_a_connection() {
+        let dead = second(0, 5, 0);
+        let waiting = second(0, 0, 0);
+        for (seconds, lost) in [
+            (vec![dead.clone(), dead.clone(), dead.clone()], true),
+            (vec![dead.clone(), dead.clone()], false),
+            // Attempts that time out are far between.
+            (vec![dead.clone(), waiting.clone(), waiting.clone()], true),
+            // Nothing has failed yet.
+            (vec![waiting.clone(), waiting.clone(), waiting.clone()], false),
+            // It came back in between, or a request is still being answered.
+            (vec![dead.clone(), second(1, 4, 1), dead.clone(), dead.clone()], false),
+            (vec![dead.clone(), dead.clone(), second(0, 5, 1)], false),
+            // Failures of the server's own, on connections, are results.
+            (vec![second(0, 9, 2), second(0, 9, 2), second(0, 9, 2)], false),
+        ] {
+            let mut hope = Hope { lasts_s: Some(3), without_s: 0, failed: 0 };
+            assert_eq!(seconds.iter().any(|interval| hope.see(interval)), lost, "{seconds:?}");
+            let mut never = Hope { lasts_s: None, without_s: 0, failed: 0 };
+            assert!(!seconds.iter().any(|interval| never.see(interval)));
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Runs a load: one engine per thread, and the caller merges what they report second by second.
+
+use crate::engine::connection_abort::Hope;
+use crate::engine::control::Control;
+use crate::engine::{Engine, Share};
+use crate::io::epoll::{EpollWorld, EventLoop, monotonic_ns};
+use crate::io::rx_timestamps::Stamps;
+use crate::plan::{Plan, Prepared};
+use crate::results::merge::Merger;
+use crate::results::recorder::Report;
+use rustix::io::Errno;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use webdyno_model::error::io_error;
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::workload::Arrival;
+use webdyno_model::{Result, UserError};
+
+/// Reports that may wait for the caller. A sink that stalls for longer than so many seconds holds the load up.
+const REPORTS_MAX: usize = 128;
+
+/// From the decision to begin to the beginning: so long the threads may take to wake.
+const LEAD_NS: u64 = 2_000_000;
+/// Before the beginning threads wait awake: a sleeper is woken late by this much (timer slack, prctl(2)) and by a cold
+/// processor.
+const AWAKE_NS: u64 = 200_000;
+
+/// Runs the load and blocks until it ends. `sink` gets the results of each second, of all threads together, soon
+/// after that second; the last interval may be shorter. An error only when this machine refuses what the engine
+/// needs; whatever the server does is a result. A number of requests without a duration ends early, with
+/// [`EndReason::Hopeless`], when for 30 s no connection came about.
+pub fn run(prepared: &Prepared, control: &Control, sink: &mut dyn FnMut(Interval)) -> Result<LoadEnd> {
+    run_with(prepared, control, Hope::of(&prepared.plan), sink)
+}
+
+fn run_with(
+    prepared: &Prepared,
+    control: &Control,
+    mut hope: Hope,
+    sink: &mut dyn FnMut(Interval),
+) -> Result<LoadEnd> {
+    let plan = &prepared.plan;
+    let shares = shares(plan);
+    let loops = event_loops(plan, control, &shares)?;
+    let (to_merger, from_threads) = sync_channel(REPORTS_MAX);
+    let start = Start::new(shares.len());
+    thread::scope(|scope| {
+        let mut under_way = UnderWay { control, ended: false };
+        let mut engines = Vec::with_capacity(shares.len());
+        let mut spares = Vec::with_capacity(shares.len());
+        for (share, event_loop) in shares.iter().zip(loops) {
+            let (to_thread, from_merger) = channel();
+            spares.push(to_thread);
+            let seat = Seat { share, to_merger: to_merger.clone(), from_merger };
+            let place = Place { start: &start, taken: false };
+            let engine = move || drive(plan, control, event_loop, seat, place);
+            let spawned = thread::Builder::new().name(thread_name(share)).spawn_scoped(scope, engine);
+            engines.push(spawned.map_err(|error| {
+                start.call_off();
+                refused(share, &error)
+            })?);
+        }
+        drop(to_merger);
+        let mut merger = Merger::new(plan.labels(), shares.len());
+        start.begin();
+        let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
+            if hope.see(&interval) {
+                control.stop(EndReason::Hopeless);
+            }
+            sink(interval);
+        });
+        under_way.ended = true;
+        // A panic of a thread was told on stderr; here its results are missing.
+        engines.into_iter().for_each(|engine| drop(engine.join()));
+        end.ok_or_else(|| {
+            UserError::cannot_run("an engine thread ended without its results")
+                .hint("this is a defect: report it")
+        })
+    })
+}
+
+fn thread_name(share: &Share) -> String {
+    format!("engine-{}", share.thread + 1)
+}
+
+/// What a user hears when the system gives no more threads (a limit of the user, of the container, or of memory).
+fn refused(share: &Share, error: &std::io::Error) -> UserError {
+    let thread = format!("engine thread {} of {}", share.thread + 1, share.threads);
+    io_error("start", thread, error)
+        .hint("ask for fewer threads with -t, or raise the limit: `ulimit -u` and `ulimit -v` show it")
+}
+
+/// A load under way. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
+/// server with nobody listening.
+struct UnderWay<'a> {
+    control: &'a Control,
+    ended: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.control.stop(EndReason::Interrupted);
+        }
+        self.control.forget_wakers();
+    }
+}
+
+/// What a thread has besides its world.
+struct Seat<'a> {
+    share: &'a Share,
+    to_merger: SyncSender<(u32, Box<Report>)>,
+    from_merger: Receiver<Box<Report>>,
+}
+
+/// All threads begin at the same moment, when all are ready; or none does, when the system refused one of them.
+struct Start {
+    state: Mutex<StartState>,
+    changed: Condvar,
+}
+
+struct StartState {
+    /// Threads that are not ready yet.
+    awaited: usize,
+    decided: Option<Decided>,
+}
+
+#[derive(Clone, Copy)]
+enum Decided {
+    /// The load begins at this moment, on the monotonic clock.
+    At(u64),
+    CalledOff,
+}
+
+impl Start {
+    fn new(threads: usize) -> Self {
+        let state = StartState { awaited: threads, decided: None };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StartState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decide(&self, state: &mut StartState, decided: Decided) {
+        state.decided.get_or_insert(decided);
+        self.changed.notify_all();
+    }
+
+    /// Called by the caller: waits until every thread is ready or gone; then the load begins.
+    fn begin(&self) {
+        let mut state = self.lock();
+        while state.awaited > 0 {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.decide(&mut state, Decided::At(monotonic_ns() + LEAD_NS));
+    }
+
+    /// Called by the caller: no thread begins.
+    fn call_off(&self) {
+        self.decide(&mut self.lock(), Decided::CalledOff);
+    }
+
+    fn one_less(&self) {
+        self.lock().awaited -= 1;
+        self.changed.notify_all();
+    }
+}
+
+/// A thread's place at the start. A thread that ends before it took its place is not waited for.
+struct Place<'a> {
+    start: &'a Start,
+    taken: bool,
+}
+
+impl Place<'_> {
+    /// Called by each thread when it is ready: the moment at which the load begins, `None` when it was called off.
+    fn take(mut self) -> Option<u64> {
+        self.taken = true;
+        self.start.one_less();
+        let mut state = self.start.lock();
+        loop {
+            match state.decided {
+                Some(Decided::At(at_ns)) => return Some(at_ns),
+                Some(Decided::CalledOff) => return None,
+                None => state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.start.one_less();
+        }
+    }
+}
+
+fn shares(plan: &Plan) -> Vec<Share> {
+    // Open arrival knows each thread's requests by their numbers; closed arrival takes them from a common budget.
+    let budget = plan
+        .requests
+        .filter(|_| plan.arrival == Arrival::Closed)
+        .map(|requests| Arc::new(AtomicU64::new(requests)));
+    (0..plan.threads).map(|thread| Share { thread, threads: plan.threads, budget: budget.clone() }).collect()
+}
+
+fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
+    let no_loop = |error: std::io::Error| io_error("create", "an event loop", &error);
+    let no_stamps = |errno: Errno| {
+        io_error("have the kernel stamp", "what it receives (SO_TIMESTAMPING)", &errno.into())
+            .hint("leave --clock kernel out: the times then end by the engine's own clock")
+    };
+    let event_loop = |share| {
+        let stamps = Stamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
+        let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
+        EventLoop::new(waker, plan, stamps).map_err(no_loop)
+    };
+    let loops: Result<_> = shares.iter().map(event_loop).collect();
+    loops.inspect_err(|_| control.forget_wakers())
+}
+
+/// The life of an engine thread.
+fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, place: Place<'_>) {
+    let Seat { share, to_merger, from_merger } = seat;
+    let labels = plan.labels();
+    let mut first = Some(Box::new(Report::touched(&labels)));
+    let exchange = |full| {
+        to_merger.send((share.thread, full)).ok()?;
+        // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
+        // made only if the merger is behind.
+        let spare = from_merger.try_recv().ok().or_else(|| first.take());
+        Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
+    };
+    let world = EpollWorld::new(event_loop, plan, plan.slots(share));
+    let mut engine = Engine::new(plan, control, share, world, exchange);
+    if let Some(at_ns) = place.take() {
+        engine.world_mut().begin_at(at_ns);
+        wait_until(at_ns);
+        engine.run();
+    }
+}
+
+/// Waits until this moment on the monotonic clock, the last bit of it awake.
+fn wait_until(at_ns: u64) {
+    let left_ns = at_ns.saturating_sub(monotonic_ns());
+    thread::sleep(Duration::from_nanos(left_ns.saturating_sub(AWAKE_NS)));
+    while monotonic_ns() < at_ns {
+        std::hint::spin_loop();
+    }
+}
+
+/// Merges until all threads have ended; `None` when one vanished without a last report.
+fn merge_all(
+    merger: &mut Merger,
+    from_threads: Receiver<(u32, Box<Report>)>,
+    spares: &[Sender<Box<Report>>],
+    sink: &mut dyn FnMut(Interval),
+) -> Option<LoadEnd> {
+    for (thread, report) in from_threads {
+        merger.add(thread as usize, report);
+        while let Some(interval) = merger.next_interval(&mut |thread, used| {
+            // A thread that has ended needs no report back.
+            let _ = spares[thread].send(used);
+        }) {
+            sink(interval);
+        }
+    }
+    merger.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::prepare;
+    use std::net::TcpListener;
+    use webdyno_model::workload::{RequestSpec, Stop, Workload};
+
+    fn prepared(port: u16, stop: Stop, threads: u32) -> Prepared {
+        let request = RequestSpec {
+            name: "/".into(),
+            url: format!("http://127.0.0.1:{port}/"),
+            ..RequestSpec::default()
+        };
+        let workload = Workload {
+            requests: vec![request],
+            stop,
+            connections: threads,
+            threads: Some(threads),
+            timeout_us: 60_000_000,
+            ..Workload::default()
+        };
+        prepare(&workload).unwrap()
+    }
+
+    #[test]
+    fn a_number_of_requests_ends_when_there_is_no_hope() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
+        let (mut started, mut ended) = (0, 0);
+        let hope = Hope::lasting(&prepared.plan, 2);
+        let end = run_with(&prepared, &Control::new(), hope, &mut |interval| {
+            started += interval.started;
+            ended += interval.completed + interval.failed;
+        })
+        .unwrap();
+        assert_eq!(end.reason, EndReason::Hopeless);
+        assert!(ended > 0 && started == ended + end.in_flight_at_end, "{started}, {ended}");
+    }
+
+    #[test]
+    fn a_sink_that_panics_stops_the_threads() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let prepared = prepared(port, Stop { duration_us: None, requests: None }, 2);
+        let control = Control::new();
+        let run = || run(&prepared, &control, &mut |_| panic!("the sink of a test"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+        assert_eq!(control.stopped(), Some(EndReason::Interrupted));
+    }
+
+    #[test]
+    fn a_start_waits_for_no_thread_that_is_gone_and_can_be_called_off() {
+        let start = Start::new(3);
+        let begun = thread::scope(|scope| {
+            let waiting = [0; 2].map(|_| {
+                let place = Place { start: &start, taken: false };
+                scope.spawn(move || place.take())
+            });
+            drop(Place { start: &start, taken: false });
+            start.begin();
+            waiting.map(|thread| thread.join().unwrap())
+        });
+        assert!(begun[0].is_some() && begun[0] == begun[1], "{begun:?}");
+        let start = Start::new(2);
+        let called_off = thread::scope(|scope| {
+            let place = Place { start: &start, taken: false };
+            let waiting = scope.spawn(move || place.take());
+            start.call_off();
+            waiting.join().unwrap()
+        });
+        assert_eq!(called_off, None);
+    }
+}

@@ -1,0 +1,412 @@
+//! One answer as it arrives: head, body, end. Bodies are counted, and shown to a listener if there is one. RFC 9112,
+//! section 6.
+//!
+//! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a
+//! buffer that the connection keeps for its life and that is bounded.
+
+use crate::http::chunked::Chunked;
+use crate::http::response_head::{Framing, Head, HeadMemory, NotHttp, parse};
+
+/// Longest head, in bytes; longer is a protocol error.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Most interim answers (1xx) before the real one.
+const INTERIM_MAX: u8 = 16;
+/// Up to here a head in pieces is parsed with each piece, so that what is not HTTP is noticed at its first line.
+const EAGER_BYTES: usize = 64;
+
+/// Memory for heads in pieces that a connection keeps; only a hostile server needs more, and many connections of 64 kB
+/// each would be felt.
+const SPILL_BYTES_KEPT: usize = 4 * 1024;
+
+/// Where the next byte belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Fixed { left: u64 },
+    Chunked(Chunked),
+    UntilClose,
+    Done,
+}
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fed {
+    /// The answer goes on.
+    More,
+    /// The answer is complete; so many bytes of the piece lie behind it.
+    Done { extra_bytes: usize },
+}
+
+/// What the end of the connection means for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtClose {
+    /// It was framed by the close: complete.
+    Complete,
+    /// It was cut off.
+    Early,
+    /// It was cut off, and what came before was not HTTP.
+    NotHttp,
+}
+
+/// Sees an answer go by: its head, then its body freed of its framing.
+pub(crate) trait Listener {
+    /// The head of the answer, not of an interim one; it is the whole of `bytes`.
+    fn head(&mut self, head: Head, bytes: &[u8]);
+    /// A piece of the body.
+    fn body(&mut self, bytes: &[u8]);
+}
+
+/// Nobody listens.
+impl Listener for () {
+    #[inline]
+    fn head(&mut self, _: Head, _: &[u8]) {}
+    #[inline]
+    fn body(&mut self, _: &[u8]) {}
+}
+
+/// An answer that is being received.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    stage: Stage,
+    status: u16,
+    keep: bool,
+    begun: bool,
+    interim: u8,
+    body_bytes: u64,
+    spill: Vec<u8>,
+}
+
+impl Answer {
+    /// Ready for an answer.
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: Stage::Head,
+            status: 0,
+            keep: false,
+            begun: false,
+            interim: 0,
+            body_bytes: 0,
+            spill: Vec::new(),
+        }
+    }
+
+    /// Ready for the next answer; keeps its memory.
+    pub(crate) fn reset(&mut self) {
+        self.stage = Stage::Head;
+        (self.status, self.keep, self.begun) = (0, false, false);
+        (self.interim, self.body_bytes) = (0, 0);
+        self.spill.clear();
+        self.spill.shrink_to(SPILL_BYTES_KEPT);
+    }
+
+    /// The status, once the head is complete; else 0.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the server leaves the connection open for another request.
+    pub(crate) fn keep(&self) -> bool {
+        self.keep
+    }
+
+    /// Whether any byte has arrived.
+    pub(crate) fn begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Decoded bytes of the body so far.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        match self.stage {
+            Stage::Chunked(chunked) => chunked.body_bytes(),
+            _ => self.body_bytes,
+        }
+    }
+
+    /// Bytes of a body of known length that are still to come: they may be dropped unread.
+    pub(crate) fn fixed_left(&self) -> u64 {
+        match self.stage {
+            Stage::Fixed { left } => left,
+            _ => 0,
+        }
+    }
+
+    /// Takes note that `count` bytes of a body of known length were dropped unread. True at its end.
+    pub(crate) fn dropped(&mut self, count: u64) -> bool {
+        if let Stage::Fixed { left } = self.stage {
+            self.take_fixed(left, count);
+        }
+        self.stage == Stage::Done
+    }
+
+    /// Takes a piece of the answer.
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        memory: &mut HeadMemory,
+        to_head: bool,
+    ) -> Result<Fed, NotHttp> {
+        self.feed_to(&mut (), bytes, memory, to_head)
+    }
+
+    /// Takes a piece of the answer and shows it to a listener.
+    #[inline]
+    pub(crate) fn feed_to(
+        &mut self,
+        listener: &mut impl Listener,
+        bytes: &[u8],
+        memory: &mut HeadMemory,
+        to_head: bool,
+    ) -> Result<Fed, NotHttp> {
+        self.begun |= !bytes.is_empty();
+        let mut at = 0;
+        while self.stage == Stage::Head {
+            let Some((head, used)) = self.feed_head(&bytes[at..], memory, to_head)? else {
+                return Ok(Fed::More);
+            };
+            if !head.is_interim() {
+                match self.spill.is_empty() {
+                    true => listener.head(head, &bytes[at..at + used]),
+                    false => listener.head(head, &self.spill[..head.length_bytes]),
+                }
+            }
+            self.spill.clear();
+            at += used;
+            self.begin_body(head)?;
+        }
+        at += self.feed_body(listener, &bytes[at..])?;
+        Ok(match self.stage {
+            Stage::Done => Fed::Done { extra_bytes: bytes.len() - at },
+            _ => Fed::More,
+        })
+    }
+
+    /// What it means that the server closed now.
+    pub(crate) fn at_close(&mut self) -> AtClose {
+        match self.stage {
+            Stage::UntilClose | Stage::Done => {
+                self.stage = Stage::Done;
+                AtClose::Complete
+            }
+            // What came in pieces may not have been looked at yet.
+            Stage::Head if parse(&self.spill, false).is_err() => AtClose::NotHttp,
+            _ => AtClose::Early,
+        }
+    }
+
+    /// Memory that it keeps.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.spill.capacity()
+    }
+
+    /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it. A head that came
+    /// in pieces lies in `spill` then.
+    fn feed_head(
+        &mut self,
+        bytes: &[u8],
+        memory: &mut HeadMemory,
+        to_head: bool,
+    ) -> Result<Option<(Head, usize)>, NotHttp> {
+        if self.spill.is_empty()
+            && let Some(head) = memory.parse(bytes, to_head)?
+        {
+            let bounded = head.length_bytes <= HEAD_BYTES_MAX;
+            return bounded.then_some(Some((head, head.length_bytes))).ok_or(NotHttp);
+        }
+        let before = self.spill.len();
+        let room = HEAD_BYTES_MAX - before;
+        self.spill.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let worth_parsing = before < EAGER_BYTES || has_blank_line(&self.spill[before.saturating_sub(3)..]);
+        let parsed = match worth_parsing && before > 0 {
+            true => memory.parse(&self.spill, to_head)?,
+            false => None,
+        };
+        match parsed {
+            Some(head) => Ok(Some((head, head.length_bytes - before))),
+            None if self.spill.len() >= HEAD_BYTES_MAX => Err(NotHttp),
+            None => Ok(None),
+        }
+    }
+
+    fn begin_body(&mut self, head: Head) -> Result<(), NotHttp> {
+        if head.is_interim() {
+            self.interim += 1;
+            return if self.interim > INTERIM_MAX { Err(NotHttp) } else { Ok(()) };
+        }
+        self.status = head.status;
+        self.keep = head.keep;
+        self.stage = match head.framing {
+            Framing::Empty | Framing::Fixed(0) => Stage::Done,
+            Framing::Fixed(left) => Stage::Fixed { left },
+            Framing::Chunked => Stage::Chunked(Chunked::new()),
+            Framing::UntilClose => Stage::UntilClose,
+        };
+        Ok(())
+    }
+
+    /// Counts what belongs to the body and returns how much that was.
+    fn feed_body(&mut self, listener: &mut impl Listener, bytes: &[u8]) -> Result<usize, NotHttp> {
+        match &mut self.stage {
+            Stage::Head | Stage::Done => Ok(0),
+            Stage::Fixed { left } => {
+                let left = *left;
+                let take = left.min(bytes.len() as u64);
+                listener.body(&bytes[..take as usize]);
+                self.take_fixed(left, take);
+                Ok(take as usize)
+            }
+            Stage::Chunked(chunked) => {
+                let used = chunked.feed_into(bytes, |data| listener.body(data)).map_err(|_| NotHttp)?;
+                if chunked.is_done() {
+                    self.body_bytes = chunked.body_bytes();
+                    self.stage = Stage::Done;
+                }
+                Ok(used)
+            }
+            Stage::UntilClose => {
+                listener.body(bytes);
+                self.body_bytes += bytes.len() as u64;
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    fn take_fixed(&mut self, left: u64, take: u64) {
+        self.body_bytes += take;
+        self.stage = match left.saturating_sub(take) {
+            0 => Stage::Done,
+            left => Stage::Fixed { left },
+        };
+    }
+}
+
+/// Whether a head ends in here. A bare LF ends a line too (RFC 9112, 2.2).
+fn has_blank_line(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| pair == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the answer.
+    fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
+        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let mut behind = None;
+        for piece in pieces {
+            match behind {
+                Some(extra) => behind = Some(extra + piece.len()),
+                None => {
+                    if let Fed::Done { extra_bytes } = answer.feed(piece, &mut memory, false)? {
+                        behind = Some(extra_bytes);
+                    }
+                }
+            }
+        }
+        if closes && behind.is_none() && answer.at_close() == AtClose::Complete {
+            behind = Some(0);
+        }
+        Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep(), extra)))
+    }
+
+    /// Status, body bytes, whether the connection is kept, and bytes behind the answer.
+    type Seen = (u16, u64, bool, usize);
+
+    const ANSWERS: [(&str, Seen); 8] = [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", (200, 5, true, 0)),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP", (200, 5, true, 4)),
+        ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", (404, 0, false, 0)),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\nx",
+            (201, 1, true, 0),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nT: x\r\n\r\n",
+            (200, 5, true, 0),
+        ),
+        ("HTTP/1.0 200 OK\r\nX: y\r\n\r\nall that comes", (200, 14, false, 0)),
+        ("HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", (204, 0, true, 0)),
+        ("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", (200, 2, true, 0)),
+    ];
+
+    // Invariant: how an answer is cut into pieces does not change its meaning, at every single position.
+    #[test]
+    fn every_cut_gives_the_same_answer() {
+        for (text, expected) in ANSWERS {
+            let bytes = text.as_bytes();
+            for cut in 0..=bytes.len() {
+                let (first, rest) = bytes.split_at(cut);
+                assert_eq!(receive(&[first, rest], true), Ok(Some(expected)), "{text:?} cut at {cut}");
+            }
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(receive(&single, true), Ok(Some(expected)), "{text:?} byte by byte");
+        }
+    }
+
+    proptest! {
+        // Invariant: the same for any number of cuts.
+        #[test]
+        fn any_cuts_give_the_same_answer(which in 0..ANSWERS.len(), mut cuts in prop::collection::vec(0..200usize, 0..6)) {
+            let (text, expected) = ANSWERS[which];
+            cuts.sort_unstable();
+            let (mut pieces, mut from) = (vec![], 0);
+            for cut in cuts {
+                let cut = cut.clamp(from, text.len());
+                pieces.push(&text.as_bytes()[from..cut]);
+                from = cut;
+            }
+            pieces.push(&text.as_bytes()[from..]);
+            prop_assert_eq!(receive(&pieces, true), Ok(Some(expected)));
+        }
+
+        // Invariant: no bytes make it panic.
+        #[test]
+        fn any_bytes_are_survived(start in 0..ANSWERS.len(), at in 0..60usize, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let text = ANSWERS[start].0.as_bytes();
+            let _ = receive(&[&text[..at.min(text.len())], &bytes], true);
+        }
+    }
+
+    #[test]
+    fn an_answer_cut_off_is_not_complete() {
+        assert_eq!(receive(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"], true), Ok(None));
+        assert_eq!(receive(&[b"HTTP/1.1 200 O"], true), Ok(None));
+        assert_eq!(
+            receive(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"], true),
+            Ok(None)
+        );
+    }
+
+    #[test]
+    fn heads_and_interim_answers_are_bounded() {
+        let line = format!("X: {}\r\n", "y".repeat(1000));
+        let mut pieces: Vec<&[u8]> = vec![b"HTTP/1.1 200 OK\r\n"];
+        pieces.extend(std::iter::repeat_n(line.as_bytes(), 70));
+        assert_eq!(receive(&pieces, false), Err(NotHttp));
+        let interims = "HTTP/1.1 100 Continue\r\n\r\n".repeat(20);
+        assert_eq!(receive(&[interims.as_bytes()], false), Err(NotHttp));
+    }
+
+    #[test]
+    fn a_large_head_in_pieces_leaves_little_memory() {
+        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
+            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(Fed::More));
+        }
+        assert!(answer.memory_bytes() >= 60_000);
+        answer.reset();
+        assert!(answer.memory_bytes() <= SPILL_BYTES_KEPT);
+    }
+
+    #[test]
+    fn dropped_bytes_count_like_read_ones() {
+        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
+        assert_eq!(answer.feed(head, &mut memory, false), Ok(Fed::More));
+        assert_eq!(answer.fixed_left(), 97);
+        assert!(!answer.dropped(90));
+        assert!(answer.dropped(7));
+        assert_eq!((answer.body_bytes(), answer.fixed_left()), (100, 0));
+    }
+}

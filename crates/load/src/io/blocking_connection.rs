@@ -1,0 +1,131 @@
+//! A blocking connection with a timeout, as the probe uses it: TCP or a unix socket, with or without TLS.
+
+use rustix::fd::OwnedFd;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection.
+pub(crate) enum Wire {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, Wire>>),
+}
+
+impl Wire {
+    /// Lets each call that follows wait for so long.
+    pub(crate) fn allow(&self, time: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(Some(time)).and(stream.set_read_timeout(Some(time)))
+            }
+            Self::Unix(stream) => {
+                stream.set_write_timeout(Some(time)).and(stream.set_read_timeout(Some(time)))
+            }
+            Self::Tls(stream) => stream.sock.allow(time),
+        }
+    }
+
+    /// The same connection after the handshake of TLS, if the server has a name for it. An error that TLS has told
+    /// holds it.
+    pub(crate) fn secure(
+        self,
+        config: Option<&Arc<ClientConfig>>,
+        name: Option<&ServerName<'static>>,
+    ) -> io::Result<Self> {
+        let (Some(config), Some(name)) = (config, name) else { return Ok(self) };
+        let connection = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(connection, self);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock)?;
+        }
+        Ok(Self::Tls(Box::new(stream)))
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.flush(),
+            Self::Unix(stream) => stream.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+impl Drop for Wire {
+    /// TLS says that it ends.
+    fn drop(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.conn.send_close_notify();
+            let _ = stream.conn.complete_io(&mut stream.sock);
+        }
+    }
+}
+
+/// Opening connections, within a time.
+pub(crate) mod open {
+    use super::{OwnedFd, Wire};
+    use crate::io::sockets;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    use rustix::net::sockopt::socket_error;
+    use std::io;
+    use std::net::{IpAddr, SocketAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    /// A connection to an address, from one of our own if one is given.
+    pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>, timeout: Duration) -> io::Result<Wire> {
+        let socket = sockets::tcp(address, source)?;
+        await_connection(&socket, timeout)?;
+        let stream = TcpStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(Wire::Tcp(stream))
+    }
+
+    /// A connection to a unix socket. `AGAIN` when its queue is full.
+    pub(crate) fn unix(path: &Path) -> Result<Wire, Errno> {
+        let stream = UnixStream::from(sockets::unix(path)?);
+        stream.set_nonblocking(false).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Wire::Unix(stream))
+    }
+
+    /// connect(2): a socket becomes writable when its connection is settled; its error says how.
+    fn await_connection(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos() as _ };
+            match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&left)) {
+                Ok(0) => return Err(Errno::TIMEDOUT.into()),
+                Ok(_) => return Ok(socket_error(socket)??),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! The real world: Linux sockets and epoll, edge-triggered. epoll(7), timerfd_create(2), tcp(7).
+//!
+//! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a
+//! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
+//! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
+
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::resolver::{Question, Resolver};
+use crate::io::rx_timestamps::Stamps;
+use crate::io::sockets;
+use crate::io::tcp_info;
+use crate::io::tcp_info::TcpReading;
+use crate::io::tls::for_thread;
+use crate::plan::{Origin, Place, Plan, Tcp};
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tls::{Input, Session};
+
+/// Events taken with one call. More would let the first ones grow stale before the last are handled.
+const EVENTS_MAX: usize = 128;
+/// Token of what only ends a sleep: the timer and the stop signal.
+const WAKE_TOKEN: u64 = u64::MAX;
+const NS_PER_S: u64 = 1_000_000_000;
+/// How often a unix socket is tried whose server's queue was full.
+const TRY_AGAIN_NS: u64 = 1_000_000;
+
+/// What the kernel must give before a thread can run, and may refuse.
+pub(crate) struct EventLoop {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    stamps: Stamps,
+    // Held so that it stays registered.
+    _waker: OwnedFd,
+    /// Looks names up, where each connection is to have its own look-up. With what tells of its answers.
+    resolver: Option<(Resolver, OwnedFd)>,
+}
+
+/// Sockets and clock of one thread.
+pub(crate) struct EpollWorld {
+    kernel: EventLoop,
+    sockets: Vec<Option<OwnedFd>>,
+    events: Vec<Event>,
+    events_count: usize,
+    origin_ns: u64,
+    armed_ns: u64,
+    /// What TLS needs; without it there is none.
+    secure: Option<Secure>,
+    /// By slot; without TLS it has none.
+    sessions: Vec<Option<Tls>>,
+    sources: Vec<IpAddr>,
+    next_source: usize,
+    /// Slots whose socket is still to come, or will never come.
+    delayed: BTreeMap<u32, Delayed>,
+    /// Of these, the slots and tokens that wait for room in the queue of the server's unix socket, the first one first;
+    /// some may have been closed since.
+    queue: VecDeque<(u32, u64)>,
+    /// Things that the kernel does not tell: for the next wait, and of the last one.
+    made: Vec<Ready>,
+    told: Vec<Ready>,
+}
+
+/// What TLS needs besides its sessions.
+struct Secure {
+    config: Arc<ClientConfig>,
+    input: Input,
+}
+
+/// TLS of one connection.
+enum Tls {
+    /// To be made, for the server of this name, by the first `send`: making a session takes ten times as long as a
+    /// connection within one machine does, and is no part of that.
+    Due {
+        name: ServerName<'static>,
+        token: u64,
+    },
+    Open(Box<Session>),
+}
+
+/// A connection without a socket.
+struct Delayed {
+    token: u64,
+    why: Why,
+}
+
+enum Why {
+    /// Its name is looked up.
+    LookUp,
+    /// The queue of the server's unix socket was full.
+    Queue(PathBuf),
+    /// It did not come about.
+    Broke(Broke),
+}
+
+/// The monotonic clock in nanoseconds.
+pub(crate) fn monotonic_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+pub(crate) fn nanoseconds(time: Timespec) -> u64 {
+    time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as _ }
+}
+
+impl EventLoop {
+    /// An event loop whose sleep ends when `waker` becomes readable, with what the plan needs besides.
+    pub(crate) fn new(waker: OwnedFd, plan: &Plan, stamps: Stamps) -> std::io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let wake = EventData::new_u64(WAKE_TOKEN);
+        epoll::add(&epoll, &timer, wake, EventFlags::IN | EventFlags::ET)?;
+        // Level-triggered: whoever stops the load must not be missed.
+        epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
+        let each = |origin: &Origin| matches!(&origin.place, Place::Tcp(Tcp { each: true, .. }));
+        let resolver = match plan.origins.iter().any(each) {
+            true => Some(Resolver::start()?),
+            false => None,
+        };
+        if let Some((_, signal)) = &resolver {
+            // As the timer, it only ends a sleep and is never read.
+            epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
+        }
+        Ok(Self { epoll, timer, stamps, _waker: waker, resolver })
+    }
+}
+
+impl EpollWorld {
+    /// For so many slots.
+    pub(crate) fn new(kernel: EventLoop, plan: &Plan, slots: usize) -> Self {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE_TOKEN) };
+        let secure = plan.tls.as_ref().map(|config| {
+            let config = for_thread(config, &plan.transport.tls);
+            Secure { config, input: Input::new() }
+        });
+        let sessions = if secure.is_some() { slots } else { 0 };
+        Self {
+            kernel,
+            sockets: (0..slots).map(|_| None).collect(),
+            events: vec![nothing; EVENTS_MAX],
+            events_count: 0,
+            origin_ns: 0,
+            armed_ns: 0,
+            secure,
+            sessions: (0..sessions).map(|_| None).collect(),
+            sources: plan.transport.source_ips.clone(),
+            next_source: 0,
+            delayed: BTreeMap::new(),
+            queue: VecDeque::new(),
+            made: vec![],
+            told: vec![],
+        }
+    }
+
+    /// Sets the moment at which the load begins, on the monotonic clock.
+    pub(crate) fn begin_at(&mut self, origin_ns: u64) {
+        self.origin_ns = origin_ns;
+    }
+
+    /// The socket of a slot, or why there is none.
+    #[inline]
+    fn socket(&self, slot: u32) -> Result<&OwnedFd, Broke> {
+        self.sockets[slot as usize].as_ref().ok_or_else(|| self.without_socket(slot))
+    }
+
+    #[cold]
+    fn without_socket(&self, slot: u32) -> Broke {
+        match self.delayed.get(&slot).map(|delayed| &delayed.why) {
+            Some(Why::LookUp | Why::Queue(_)) => Broke::AGAIN,
+            Some(Why::Broke(broke)) => *broke,
+            None => Errno::BADF.into(),
+        }
+    }
+
+    /// Whether a slot speaks TLS.
+    #[inline]
+    fn is_secure(&self, slot: u32) -> bool {
+        self.sessions.get(slot as usize).is_some_and(Option::is_some)
+    }
+
+    /// Calls a slot's TLS, and takes note of what it wants to be told once more.
+    fn with_session<T>(
+        &mut self,
+        slot: u32,
+        call: impl FnOnce(&mut Session, &OwnedFd, &mut Input, &dyn Fn() -> u64) -> Result<T, Broke>,
+    ) -> Result<T, Broke> {
+        let origin_ns = self.origin_ns;
+        let now_ns = move || monotonic_ns().saturating_sub(origin_ns);
+        let none = self.without_socket(slot);
+        let session = self.sessions[slot as usize].as_mut();
+        let (Some(Tls::Open(session)), Some(secure)) = (session, self.secure.as_mut()) else {
+            return Err(none);
+        };
+        let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
+        let input = &mut secure.input;
+        (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), None);
+        let done = call(session, socket, input, &now_ns);
+        // One without a stamp takes the place of the one before, too.
+        if let Some(stamp_ns) = input.stamp_ns {
+            self.kernel.stamps.note(slot, stamp_ns);
+        }
+        if let Some(hangup) = session.take_untold() {
+            self.made.push(Ready { token: session.token, readable: true, hangup });
+        }
+        done
+    }
+
+    /// Sends on a connection with TLS; the first call on a socket makes its session.
+    fn send_secure(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+        // What a handshake takes begins here, and not when its first bytes are made.
+        let called_ns = if self.handshake(slot) == Handshake::None { self.now_ns() } else { 0 };
+        if let Some(due @ Tls::Due { .. }) = &mut self.sessions[slot as usize]
+            && let (Some(secure), true) = (&self.secure, self.sockets[slot as usize].is_some())
+            && let Tls::Due { name, token } = due
+        {
+            *due = Tls::Open(Box::new(Session::new(&secure.config, name, *token)?));
+        }
+        self.with_session(slot, |session, socket, input, now_ns| {
+            session.send(socket, input, bytes, called_ns, now_ns)
+        })
+    }
+
+    /// Takes a socket in, whose connection goes on from here.
+    fn adopt(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), Broke> {
+        let interest =
+            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
+        epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
+        self.sockets[slot as usize] = Some(socket);
+        Ok(())
+    }
+
+    fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Broke> {
+        let source = self.take_source(address);
+        let socket = sockets::tcp(address, source)?;
+        self.kernel.stamps.begin(slot, &socket);
+        self.adopt(slot, token, socket)
+    }
+
+    /// Where the next connection to this address begins: each source of its family in turn.
+    fn take_source(&mut self, address: &SocketAddr) -> Option<IpAddr> {
+        let count = self.sources.len();
+        let at = (0..count).map(|step| (self.next_source + step) % count).find(|at| {
+            let source = self.sources[*at];
+            source.is_ipv4() == address.is_ipv4()
+        })?;
+        self.next_source = at + 1;
+        Some(self.sources[at])
+    }
+
+    /// Whoever comes later waits behind those that wait already: else some would wait for ever.
+    fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), Broke> {
+        if self.queue.is_empty() && self.try_unix(slot, token, path)? {
+            return Ok(());
+        }
+        self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_owned()) });
+        self.queue.push_back((slot, token));
+        Ok(())
+    }
+
+    /// Whether the server's queue had room.
+    fn try_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<bool, Broke> {
+        match sockets::unix(path) {
+            Ok(socket) => self.adopt(slot, token, socket).map(|()| true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Goes on with the connections that had to wait for something else than their socket.
+    #[cold]
+    fn go_on(&mut self) {
+        let answers: Vec<_> = self
+            .kernel
+            .resolver
+            .iter()
+            .flat_map(|(resolver, _)| std::iter::from_fn(|| resolver.answer()))
+            .collect();
+        for answer in answers {
+            let (slot, token) = (answer.slot, answer.token);
+            if self.delayed.get(&slot).is_some_and(|delayed| delayed.token == token) {
+                let begun = match answer.address {
+                    Some(address) => self.connect_to(slot, token, &address),
+                    None => Err(Broke::Dns),
+                };
+                self.settle(slot, token, begun);
+            }
+        }
+        self.go_on_queued();
+    }
+
+    fn go_on_queued(&mut self) {
+        while let Some(&(slot, token)) = self.queue.front() {
+            if let Some(Delayed { token: waiting, why: Why::Queue(path) }) = self.delayed.get(&slot)
+                && *waiting == token
+            {
+                let path = path.clone();
+                match self.try_unix(slot, token, &path) {
+                    Ok(false) => return,
+                    begun => self.settle(slot, token, begun.map(|_| ())),
+                }
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// A connection that had to wait has its socket now, or never will.
+    fn settle(&mut self, slot: u32, token: u64, begun: Result<(), Broke>) {
+        match begun {
+            Ok(()) => drop(self.delayed.remove(&slot)),
+            Err(broke) => {
+                self.delayed.insert(slot, Delayed { token, why: Why::Broke(broke) });
+                self.told.push(Ready { token, readable: false, hangup: false });
+            }
+        }
+    }
+
+    /// Receives on a socket without TLS.
+    #[inline]
+    fn receive(&mut self, slot: u32, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Broke> {
+        if self.kernel.stamps.is_stamped(slot)
+            && let Some(socket) = &self.sockets[slot as usize]
+        {
+            return Ok(self.kernel.stamps.recv(slot, socket, buffer, flags)?);
+        }
+        Ok(rustix::net::recv(self.socket(slot)?, buffer, flags)?.1)
+    }
+
+    fn arm(&mut self, until_ns: u64) {
+        if self.armed_ns == until_ns {
+            return;
+        }
+        let at = Itimerspec { it_interval: timespec(0), it_value: timespec(self.origin_ns + until_ns) };
+        // A timer of our own cannot be refused; if it were, the coarse timeout still ends the sleep.
+        if timerfd_settime(&self.kernel.timer, TimerfdTimerFlags::ABSTIME, &at).is_ok() {
+            self.armed_ns = until_ns;
+        }
+    }
+}
+
+impl World for EpollWorld {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.origin_ns)
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
+    }
+
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke> {
+        if let (Some(_), Some(name)) = (&self.secure, &origin.server_name) {
+            self.sessions[slot as usize] = Some(Tls::Due { name: name.clone(), token });
+        }
+        match &origin.place {
+            Place::Tcp(tcp) if !tcp.each => self.connect_to(slot, token, &tcp.address()),
+            Place::Tcp(tcp) => {
+                let (host, port, preferred) = (tcp.host.clone(), tcp.port, tcp.address());
+                if let Some((resolver, _)) = &mut self.kernel.resolver {
+                    resolver.ask(Question { slot, token, host, port, preferred });
+                }
+                self.delayed.insert(slot, Delayed { token, why: Why::LookUp });
+                Ok(())
+            }
+            Place::Unix(path) => self.connect_unix(slot, token, path),
+        }
+    }
+
+    fn is_looked_up(&self, slot: u32) -> bool {
+        matches!(self.delayed.get(&slot), Some(Delayed { why: Why::LookUp, .. }))
+    }
+
+    fn handshake(&self, slot: u32) -> Handshake {
+        match self.sessions.get(slot as usize) {
+            Some(Some(Tls::Open(session))) => session.handshake(),
+            _ => Handshake::None,
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            return self.send_secure(slot, bytes);
+        }
+        Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    #[inline]
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            let room = buffer.len();
+            return self.with_session(slot, |session, socket, input, _| {
+                session.receive(socket, input, Some(buffer), room)
+            });
+        }
+        self.receive(slot, buffer, RecvFlags::empty())
+    }
+
+    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies them.
+    #[inline]
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+        if self.is_secure(slot) {
+            let room = buffer.len();
+            return self
+                .with_session(slot, |session, socket, input, _| session.receive(socket, input, None, room));
+        }
+        self.receive(slot, buffer, RecvFlags::TRUNC)
+    }
+
+    #[inline]
+    fn is_stamped(&self, slot: u32) -> bool {
+        self.kernel.stamps.is_stamped(slot)
+    }
+
+    fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
+        let (sent_ns, read_ns) = (self.origin_ns + sent_ns, self.origin_ns + read_ns);
+        let received_ns = self.kernel.stamps.received_ns(slot, sent_ns, read_ns)?;
+        Some(received_ns.saturating_sub(self.origin_ns))
+    }
+
+    fn tcp_info(&self, slot: u32) -> Option<TcpReading> {
+        tcp_info::read(self.socket(slot).ok()?)
+    }
+
+    fn has_ended(&mut self, slot: u32) -> bool {
+        let asked = |session: &mut Session, _: &OwnedFd, input: &mut Input, _: &dyn Fn() -> u64| {
+            Ok(session.has_ended(input))
+        };
+        self.is_secure(slot) && self.with_session(slot, asked).unwrap_or(true)
+    }
+
+    fn close(&mut self, slot: u32) {
+        if self.is_secure(slot) {
+            // The peer is told; whatever it says to that is not waited for.
+            let _ = self.with_session(slot, |session, socket, input, _| {
+                session.close(socket, input);
+                Ok(())
+            });
+            self.sessions[slot as usize] = None;
+        }
+        self.sockets[slot as usize] = None;
+        self.kernel.stamps.end(slot);
+        if let Some(Delayed { token, why: Why::LookUp }) = self.delayed.remove(&slot)
+            && let Some((resolver, _)) = &self.kernel.resolver
+        {
+            resolver.forget(token);
+        }
+    }
+
+    fn wait(&mut self, until_ns: u64, precise: bool) -> usize {
+        let left_ns = until_ns.saturating_sub(self.now_ns());
+        if precise && left_ns > 0 {
+            self.arm(until_ns);
+        }
+        let left_ns = match () {
+            () if !self.made.is_empty() => 0,
+            () if !self.queue.is_empty() => left_ns.min(TRY_AGAIN_NS),
+            () => left_ns,
+        };
+        // The kernel's plain epoll_wait counts in milliseconds, rounded up: late by less than one.
+        let timeout = timespec(left_ns);
+        self.events_count =
+            epoll::wait(&self.kernel.epoll, &mut self.events[..], Some(&timeout)).unwrap_or(0);
+        self.told.clear();
+        if !self.made.is_empty() {
+            std::mem::swap(&mut self.made, &mut self.told);
+        }
+        if !self.delayed.is_empty() || !self.queue.is_empty() {
+            self.go_on();
+        }
+        self.events_count + self.told.len()
+    }
+
+    #[inline]
+    fn ready(&self, index: usize) -> Ready {
+        if index >= self.events_count {
+            return self.told[index - self.events_count];
+        }
+        let event = self.events[index];
+        let flags = event.flags;
+        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. Nobody sends any in
+        // HTTP: such a connection is read to its end and not kept.
+        let hangup =
+            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
+        Ready { token: event.data.u64(), readable: hangup || flags.contains(EventFlags::IN), hangup }
+    }
+}

@@ -1,0 +1,12 @@
+//! The engine's side of the machine: clock and sockets behind one trait, epoll, TLS, names, timestamps, local ports.
+
+pub(crate) mod blocking_connection;
+pub(crate) mod descriptors;
+pub(crate) mod epoll;
+pub(crate) mod network_io;
+pub mod ports;
+pub(crate) mod resolver;
+pub(crate) mod rx_timestamps;
+pub(crate) mod sockets;
+pub(crate) mod tcp_info;
+pub(crate) mod tls;

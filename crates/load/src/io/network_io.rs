@@ -1,0 +1,105 @@
+//! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
+//! real one is `epoll`, tests bring a simulated one.
+
+use crate::io::tcp_info::TcpReading;
+use crate::plan::Origin;
+use rustix::io::Errno;
+
+/// Something happened on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// What the engine gave to [`World::connect`].
+    pub(crate) token: u64,
+    /// Bytes, an error or the peer's close may be read.
+    pub(crate) readable: bool,
+    /// The peer closed, or the connection broke: a read gives all that is left, then the end.
+    pub(crate) hangup: bool,
+}
+
+/// Why a call on a socket did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broke {
+    /// What the kernel said.
+    Os(Errno),
+    /// The name of the server did not resolve.
+    Dns,
+    /// TLS: the handshake, the certificate or a record.
+    Tls,
+    /// The connection ended without the word of TLS that it does: somebody may have cut it off.
+    Truncated,
+}
+
+/// How far the TLS handshake of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    /// There is none, or the connection is not established yet.
+    None,
+    /// It has begun.
+    UnderWay {
+        /// When the connection could carry it: its first bytes were made, and sent, from then on.
+        begun_ns: u64,
+    },
+    /// It is done.
+    Done {
+        /// When the connection could carry it: its first bytes were made, and sent, from then on.
+        begun_ns: u64,
+        /// When the connection could carry the first request.
+        ended_ns: u64,
+        /// Whether an earlier session was resumed.
+        resumed: bool,
+    },
+}
+
+impl Broke {
+    /// Nothing is wrong, there is only nothing to do now.
+    pub(crate) const AGAIN: Self = Self::Os(Errno::AGAIN);
+    /// A signal came; the call may be made again at once.
+    pub(crate) const INTERRUPTED: Self = Self::Os(Errno::INTR);
+}
+
+impl From<Errno> for Broke {
+    fn from(errno: Errno) -> Self {
+        Self::Os(errno)
+    }
+}
+
+/// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
+/// non-blocking except [`World::wait`]; readiness is told once per edge, as epoll(7) defines it.
+pub(crate) trait World {
+    /// Nanoseconds since the load began.
+    fn now_ns(&self) -> u64;
+    /// CPU time of this thread in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+    /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
+    /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
+    /// Whether the name of the server is still looked up for a connection.
+    fn is_looked_up(&self, slot: u32) -> bool;
+    /// How far the TLS handshake of a connection is.
+    fn handshake(&self, slot: u32) -> Handshake;
+    /// Sends what the kernel takes. What was not counted is given again.
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke>;
+    /// Receives what is there; 0 is the end.
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    /// Whether the kernel stamps what comes on this socket.
+    fn is_stamped(&self, slot: u32) -> bool;
+    /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
+    /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
+    fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
+    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not tell.
+    fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
+    /// Whether the peer has ended the connection, as far as what was received says: asked when an answer is complete. The
+    /// end that only the kernel knows of comes as [`Ready::hangup`].
+    fn has_ended(&mut self, _slot: u32) -> bool {
+        false
+    }
+    /// Closes the socket.
+    fn close(&mut self, slot: u32);
+    /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within
+    /// microseconds of it, others within a millisecond. Returns how many things happened.
+    fn wait(&mut self, until_ns: u64, precise: bool) -> usize;
+    /// One of the things that happened.
+    fn ready(&self, index: usize) -> Ready;
+}

@@ -1,0 +1,198 @@
+//! Which request is sent next, and what a request of a list comes to on the wire.
+//!
+//! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a number
+//! of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number of threads.
+//! In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
+
+use crate::engine::Message;
+use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
+use crate::plan::script::choose::Weighted;
+use crate::random::SplitMix;
+use std::sync::Arc;
+use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
+use webdyno_model::workload::Workload;
+use webdyno_model::{Result, UserError};
+
+/// The stream of random numbers that requests are drawn with.
+const STREAM: u64 = 0x7265_7175_6573_7473;
+
+/// How the next request is chosen.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// The planned ones, one after the other; each thread begins with another one.
+    InTurn,
+    /// The planned ones by their weights.
+    Weighted(Weighted),
+    /// The entries of a list.
+    Listed(List),
+}
+
+impl Choice {
+    /// What the workload says. Its requests are already known as `templates`.
+    pub(super) fn of(workload: &Workload, templates: &[Template]) -> Result<Self> {
+        if let Some(list) = &workload.list {
+            return List::of(list, templates).map(Self::Listed);
+        }
+        check_weights(workload)?;
+        let first = workload.requests.first().map_or(1.0, |request| request.weight);
+        #[allow(clippy::float_cmp)] // those that are written alike
+        let alike = workload.requests.iter().all(|request| request.weight == first);
+        let weights: Vec<f64> = workload.requests.iter().map(|request| request.weight).collect();
+        Ok(if alike { Self::InTurn } else { Self::Weighted(Weighted::new(&weights)) })
+    }
+
+    /// The target and the item of a request, by its number.
+    #[inline]
+    pub(crate) fn at(&self, seed: u64, number: u64) -> (usize, u32) {
+        let draw = |weights: &Weighted| weights.draw(&mut SplitMix::stream(seed, STREAM, number));
+        match self {
+            Self::InTurn => (0, 0),
+            Self::Weighted(weights) => (draw(weights), 0),
+            Self::Listed(list) => {
+                let count = list.entries.entries.len() as u64;
+                let item = match &list.order {
+                    Order::InTurn => number % count,
+                    Order::Random => {
+                        let random = SplitMix::stream(seed, STREAM, number).next();
+                        ((u128::from(random) * u128::from(count)) >> 64) as u64
+                    }
+                    Order::Weighted(weights) => draw(weights) as u64,
+                };
+                (list.entries.entries[item as usize].kind as usize, item as u32)
+            }
+        }
+    }
+
+    /// The list, if there is one.
+    #[inline]
+    pub(crate) fn list(&self) -> Option<&List> {
+        match self {
+            Self::Listed(list) => Some(list),
+            _ => None,
+        }
+    }
+}
+
+fn check_weights(workload: &Workload) -> Result<()> {
+    let wrong = |weight: f64| !(weight.is_finite() && weight > 0.0);
+    match workload.requests.iter().find(|request| wrong(request.weight)) {
+        None => Ok(()),
+        Some(request) => {
+            Err(UserError::usage(format!("the weight of {} is {}", request.name, request.weight))
+                .hint("give a number above 0, or leave the request out"))
+        }
+    }
+}
+
+/// A list of requests.
+#[derive(Debug)]
+pub(crate) struct List {
+    entries: Arc<ListEntries>,
+    order: Order,
+    kinds: Vec<Wire>,
+}
+
+#[derive(Debug)]
+enum Order {
+    InTurn,
+    Random,
+    Weighted(Weighted),
+}
+
+/// What stands around the targets of a kind.
+#[derive(Debug)]
+struct Wire {
+    /// The method and a blank.
+    before: Vec<u8>,
+    /// From behind the target to the end of the head, but for the length of the body.
+    behind: Vec<u8>,
+    /// Whether the length is told of an empty body too.
+    tells_length: bool,
+}
+
+impl List {
+    fn of(list: &RequestList, templates: &[Template]) -> Result<Self> {
+        let entries =
+            list.entries.clone().filter(|entries| !entries.entries.is_empty()).ok_or_else(|| {
+                UserError::usage(format!("the requests of {} are not there", list.file))
+                    .hint("a recording does not hold them: give the list with --urls FILE")
+            })?;
+        if entries.entries.iter().any(|entry| entry.kind as usize >= templates.len()) {
+            return Err(UserError::usage(format!("the list {} has requests of no kind", list.file)));
+        }
+        let order = match (entries.weights.is_empty(), list.random) {
+            (false, _) => {
+                Order::Weighted(Weighted::of(entries.weights.iter().map(|weight| f64::from(*weight))))
+            }
+            (true, true) => Order::Random,
+            (true, false) => Order::InTurn,
+        };
+        let wire = |template: &Template| {
+            let (before, behind, tells_length) = template.around_target()?;
+            Ok(Wire { before, behind, tells_length })
+        };
+        let kinds = templates.iter().map(wire).collect::<Result<_>>()?;
+        Ok(Self { entries, order, kinds })
+    }
+
+    /// How many requests it has.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.entries.len()
+    }
+
+    /// The names of its requests.
+    pub(super) fn names(&self) -> &[String] {
+        &self.entries.names
+    }
+
+    /// Under which name an entry is counted.
+    #[inline]
+    pub(crate) fn name(&self, item: u32) -> usize {
+        self.entries.entries.get(item as usize).map_or(0, |entry| usize::from(entry.name))
+    }
+
+    /// Puts an entry together for sending. The memory of the message is used again.
+    #[inline]
+    pub(crate) fn write(&self, item: u32, message: &mut Message) {
+        let Some(entry) = self.entries.entries.get(item as usize) else {
+            return message.clear();
+        };
+        let wire = &self.kinds[entry.kind as usize];
+        let (body, shared) = self.entries.body(entry);
+        let head = message.begin();
+        head.extend_from_slice(&wire.before);
+        head.extend_from_slice(self.entries.target(entry));
+        head.extend_from_slice(&wire.behind);
+        if wire.tells_length || !body.is_empty() {
+            head.extend_from_slice(b"Content-Length: ");
+            push_decimal(head, body.len());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        match shared.filter(|body| body.length_bytes() > JOINED_BYTES_MAX) {
+            None => head.extend_from_slice(body),
+            Some(body) => message.body = body.clone(),
+        }
+    }
+
+    /// An entry as a request of its own: what it was redirected to depends on all of it.
+    pub(crate) fn template(&self, item: usize, kinds: &[Template]) -> Option<Template> {
+        let entry: &ListEntry = self.entries.entries.get(item)?;
+        let (body, shared) = self.entries.body(entry);
+        let body = shared.cloned().unwrap_or_else(|| body.to_vec().into());
+        kinds.get(entry.kind as usize)?.of_entry(self.entries.target(entry), body)
+    }
+}
+
+fn push_decimal(into: &mut Vec<u8>, number: usize) {
+    let begin = into.len();
+    let mut left = number;
+    loop {
+        into.push(b'0' + (left % 10) as u8);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    into[begin..].reverse();
+}

@@ -1,0 +1,251 @@
+//! Requests with variables, put together each time that they are sent.
+//!
+//! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL is
+//! read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password in
+//! base64) and RFC 6750.
+
+use super::{USER_AGENT, authority};
+use crate::plan::request_template::{Source, parse_url};
+use crate::plan::script::text::{Place, Text};
+use crate::plan::script::variables::{Names, VariableId, Variables};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::io::Write as _;
+use url::Url;
+use webdyno_model::visit::Auth;
+use webdyno_model::workload::{Body, RequestSpec};
+use webdyno_model::{Result, UserError};
+
+/// Longest URL that is put together. No server takes more: Apache's `LimitRequestLine` is 8190.
+const URL_BYTES_MAX: usize = 16 << 10;
+
+/// A request with variables.
+#[derive(Debug)]
+pub(crate) struct Dynamic {
+    method: String,
+    url: Text,
+    fields: Vec<(String, Text)>,
+    auth: Option<AuthText>,
+    body: BodyText,
+    /// Header fields that it does not give itself.
+    lacks_host: bool,
+    lacks_agent: bool,
+    lacks_accept: bool,
+    lacks_length: bool,
+    closes: bool,
+    keepalive: bool,
+}
+
+#[derive(Debug)]
+enum BodyText {
+    Text(Text),
+    Fixed(Body),
+}
+
+/// Authentication with variables.
+#[derive(Debug)]
+enum AuthText {
+    Basic(Text, Text),
+    Bearer(Text),
+}
+
+impl Dynamic {
+    /// Reads a request. A usage error names it.
+    pub(super) fn of(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
+        let told = |error: UserError| UserError {
+            message: format!("request `{}`: {}", spec.name, error.message),
+            ..error
+        };
+        let text = |text: &str, place: Place| Text::parse(text, names, place).map_err(told);
+        let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let fields = spec.headers.iter();
+        let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, Place::Header)?)));
+        // A form with a file in it need not be UTF-8.
+        let body = Some(spec.body.bytes()).filter(|body| body.windows(2).any(|two| two == b"${"));
+        let sends_length = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
+        Ok(Self {
+            method: spec.method.clone(),
+            url: text(&spec.url, Place::Url)?,
+            fields: fields.collect::<Result<_>>()?,
+            auth: match spec.auth.as_ref().filter(|_| !given("Authorization")) {
+                None => None,
+                Some(Auth::Basic { name, password }) => {
+                    Some(AuthText::Basic(text(name, Place::Body)?, text(password, Place::Body)?))
+                }
+                Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, Place::Header)?)),
+            },
+            body: match body {
+                Some(body) => BodyText::Text(Text::of_bytes(body, names, Place::Body).map_err(told)?),
+                None => BodyText::Fixed(spec.body.clone()),
+            },
+            lacks_host: !given("Host"),
+            lacks_agent: !given("User-Agent"),
+            lacks_accept: !given("Accept"),
+            lacks_length: sends_length,
+            closes: !keepalive && !given("Connection"),
+            keepalive,
+        })
+    }
+
+    /// The variables that it cannot do without.
+    pub(super) fn needs(&self) -> Vec<VariableId> {
+        let mut needs: Vec<_> = self.url.variables().collect();
+        needs.extend(self.fields.iter().flat_map(|(_, text)| text.variables()));
+        match &self.auth {
+            Some(AuthText::Basic(name, password)) => {
+                needs.extend(name.variables().chain(password.variables()));
+            }
+            Some(AuthText::Bearer(token)) => needs.extend(token.variables()),
+            None => {}
+        }
+        if let BodyText::Text(body) = &self.body {
+            needs.extend(body.variables());
+        }
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+
+    /// Whether its whole URL is a variable, which is read as a link on the page before.
+    pub(super) fn is_link(&self) -> bool {
+        self.url.whole().is_some()
+    }
+
+    /// Whether it says itself which cookies it sends.
+    pub(crate) fn gives_cookies(&self) -> bool {
+        self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cookie"))
+    }
+
+    /// Where it goes. `before`: the URL of the step before. `None` when a variable has no value, or it is no URL.
+    pub(crate) fn url(&self, variables: &Variables, before: Option<&Url>) -> Option<Url> {
+        let mut text = vec![];
+        match self.url.whole() {
+            // A link is read as it stands on the page.
+            Some(id) => text.extend_from_slice(variables.get(id)?),
+            None => self.url.render(variables, &mut text).ok()?,
+        }
+        let text = std::str::from_utf8(&text).ok().filter(|text| text.len() <= URL_BYTES_MAX)?;
+        let mut url = match before.filter(|_| self.is_link()) {
+            Some(before) => before.join(text).ok()?,
+            None => Url::parse(text).ok()?,
+        };
+        url.set_fragment(None);
+        let plain = url.username().is_empty() && url.password().is_none();
+        (plain && matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+    }
+
+    /// Writes the request, with further header lines; gives the body that is to follow. `None` when a variable has no
+    /// value.
+    pub(crate) fn write(
+        &self,
+        url: &Url,
+        variables: &Variables,
+        lines: &[u8],
+        into: &mut Vec<u8>,
+    ) -> Option<Body> {
+        // Writing to memory does not fail.
+        let _ = write!(into, "{} {}", self.method, url.path());
+        if let Some(query) = url.query() {
+            let _ = write!(into, "?{query}");
+        }
+        into.extend_from_slice(b" HTTP/1.1\r\n");
+        if self.lacks_host {
+            let _ = write!(into, "Host: {}\r\n", authority(url));
+        }
+        if self.lacks_agent {
+            let _ = write!(into, "User-Agent: {USER_AGENT}\r\n");
+        }
+        if self.lacks_accept {
+            into.extend_from_slice(b"Accept: */*\r\n");
+        }
+        if self.closes {
+            into.extend_from_slice(b"Connection: close\r\n");
+        }
+        for (name, value) in self.fields.iter().filter(|(name, _)| !is_length(name)) {
+            into.extend_from_slice(name.as_bytes());
+            into.extend_from_slice(b": ");
+            value.render(variables, into).ok()?;
+            into.extend_from_slice(b"\r\n");
+        }
+        self.write_auth(variables, into)?;
+        into.extend_from_slice(lines);
+        let mut own = vec![];
+        let fixed = match &self.body {
+            BodyText::Text(text) => {
+                text.render(variables, &mut own).ok()?;
+                Body::default()
+            }
+            BodyText::Fixed(body) => body.clone(),
+        };
+        if self.lacks_length {
+            let _ = write!(into, "Content-Length: {}\r\n", own.len() as u64 + fixed.length_bytes());
+        }
+        into.extend_from_slice(b"\r\n");
+        into.extend_from_slice(&own);
+        Some(fixed)
+    }
+
+    /// Appends its `Authorization` line, if it has one. `None` when a variable has no value.
+    pub(crate) fn write_auth(&self, variables: &Variables, into: &mut Vec<u8>) -> Option<()> {
+        let Some(auth) = &self.auth else { return Some(()) };
+        into.extend_from_slice(b"Authorization: ");
+        match auth {
+            AuthText::Basic(name, password) => {
+                let mut pair = vec![];
+                name.render(variables, &mut pair).ok()?;
+                pair.push(b':');
+                password.render(variables, &mut pair).ok()?;
+                into.extend_from_slice(b"Basic ");
+                into.extend_from_slice(STANDARD.encode(&pair).as_bytes());
+            }
+            AuthText::Bearer(token) => {
+                into.extend_from_slice(b"Bearer ");
+                token.render(variables, into).ok()?;
+            }
+        }
+        into.extend_from_slice(b"\r\n");
+        Some(())
+    }
+
+    /// The request as it stands with these values: what a redirect is made of.
+    pub(crate) fn source(&self, url: Url, variables: &Variables) -> Option<Source> {
+        let filled = |text: &Text| {
+            let mut filled = vec![];
+            text.render(variables, &mut filled).ok()?;
+            Some(filled)
+        };
+        let mut headers = vec![];
+        for (name, value) in self.fields.iter().filter(|(name, _)| !is_length(name)) {
+            headers.push((name.clone(), String::from_utf8_lossy(&filled(value)?).into_owned()));
+        }
+        let mut line = vec![];
+        self.write_auth(variables, &mut line)?;
+        if let Some((name, value)) = std::str::from_utf8(&line).ok().and_then(|line| line.split_once(": ")) {
+            headers.push((name.to_owned(), value.trim_end().to_owned()));
+        }
+        let body = match &self.body {
+            BodyText::Text(text) => filled(text)?.into(),
+            BodyText::Fixed(body) => body.clone(),
+        };
+        Some(Source::made(self.method.clone(), url, headers, body, self.keepalive))
+    }
+}
+
+fn is_length(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-length")
+}
+
+/// The URL by which a request with variables is known before they have values: what stands before the first one. `None`
+/// when all of it is a variable. A usage error when the server would depend on one.
+pub(super) fn fixed_url(text: &str) -> Result<Option<Url>> {
+    let fixed = text.split("${").next().unwrap_or(text);
+    if fixed.is_empty() {
+        return Ok(None);
+    }
+    let behind = fixed.split_once("://").map_or("", |(_, behind)| behind);
+    if fixed.len() < text.len() && !behind.contains(['/', '?', '#']) {
+        return Err(UserError::usage(format!("in `{text}` the server depends on a variable"))
+            .hint("write the server out; variables may stand in the path and the query"));
+    }
+    parse_url(fixed).map(Some)
+}

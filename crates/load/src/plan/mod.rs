@@ -1,0 +1,572 @@
+//! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
+
+mod choice;
+mod dynamic;
+mod origin;
+pub(crate) mod probe;
+mod request_template;
+pub(crate) mod script;
+mod session_templates;
+
+pub(crate) use crate::plan::request_template::{
+    LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
+};
+pub(crate) use crate::plan::session_templates::{Script, Step};
+pub(crate) use choice::Choice;
+pub(crate) use dynamic::Dynamic;
+pub(crate) use origin::{Origin, Place, Tcp, authority};
+
+use crate::engine::Share;
+use crate::http::content_check::Checks;
+use crate::io::descriptors;
+use crate::io::descriptors::Need;
+use crate::io::{ports, tls};
+use crate::schedule::rate_profile::Course;
+use choice::List;
+use origin::{Origins, position};
+use rustls::ClientConfig;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use url::Url;
+use webdyno_model::stage::{self, Stage};
+use webdyno_model::transport::{TlsOptions, Transport};
+use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
+use webdyno_model::{Result, UserError};
+
+/// Most request names that are reported one by one; the rest share the last place.
+const NAMES_MAX: usize = 64;
+/// The name of the requests beyond them.
+const OTHER_NAMES: &str = "(other)";
+/// Highest rate that is believed to be meant.
+const RATE_PER_S_MAX: f64 = 10_000_000.0;
+/// Most connections of visitors that wait for the server to close first: theirs are mostly kept.
+const VISITORS_PARKED_MAX: u32 = 4096;
+/// Most engine threads.
+const THREADS_MAX: u32 = 256;
+/// Most redirects in a row that are believed to be meant.
+const REDIRECTS_MAX: u32 = 50;
+/// What the requests call their sender, unless the workload says otherwise.
+pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
+/// Statuses have three digits.
+const STATUS_CODES: usize = 1000;
+
+/// A server that a workload really goes to, whatever its URLs say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// Its name or address.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// All addresses that the name has; at least one.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// A workload that is ready to be run, any number of times.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) plan: Plan,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Prepared {
+    /// The address that the first request really goes to; `None` for a unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.plan.origins[self.plan.templates[0].origin].address()
+    }
+
+    /// The addresses that the requests really go to, each once; none for a unix socket.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let mut addresses: Vec<SocketAddr> = self.plan.origins.iter().filter_map(Origin::address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
+    /// The servers that the requests really go to; none for a unix socket.
+    pub fn destinations(&self) -> Vec<Destination> {
+        let tcp = |origin: &Origin| match &origin.place {
+            Place::Unix(_) => None,
+            Place::Tcp(Tcp { host, port, addresses, .. }) => {
+                Some(Destination { host: host.to_string(), port: *port, addresses: addresses.clone() })
+            }
+        };
+        self.plan.origins.iter().filter_map(tcp).collect()
+    }
+
+    /// The addresses of this machine that connections begin from; empty when the kernel chooses.
+    pub fn sources(&self) -> &[IpAddr] {
+        &self.plan.transport.source_ips
+    }
+
+    /// The names under which requests are counted, one of them for all that have none of their own; empty when all have
+    /// the same.
+    pub fn names(&self) -> &[String] {
+        &self.plan.names
+    }
+
+    /// What may go wrong with this load, or is not done as it was perhaps meant, a sentence or two each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Tells it with the load, once.
+    pub(crate) fn warn(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// Engine threads that will run.
+    pub fn threads(&self) -> u32 {
+        self.plan.threads
+    }
+
+    /// The same requests to the same addresses, at the arrival and with the connections of `workload`: at most as many
+    /// as before.
+    pub fn lower_to(&mut self, workload: &Workload) {
+        let plan = &mut self.plan;
+        plan.arrival = workload.arrival;
+        plan.stages.clone_from(&workload.stages);
+        plan.course = course_of(workload);
+        if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
+            script.users = visits.users.clamp(1, script.users);
+        }
+        plan.connections = workload.connections.clamp(1, plan.connections);
+        plan.threads = plan.threads.min(plan.connections);
+        plan.parked_max = plan.parked_max.min(plan.connections);
+    }
+
+    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be found.
+    /// An error when it cannot have what the load needs for it.
+    pub(crate) fn admit(&mut self, url: &Url) -> Result<Option<usize>> {
+        let plan = &mut self.plan;
+        let known = plan.origins.len();
+        let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
+        let origin = origins.of(url);
+        plan.origins = origins.into_vec();
+        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
+        let by = if finds { "redirects or pages lead" } else { "redirects lead" };
+        let origin = match origin {
+            Ok(origin) => origin,
+            Err(error) => {
+                self.warn(format!("{by} to {}, which is not loaded: {}", authority(url), error.message));
+                return Ok(None);
+            }
+        };
+        if plan.origins.len() > known
+            && let Err(error) = plan.make_room_for_the_new()
+        {
+            plan.origins.truncate(known);
+            return Err(error);
+        }
+        if self.plan.origins.len() > known {
+            self.warn(format!("{by} to {}, which is loaded too", authority(url)));
+        }
+        Ok(Some(origin))
+    }
+
+    /// What is told of the connections once all servers are known.
+    pub(crate) fn note_connections(&mut self) {
+        let notes = [self.plan.scarcity(), self.plan.idle_sources(), self.plan.idle_tls()];
+        notes.into_iter().flatten().for_each(|text| self.warn(text));
+    }
+}
+
+/// The workload in the engine's terms.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) templates: Vec<Template>,
+    /// Which of them is sent next.
+    pub(crate) choice: Choice,
+    pub(crate) origins: Vec<Origin>,
+    /// How TLS is spoken, if any of the servers speaks it.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) transport: Transport,
+    /// Distinct request names; empty when there is only one, which needs no figures of its own.
+    pub(crate) names: Vec<String>,
+    pub(crate) arrival: Arrival,
+    /// How the level changes; empty for one that does not.
+    pub(crate) stages: Vec<Stage>,
+    /// The same for open arrival.
+    pub(crate) course: Option<Arc<Course>>,
+    pub(crate) duration_ns: Option<u64>,
+    pub(crate) requests: Option<u64>,
+    pub(crate) connections: u32,
+    pub(crate) threads: u32,
+    pub(crate) timeout_ns: u64,
+    pub(crate) keepalive: bool,
+    /// Most redirects that a request follows.
+    pub(crate) redirects_max: u32,
+    /// What is expected of answers besides their status.
+    pub(crate) checks: Checks,
+    /// What visitors do; `None` for requests that have nothing to do with each other.
+    pub(crate) script: Option<Script>,
+    pub(crate) seed: u64,
+    pub(crate) clock: Clock,
+    /// Most connections that wait for the server to close first.
+    pub(crate) parked_max: u32,
+    /// Connections that the limit of open files has room for.
+    open_files_left: u32,
+    /// Connections of visitors that there are local ports for.
+    ports_left: u32,
+    ok: Vec<bool>,
+}
+
+impl Plan {
+    /// Whether an answer with this status is good.
+    #[inline]
+    pub(crate) fn is_ok(&self, status: u16) -> bool {
+        self.ok.get(usize::from(status)).copied().unwrap_or(false)
+    }
+
+    /// Whether anything of an answer is looked at besides its status and its framing.
+    #[inline]
+    pub(crate) fn listens(&self) -> bool {
+        self.redirects_max > 0 || self.checks.may_read_bodies() || self.script.is_some()
+    }
+
+    /// Requests that can be told apart: entries of the list, or what is planned.
+    pub(crate) fn distinct(&self) -> usize {
+        self.choice.list().map_or(self.templates.len(), List::count)
+    }
+
+    /// Entry `item` of the list as a request of its own; `None` without a list.
+    pub(crate) fn entry(&self, item: usize) -> Option<Template> {
+        self.choice.list()?.template(item, &self.templates)
+    }
+
+    /// The server that a URL names, if it is one of those that the load may go to.
+    pub(crate) fn origin_at(&self, url: &Url) -> Option<usize> {
+        position(url, &self.origins)
+    }
+
+    /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
+    fn make_room_for_the_new(&mut self) -> Result<()> {
+        if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
+            self.tls = Some(tls::config(&self.transport.tls)?);
+        }
+        self.make_room()
+    }
+
+    /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
+    /// is room for them.
+    fn make_room(&mut self) -> Result<()> {
+        if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
+            self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
+        }
+        let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
+        let resolves = self.transport.resolve_each;
+        let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
+        let fitting = descriptors::ensure(need)?;
+        self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        let spare = self.open_files_left.saturating_sub(self.at_once());
+        let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
+        self.parked_max = self.connections.min(spare).min(parked_max);
+        Ok(())
+    }
+
+    /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
+    fn surely_open(&self) -> u32 {
+        match (&self.script, self.arrival) {
+            (Some(script), Arrival::Closed) => self.connections.min(script.users),
+            _ => self.connections,
+        }
+    }
+
+    /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
+    fn kept_at_best(&self) -> u32 {
+        match self.arrival {
+            // Of all visitors together.
+            _ if self.script.is_some() => self.connections,
+            Arrival::Closed => self.connections.saturating_mul(self.origins.len() as u32),
+            Arrival::Open { .. } => self.connections,
+        }
+    }
+
+    /// Most connections of all threads at once.
+    fn at_once(&self) -> u32 {
+        // A user has one request at a time: with a connection for each user nobody waits for one.
+        self.kept_at_best().min(self.open_files_left).min(self.ports_left).max(self.surely_open())
+    }
+
+    /// What several servers mean for the connections, where there are too few of them to be kept.
+    fn scarcity(&self) -> Option<String> {
+        let servers = self.origins.len();
+        if self.script.is_some() {
+            return (self.at_once() < self.connections).then(|| {
+                format!(
+                    "visitors would have up to {} connections at once, and open files or half of the local ports (more \
+                     are searched for slowly) allow {}: beyond them idle ones are closed, and requests wait. To allow more \
+                     raise the limit (ulimit -n), or give further addresses of this machine (--source-ip)",
+                    self.connections,
+                    self.at_once()
+                )
+            });
+        }
+        if servers < 2 || !self.keepalive {
+            return None;
+        }
+        if self.at_once() < self.kept_at_best() {
+            return Some(format!(
+                "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
+                 connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
+                self.kept_at_best(),
+                self.at_once()
+            ));
+        }
+        let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
+        let few = (servers as u32).saturating_mul(self.threads);
+        (rate_is_set && self.connections < few.saturating_mul(2)).then(|| {
+            format!(
+                "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
+                 leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
+                self.connections, self.threads
+            )
+        })
+    }
+
+    /// Addresses that no connection begins from, as no server has one of their kind.
+    fn idle_sources(&self) -> Option<String> {
+        let reached = |ipv4: bool| {
+            let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
+            self.transport.resolve_each || self.origins.iter().any(one)
+        };
+        let idle = self.transport.source_ips.iter().filter(|source| !reached(source.is_ipv4()));
+        let idle: Vec<String> = idle.map(ToString::to_string).collect();
+        let kind = if self.origins.iter().any(|origin| origin.address().is_some_and(|to| to.is_ipv4())) {
+            "IPv4"
+        } else {
+            "IPv6"
+        };
+        (!idle.is_empty()).then(|| {
+            format!("no connection begins from {} (--source-ip): the load goes over {kind}", idle.join(", "))
+        })
+    }
+
+    /// Flags of TLS that change nothing, as no server speaks it.
+    fn idle_tls(&self) -> Option<String> {
+        let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
+        let given = self.transport.tls != TlsOptions::default();
+        (given && !secure).then(|| {
+            "the flags of TLS (--cacert, --insecure, --cert, --no-tls-resumption) change nothing: no https:// URL is loaded"
+                .to_owned()
+        })
+    }
+
+    /// Most connections of a thread at once.
+    pub(crate) fn open_max(&self, share: &Share) -> u32 {
+        let at_once = self.at_once();
+        match &self.script {
+            // A thread with more users than another has more connections too.
+            Some(script) if self.arrival == Arrival::Closed && script.users > 0 => {
+                let (seats, users) = (u64::from(share.part(script.users)), u64::from(script.users));
+                u32::try_from((u64::from(at_once) * seats).div_ceil(users)).unwrap_or(u32::MAX)
+            }
+            _ => share.part(at_once),
+        }
+    }
+
+    /// Connection slots of a thread: those in use and those that are parked.
+    pub(crate) fn slots(&self, share: &Share) -> usize {
+        self.open_max(share) as usize + share.part(self.parked_max) as usize
+    }
+}
+
+/// Reads a URL as one of a workload is read. A usage error for one that cannot be loaded.
+pub fn check_url(text: &str) -> Result<Url> {
+    parse_url(text)
+}
+
+/// Checks a workload and makes it ready: resolves names, builds the requests, and raises this process's limit of open
+/// files to its maximum. A wrong workload is a usage error; a name that does not resolve, or a limit that is too
+/// low, is an error of the machine.
+pub fn prepare(workload: &Workload) -> Result<Prepared> {
+    check(workload)?;
+    let checks = Checks::of(&workload.expect)?;
+    let requests = crate::plan::session_templates::as_browsers_do(workload);
+    let script = Script::of(workload, &requests)?;
+    let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
+    let mut templates = Vec::with_capacity(workload.requests.len());
+    for spec in &requests {
+        let url = crate::plan::session_templates::known_url(spec, &requests)?;
+        let request = crate::plan::request_template::Source::of(
+            &crate::plan::session_templates::fixed_part(spec),
+            url,
+            workload.keepalive,
+        )?;
+        let origin = origins.of(request.url())?;
+        templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
+    }
+    let choice = Choice::of(workload, &templates)?;
+    choice.list().into_iter().for_each(|list| names = list.names().to_vec());
+    let origins = origins.into_vec();
+    let secure = origins.iter().any(|origin| origin.server_name.is_some());
+    let tls = tls_of(workload, secure)?;
+    if script.as_ref().is_some_and(|script| script.finds) {
+        crate::plan::session_templates::with_place_for_others(&mut names);
+    }
+    if names.len() <= 1 {
+        names.clear();
+    }
+    let mut plan = Plan {
+        templates,
+        choice,
+        origins,
+        tls,
+        transport: workload.transport.clone(),
+        names,
+        arrival: workload.arrival,
+        stages: workload.stages.clone(),
+        course: course_of(workload),
+        duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
+        requests: workload.stop.requests,
+        connections: workload.connections,
+        threads: threads_of(workload, script.as_ref()),
+        timeout_ns: workload.timeout_us.saturating_mul(1000),
+        keepalive: workload.keepalive,
+        redirects_max: workload.redirects_max,
+        checks,
+        script,
+        seed: workload.seed,
+        clock: workload.clock,
+        parked_max: 0,
+        open_files_left: u32::MAX,
+        ports_left: u32::MAX,
+        ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
+    };
+    plan.make_room()?;
+    let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
+    Ok(Prepared { plan, warnings })
+}
+
+/// How many engine threads the load has.
+fn threads_of(workload: &Workload, script: Option<&Script>) -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let threads = workload.threads.unwrap_or(cores);
+    // A thread without a user has nothing to do.
+    let users = script.filter(|_| workload.arrival == Arrival::Closed).map(|script| script.users);
+    threads.clamp(1, workload.connections.min(users.unwrap_or(u32::MAX)).min(THREADS_MAX))
+}
+
+/// Whether there are local ports for the load: what may go wrong. An error when there are too few.
+fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
+    let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
+    if plan.script.is_some() {
+        let ports = ports::available(&plan.transport, &destinations);
+        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c): when
+        // that half is taken each connection costs a search through all of it, milliseconds in which nothing else is done.
+        // Towards each server there are as many.
+        let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
+        let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
+        plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
+    }
+    let surely = Workload { connections: plan.surely_open(), ..workload.clone() };
+    ports::check(&surely, &destinations)
+}
+
+/// The rates of a load that changes them.
+fn course_of(workload: &Workload) -> Option<Arc<Course>> {
+    let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
+    changes.then(|| Arc::new(Course::of(&workload.stages)))
+}
+
+/// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
+fn tls_of(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
+    match secure || workload.transport.tls != TlsOptions::default() {
+        true => tls::config(&workload.transport.tls).map(Some).map_err(with_paths),
+        false => Ok(None),
+    }
+}
+
+/// A file of TLS that cannot be read: the flags that name one.
+fn with_paths(told: UserError) -> UserError {
+    match told.hint {
+        Some(_) => told,
+        None => told.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
+    }
+}
+
+/// Refuses what cannot be meant.
+fn check(workload: &Workload) -> Result<()> {
+    let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+    if workload.requests.is_empty() {
+        return wrong("there is no URL to load", "give at least one, as in webdyno run http://localhost/");
+    }
+    if workload.connections == 0 {
+        return wrong("0 connections cannot carry a request", "give at least one with -c");
+    }
+    if workload.threads == Some(0) {
+        return wrong("0 threads cannot send a request", "give at least one with -t");
+    }
+    if workload.timeout_us == 0 {
+        return wrong("a timeout of 0 ends every request", "give a longer one, as in --timeout 10s");
+    }
+    if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
+        return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
+    }
+    if !workload.stages.is_empty() && workload.stop.duration_us != Some(stage::duration_us(&workload.stages))
+    {
+        return wrong(
+            "a load with stages lasts as long as they do",
+            "say with --stage alone how long it lasts",
+        );
+    }
+    if workload.redirects_max > REDIRECTS_MAX {
+        let message = format!("{} redirects in a row are not followed", workload.redirects_max);
+        return wrong(&message, "give at most 50 with --redirects");
+    }
+    crate::plan::session_templates::check(workload)?;
+    check_expectations(workload)?;
+    if let Arrival::Open { rate_per_s, .. } = workload.arrival
+        && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
+    {
+        let message = format!("{rate_per_s} requests per second is not a rate that can be sent");
+        return wrong(&message, "give a rate above 0 and up to 10 million with -r");
+    }
+    Ok(())
+}
+
+/// Refuses what no answer can meet.
+fn check_expectations(workload: &Workload) -> Result<()> {
+    let never = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
+    let (mut status, mut length) = (None, None);
+    for expectation in &workload.expect {
+        let (known, wanted, what) = match expectation {
+            Expectation::Status(code) => (&mut status, u64::from(*code), "status"),
+            Expectation::Length(bytes) => (&mut length, *bytes, "length"),
+            Expectation::Regex(_) | Expectation::Sha256(_) => continue,
+        };
+        let before = *known.get_or_insert(wanted);
+        if before != wanted {
+            let message =
+                format!("no answer has {what} {before} and {what} {wanted}, and --expect asks for both");
+            return never(message, "all that --expect says must be met: give it once");
+        }
+    }
+    let needs_content = |expectation: &&Expectation| match expectation {
+        Expectation::Length(bytes) => *bytes > 0,
+        _ => false,
+    };
+    let to_head = workload.requests.iter().any(|request| request.method == "HEAD");
+    match workload.expect.iter().find(needs_content) {
+        Some(Expectation::Length(bytes)) if to_head => never(
+            format!("an answer to HEAD has no body, and --expect wants one of {bytes} bytes"),
+            "leave --expect out, or load it with -m GET",
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn name_of(name: &str, names: &mut Vec<String>) -> usize {
+    let known = |names: &[String], name: &str| names.iter().position(|known| known == name);
+    let full = names.len() >= NAMES_MAX - 1 && known(names, name).is_none();
+    let name = if full { OTHER_NAMES } else { name };
+    known(names, name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+#[cfg(test)]
+mod tests;

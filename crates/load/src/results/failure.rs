@@ -1,0 +1,154 @@
+//! Why a request failed, as the class that a user can act on.
+//!
+//! The meaning of the error numbers is that of connect(2), send(2), recv(2) and socket(2) of the Linux manual.
+
+use crate::io::network_io::Broke;
+use rustix::io::Errno;
+use webdyno_model::interval::ErrorCounts;
+
+/// The class of a failure; each failed request has exactly one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Dns,
+    Tls,
+    ConnectRefused,
+    ConnectTimeout,
+    Unreachable,
+    LocalPortsExhausted,
+    NoDescriptors,
+    Reset,
+    ClosedEarly,
+    Timeout,
+    Protocol,
+    Status,
+    Expect,
+}
+
+impl Failure {
+    /// The class of an error of `socket` or `connect`, also when it is reported later by the first `send`.
+    pub(crate) fn of_connect(broke: Broke) -> Self {
+        let errno = match broke {
+            Broke::Dns => return Self::Dns,
+            Broke::Tls => return Self::Tls,
+            Broke::Truncated => return Self::ClosedEarly,
+            Broke::Os(errno) => errno,
+        };
+        match errno {
+            // A unix socket is also gone when its file is.
+            Errno::CONNREFUSED | Errno::NOENT => Self::ConnectRefused,
+            // EAGAIN is how connect says that no local port is free for an unbound socket on some kernels.
+            Errno::ADDRNOTAVAIL | Errno::ADDRINUSE | Errno::AGAIN => Self::LocalPortsExhausted,
+            // Kernel memory for one more socket is the same wall to a user as one more descriptor.
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::NoDescriptors,
+            Errno::TIMEDOUT => Self::ConnectTimeout,
+            Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => Self::Reset,
+            _ => Self::Unreachable,
+        }
+    }
+
+    /// The class of an error on an established connection.
+    pub(crate) fn of_transfer(broke: Broke) -> Self {
+        match broke {
+            Broke::Dns => Self::Dns,
+            Broke::Tls => Self::Tls,
+            Broke::Truncated => Self::ClosedEarly,
+            Broke::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
+                Self::Unreachable
+            }
+            Broke::Os(_) => Self::Reset,
+        }
+    }
+
+    /// Whether it is a timeout: those go into the response times at their bound, other failures do not.
+    pub(crate) fn is_timeout(self) -> bool {
+        matches!(self, Self::Timeout | Self::ConnectTimeout)
+    }
+
+    /// Whether no connection came about, so that the next attempt should wait a little.
+    pub(crate) fn is_connect(self) -> bool {
+        matches!(
+            self,
+            Self::Dns
+                | Self::Tls
+                | Self::ConnectRefused
+                | Self::Unreachable
+                | Self::LocalPortsExhausted
+                | Self::NoDescriptors
+        )
+    }
+
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        let mut counts = ErrorCounts::default();
+        self.count_in(&mut counts);
+        counts.named().iter().find(|(_, count)| *count > 0).map_or("", |(name, _)| name)
+    }
+
+    /// Counts one failure of this class.
+    pub(crate) fn count_in(self, errors: &mut ErrorCounts) {
+        let counter = match self {
+            Self::Dns => &mut errors.dns,
+            Self::Tls => &mut errors.tls,
+            Self::ConnectRefused => &mut errors.connect_refused,
+            Self::ConnectTimeout => &mut errors.connect_timeout,
+            Self::Unreachable => &mut errors.unreachable,
+            Self::LocalPortsExhausted => &mut errors.local_ports_exhausted,
+            Self::NoDescriptors => &mut errors.no_descriptors,
+            Self::Reset => &mut errors.reset,
+            Self::ClosedEarly => &mut errors.closed_early,
+            Self::Timeout => &mut errors.timeout,
+            Self::Protocol => &mut errors.protocol,
+            Self::Status => &mut errors.status,
+            Self::Expect => &mut errors.expect,
+        };
+        *counter += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_numbers_become_the_classes_a_user_can_act_on() {
+        for (errno, class) in [
+            (Errno::CONNREFUSED, Failure::ConnectRefused),
+            (Errno::ADDRNOTAVAIL, Failure::LocalPortsExhausted),
+            (Errno::MFILE, Failure::NoDescriptors),
+            (Errno::NFILE, Failure::NoDescriptors),
+            (Errno::NETUNREACH, Failure::Unreachable),
+            (Errno::HOSTUNREACH, Failure::Unreachable),
+            (Errno::CONNRESET, Failure::Reset),
+            (Errno::TIMEDOUT, Failure::ConnectTimeout),
+        ] {
+            assert_eq!(Failure::of_connect(errno.into()), class, "{errno:?}");
+        }
+        for errno in [Errno::CONNRESET, Errno::PIPE, Errno::TIMEDOUT] {
+            assert_eq!(Failure::of_transfer(errno.into()), Failure::Reset, "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn every_class_counts_once_and_in_its_own_place() {
+        use Failure::*;
+        let all = [
+            Dns,
+            Tls,
+            ConnectRefused,
+            ConnectTimeout,
+            Unreachable,
+            LocalPortsExhausted,
+            NoDescriptors,
+            Reset,
+            ClosedEarly,
+            Timeout,
+            Protocol,
+            Status,
+            Expect,
+        ];
+        let mut errors = ErrorCounts::default();
+        all.iter().for_each(|class| class.count_in(&mut errors));
+        assert_eq!(errors.total(), all.len() as u64);
+        assert!(errors.named().iter().all(|&(_, count)| count <= 1), "{errors:?}");
+    }
+}

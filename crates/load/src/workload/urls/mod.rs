@@ -1,0 +1,395 @@
+//! Lists of URLs as siege(1) has them: text in, requests out, a million lines in a fraction of a second.
+//!
+//! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`; lines
+//! that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it `${NAME}` or
+//! `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c, eval.c, url.c, load.c.
+//! A fragment is never sent, with siege neither: `#weight=2.5` in its place says how often the line is drawn.
+//!
+//! Only what is new on a line is read by the url crate: the host, and a path or query that is not plain.
+
+mod content;
+mod files;
+mod line;
+mod names;
+mod target;
+#[cfg(test)]
+mod tests;
+mod wrong;
+
+use crate::plan::parse_url;
+use content::{FORM, of_file};
+pub use files::read;
+use line::{Line, Sent};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
+use webdyno_model::workload::{Body, RequestSpec, Workload, redact_query};
+use webdyno_model::{Result, UserError};
+use wrong::{Wrong, Wrongs};
+
+/// Longest line: a body in it is one that can be sent.
+const LINE_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of all files that are sent.
+const BODIES_BYTES_MAX: u64 = 1 << 30;
+/// Most kinds of requests: each is a server, a method and a type of content.
+const KINDS_MAX: usize = 4096;
+
+/// What a list is read with: its own text is not all of it.
+pub struct Around<'a> {
+    /// Method of lines that name none.
+    pub method: &'a str,
+    /// The environment, where the list itself does not say what a variable is.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// Reads the file of a body.
+    pub read: &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
+}
+
+/// What reading a line gives.
+type Read<T> = std::result::Result<T, Wrong>;
+/// Server, method, and type of content and 1, or 0 for none.
+type KindKey = (u32, usize, usize);
+
+/// A list that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UrlList {
+    /// Its requests.
+    pub entries: ListEntries,
+    /// What they have in common: [`ListEntry::kind`] is a place in here.
+    pub kinds: Vec<Kind>,
+}
+
+/// What requests of a list have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    /// `GET`, `POST`, ...
+    pub method: String,
+    /// The URL of the first of them.
+    pub url: String,
+    /// What its bodies are.
+    pub content_type: Option<String>,
+    /// Which of the list's servers it goes to.
+    server: u32,
+}
+
+impl UrlList {
+    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it is
+    /// not taken in turn.
+    pub fn put_into(self, workload: &mut Workload, file: &str, headers: &[(String, String)], random: bool) {
+        let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let request = |kind: &Kind| {
+            let content_type = kind.content_type.clone().filter(|_| !is_given);
+            let content_type = content_type.map(|value| ("Content-Type".to_owned(), value));
+            let path = kind.url.splitn(4, '/').nth(3).unwrap_or_default();
+            RequestSpec {
+                name: redact_query(&format!("/{path}")),
+                method: kind.method.clone(),
+                url: kind.url.clone(),
+                headers: headers.iter().cloned().chain(content_type).collect(),
+                ..RequestSpec::default()
+            }
+        };
+        workload.requests = self.kinds.iter().map(request).collect();
+        workload.list = Some(RequestList {
+            file: file.to_owned(),
+            count: self.entries.entries.len() as u64,
+            random,
+            weighted: !self.entries.weights.is_empty(),
+            entries: Some(Arc::new(self.entries)),
+        });
+    }
+}
+
+/// Reads a whole list. `file` is what errors call it.
+pub fn parse(file: &str, text: &[u8], around: Around<'_>) -> Result<UrlList> {
+    let mut reader = Reader::new(file, around);
+    reader.feed(text);
+    reader.finish()
+}
+
+/// A list that is being read, piece by piece.
+pub struct Reader<'a> {
+    file: String,
+    around: Around<'a>,
+    lines: u64,
+    /// A line of which not all has come.
+    begun: Vec<u8>,
+    /// A line whose variables were replaced.
+    expanded: Vec<u8>,
+    variables: HashMap<Vec<u8>, Vec<u8>>,
+    servers: target::Servers,
+    methods: Vec<String>,
+    /// That of lines which name none.
+    method: usize,
+    types: Vec<String>,
+    kinds: Vec<Kind>,
+    kind_by: HashMap<KindKey, u32>,
+    last_kind: Option<(KindKey, u32)>,
+    body_by: HashMap<String, (u32, usize)>,
+    bodies_bytes: u64,
+    list: ListEntries,
+    wrongs: Wrongs,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing read yet.
+    pub fn new(file: &str, around: Around<'a>) -> Self {
+        let mut methods: Vec<String> = line::METHODS.iter().map(ToString::to_string).collect();
+        let known = methods.iter().position(|known| known == around.method);
+        let method = known.unwrap_or(methods.len());
+        if known.is_none() {
+            methods.push(around.method.to_owned());
+        }
+        Self {
+            file: file.to_owned(),
+            around,
+            lines: 0,
+            begun: vec![],
+            expanded: vec![],
+            variables: HashMap::new(),
+            servers: target::Servers::default(),
+            methods,
+            method,
+            types: vec![],
+            kinds: vec![],
+            kind_by: HashMap::new(),
+            last_kind: None,
+            body_by: HashMap::new(),
+            bodies_bytes: 0,
+            list: ListEntries::default(),
+            wrongs: Wrongs::default(),
+        }
+    }
+
+    /// Takes the next bytes, wherever they were cut.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            match self.begun.is_empty() {
+                true => self.line(line),
+                false => {
+                    self.keep(line);
+                    let begun = std::mem::take(&mut self.begun);
+                    self.line(&begun);
+                    self.begun = begun;
+                    self.begun.clear();
+                }
+            }
+            bytes = rest;
+        }
+        self.keep(bytes);
+    }
+
+    /// Keeps what came of a line; one byte too many tells that it is too long.
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = (LINE_BYTES_MAX + 1).saturating_sub(self.begun.len());
+        self.begun.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// The list. A usage error that names the first wrong lines, or says that there is none at all.
+    pub fn finish(mut self) -> Result<UrlList> {
+        let begun = std::mem::take(&mut self.begun);
+        if !begun.is_empty() {
+            self.line(&begun);
+        }
+        drop(begun);
+        self.wrongs.end(&self.file)?;
+        if self.list.entries.is_empty() {
+            return Err(UserError::usage(format!("{} holds no URL", self.file))
+                .hint("write one a line, as http://localhost:8080/path"));
+        }
+        names::give(&mut self.list, &self.kinds, &self.servers);
+        self.list.text.shrink_to_fit();
+        self.list.entries.shrink_to_fit();
+        Ok(UrlList { entries: self.list, kinds: self.kinds })
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        self.lines += 1;
+        // A mark of the encoding (UTF-8), as editors of Windows write it.
+        let line = match (self.lines, line.strip_prefix(b"\xEF\xBB\xBF")) {
+            (1, Some(rest)) => rest,
+            _ => line,
+        };
+        if let Err(wrong) = self.read_line(line) {
+            self.wrongs.add(self.lines, line, wrong);
+        }
+    }
+
+    fn read_line(&mut self, line: &[u8]) -> Read<()> {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(Wrong::at(0, format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        let (text, begin) = line::trimmed(line);
+        if text.is_empty() || text[0] == b'#' {
+            return Ok(());
+        }
+        let mut expanded = std::mem::take(&mut self.expanded);
+        let done = self.read_text(text, begin, &mut expanded);
+        self.expanded = expanded;
+        done
+    }
+
+    /// A line that says something; it begins at byte `begin` of what was written.
+    fn read_text(&mut self, text: &[u8], begin: usize, expanded: &mut Vec<u8>) -> Read<()> {
+        let assigned = line::assigned(text).map_err(|wrong| wrong.behind(begin))?;
+        let plain = match assigned {
+            Some((_, value)) => &text[value..],
+            None => text,
+        };
+        let at = begin + text.len() - plain.len();
+        let is_written = memchr::memchr(b'$', plain).is_none();
+        let plain = if is_written {
+            plain
+        } else {
+            expanded.clear();
+            let value = |name: &[u8]| self.value(name);
+            line::expand(plain, value, expanded).map_err(|wrong| wrong.behind(at))?;
+            line::trimmed(expanded).0
+        };
+        match assigned {
+            Some((name, _)) => {
+                let value = line::before_comment(plain);
+                self.variables.insert(text[..name].to_vec(), value.to_vec());
+                Ok(())
+            }
+            None => self.entry(plain).map_err(|wrong| match is_written {
+                true => wrong.behind(begin),
+                // What stands behind something that was replaced has no column.
+                false => Wrong { at: begin, ..wrong },
+            }),
+        }
+    }
+
+    /// What a variable stands for.
+    fn value(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let own = self.variables.get(name).cloned();
+        own.or_else(|| Some((self.around.variable)(std::str::from_utf8(name).ok()?)?.into_bytes()))
+    }
+
+    /// A line that is a request. Nothing of a wrong one stays.
+    fn entry(&mut self, text: &[u8]) -> Read<()> {
+        let begin = self.list.text.len();
+        let added = self.add(line::split(text)?, begin);
+        if added.is_err() {
+            self.list.text.truncate(begin);
+        }
+        added
+    }
+
+    /// Adds a request whose target is to lie at `begin`.
+    fn add(&mut self, line: Line<'_>, begin: usize) -> Read<()> {
+        let place = target::split(line.url)?;
+        let weight = target::weight(&place)?;
+        let server = self.servers.of(&place, |text| parse_url(text).map(drop))?;
+        self.servers.push_target(server, &place, &mut self.list.text)?;
+        let end = self.list.text.len();
+        let target_bytes = u16::try_from(end - begin).map_err(|_| {
+            Wrong::at(0, format!("path and query have {} bytes, at most {} are sent", end - begin, u16::MAX))
+        })?;
+        let (body, content_type) = self.body(&line)?;
+        let method = line.method.unwrap_or(self.method);
+        let kind = (server, method, content_type.map_or(0, |number| number + 1));
+        let kind = self.kind(kind, begin..end)?;
+        let too_much = || Wrong::at(0, "the list has more than 4 GB of text, or 4 billion requests");
+        u32::try_from(self.list.text.len().max(self.list.entries.len() + 1)).map_err(|_| too_much())?;
+        self.list.entries.push(ListEntry { kind, begin: begin as u32, body, target_bytes, name: 0 });
+        self.note_weight(weight);
+        Ok(())
+    }
+
+    /// The body of an entry, which follows its target, and the number of its type of content.
+    fn body(&mut self, line: &Line<'_>) -> Read<(u32, Option<usize>)> {
+        match line.sent {
+            Sent::Nothing => Ok((0, None)),
+            Sent::Text(text) => {
+                self.list.text.extend_from_slice(text);
+                let content_type = line.content_type.unwrap_or(FORM.as_bytes());
+                Ok((text.len() as u32, (!text.is_empty()).then(|| self.type_of(content_type))))
+            }
+            Sent::File { path, at } => {
+                let (number, content_type) = self.file(path).map_err(|wrong| wrong.behind(at))?;
+                let given = line.content_type.map(|given| self.type_of(given));
+                Ok((ListEntry::SHARED + number, Some(given.unwrap_or(content_type))))
+            }
+        }
+    }
+
+    fn note_weight(&mut self, weight: Option<f32>) {
+        let weights = &mut self.list.weights;
+        if weight.is_some() && weights.is_empty() {
+            weights.resize(self.list.entries.len() - 1, 1.0);
+        }
+        if weight.is_some() || !weights.is_empty() {
+            weights.push(weight.unwrap_or(1.0));
+        }
+    }
+
+    /// The number of a type of content.
+    fn type_of(&mut self, given: &[u8]) -> usize {
+        let known = self.types.iter().position(|known| known.as_bytes() == given);
+        known.unwrap_or_else(|| {
+            self.types.push(String::from_utf8_lossy(given).into_owned());
+            self.types.len() - 1
+        })
+    }
+
+    /// The body that a file holds, and the number of its type.
+    fn file(&mut self, path: &str) -> Read<(u32, usize)> {
+        if let Some(&known) = self.body_by.get(path) {
+            return Ok(known);
+        }
+        let (content_type, is_text) = of_file(path);
+        let mut bytes = (self.around.read)(Path::new(path)).map_err(|error| {
+            let told = webdyno_model::error::io_error("read", format!("`{path}`"), &error);
+            Wrong::at(0, told.message)
+        })?;
+        if is_text {
+            // As siege does: the line end at the end of such a file is no part of a form.
+            let (trimmed, begin) = line::trimmed(&bytes);
+            let length = trimmed.len();
+            bytes.truncate(begin + length);
+            bytes.drain(..begin);
+        }
+        self.bodies_bytes += bytes.len() as u64;
+        if self.bodies_bytes > BODIES_BYTES_MAX {
+            return Err(Wrong::at(0, format!("with `{path}` the files to send hold more than 1 GB")));
+        }
+        let number = self.list.bodies.len() as u32;
+        self.list.bodies.push(Body::from(bytes));
+        let content_type = self.type_of(content_type.as_bytes());
+        self.body_by.insert(path.to_owned(), (number, content_type));
+        Ok((number, content_type))
+    }
+
+    /// The kind of these. The entry with the target that lies there is its first when it is new.
+    fn kind(&mut self, of: KindKey, target: std::ops::Range<usize>) -> Read<u32> {
+        if let Some((last, kind)) = self.last_kind
+            && last == of
+        {
+            return Ok(kind);
+        }
+        let kind = match self.kind_by.get(&of) {
+            Some(&kind) => kind,
+            None if self.kinds.len() == KINDS_MAX => {
+                let message = format!("the list has more than {KINDS_MAX} kinds of requests");
+                return Err(Wrong::at(0, message).hint(
+                    "each server, method and type of content makes a kind: load fewer servers at once",
+                ));
+            }
+            None => {
+                let (server, method, content_type) = of;
+                let target = String::from_utf8_lossy(&self.list.text[target]);
+                let url = format!("{}{target}", self.servers.name(server));
+                let content_type = content_type.checked_sub(1).map(|number| self.types[number].clone());
+                self.kinds.push(Kind { method: self.methods[method].clone(), url, content_type, server });
+                let kind = (self.kinds.len() - 1) as u32;
+                self.kind_by.insert(of, kind);
+                kind
+            }
+        };
+        self.last_kind = Some((of, kind));
+        Ok(kind)
+    }
+}
