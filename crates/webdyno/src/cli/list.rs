@@ -3,8 +3,8 @@
 use super::body::BodyArgs;
 use clap::Args;
 use std::path::PathBuf;
-use webdyno_load::workload::urls;
 use webdyno_load::workload::file::Draft;
+use webdyno_load::workload::urls;
 use webdyno_model::visit::Auth;
 use webdyno_model::{Result, UserError};
 
