@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use webdyno_host::process::{ProcessName, boot_id};
+use webdyno_host::os::process::{ProcessName, boot_id};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use webdyno_host::change::state::StateDir;
-use webdyno_host::process::ProcessName;
+use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::os::process::ProcessName;
 use webdyno_model::{Result, UserError};
 
 /// The host that the users are on.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use webdyno_host::process::boot_id;
+use webdyno_host::os::process::boot_id;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use url::Url;
 use webdyno_host::agent::ServerAddress;
-use webdyno_host::machine;
+use webdyno_host::os::machine;
 use webdyno_load::Destination;
 use webdyno_model::{Result, UserError};
 

@@ -7,11 +7,11 @@
 use crate::agent::address::{ServerAddress, SshHost};
 use crate::agent::bootstrap::{self, ExecForm, Program, Said, Script, exec_form};
 use crate::agent::client::Start;
-use crate::agent::complaints::{Complaints, explain};
 use crate::agent::foreground::Foreground;
+use crate::agent::stderr_capture::{Complaints, explain};
 use crate::agent::this_build;
-use crate::limits;
-use crate::process::wait_until;
+use crate::os::process::wait_until;
+use crate::os::timeouts;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -246,7 +246,7 @@ impl<'a> Sending<'a> {
         let script =
             Script::new().map_err(|error| Stopped::Here(io_error("read", "/dev/urandom", &error)))?;
         if !self.asks {
-            self.watchdog.expect_within(limits::HELLO_ANSWER);
+            self.watchdog.expect_within(timeouts::HELLO_ANSWER);
         }
         if sudo {
             self.say(script.as_root().as_bytes());
@@ -256,7 +256,7 @@ impl<'a> Sending<'a> {
         self.hear(&script, &Said::Ready)?;
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
-            self.watchdog.expect_within(limits::HELLO_ANSWER);
+            self.watchdog.expect_within(timeouts::HELLO_ANSWER);
             match program.next(&mut chunk) {
                 Ok(0) => break,
                 Ok(count) => self.say(chunk.get(..count).unwrap_or_default()),

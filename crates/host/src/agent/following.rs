@@ -6,12 +6,12 @@
 //! The collectors go on meanwhile, and read what they read before until something else was found.
 
 use crate::agent::host::{Host, LoadBrake, Watch};
+use crate::agent::outbox::Voice;
 use crate::agent::protocol::FromAgent;
-use crate::agent::voice::Voice;
 use crate::collectors::Target;
-use crate::discover::survey::Effort;
-use crate::outside;
-use crate::process::ProcessName;
+use crate::discovery::survey::Effort;
+use crate::os::process::ProcessName;
+use crate::visibility::unprivileged;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -134,7 +134,8 @@ impl Watched {
 
 /// The main processes of a service and of its backends, as far as they are there.
 fn mains(target: &Target) -> (Option<ProcessName>, Vec<ProcessName>) {
-    let backends = target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != outside::NO_PID);
+    let backends =
+        target.backends.iter().map(|backend| backend.pid).filter(|pid| *pid != unprivileged::NO_PID);
     (target.service_pid.and_then(ProcessName::of), backends.filter_map(ProcessName::of).collect())
 }
 
@@ -224,7 +225,8 @@ fn forget_what_was_read(before: &mut Topology) {
 fn keep_status_page(found: &mut Topology, before: &Topology) {
     let (Some(front), Some(former)) = (&mut found.front, &before.front) else { return };
     let start = |service: &ServiceSnapshot| service.control.as_ref().map(|control| control.start_ticks);
-    let is_same = front.pid != outside::NO_PID && front.pid == former.pid && start(front) == start(former);
+    let is_same =
+        front.pid != unprivileged::NO_PID && front.pid == former.pid && start(front) == start(former);
     if is_same && front.status_url.is_none() && former.status_url.is_some() {
         front.status_url.clone_from(&former.status_url);
         front.missing.retain(|missing| missing.signal != STATUS_PAGE);
@@ -263,7 +265,7 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
         // Nobody named one: it is the service's own.
         port: before.port.or_else(|| snapshot.map(|snapshot| snapshot.port).filter(|port| *port != 0)),
         // Of a service that may not be looked into, no process is known.
-        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != outside::NO_PID),
+        service_pid: snapshot.map(|snapshot| snapshot.pid).filter(|pid| *pid != unprivileged::NO_PID),
         status_url: snapshot.and_then(|snapshot| snapshot.status_url.clone()),
         service: snapshot.cloned().map(Arc::new),
         ..before
@@ -313,7 +315,7 @@ mod tests {
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let backend = |pid| ServiceSnapshot { pid, ..ServiceSnapshot::default() };
         let backends: Arc<[ServiceSnapshot]> =
-            [backend(process.id()), backend(outside::NO_PID), backend(u32::MAX)].into();
+            [backend(process.id()), backend(unprivileged::NO_PID), backend(u32::MAX)].into();
         let target = Target { service_pid: Some(std::process::id()), backends, ..Target::default() };
         let (main, named) = mains(&target);
         assert!(main.is_some_and(ProcessName::is_alive) && named.len() == 1 && named[0].is_alive());

@@ -4,7 +4,7 @@
 //! In the foreground it also gets Ctrl-C, which ends the attempt.
 
 use crate::agent::connect::group;
-use crate::process::group_of;
+use crate::os::process::group_of;
 use nix::sys::signal::{SigSet, Signal as Blocked};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};

@@ -3,10 +3,10 @@
 //!
 //! What is not allowed is left: that is normal without root. Nothing of it may go to the programs that the guardian
 //! starts, an Apache that it starts again least of all: memory locks end at exec (mlockall(2)), the OOM score is given
-//! back by [`crate::spawn`], handled signals are as by default after exec (signal(7)), and descriptors that the tool was
+//! back by [`crate::os::spawn`], handled signals are as by default after exec (signal(7)), and descriptors that the tool was
 //! started with are closed there (a lock file of flock(1) would stay locked as long as the Apache runs).
 
-use crate::{procfs, spawn};
+use crate::os::{procfs, spawn};
 use nix::sys::signal::SigSet;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, Resource, getppid, getrlimit, setpgid, setsid};
@@ -43,7 +43,7 @@ fn lead_a_session() {
     // The leader of a group may not begin a session: for a moment it joins the group of its parent. That is told as 0, and
     // cannot be joined, when its leader is outside of our pid namespace (pid_namespaces(7)).
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
-    let group = parent.and_then(|parent| crate::process::group_of(u32::try_from(parent).ok()?));
+    let group = parent.and_then(|parent| crate::os::process::group_of(u32::try_from(parent).ok()?));
     let group = group.and_then(|group| Pid::from_raw(i32::try_from(group).ok()?));
     if let Some(group) = group
         && setpgid(None, Some(group)).is_ok()

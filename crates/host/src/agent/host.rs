@@ -1,15 +1,18 @@
 //! The seam to the machine: what the agent reads of it. Tests bring a pretended machine.
 
-use crate::brake::LoadWatch;
-use crate::brake::others::AccessLogs;
-use crate::brake::watch::Pull;
-use crate::change::programs::{Programs, ThisMachine};
+use crate::change::seams::services::{Programs, ThisMachine};
+use crate::collectors::observer::Observer;
 use crate::collectors::{self, Target};
-use crate::discover::survey::{Effort, survey};
-use crate::discover::{self, Found};
-use crate::observer::Observer;
-use crate::process::ProcessName;
-use crate::{elsewhere, machine, netns, outside, services};
+use crate::discovery;
+use crate::discovery::Found;
+use crate::discovery::survey::{Effort, survey};
+use crate::harm_guard::LoadWatch;
+use crate::harm_guard::others::AccessLogs;
+use crate::harm_guard::watch::Pull;
+use crate::os::machine;
+use crate::os::process::ProcessName;
+use crate::services;
+use crate::visibility::{foreign_namespace, network_namespace, unprivileged};
 use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use webdyno_model::Result;
@@ -97,17 +100,17 @@ impl Host for ThisMachine {
     }
 
     fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
-        let listener = match discover::find(port)? {
+        let listener = match discovery::find(port)? {
             Found::Seen(listener) => listener,
-            Found::Hidden(hidden) => return Ok(outside::snapshot(&hidden)),
+            Found::Hidden(hidden) => return Ok(unprivileged::snapshot(&hidden)),
         };
         let program = listener.executable.unwrap_or(listener.name);
         let pid = listener.main_pid;
         let mut snapshot = match services::recognise(&program, &listener.arguments) {
-            Some(service) => netns::inside(pid, || service.snapshot(pid, port))?,
+            Some(service) => network_namespace::inside(pid, || service.snapshot(pid, port))?,
             None => services::snapshot_unknown(pid, port, Some(program)),
         };
-        elsewhere::note(&mut snapshot);
+        foreign_namespace::note(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -127,7 +130,7 @@ impl Host for ThisMachine {
             Some(front.port) == port && started.is_some_and(ProcessName::is_alive)
         };
         let known =
-            before.front.as_ref().filter(is_still).filter(|front| discover::listens(front.pid, front.port));
+            before.front.as_ref().filter(is_still).filter(|front| discovery::listens(front.pid, front.port));
         let front = match (port, known) {
             (_, Some(front)) => Some(front.clone()),
             (Some(port), None) => Some(self.discover(port)?),

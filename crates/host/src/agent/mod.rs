@@ -1,20 +1,20 @@
 //! The agent: webdyno at the server's end, framed messages on stdin and stdout; and the client that speaks to it.
 
 pub mod address;
-mod answered;
 mod bootstrap;
 pub mod client;
 pub mod clock;
-mod complaints;
 mod connect;
 mod following;
 mod foreground;
 pub mod framing;
 pub mod hardening;
 pub mod host;
+pub mod outbox;
 pub mod protocol;
+mod responses;
 pub mod server;
-pub mod voice;
+mod stderr_capture;
 pub mod worker;
 
 pub use address::{Role, ServerAddress, ServerList};

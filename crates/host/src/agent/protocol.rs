@@ -3,7 +3,7 @@
 //! The tool sends [`ToAgent`] with a rising id; the agent answers each with one [`FromAgent`] that carries the id.
 //! Samples and warnings come unasked, with id 0.
 
-use crate::process::ProcessName;
+use crate::os::process::ProcessName;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use webdyno_model::UserError;
@@ -93,7 +93,7 @@ pub enum ToAgent {
     Owns {
         /// Of the site that is to be loaded.
         addresses: Vec<IpAddr>,
-        /// The tool's network, as [`crate::machine::net_space`] names it: a loopback address means another machine in
+        /// The tool's network, as [`crate::os::machine::net_space`] names it: a loopback address means another machine in
         /// another network.
         net_space: Option<String>,
     },
@@ -160,7 +160,7 @@ pub enum FromAgent {
         collectors: Vec<CollectorInfo>,
         /// The agent's CLOCK_MONOTONIC, in microseconds.
         clock_us: u64,
-        /// Which clock that is, as [`crate::machine::clock_space`] names it.
+        /// Which clock that is, as [`crate::os::machine::clock_space`] names it.
         clock_space: Option<String>,
     },
     /// To a heartbeat.

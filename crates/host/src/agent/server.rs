@@ -7,14 +7,14 @@
 use crate::agent::framing::read_message;
 use crate::agent::hardening::detach;
 use crate::agent::host::Host;
+use crate::agent::outbox::Voice;
 use crate::agent::protocol::{Framed, FromAgent, ToAgent};
-use crate::agent::voice::Voice;
 use crate::agent::worker::{Job, Worker};
 use crate::agent::{clock_us, this_build};
 use crate::change::StateDir;
-use crate::change::abandoned::Abandoned;
-use crate::change::programs::ThisMachine;
-use crate::limits;
+use crate::change::cancellation::Abandoned;
+use crate::change::seams::services::ThisMachine;
+use crate::os::timeouts;
 use rustix::process::{Pid, getppid};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Options {
         Ok(Self {
             state: StateDir::of_environment()?,
             host: Arc::new(ThisMachine),
-            silence_max: limits::SILENCE,
+            silence_max: timeouts::SILENCE,
             build: this_build().to_owned(),
             detach: true,
         })
@@ -134,7 +134,7 @@ impl Silence {
     /// missing heartbeats are enough.
     fn at_most(&self) -> Duration {
         let is_orphan = self.parent.is_some_and(|parent| parent != getppid());
-        if is_orphan { self.at_most.min(limits::ORPHAN_SILENCE) } else { self.at_most }
+        if is_orphan { self.at_most.min(timeouts::ORPHAN_SILENCE) } else { self.at_most }
     }
 }
 

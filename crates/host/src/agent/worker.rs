@@ -3,18 +3,20 @@
 use crate::agent::clock_us;
 use crate::agent::following::{Following, target};
 use crate::agent::host::{Host, LoadBrake};
+use crate::agent::outbox::Voice;
 use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 use crate::agent::server::Options;
-use crate::agent::voice::Voice;
-use crate::change::abandoned::Abandoned;
 use crate::change::apply::{Changer, Reverted};
-use crate::change::history::ClosedBy;
+use crate::change::cancellation::Abandoned;
 use crate::change::journal::Owner;
-use crate::change::programs::Programs;
+use crate::change::journal::history::ClosedBy;
+use crate::change::seams::services::Programs;
 use crate::collectors::Target;
-use crate::discover::survey::Effort;
-use crate::process::{self, ProcessName};
-use crate::{elsewhere, machine, outside};
+use crate::discovery::survey::Effort;
+use crate::os::machine;
+use crate::os::process;
+use crate::os::process::ProcessName;
+use crate::visibility::{foreign_namespace, unprivileged};
 use std::io::Write;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -279,10 +281,10 @@ impl Worker {
 
     fn prepare(&mut self, wishes: &[Wish]) -> Result<FromAgent> {
         let snapshot = self.discovered()?;
-        if snapshot.pid == outside::NO_PID {
-            return Err(outside::refusal(snapshot));
+        if snapshot.pid == unprivileged::NO_PID {
+            return Err(unprivileged::refusal(snapshot));
         }
-        if let Some(error) = elsewhere::refusal(snapshot) {
+        if let Some(error) = foreign_namespace::refusal(snapshot) {
             return Err(error);
         }
         let service = self.host.service(&snapshot.service).ok_or_else(|| {

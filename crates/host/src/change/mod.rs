@@ -5,36 +5,22 @@
 //! tells how to put everything back. Undoing is idempotent: it compares what is there with what was before and with
 //! what we wrote, and leaves alone what somebody else changed since.
 //!
-//! Everything reaches the world through the seams in [`tools::Tools`]; only [`disk::RealDisk`] with [`tree`],
-//! [`programs::ThisMachine`] and [`launch`] touch the machine itself.
+//! Everything reaches the world through the seams in [`seams::Tools`]; only [`seams::disk::RealDisk`] with
+//! [`apply::tree`], [`seams::services::ThisMachine`] and [`apply::launch`] touch the machine itself.
 
-pub mod abandoned;
-pub mod action;
 pub mod apply;
 pub mod boot;
-pub mod claim;
-pub mod disk;
-pub mod file;
-pub mod history;
+pub mod cancellation;
 pub mod journal;
-pub mod launch;
-pub mod live;
-pub mod lock;
-pub mod moved;
-pub mod programs;
-pub mod rollback;
-pub mod startpar;
-pub mod state;
-pub mod tools;
-pub mod tree;
+pub mod seams;
 pub mod undo;
-pub mod waiting;
-pub mod world;
 
+pub use crate::change::journal::state::StateDir;
+pub use crate::change::seams::Tools;
+pub use crate::change::undo::rollback::{
+    PendingJournal, notice, pending, pending_with, rollback_all, undo_interrupted,
+};
 pub use apply::{Applied, Changer, Reverted};
-pub use rollback::{PendingJournal, notice, pending, pending_with, rollback_all, undo_interrupted};
-pub use state::StateDir;
-pub use tools::Tools;
 
 #[cfg(test)]
 mod tidy_tests {

@@ -1,39 +1,13 @@
 //! Collectors: one file per source. Each reads and parses apart, and describes its metrics.
 //!
 //! A collector that cannot read a value leaves it out and says why; it never reports zero for unknown.
-
-pub mod access_log;
-pub mod apache_log;
-pub mod apache_status;
-pub mod cgroup;
-pub mod clients;
-pub mod conntrack;
-pub mod cpu;
-pub mod disk;
-pub mod files;
-pub mod foreign;
-pub mod kernel_log;
-pub mod lighttpd;
-pub mod mariadb;
-pub mod memory;
-pub mod nginx;
-pub mod nic;
-pub mod opcache;
-pub mod php_fpm;
-pub mod ports;
-pub mod pressure;
-pub mod process;
-pub mod qdisc;
-pub mod sockets;
-pub mod softnet;
-pub mod tcp;
-pub mod worker_memory;
-pub mod workers;
-
-mod changes;
-pub(crate) mod control_group;
-mod network;
-mod rising;
+pub mod kernel;
+mod monotonic_counter;
+pub mod network;
+pub mod observer;
+mod on_change;
+pub mod processes;
+pub mod services;
 
 use std::sync::Arc;
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, Missing};
@@ -141,7 +115,7 @@ impl Reading {
 
     /// Reads a file and lets `parse` take values from it; notes the problem when it cannot be read.
     fn take(&mut self, path: &str, parse: impl FnOnce(&str, &mut Self)) {
-        match crate::procfs::read_text(path) {
+        match crate::os::procfs::read_text(path) {
             Ok(text) => parse(&text, self),
             Err(error) => self.problem(told("read", path, &error)),
         }
@@ -169,33 +143,33 @@ pub trait Collector: Send {
 pub fn all() -> Vec<Box<dyn Collector>> {
     let network = network::Shared::default();
     vec![
-        Box::new(cpu::Cpu::default()),
-        Box::new(sockets::Sockets::sharing(network.clone())),
-        Box::new(process::Process::default()),
-        Box::new(pressure::Pressure::default()),
-        Box::new(cgroup::Cgroup::default()),
-        Box::new(disk::Disks::default()),
-        Box::new(files::Files),
-        Box::new(memory::Memory::default()),
-        Box::new(tcp::Tcp::sharing(network.clone())),
-        Box::new(softnet::Softnet::default()),
-        Box::new(nic::Nic::default()),
-        Box::new(qdisc::Qdisc::default()),
-        Box::new(conntrack::Conntrack::default()),
-        Box::new(ports::Ports::sharing(network)),
-        Box::new(kernel_log::KernelMessages::default()),
-        Box::new(foreign::Foreign::default()),
-        Box::new(workers::Workers::default()),
-        Box::new(worker_memory::WorkerMemory::default()),
-        Box::new(clients::Clients::default()),
-        Box::new(mariadb::Mariadb::default()),
-        Box::new(access_log::AccessLog::default()),
-        Box::new(apache_log::ApacheLog::default()),
-        Box::new(apache_status::ApacheStatus::default()),
-        Box::new(nginx::Nginx),
-        Box::new(lighttpd::Lighttpd),
-        Box::new(php_fpm::PhpFpm::default()),
-        Box::new(opcache::Opcache::default()),
+        Box::new(crate::collectors::kernel::cpu::Cpu::default()),
+        Box::new(crate::collectors::network::sockets::Sockets::sharing(network.clone())),
+        Box::new(crate::collectors::processes::process::Process::default()),
+        Box::new(crate::collectors::kernel::pressure::Pressure::default()),
+        Box::new(crate::collectors::kernel::cgroup::Cgroup::default()),
+        Box::new(crate::collectors::kernel::disk::Disks::default()),
+        Box::new(crate::collectors::kernel::files::Files),
+        Box::new(crate::collectors::kernel::memory::Memory::default()),
+        Box::new(crate::collectors::network::tcp::Tcp::sharing(network.clone())),
+        Box::new(crate::collectors::kernel::softnet::Softnet::default()),
+        Box::new(crate::collectors::network::nic::Nic::default()),
+        Box::new(crate::collectors::network::qdisc::Qdisc::default()),
+        Box::new(crate::collectors::network::conntrack::Conntrack::default()),
+        Box::new(crate::collectors::network::ports::Ports::sharing(network)),
+        Box::new(crate::collectors::kernel::kernel_log::KernelMessages::default()),
+        Box::new(crate::collectors::processes::other_processes::Foreign::default()),
+        Box::new(crate::collectors::processes::workers::Workers::default()),
+        Box::new(crate::collectors::processes::worker_memory::WorkerMemory::default()),
+        Box::new(crate::collectors::network::clients::Clients::default()),
+        Box::new(crate::collectors::services::mariadb::Mariadb::default()),
+        Box::new(crate::collectors::services::access_log::AccessLog::default()),
+        Box::new(crate::collectors::services::apache_log::ApacheLog::default()),
+        Box::new(crate::collectors::services::apache_status::ApacheStatus::default()),
+        Box::new(crate::collectors::services::nginx::Nginx),
+        Box::new(crate::collectors::services::lighttpd::Lighttpd),
+        Box::new(crate::collectors::services::php_fpm::PhpFpm::default()),
+        Box::new(crate::collectors::services::opcache::Opcache::default()),
     ]
 }
 
@@ -250,18 +224,30 @@ mod tests {
     use webdyno_model::sample::MetricKind;
 
     /// Files that are no collectors but serve several of them.
-    const HELPERS: [&str; 5] = ["mod", "changes", "control_group", "network", "rising"];
+    const HELPERS: [&str; 9] = [
+        "mod",
+        "control_group",
+        "counters",
+        "ethtool",
+        "netlink",
+        "route",
+        "shaping",
+        "sock_diag",
+        "socket_table",
+    ];
 
     #[test]
     fn every_file_is_in_the_list() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/collectors");
-        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let sources = paths.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
-        let files: BTreeSet<String> = sources
-            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-            .filter(|name| !HELPERS.contains(&name.as_str()))
-            .collect();
-        let listed: BTreeSet<String> = all().iter().map(|collector| collector.name().to_owned()).collect();
+        let mut files = BTreeSet::new();
+        for room in ["kernel", "network", "processes", "services"] {
+            let folder = format!("{}/src/collectors/{room}", env!("CARGO_MANIFEST_DIR"));
+            let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            files.extend(paths.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()));
+        }
+        files.retain(|name| !HELPERS.contains(&name.as_str()));
+        // Recordings know it by its first name.
+        let file_of = |name: &str| if name == "foreign" { "other_processes" } else { name }.to_owned();
+        let listed: BTreeSet<String> = all().iter().map(|collector| file_of(collector.name())).collect();
         assert_eq!(listed, files);
     }
 

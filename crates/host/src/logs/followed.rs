@@ -8,7 +8,7 @@
 
 use super::tail::{Looked, Part, Tail};
 use crate::collectors::Reading;
-use crate::rooted;
+use crate::visibility::mount_namespace;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -259,7 +259,7 @@ pub fn place(pid: u32, path: &str) -> PathBuf {
     let Some(folder) = named.parent().filter(|_| named.is_absolute()) else {
         return named.to_owned();
     };
-    let is_elsewhere = rooted::is_elsewhere(pid) || rooted::differs(pid, folder);
+    let is_elsewhere = mount_namespace::is_elsewhere(pid) || mount_namespace::differs(pid, folder);
     let root = PathBuf::from(if is_elsewhere { format!("/proc/{pid}/root") } else { "/".to_owned() });
     let mut at = named.to_owned();
     for _ in 0..LINKS_COUNT_MAX {
@@ -267,10 +267,12 @@ pub fn place(pid: u32, path: &str) -> PathBuf {
             return PathBuf::from(format!("/proc/{pid}/fd/{number}"));
         }
         let (Some(folder), Some(name)) = (at.parent(), at.file_name()) else { break };
-        let Ok(target) = std::fs::read_link(rooted::in_root(&root, folder).join(name)) else { break };
+        let Ok(target) = std::fs::read_link(mount_namespace::in_root(&root, folder).join(name)) else {
+            break;
+        };
         at = folder.join(target);
     }
-    rooted::in_root(&root, named)
+    mount_namespace::in_root(&root, named)
 }
 
 /// The number of the open file that a path stands for (proc_pid_fd(5)).

@@ -8,7 +8,7 @@ pub mod mariadb;
 pub mod nginx;
 pub mod php_fpm;
 
-use crate::brake::others::AccessLogs;
+use crate::harm_guard::others::AccessLogs;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ pub trait Service: Sync {
 
     /// Why putting a setting back would drop connections that are in use now, in words (`70000 connections are tracked, and
     /// those above the limit are dropped`); `None` when it would not. Asked before a change is undone while others use
-    /// the service, in the way that [`crate::change::live`] undoes it then; what it names is not put back. `back` is
+    /// the service, in the way that [`crate::change::apply::live`] undoes it then; what it names is not put back. `back` is
     /// `None` when the value of before is not known. Reads only.
     fn undo_drops(&self, control: &Control, port: u16, change: &Undoing<'_>) -> Option<String> {
         let _ = (control, port, change);

@@ -14,9 +14,9 @@ use webdyno_host::agent::clock::ClockOffset;
 use webdyno_host::agent::framing::{read_message, write_message};
 use webdyno_host::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
-use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{notice, pending};
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
@@ -133,7 +133,7 @@ fn what_a_guardian_left_alone_is_told_once() {
         let error = session.ended().unwrap_err();
         let left_alone = "a.conf was changed by someone else meanwhile and is left alone; its original is ";
         assert!(error.message.contains(left_alone), "{error}");
-        let tools = server.tools(Arc::new(webdyno_host::change::disk::RealDisk));
+        let tools = server.tools(Arc::new(webdyno_host::change::seams::disk::RealDisk));
         let told = match by_rollback {
             true => rollback_with(&tools).unwrap_err().message,
             false => notice(&server.state()).unwrap(),
@@ -163,7 +163,7 @@ fn what_is_kept_stays_without_the_tool_and_what_came_after_does_not() {
     assert!(server.running().contains("Workers 30"));
     session.ended().unwrap();
     assert!(server.running().contains("Workers 20"), "{}", server.running());
-    rollback_with(&server.tools(Arc::new(webdyno_host::change::disk::RealDisk))).unwrap();
+    rollback_with(&server.tools(Arc::new(webdyno_host::change::seams::disk::RealDisk))).unwrap();
     assert_eq!(server.picture(), original);
 }
 
@@ -371,7 +371,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     assert!(error.hint.unwrap().starts_with("run `webdyno rollback`"));
     drop(client);
     assert!(server.running().contains("Workers 20"), "nobody is left to undo it");
-    rollback_with(&server.tools(Arc::new(webdyno_host::change::disk::RealDisk))).unwrap();
+    rollback_with(&server.tools(Arc::new(webdyno_host::change::seams::disk::RealDisk))).unwrap();
     assert_eq!(server.picture(), original);
     assert_eq!(std::fs::read_to_string(server.conf("a.conf")).unwrap(), FILES[0].1);
 }

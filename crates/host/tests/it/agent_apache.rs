@@ -12,10 +12,10 @@ use std::time::Duration;
 use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Changer, StateDir, Tools};
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_model::change::{ApplyClass, ApplyOptions, RenderedPlan, Wish};
 use webdyno_model::service::SettingValue;
 
@@ -134,7 +134,7 @@ fn a_rollback_after_everything_was_killed_brings_the_service_back() {
     changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
     drop(changer);
     let main = ProcessName::of(server.pid().unwrap()).unwrap();
-    webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+    webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
     let lines = rollback_with(&tools).unwrap();
     assert!(lines.iter().any(|line| line.contains("started apache again")), "{lines:?}");
     assert_eq!(files(&server.path("")), original);

@@ -11,11 +11,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use webdyno_host::collectors::access_log::AccessLog;
-use webdyno_host::collectors::apache_log::ApacheLog;
-use webdyno_host::collectors::apache_status::ApacheStatus;
-use webdyno_host::collectors::worker_memory::WorkerMemory;
-use webdyno_host::collectors::workers::Workers;
+use webdyno_host::collectors::processes::worker_memory::WorkerMemory;
+use webdyno_host::collectors::processes::workers::Workers;
+use webdyno_host::collectors::services::access_log::AccessLog;
+use webdyno_host::collectors::services::apache_log::ApacheLog;
+use webdyno_host::collectors::services::apache_status::ApacheStatus;
 use webdyno_host::collectors::{Collector, Reading, Target};
 
 const PATIENCE: Duration = Duration::from_secs(20);

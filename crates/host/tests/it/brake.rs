@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 use webdyno_host::agent::host::Host;
 use webdyno_host::agent::protocol::{FromAgent, PROTOCOL, ToAgent};
 use webdyno_host::agent::{BUILD, Options, clock_us};
-use webdyno_host::brake::LoadWatch;
-use webdyno_host::brake::others::AccessLogs;
-use webdyno_host::brake::reading::MemorySource;
-use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::collectors::Target;
-use webdyno_host::process::{wait_looking_every, wait_until};
+use webdyno_host::harm_guard::LoadWatch;
+use webdyno_host::harm_guard::others::AccessLogs;
+use webdyno_host::harm_guard::reading::MemorySource;
+use webdyno_host::os::process::{wait_looking_every, wait_until};
 use webdyno_host::services::by_name;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 
@@ -427,7 +427,7 @@ fn a_loopback_address_is_the_servers_only_in_its_own_network() {
     session.ask(ToAgent::Hello { protocol: PROTOCOL, build: BUILD.into(), tool: None, reads_only: false });
     let addresses: Vec<std::net::IpAddr> =
         ["127.0.0.1", "192.0.2.1"].map(|text| text.parse().unwrap()).into();
-    let here = webdyno_host::machine::net_space();
+    let here = webdyno_host::os::machine::net_space();
     for (net_space, ours) in [(here.clone(), 1), (Some("another".into()), 0), (None, 0)] {
         let same_network = net_space == here;
         let answer = session.ask(ToAgent::Owns { addresses: addresses.clone(), net_space });

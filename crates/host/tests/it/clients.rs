@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use webdyno_host::collectors::clients::Clients;
+use webdyno_host::collectors::network::clients::Clients;
 use webdyno_host::collectors::{Collector, Reading, Target};
 
 /// How long the machine may take to do what it was told.

@@ -20,15 +20,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 use webdyno_host::agent::host::{Host, LoadBrake, Watch};
-use webdyno_host::brake::watch::Pull;
-use webdyno_host::change::action::Served;
 use webdyno_host::change::apply::Changer;
-use webdyno_host::change::disk::{Disk, sha256_hex};
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::programs::Programs;
-use webdyno_host::change::world::World;
+use webdyno_host::change::journal::action::Served;
+use webdyno_host::change::seams::disk::{Disk, sha256_hex};
+use webdyno_host::change::seams::processes::World;
+use webdyno_host::change::seams::services::Programs;
 use webdyno_host::change::{StateDir, Tools};
 use webdyno_host::collectors::Target;
+use webdyno_host::harm_guard::watch::Pull;
 use webdyno_host::services::{Activation, PendingChange, Service, Shadow, Undoing};
 use webdyno_model::change::{ApplyClass, Change, FileEdit, RenderedPlan, Wish};
 use webdyno_model::environment::Environment;
@@ -421,6 +421,6 @@ impl Host for FakeServer {
     }
 
     fn owns(&self, address: IpAddr) -> bool {
-        webdyno_host::machine::owns(address)
+        webdyno_host::os::machine::owns(address)
     }
 }

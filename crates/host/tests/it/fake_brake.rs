@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use webdyno_host::agent::host::{LoadBrake, Watch};
-use webdyno_host::brake::watch::Pull;
 use webdyno_host::collectors::Target;
+use webdyno_host::harm_guard::watch::Pull;
 use webdyno_model::brake::{Brake, BrakeCause, SiteUnderLoad};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Missing;

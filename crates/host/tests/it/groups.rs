@@ -9,12 +9,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use webdyno_host::collectors::cgroup::Cgroup;
-use webdyno_host::collectors::kernel_log::KernelMessages;
-use webdyno_host::collectors::memory::Memory;
-use webdyno_host::collectors::process::Process;
+use webdyno_host::collectors::kernel::cgroup::Cgroup;
+use webdyno_host::collectors::kernel::kernel_log::KernelMessages;
+use webdyno_host::collectors::kernel::memory::Memory;
+use webdyno_host::collectors::processes::process::Process;
 use webdyno_host::collectors::{Collector, Reading, Target};
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

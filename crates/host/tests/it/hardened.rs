@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use webdyno_host::agent::{AgentClient, BUILD, Options, ServerAddress, serve};
-use webdyno_host::change::programs::ThisMachine;
+use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{StateDir, pending};
-use webdyno_host::limits;
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
+use webdyno_host::os::timeouts;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
 
@@ -37,7 +37,7 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
         let (input, output) = (File::open("/dev/fd/4").unwrap(), File::create("/dev/fd/3").unwrap());
         let host = Arc::new(ThisMachine);
         let (state, build) = (StateDir::at(state), BUILD.to_owned());
-        let options = Options { state, host, silence_max: limits::SILENCE, build, detach: true };
+        let options = Options { state, host, silence_max: timeouts::SILENCE, build, detach: true };
         std::process::exit(i32::from(serve(input, output, options).is_err()));
     }
     if !apache_is_installed() {
@@ -75,7 +75,7 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
 
     // A service that died is started from what the journal says, and not less.
     let main = ProcessName::of(server.pid().unwrap()).unwrap();
-    webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+    webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
     assert!(client.bye().unwrap().actions.iter().any(|line| line.starts_with("started apache again")));
     assert_eq!((processes(&server), files(&server)), (before, open));
     assert!(wait_until(Duration::from_secs(5), || ProcessName::of(agent).is_none()));
@@ -171,7 +171,7 @@ fn a_tool_that_hangs_or_dies_is_reverted_within_30_s() {
         let killed = scope.spawn(|| time_to_revert_after(Signal::KILL));
         let (stopped, killed) = (stopped.join().unwrap(), killed.join().unwrap());
         assert!(
-            stopped >= limits::SILENCE - limits::HEARTBEAT_EVERY,
+            stopped >= timeouts::SILENCE - timeouts::HEARTBEAT_EVERY,
             "{stopped:?}: it was not silent for long"
         );
         assert!(stopped < Duration::from_secs(30), "{stopped:?}");

@@ -13,11 +13,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_host::change::disk::RealDisk;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::rollback::rollback_with;
+use webdyno_host::change::seams::disk::RealDisk;
+use webdyno_host::change::undo::rollback::rollback_with;
 use webdyno_host::change::{Changer, StateDir, Tools, pending_with};
-use webdyno_host::process::ProcessName;
+use webdyno_host::os::process::ProcessName;
 use webdyno_host::services::by_name;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
@@ -302,7 +302,7 @@ fn a_program_that_was_moved_is_found() {
         drop(changer);
         let main = ProcessName::of(server.pid().unwrap()).unwrap();
         if !runs {
-            webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+            webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
         }
         fs::remove_file(&program).unwrap();
         let lines = rollback_with(&tools).unwrap();

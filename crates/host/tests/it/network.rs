@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::{self, Collector, Target};
-use webdyno_host::netns::within;
+use webdyno_host::visibility::network_namespace::within;
 
 /// How long the machine may take to do what it was told.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@ mod server;
 
 use server::{Fpm, fpm_is_installed};
 use std::time::{Duration, Instant};
-use webdyno_host::collectors::opcache::Opcache;
-use webdyno_host::collectors::php_fpm::PhpFpm;
+use webdyno_host::collectors::services::opcache::Opcache;
+use webdyno_host::collectors::services::php_fpm::PhpFpm;
 use webdyno_host::collectors::{Collector, Reading, Target};
 use webdyno_host::services::by_name;
 use webdyno_model::service::SettingValue;

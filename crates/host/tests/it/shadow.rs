@@ -14,16 +14,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_host::change::action::{Launch, Launched, Surroundings};
-use webdyno_host::change::disk::{Disk, RealDisk, Tree, sha256_hex};
-use webdyno_host::change::history::Header;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::change::world::{Running, World};
+use webdyno_host::change::journal::action::{Launch, Launched, Surroundings};
+use webdyno_host::change::journal::history::Header;
+use webdyno_host::change::seams::disk::{Disk, RealDisk, Tree, sha256_hex};
+use webdyno_host::change::seams::processes::{Running, World};
+use webdyno_host::change::seams::services::ThisMachine;
 use webdyno_host::change::{Changer, StateDir, Tools, rollback_all};
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
+use webdyno_host::probes::site::Answer;
 use webdyno_host::services::by_name;
-use webdyno_host::site::Answer;
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Change, FileEdit, RenderedPlan, SiteProbe};
 use webdyno_model::service::{Control, SettingValue};
@@ -307,7 +307,7 @@ fn answers_of_shadow(stand: &Stand, control: &Control, probes: &[SiteProbe]) -> 
     let ask = |probe: &SiteProbe| ThisMachine.ask(address, probe, Duration::from_secs(5)).unwrap();
     let answers = probes.iter().map(ask).collect();
     let launched = launched.unwrap();
-    webdyno_host::process::stop(launched.process, launched.group, Duration::from_secs(10)).unwrap();
+    webdyno_host::os::process::stop(launched.process, launched.group, Duration::from_secs(10)).unwrap();
     running.end();
     RealDisk.remove_tree(&folder).unwrap();
     answers
@@ -534,7 +534,7 @@ fn a_server_that_ends_after_its_reload_is_started_again() {
     let kill = move |address: SocketAddr| {
         let main = ProcessName::of(pid).filter(|_| address.port() == port && path.exists());
         if let Some(main) = main {
-            webdyno_host::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+            webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
         }
     };
     let state = StateDir::at(stand.state.path().join("state"));

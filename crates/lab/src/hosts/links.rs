@@ -8,7 +8,7 @@ use crate::packages;
 use crate::scenario::Link;
 use crate::sizes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use webdyno_host::netns::on_own_thread;
+use webdyno_host::visibility::network_namespace::on_own_thread;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

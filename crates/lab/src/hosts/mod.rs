@@ -17,7 +17,7 @@ use inside::{Said, Spec};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
-use webdyno_host::process::ProcessName;
+use webdyno_host::os::process::ProcessName;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 

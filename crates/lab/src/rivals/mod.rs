@@ -177,7 +177,7 @@ fn memory_bytes(folder: &Folder, host: &str) -> Result<u64> {
     let limit = limits.into_iter().flatten().find_map(|host| host.memory.as_deref());
     match limit {
         Some(limit) => sizes::bytes(limit),
-        None => webdyno_host::machine::environment().memory_bytes.ok_or_else(|| {
+        None => webdyno_host::os::machine::environment().memory_bytes.ok_or_else(|| {
             UserError::cannot_run("this machine's memory is not in /proc/meminfo")
                 .hint("the advisers divide it: mount /proc")
         }),

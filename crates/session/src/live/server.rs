@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use webdyno_host::agent::{AgentClient, RevertedChange, ServerAddress, Start};
-use webdyno_host::machine::sender_to;
+use webdyno_host::os::machine::sender_to;
 use webdyno_load::{Prepared, USER_AGENT};
 use webdyno_model::brake::{Brake, SiteUnderLoad};
 use webdyno_model::change::{ApplyOptions, JournalPlace, RenderedPlan};

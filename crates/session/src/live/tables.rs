@@ -4,7 +4,7 @@ use super::Session;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
-use webdyno_host::tables;
+use webdyno_host::os::kernel_tables;
 use webdyno_load::io::ports;
 use webdyno_load::{Interval, Prepared};
 use webdyno_model::client::ClientTables;
@@ -62,7 +62,7 @@ fn few_ports(prepared: &Prepared, workload: &Workload, opened: u64) -> bool {
     let Some(limit) = limit.filter(|_| !ports::is_reused(&destinations)) else {
         return false;
     };
-    let used = destinations.into_iter().filter_map(tables::local_ports_used).max().unwrap_or(0);
+    let used = destinations.into_iter().filter_map(kernel_tables::local_ports_used).max().unwrap_or(0);
     limit.saturating_sub(used) < opened.min(limit - limit / 20)
 }
 
@@ -81,7 +81,7 @@ impl TableWatch {
     pub(super) fn begin(prepared: &Prepared, workload: &Workload) -> Self {
         let destinations = prepared.addresses();
         let local_ports_limit = ports::available(&workload.transport, &destinations);
-        let mut watch = Self { tables: tables::limits(), destinations, unread_s: 0, unread_opened: 0 };
+        let mut watch = Self { tables: kernel_tables::limits(), destinations, unread_s: 0, unread_opened: 0 };
         watch.tables.local_ports_limit = local_ports_limit;
         watch.tables.destinations = local_ports_limit.map(|_| watch.destinations.len() as u64);
         watch.tables.local_ports_used_at_start = watch.read_ports();
@@ -90,7 +90,7 @@ impl TableWatch {
 
     /// A second of the load is over.
     pub(super) fn see(&mut self, interval: &Interval) {
-        let descriptors = tables::descriptors_used();
+        let descriptors = kernel_tables::descriptors_used();
         self.tables.descriptors_used_peak = self.tables.descriptors_used_peak.max(descriptors);
         self.unread_s += 1;
         self.unread_opened += interval.connections.opened;
@@ -102,7 +102,7 @@ impl TableWatch {
 
     /// After the load.
     pub(super) fn end(mut self) -> ClientTables {
-        self.tables.descriptors_used_at_end = tables::descriptors_used();
+        self.tables.descriptors_used_at_end = kernel_tables::descriptors_used();
         self.tables.descriptors_used_peak =
             self.tables.descriptors_used_peak.max(self.tables.descriptors_used_at_end);
         self.tables.local_ports_used_at_end = self.read_ports();
@@ -112,7 +112,7 @@ impl TableWatch {
     /// Ports in use towards the destination that has most; the peak is kept.
     fn read_ports(&mut self) -> Option<u64> {
         (self.unread_s, self.unread_opened) = (0, 0);
-        let used = self.destinations.iter().map(|destination| tables::local_ports_used(*destination));
+        let used = self.destinations.iter().map(|destination| kernel_tables::local_ports_used(*destination));
         let most = used.reduce(|most, used| most.zip(used).map(|(most, used)| most.max(used)))??;
         self.tables.local_ports_used_peak = self.tables.local_ports_used_peak.max(Some(most));
         Some(most)

@@ -7,8 +7,8 @@ use crate::simulated::server::{Settings, configured};
 use crate::simulated::session::Configuration;
 use crate::simulated::stand::{live, tools};
 use std::path::{Path, PathBuf};
-use webdyno_host::change::action::OldFile;
-use webdyno_host::change::rollback::{pending_with, rollback_with};
+use webdyno_host::change::journal::action::OldFile;
+use webdyno_host::change::undo::rollback::{pending_with, rollback_with};
 
 /// Where shadows have their files.
 const SHADOWS: &str = "/var/lib/webdyno/shadow";

@@ -7,10 +7,11 @@ use crate::simulated::machine::{Course, Process, STATE, State};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::action::{Action, OldFile, WriteFile};
-use webdyno_host::change::disk::{self, Disk, LockedFile, Seen, Tree};
-use webdyno_host::change::history;
-use webdyno_host::process::ProcessName;
+use webdyno_host::change::journal::action::{Action, OldFile, WriteFile};
+use webdyno_host::change::journal::history;
+use webdyno_host::change::seams::disk;
+use webdyno_host::change::seams::disk::{Disk, LockedFile, Seen, Tree};
+use webdyno_host::os::process::ProcessName;
 
 impl Course {
     /// What the act answers, when it did as much as it could.

@@ -10,7 +10,7 @@ use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use webdyno_host::process::ProcessName;
+use webdyno_host::os::process::ProcessName;
 
 /// Where the journals are.
 pub const STATE: &str = "/var/lib/webdyno";

@@ -6,7 +6,7 @@ use crate::simulated::random::Random;
 use crate::simulated::service::Style;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::action::OldFile;
+use webdyno_host::change::journal::action::OldFile;
 
 /// What an operator did to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

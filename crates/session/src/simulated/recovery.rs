@@ -5,10 +5,10 @@ use crate::simulated::machine::{Machine, Process};
 use crate::simulated::stand::{live, text_of, tools};
 use std::path::Path;
 use webdyno_host::change::Tools;
-use webdyno_host::change::rollback::{
+use webdyno_host::change::undo::rollback::{
     Interrupted, notice_with, pending_with, rollback_with, undo_interrupted_with,
 };
-use webdyno_host::process::ProcessName;
+use webdyno_host::os::process::ProcessName;
 
 /// How many commands may be struck before the operator repairs everything.
 const STRUCK_COMMANDS_COUNT: u32 = 3;

@@ -6,7 +6,7 @@ use crate::simulated::operator::configuration;
 use crate::simulated::service::Style;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use webdyno_host::process::ProcessName;
+use webdyno_host::os::process::ProcessName;
 
 /// The values that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

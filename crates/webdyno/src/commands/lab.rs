@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
-use webdyno_host::change::state::StateDir;
+use webdyno_host::change::journal::state::StateDir;
 use webdyno_lab::hosts::inside;
 use webdyno_lab::scenario::{Catalogue, Folder, did_you_mean};
 use webdyno_lab::up::{Options, check_root};

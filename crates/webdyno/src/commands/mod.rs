@@ -24,13 +24,13 @@ use webdyno_session::live::About;
 /// The first event of a session by this command.
 fn about(command: &str, goal: Option<Goal>, objectives: &[Objective]) -> About {
     let client =
-        Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::machine::environment() };
+        Environment { webdyno: env!("CARGO_PKG_VERSION").into(), ..webdyno_host::os::machine::environment() };
     About {
         command: command.into(),
         client,
         goal,
         objectives: objectives.to_vec(),
-        operator: Some(webdyno_host::machine::operator()),
+        operator: Some(webdyno_host::os::machine::operator()),
     }
 }
 

@@ -4,8 +4,8 @@
 use crate::cli::{Command, RollbackArgs};
 use crate::terminal;
 use webdyno_host::agent::{ServerAddress, run_elsewhere};
-use webdyno_host::change::rollback::{Interrupted, notice, rollback_all, undo_interrupted};
-use webdyno_host::change::state::StateDir;
+use webdyno_host::change::journal::state::StateDir;
+use webdyno_host::change::undo::rollback::{Interrupted, notice, rollback_all, undo_interrupted};
 use webdyno_model::{Result, UserError};
 
 /// Restores everything that any session changed on this machine, or on the one that is given.

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::RevertedChange;
-use webdyno_host::change::waiting;
+use webdyno_host::change::apply::pending_reload;
 use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
@@ -100,7 +100,7 @@ fn waits_for_a_reload(server: &Server, arguments: &TuneArgs) -> Result<Option<St
     };
     let count = snapshot.pending.len();
     match (arguments.apply, arguments.yes_reload) {
-        (true, false) => Err(waiting::refusal(&snapshot.service, &snapshot.pending)),
+        (true, false) => Err(pending_reload::refusal(&snapshot.service, &snapshot.pending)),
         (true, true) => {
             Ok(Some(format!("changes of others ({count}) will take effect with the first one of ours")))
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
 use webdyno_host::change::{StateDir, pending};
-use webdyno_host::process::{ProcessName, wait_until};
+use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_model::change::{ApplyOptions, Wish};
 use webdyno_model::service::SettingValue;
 

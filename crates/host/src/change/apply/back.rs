@@ -1,11 +1,11 @@
 //! The way back within a session: what a failed apply did, one round, and all that is not kept at the end.
 
 use super::{Changer, Reverted, told};
-use crate::change::action::Action;
-use crate::change::history::{ClosedBy, Record};
+use crate::change::journal::action::Action;
+use crate::change::journal::history::{ClosedBy, Record};
 use crate::change::undo::{Report, Scope, undo};
-use crate::limits;
-use crate::site::Site;
+use crate::os::timeouts;
+use crate::probes::site::Site;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use webdyno_model::{Result, UserError};
 
@@ -97,10 +97,10 @@ impl Changer {
             let ended = catch_unwind(AssertUnwindSafe(|| self.end(by)));
             match ended.unwrap_or_else(|_| Err(UserError::cannot_run("ending failed within webdyno itself")))
             {
-                Err(_) if self.has_session() && attempt < limits::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
+                Err(_) if self.has_session() && attempt < timeouts::PUT_BACK_ATTEMPTS_COUNT => attempt += 1,
                 ended => return ended,
             }
-            self.tools.world.pause(limits::PUT_BACK_PAUSE);
+            self.tools.world.pause(timeouts::PUT_BACK_PAUSE);
         }
     }
 

@@ -9,11 +9,12 @@
 //! session, it is stopped and its files are removed.
 
 use super::Changer;
-use crate::change::action::{Action, Launch, Served, Surroundings};
-use crate::change::disk::Tree;
-use crate::change::state::state_error;
+use crate::change::journal::action::{Action, Launch, Served, Surroundings};
+use crate::change::journal::state::state_error;
+use crate::change::seams::disk::Tree;
+use crate::probes::site;
+use crate::probes::site::{Asker, Site};
 use crate::services::{Service, Shadow};
-use crate::site::{self, Asker, Site};
 use std::path::Path;
 use std::sync::Arc;
 use webdyno_model::change::{FileEdit, SiteProbe};

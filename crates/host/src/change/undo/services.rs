@@ -4,11 +4,11 @@
 //! it, while they were there. So whenever one is put back the service takes that over, and the journal says so before;
 //! only what it surely never read is put back without.
 
-use crate::change::action::{Action, Activate, Served, WriteFile};
-use crate::change::history::{Entry, Record, served};
-use crate::change::live;
+use crate::change::apply::live;
+use crate::change::journal::action::{Action, Activate, Served, WriteFile};
+use crate::change::journal::history::{Entry, Record, served};
 use crate::change::undo::{Chain, Undo};
-use crate::process::ProcessName;
+use crate::os::process::ProcessName;
 use crate::services::Activation;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Facts: Documentation/networking/snmp_counter.rst, proc_pid_net(5). Kernels differ in which they have; lines come in
 //! pairs, names and values. The files show the network namespace of the process whose `/proc/PID/net` they are in.
 
-use crate::procfs;
+use crate::os::procfs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

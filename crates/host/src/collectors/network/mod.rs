@@ -3,17 +3,25 @@
 //!
 //! Facts: network_namespaces(7), proc_pid_net(5).
 
+pub mod clients;
+pub mod conntrack;
 pub(super) mod counters;
 pub(super) mod ethtool;
+pub mod nic;
+pub mod ports;
+pub mod qdisc;
 pub(super) mod route;
 pub(super) mod shaping;
 pub(super) mod sock_diag;
 pub(super) mod socket_table;
+pub mod sockets;
+pub mod tcp;
 
 pub(crate) mod netlink;
 
 use super::{Reading, Target};
-use crate::{netns, procfs};
+use crate::os::procfs;
+use crate::visibility::network_namespace;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +49,7 @@ impl Place {
     pub fn within<T>(self, look: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Own => look(),
-            Self::Of(pid) => netns::within(pid, look)?,
+            Self::Of(pid) => network_namespace::within(pid, look)?,
         }
     }
 }
@@ -100,7 +108,7 @@ pub(super) const SERVICE: &str = "service.";
 
 /// What several collectors read is read once: each of them has a handle.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Shared(Arc<Mutex<Readings>>);
+pub(crate) struct Shared(Arc<Mutex<Readings>>);
 
 #[derive(Debug, Default)]
 pub(super) struct Readings {

@@ -7,7 +7,7 @@
 
 use super::sock_diag::{Query, TCP, connected, each, state, states};
 use super::{Place, thread_cpu};
-use crate::procfs;
+use crate::os::procfs;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};

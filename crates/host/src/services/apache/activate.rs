@@ -11,8 +11,8 @@ use super::probe::Probe;
 use super::snapshot;
 use super::start::{PAUSE, found, launch, unit_command};
 use super::status::{self, near};
-use crate::limits;
-use crate::process::{ProcessName, wait_looking_every};
+use crate::os::process::{ProcessName, wait_looking_every};
+use crate::os::timeouts;
 use crate::services::Activation;
 use rustix::process::Signal;
 use webdyno_model::change::ApplyClass;
@@ -78,7 +78,7 @@ fn alive(control: &Control) -> Result<()> {
 
 /// Watches the main process for a moment: it may end while it sets up its modules.
 fn watch(control: &Control) -> Result<()> {
-    wait_looking_every(PAUSE, limits::WATCH, || alive(control).is_err());
+    wait_looking_every(PAUSE, timeouts::WATCH, || alive(control).is_err());
     alive(control)
 }
 
@@ -86,7 +86,7 @@ fn watch(control: &Control) -> Result<()> {
 /// held, new children must do as a proof.
 fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[ProcessName]) -> Result<()> {
     let mut shown = None;
-    let risen = wait_looking_every(PAUSE, limits::RELOAD, || {
+    let risen = wait_looking_every(PAUSE, timeouts::RELOAD, || {
         // Workers of the old generation may answer for a moment.
         shown = status::read(url).ok().and_then(|page| page.generation);
         shown.is_some_and(|generation| generation > before) || alive(control).is_err()
@@ -97,7 +97,7 @@ fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[Process
         None => wait_for_children(control, old),
         Some(shown) => Err(UserError::cannot_run(format!(
             "apache did not show within {} s that it reloaded: generation {shown} on {url}",
-            limits::RELOAD.as_secs()
+            timeouts::RELOAD.as_secs()
         ))
         .hint("its error log says what it did")),
     }
@@ -106,7 +106,7 @@ fn wait_for_generation(control: &Control, url: &str, before: u64, old: &[Process
 /// Waits for a child that was not there before, and a moment more.
 fn wait_for_children(control: &Control, old: &[ProcessName]) -> Result<()> {
     let is_new = |child: &ProcessName| !old.contains(child);
-    wait_looking_every(PAUSE, limits::CHILDREN, || {
+    wait_looking_every(PAUSE, timeouts::CHILDREN, || {
         alive(control).is_err() || ProcessName::from(control).children().iter().any(is_new)
     });
     alive(control)
@@ -118,7 +118,7 @@ fn wait_for_children(control: &Control, old: &[ProcessName]) -> Result<()> {
 fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<String>> {
     let configured = snapshot::workers_on_disk(&apache.evaluation, &apache.compiled);
     let mut shown = None;
-    let settled = wait_looking_every(PAUSE * 5, limits::SETTLE, || {
+    let settled = wait_looking_every(PAUSE * 5, timeouts::SETTLE, || {
         if old.iter().all(|worker| !worker.exists()) || alive(&apache.control).is_err() {
             return true;
         }
@@ -138,7 +138,7 @@ fn settle(apache: &Apache, url: &str, old: &[ProcessName]) -> Result<Option<Stri
     };
     Ok(Some(format!(
         "{left_count} process(es) of its old generation still finish their requests after {} s, and {shown}",
-        limits::SETTLE.as_secs()
+        timeouts::SETTLE.as_secs()
     )))
 }
 
@@ -161,13 +161,13 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
 /// Stops with TERM and waits. It is never killed: a worker in the middle of a write would leave half of it.
 fn stop(control: &Control) -> Result<()> {
     signal(control, Signal::TERM)?;
-    if wait_looking_every(PAUSE, limits::STOP, || !ProcessName::from(control).is_alive()) {
+    if wait_looking_every(PAUSE, timeouts::STOP, || !ProcessName::from(control).is_alive()) {
         return Ok(());
     }
     Err(UserError::cannot_run(format!(
         "apache (process {}) did not stop within {} s, and webdyno does not kill it",
         control.pid,
-        limits::STOP.as_secs()
+        timeouts::STOP.as_secs()
     ))
     .hint("look for requests that hang; the configuration on disk takes effect at its next start"))
 }

@@ -7,7 +7,9 @@ use super::config::condition::parse_version;
 use super::config::{self, Evaluation, Input};
 use super::imprint;
 use super::program::{self, Compiled, Invocation};
-use crate::{discover, limits, procfs, rooted, spawn};
+use crate::discovery;
+use crate::os::{procfs, spawn, timeouts};
+use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
@@ -171,7 +173,7 @@ impl Apache {
 
     fn read(control: Control, overlay: BTreeMap<PathBuf, String>, keeps_sources: bool) -> Result<Self> {
         let options = Options::parse(&control.arguments);
-        let is_elsewhere = rooted::is_elsewhere(control.pid);
+        let is_elsewhere = mount_namespace::is_elsewhere(control.pid);
         let compiled = match is_elsewhere {
             true => imprint::compiled(control.pid, &control.executable)?,
             false => program::compiled(&invocation(&control, options.arguments()))?,
@@ -193,9 +195,11 @@ impl Apache {
             is_isolated: false,
             keeps_sources,
         };
-        let evaluation = rooted::within(control.pid, || config::evaluate(input)).map_err(|error| {
-            io_error("look into the container of process", control.pid, &error).hint(discover::NEEDS_RIGHTS)
-        })?;
+        let evaluation =
+            mount_namespace::within(control.pid, || config::evaluate(input)).map_err(|error| {
+                io_error("look into the container of process", control.pid, &error)
+                    .hint(discovery::NEEDS_RIGHTS)
+            })?;
         Ok(Self { control, compiled, evaluation, main_file })
     }
 }
@@ -229,7 +233,7 @@ pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = program::run(&invocation(control, arguments), limits::ASK)?;
+    let tested = program::run(&invocation(control, arguments), timeouts::ASK)?;
     if tested.success {
         return Ok(());
     }
@@ -296,7 +300,7 @@ fn unit(pid: u32) -> Option<String> {
     }
     let unit = unit_of(&procfs::read_text(format!("/proc/{pid}/cgroup")).ok()?)?;
     let asked = systemctl(&["show", "--property=MainPID", "--value", &unit]);
-    let finished = program::run(&asked, limits::ASK).ok()?;
+    let finished = program::run(&asked, timeouts::ASK).ok()?;
     (finished.stdout.trim() == pid.to_string()).then_some(unit)
 }
 

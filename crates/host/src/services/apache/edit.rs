@@ -5,7 +5,7 @@ use super::config::syntax::Statement;
 use super::diff;
 use super::place::Place;
 use super::settings::{Mpm, Setting};
-use crate::managed::Managers;
+use crate::config_management::Managers;
 use rustix::fs::{Access, access};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! can be read in part only. OPcache takes `opcache.memory_consumption`, 8 MB at least, as one shared mapping when PHP
 //! starts, and nothing when it is off (ext/opcache/zend_shared_alloc.c; seen so with PHP 8.2).
 
-use crate::procfs;
+use crate::os::procfs;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
 /// `(module, how the file's name begins)`.

@@ -7,7 +7,7 @@
 use super::config::Module;
 use super::config::condition::static_symbol;
 use super::program::{Compiled, parse_defaults};
-use crate::reach::Root;
+use crate::visibility::process_view::Root;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::Read;

@@ -29,8 +29,8 @@ mod start;
 mod status;
 
 use super::{Activation, PendingChange, Service, Shadow};
-use crate::brake::others::AccessLogs;
-use crate::process::ProcessName;
+use crate::harm_guard::others::AccessLogs;
+use crate::os::process::ProcessName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Service for Apache {
     }
 
     fn snapshot(&self, pid: u32, port: u16) -> Result<ServiceSnapshot> {
-        match crate::procfs::may_inspect(pid) {
+        match crate::os::procfs::may_inspect(pid) {
             true => snapshot::snapshot(pid, port),
             false => outside::snapshot(pid, port),
         }

@@ -18,8 +18,8 @@
 //! restart by systemd reads (unit files, envvars).
 
 use super::config::{Evaluation, Placed};
-use crate::process::ProcessName;
-use crate::procfs;
+use crate::os::process::ProcessName;
+use crate::os::procfs;
 use crate::services::PendingChange;
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};

@@ -11,7 +11,7 @@ use super::outside::refusal;
 use super::place::{Place, places};
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{limits, mpm, settings};
-use crate::managed::Managers;
+use crate::config_management::Managers;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use webdyno_model::change::{ApplyClass, Change, RenderedPlan, Wish};

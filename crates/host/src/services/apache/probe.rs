@@ -3,7 +3,7 @@
 //! Any answer in HTTP counts, whatever its status: Apache answers plain text on a TLS port with 400. HTTP/1.0 (RFC
 //! 1945), so that the server closes the connection.
 
-use crate::limits;
+use crate::os::timeouts;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ const PAUSE_GENTLE: Duration = Duration::from_millis(25);
 
 /// Whether anything answers in HTTP at one of the addresses.
 pub fn answers(addresses: &[SocketAddr]) -> bool {
-    addresses.iter().any(|&address| ask(address, limits::LOOK))
+    addresses.iter().any(|&address| ask(address, timeouts::LOOK))
 }
 
 /// Asks `HEAD /` once. True when the answer begins as HTTP does.
@@ -95,7 +95,7 @@ struct Watch {
 impl Watch {
     fn look(&self) {
         let sent_us = self.now_us();
-        let answered = ask(self.address, limits::LOOK);
+        let answered = ask(self.address, timeouts::LOOK);
         let seen = Seen { sent_us, done_us: self.now_us(), answered };
         self.gap.lock().unwrap_or_else(PoisonError::into_inner).see(seen);
     }
@@ -123,7 +123,7 @@ impl Probe {
     }
 
     fn every(pause: Duration, addresses: &[SocketAddr]) -> Self {
-        let address = addresses.iter().copied().find(|&address| ask(address, limits::LOOK));
+        let address = addresses.iter().copied().find(|&address| ask(address, timeouts::LOOK));
         let Some(address) = address else {
             return Self { watch: None, thread: None };
         };

@@ -3,10 +3,10 @@
 //! Facts: https://httpd.apache.org/docs/2.4/programs/httpd.html. `-V` prints its compiled defaults even when the
 //! configuration cannot be read.
 
-use crate::limits;
+use crate::os::spawn::spawn;
+use crate::os::timeouts;
 use crate::services::apache::config::Module;
 use crate::services::apache::config::condition::static_symbol;
-use crate::spawn::spawn;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -131,7 +131,7 @@ pub fn compiled(invocation: &Invocation<'_>) -> Result<Compiled> {
     let asked = |option: &str| {
         let mut asked = invocation.clone();
         asked.arguments.push(option.to_owned());
-        run(&asked, limits::ASK)
+        run(&asked, timeouts::ASK)
     };
     let mut compiled = parse_defaults(&asked("-V")?.stdout);
     compiled.modules = parse_modules(&asked("-l")?.stdout);
@@ -216,12 +216,12 @@ mod tests {
             environment: None,
             directory: None,
         };
-        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), limits::ASK).unwrap();
+        let echoed = run(&invoke("/bin/echo", &["$HOME;", "x"]), timeouts::ASK).unwrap();
         assert_eq!((echoed.success, echoed.stdout.as_str()), (true, "$HOME; x\n"));
-        assert!(!run(&invoke("/bin/false", &[]), limits::ASK).unwrap().success);
+        assert!(!run(&invoke("/bin/false", &[]), timeouts::ASK).unwrap().success);
         let slow = run(&invoke("/bin/sleep", &["20"]), Duration::from_millis(50)).unwrap_err();
         assert!(slow.message.contains("did not end"), "{slow}");
-        let none = run(&invoke("/no/such/program", &[]), limits::ASK).unwrap_err();
+        let none = run(&invoke("/no/such/program", &[]), timeouts::ASK).unwrap_err();
         assert_eq!(none.message, "cannot run /no/such/program: no such file or directory");
     }
 }

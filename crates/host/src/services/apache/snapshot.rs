@@ -12,9 +12,10 @@ use super::place::overrides;
 use super::program::Compiled;
 use super::settings::{Mpm, SETTINGS};
 use super::status::{self, Found};
-use crate::collectors::apache_status::Scoreboard;
-use crate::process::ProcessName;
-use crate::{procfs, rooted};
+use crate::collectors::services::apache_status::Scoreboard;
+use crate::os::process::ProcessName;
+use crate::os::procfs;
+use crate::visibility::mount_namespace;
 use std::collections::BTreeMap;
 use std::path::Path;
 use webdyno_model::sample::Missing;
@@ -151,7 +152,7 @@ pub fn read(
     warnings.extend(board.and_then(|board| ghosts(board, effective?, children as u64)));
     warnings.extend(overridden(evaluation, port));
     // Files of a container are not looked at by paths of ours.
-    let is_here = !rooted::is_elsewhere(main.pid);
+    let is_here = !mount_namespace::is_elsewhere(main.pid);
     let pending = if is_here { pending(evaluation, main, pid_file, &[]) } else { vec![] };
     let pending: Vec<_> = pending.iter().take(PENDING_MAX).map(ToString::to_string).collect();
     let waits = |told: &String| format!("{told}: a reload puts that in force, too");

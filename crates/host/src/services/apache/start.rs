@@ -5,11 +5,11 @@ use super::control::{Apache, Options, invocation, said, systemctl};
 use super::probe::answers;
 use super::program::{self, Invocation};
 use super::status::near;
-use crate::discover::listens;
-use crate::process::{ProcessName, wait_looking_every};
+use crate::discovery::listens;
+use crate::os::process::{ProcessName, wait_looking_every};
+use crate::os::spawn::spawn;
+use crate::os::{procfs, timeouts};
 use crate::services::Activation;
-use crate::spawn::spawn;
-use crate::{limits, procfs};
 use rustix::process::Signal;
 use std::process::Stdio;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
 /// Ends the workers of a main process that is gone, and waits until nothing is in the way of a start.
 fn end_orphans(control: &Control) -> Result<()> {
     let mut in_the_way = None;
-    wait_looking_every(PAUSE * 5, limits::ORPHANS, || {
+    wait_looking_every(PAUSE * 5, timeouts::ORPHANS, || {
         let left: Vec<ProcessName> =
             procfs::pids().into_iter().filter_map(|pid| orphan(control, pid)).collect();
         in_the_way = left.first().map(|worker| worker.pid).or_else(|| zombie(control));
@@ -93,7 +93,7 @@ pub fn launch(control: &Control) -> Result<()> {
     if Options::parse(&control.arguments).foreground {
         return detached(&invocation, inherited);
     }
-    let started = program::run_with(&invocation, inherited, limits::START)?;
+    let started = program::run_with(&invocation, inherited, timeouts::START)?;
     // Its exit code is 0 as well when it found another server and started none.
     if started.success && !started.stdout.contains("already running") {
         return Ok(());
@@ -107,7 +107,7 @@ pub fn launch(control: &Control) -> Result<()> {
 
 /// Runs systemctl; the error carries its words.
 pub fn unit_command(arguments: &[&str]) -> Result<()> {
-    let finished = program::run(&systemctl(arguments), limits::UNIT)?;
+    let finished = program::run(&systemctl(arguments), timeouts::UNIT)?;
     if finished.success {
         return Ok(());
     }
@@ -147,14 +147,14 @@ fn detached(invocation: &Invocation<'_>, inherited: Option<&Inherited>) -> Resul
 pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Control> {
     let near = near(evaluation, port);
     let mut control = None;
-    wait_looking_every(PAUSE, limits::START, || {
+    wait_looking_every(PAUSE, timeouts::START, || {
         control = main_process(old, port).filter(|_| answers(&near));
         control.is_some()
     });
     control.ok_or_else(|| {
         UserError::cannot_run(format!(
             "apache was started and port {port} does not answer after {} s",
-            limits::START.as_secs()
+            timeouts::START.as_secs()
         ))
         .hint("its error log says why")
     })

@@ -4,8 +4,8 @@
 //! query `?auto` gives the machine-readable form, whose `Scoreboard` line has one character per possible worker.
 
 use super::config::{Evaluation, Placed, Section};
-use crate::collectors::apache_status::{Scoreboard, fetch_status};
-use crate::limits;
+use crate::collectors::services::apache_status::{Scoreboard, fetch_status};
+use crate::os::timeouts;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 use webdyno_model::Result;
@@ -135,7 +135,7 @@ pub fn listens(evaluation: &Evaluation, port: u16) -> bool {
 /// The addresses on which Apache listens with this port.
 pub fn near(evaluation: &Evaluation, port: u16) -> Vec<SocketAddr> {
     let of_port = addresses(evaluation, port).into_iter().filter(|address| address.port() == port);
-    of_port.take(limits::LOOK_ADDRESSES_COUNT_MAX).collect()
+    of_port.take(timeouts::LOOK_ADDRESSES_COUNT_MAX).collect()
 }
 
 /// `80`, `1.2.3.4:80`, `[::1]:80`, `*:80`. A host name is not looked up.
@@ -174,14 +174,14 @@ pub fn find(evaluation: &Evaluation, port: u16) -> std::result::Result<Found, Bo
             Ok(found) => return Ok(found),
             // Where the page is there and refuses, another one does not help.
             Err(error) => {
-                if page.host.is_none() && asked.elapsed() >= limits::PAGE {
+                if page.host.is_none() && asked.elapsed() >= timeouts::PAGE {
                     silent.get_or_insert(url);
                 }
                 let hint = error.hint.filter(|_| page.host.is_none());
                 refusals.push((explained(page, &error.message), hint));
             }
         }
-        if begun.elapsed() >= limits::PAGE_TRIES {
+        if begun.elapsed() >= timeouts::PAGE_TRIES {
             break;
         }
     }
@@ -213,7 +213,7 @@ fn explained(page: &Page, why: &str) -> String {
 
 /// Asks for a page by its URL, without query. An error when it is not a status page.
 pub fn read(url: &str) -> Result<Found> {
-    let status = fetch_status(url, limits::PAGE)?;
+    let status = fetch_status(url, timeouts::PAGE)?;
     let board = status.scoreboard.filter(|board| board.slots_count > 0);
     Ok(Found { url: url.to_owned(), board, generation: status.config_generation })
 }

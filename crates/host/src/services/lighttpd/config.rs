@@ -4,7 +4,7 @@
 //! and mod_status there. A later value wins; `+=` adds to a list.
 
 use super::syntax::{self, Kind, Statement, Value};
-use crate::reach::Root;
+use crate::visibility::process_view::Root;
 use std::collections::BTreeMap;
 use webdyno_model::service::{LogFile, LogKind, ScopedSetting, SettingInForce, SettingValue};
 

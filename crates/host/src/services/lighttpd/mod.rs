@@ -7,9 +7,9 @@ mod config;
 mod syntax;
 
 use super::Service;
-use crate::asked::asked;
-use crate::procfs;
-use crate::reach::Root;
+use crate::os::procfs;
+use crate::visibility::process_view::Root;
+use crate::visibility::program_query::asked;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::{Endpoint, ServiceSnapshot};
 use webdyno_model::{Result, UserError};

@@ -6,8 +6,9 @@
 //! one.
 
 use super::options::Options;
-use crate::reach::{self, Root, SocketPlace};
-use crate::rooted;
+use crate::visibility::mount_namespace;
+use crate::visibility::process_view;
+use crate::visibility::process_view::{Root, SocketPlace};
 use mysql::{Conn, Opts, OptsBuilder};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ pub fn connect(snapshot: &ServiceSnapshot, access: &Access) -> Result<Conn, Refu
     let endpoint = endpoint
         .ok_or_else(|| Refusal::Failed(format!("{} listens nowhere that can be seen", snapshot.service)))?;
     let root = Root::of(snapshot.pid);
-    let is_ours = !rooted::is_elsewhere(snapshot.pid);
+    let is_ours = !mount_namespace::is_elsewhere(snapshot.pid);
     let mut last = Refusal::Failed("no account to try".into());
     for account in accounts(access, is_ours)? {
         let way = Way::of(endpoint, &root, &account)?;
@@ -112,9 +113,8 @@ fn within_time(way: Way, pid: u32) -> Result<Conn, Refusal> {
     let connect = move || {
         let conn = match &way.socket {
             Some(_) => Conn::new(way.options),
-            None => {
-                reach::in_network_of(pid, || Conn::new(way.options)).unwrap_or_else(|error| Err(error.into()))
-            }
+            None => process_view::in_network_of(pid, || Conn::new(way.options))
+                .unwrap_or_else(|error| Err(error.into())),
         };
         CONNECTING.fetch_sub(1, Ordering::Relaxed);
         // Nobody waits any more after the time limit.
@@ -154,7 +154,7 @@ fn accounts(access: &Access, is_ours: bool) -> Result<Vec<Account>, Refusal> {
 }
 
 fn user_name(uid: u32) -> Option<String> {
-    let passwd = crate::procfs::read_text("/etc/passwd").ok()?;
+    let passwd = crate::os::procfs::read_text("/etc/passwd").ok()?;
     let mut lines = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     lines
         .find(|fields| fields.get(2).is_some_and(|id| id.parse() == Ok(uid)))

@@ -4,7 +4,7 @@
 //! mysys/my_default.c: the last line wins, `-` and `_` in names are the same, names may be shortened with `loose_` before
 //! them, values may be quoted and have escapes, `#` within a value begins a comment unless it is quoted.
 
-use crate::reach::Root;
+use crate::visibility::process_view::Root;
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -4,7 +4,7 @@
 //! is that of php.ini, `include` takes a pattern of glob(3) and may nest five deep, `$pool` stands for the name of the pool,
 //! relative paths begin at the prefix.
 
-use crate::reach::Root;
+use crate::visibility::process_view::Root;
 use std::collections::BTreeSet;
 
 /// How deep includes may nest.

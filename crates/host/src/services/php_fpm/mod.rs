@@ -9,8 +9,8 @@ mod php;
 pub mod pools;
 
 use super::Service;
-use crate::procfs;
-use crate::reach::Root;
+use crate::os::procfs;
+use crate::visibility::process_view::Root;
 use webdyno_model::sample::Missing;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};

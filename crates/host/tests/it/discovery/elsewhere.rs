@@ -7,10 +7,11 @@ use crate::programs::Program;
 use crate::skip::skip;
 use std::process::{Command, Stdio};
 use webdyno_host::agent::host::Host;
-use webdyno_host::change::programs::ThisMachine;
-use webdyno_host::collectors::apache_status::ApacheStatus;
+use webdyno_host::change::seams::services::ThisMachine;
+use webdyno_host::collectors::services::apache_status::ApacheStatus;
 use webdyno_host::collectors::{Collector, Target};
-use webdyno_host::{elsewhere, procfs};
+use webdyno_host::os::procfs;
+use webdyno_host::visibility::foreign_namespace;
 use webdyno_model::service::SettingValue;
 use webdyno_model::topology::Access;
 
@@ -74,7 +75,7 @@ fn a_service_in_another_network_namespace_is_found_and_not_changed() {
     assert!(front.status_url.is_some(), "its page is asked for in its network: {:?}", front.missing);
     assert_eq!(front.listens, [format!("127.0.0.1:{}", server.port)]);
     assert!(front.warnings.iter().any(|warning| warning.contains("network namespace")), "{front:?}");
-    let refused = elsewhere::refusal(&front).unwrap();
+    let refused = foreign_namespace::refusal(&front).unwrap();
     assert!(refused.message.contains("from outside of its network namespace"), "{refused}");
     assert!(refused.hint.unwrap().contains("ip netns exec"));
     // What is read each second is read there, too, though another server has the same address here.
@@ -146,7 +147,7 @@ fn a_service_in_a_container_is_read_with_its_own_files() {
     assert!(front.status_url.is_some(), "{:?}", front.missing);
     let lacking = front.missing.iter().find(|missing| missing.signal == "service control").unwrap();
     assert!(lacking.how_to_enable.contains("docker exec"), "{lacking:?}");
-    let refused = elsewhere::refusal(&front).unwrap();
+    let refused = foreign_namespace::refusal(&front).unwrap();
     assert!(refused.message.contains("from outside of its container"), "{refused}");
     drop(container);
 }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::Target;
-use webdyno_host::fastcgi::Request;
-use webdyno_host::reach::{Root, connect};
+use webdyno_host::probes::fastcgi::Request;
 use webdyno_host::services::by_name;
+use webdyno_host::visibility::process_view::{Root, connect};
 use webdyno_model::service::ServiceSnapshot;
 
 /// The program, which has its version in its name.

@@ -94,7 +94,7 @@ fn watched(path: &Path) -> Result<Vec<Watched>> {
 
 /// This machine in a few words.
 fn machine() -> String {
-    let machine = webdyno_host::machine::environment();
+    let machine = webdyno_host::os::machine::environment();
     let words = [
         machine.cpu_model.clone(),
         machine.cores.map(|cores| format!("{cores} cores")),

@@ -4,7 +4,7 @@ use super::run::folders;
 use crate::cli::lab_run::LabRivalsArgs;
 use crate::{interrupt, place, terminal};
 use std::path::PathBuf;
-use webdyno_host::change::state::StateDir;
+use webdyno_host::change::journal::state::StateDir;
 use webdyno_lab::rivals::kept::{self, Judged};
 use webdyno_lab::rivals::{Asked, Heard, Options, ask};
 use webdyno_lab::run;

@@ -4,7 +4,7 @@ use crate::cli::lab_run::LabRunArgs;
 use crate::{interrupt, place, terminal};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use webdyno_host::change::state::StateDir;
+use webdyno_host::change::journal::state::StateDir;
 use webdyno_lab::packages;
 use webdyno_lab::run::{self, Options, hosts, text, watched};
 use webdyno_lab::scenario::{Catalogue, Folder};

@@ -1,0 +1,575 @@
+//! The tool's end: starts an agent, asks it things, hears its samples, and keeps it from reverting while the tool lives.
+//!
+//! Every question has a time limit. When the agent is gone, every question says so at once.
+
+mod news;
+
+use crate::agent::address::ServerAddress;
+use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
+use crate::agent::connect::{Connection, connect};
+use crate::agent::framing::{read_message, write_message};
+use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
+pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
+use crate::agent::stderr_capture::{Complaints, explain};
+use crate::agent::{clock_us, this_build};
+use crate::os::process;
+use crate::os::process::{ProcessName, wait_until};
+use crate::os::{machine, timeouts};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use webdyno_model::brake::{Brake, SiteUnderLoad};
+use webdyno_model::change::{ApplyOptions, RenderedPlan, Wish};
+use webdyno_model::environment::Environment;
+use webdyno_model::sample::{Missing, Sample};
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Topology};
+use webdyno_model::{Result, UserError};
+
+/// How long the agent's process may take to end after good bye.
+const END_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often the clocks are compared.
+const CLOCK_READINGS_COUNT: u32 = 4;
+
+/// Heartbeats whose answers are waited for: more than come in the time after which the agent counts as gone.
+const BEATS_COUNT_MAX: usize = 64;
+
+/// The most warnings that are kept until somebody asks for them.
+const WARNINGS_COUNT_MAX: usize = 100;
+
+/// How an agent is to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Where.
+    pub address: ServerAddress,
+    /// This program, which is also the agent.
+    pub own_executable: PathBuf,
+    /// Whether it gets root's rights there, by sudo(8).
+    pub sudo: bool,
+    /// Whether it writes nothing at all: what earlier sessions left stays, and what would change anything is refused.
+    pub reads_only: bool,
+}
+
+impl Start {
+    /// With the rights that it has by itself, for a session that may change the server.
+    pub fn at(address: ServerAddress, own_executable: &Path) -> Self {
+        Self { address, own_executable: own_executable.to_owned(), sudo: false, reads_only: false }
+    }
+}
+
+/// An agent that is at work for us. Can be asked from several threads; dropping it says good bye.
+pub struct AgentClient {
+    shared: Arc<Shared>,
+    child: Mutex<Child>,
+    address: ServerAddress,
+    hello: HelloInfo,
+    said_bye: Mutex<bool>,
+    /// Dropping it ends the heartbeat.
+    _heartbeat: Sender<()>,
+}
+
+struct Shared {
+    next_id: AtomicU64,
+    stdin: Mutex<Option<ChildStdin>>,
+    heard: Mutex<HeardState>,
+}
+
+#[derive(Default)]
+struct HeardState {
+    ended: bool,
+    waiting: HashMap<u64, SyncSender<FromAgent>>,
+    samples: Option<Sender<(u64, Sample)>>,
+    clocks: Clocks,
+    /// Heartbeats that are not answered yet: their ids, and when they were sent.
+    beats: VecDeque<(u64, u64)>,
+    warnings: Vec<String>,
+    brake: Option<Brake>,
+    topology: Option<Topology>,
+    /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
+    last: Option<Instant>,
+}
+
+impl AgentClient {
+    /// Starts the agent of a server: for a local one `own_executable agent`. Errors: it cannot be started, does not
+    /// answer, or is another version.
+    pub fn spawn(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        Self::start(&Start::at(server.clone(), own_executable))
+    }
+
+    /// The same for an agent that writes nothing at all.
+    pub fn spawn_reading(server: &ServerAddress, own_executable: &Path) -> Result<Self> {
+        Self::start(&Start { reads_only: true, ..Start::at(server.clone(), own_executable) })
+    }
+
+    /// Starts an agent.
+    pub fn start(start: &Start) -> Result<Self> {
+        let Connection { child, stdin, stdout, complaints } = connect(start)?;
+        let shared = Arc::new(Shared {
+            next_id: AtomicU64::new(1),
+            stdin: Mutex::new(Some(stdin)),
+            heard: Mutex::default(),
+        });
+        let ears = Arc::clone(&shared);
+        std::thread::spawn(move || ears.listen(stdout));
+        let (heartbeat, stop) = channel();
+        let mut client = Self {
+            shared,
+            child: Mutex::new(child),
+            address: start.address.clone(),
+            hello: HelloInfo {
+                environment: Environment::default(),
+                collectors: vec![],
+                clock: ClockOffset { offset_us: 0, error_us: u64::MAX },
+            },
+            said_bye: Mutex::new(false),
+            _heartbeat: heartbeat,
+        };
+        client.greet(start, complaints.as_ref())?;
+        complaints.iter().for_each(Complaints::connected);
+        client.shared.heard().last = Some(Instant::now());
+        let heart = Arc::clone(&client.shared);
+        std::thread::spawn(move || heart.beat(&stop));
+        Ok(client)
+    }
+
+    fn greet(&mut self, start: &Start, complaints: Option<&Complaints>) -> Result<()> {
+        for _ in 0..CLOCK_READINGS_COUNT {
+            let question = ToAgent::Hello {
+                protocol: PROTOCOL,
+                build: this_build().to_owned(),
+                tool: this_tool(),
+                reads_only: start.reads_only,
+            };
+            let asked_us = clock_us();
+            let answer = self.ask(question, timeouts::HELLO_ANSWER);
+            let answer = answer.map_err(|error| self.why_no_agent(error, start, complaints))?;
+            let FromAgent::Hello { environment, collectors, clock_us: theirs_us, clock_space, .. } = answer
+            else {
+                return Err(unexpected(&answer));
+            };
+            let heard_us = clock_us();
+            let mut heard = self.shared.heard();
+            heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
+            let clock = heard.clocks.offset(heard_us).unwrap_or(self.hello.clock);
+            // A kernel's identity can be copied, as by a snapshot of a machine: then the readings contradict it.
+            let fits = clock.offset_us.unsigned_abs() <= clock.error_us;
+            if clock_space.is_some() && clock_space == machine::clock_space() && fits {
+                heard.clocks.is_ours();
+            }
+            let clock = heard.clocks.offset(heard_us).unwrap_or(clock);
+            drop(heard);
+            self.hello = HelloInfo { environment, collectors, clock };
+        }
+        Ok(())
+    }
+
+    /// Why it did not even say hello.
+    fn why_no_agent(&self, error: UserError, start: &Start, complaints: Option<&Complaints>) -> UserError {
+        if !error.message.contains("unexpectedly") || !self.has_ended() {
+            return error;
+        }
+        if let Some(complaints) = complaints {
+            wait_until(Duration::from_millis(500), || complaints.has_ended());
+        }
+        let lines = complaints.map(Complaints::lines).unwrap_or_default();
+        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
+        match &start.address {
+            ServerAddress::Local if lines.is_empty() => error,
+            address => explain(address, &lines, status.map(|status| status.to_string()), ""),
+        }
+    }
+
+    /// What the agent said of itself.
+    pub fn hello(&self) -> &HelloInfo {
+        &self.hello
+    }
+
+    /// The agent's clock, as it is known now.
+    pub fn clock(&self) -> ClockOffset {
+        self.shared.heard().clocks.offset(clock_us()).unwrap_or(self.hello.clock)
+    }
+
+    /// Which service listens on a port?
+    pub fn discover(&self, port: u16) -> Result<ServiceSnapshot> {
+        match self.ask(ToAgent::Discover { port }, timeouts::DISCOVER_ANSWER)? {
+            FromAgent::Discovered { snapshot } => Ok(*snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The service that listens on a port with its backends, or all known services of the machine.
+    pub fn topology(&self, port: Option<u16>, access: &Access) -> Result<Topology> {
+        match self.ask(ToAgent::Topology { port, access: access.clone() }, timeouts::DISCOVER_ANSWER)? {
+            FromAgent::Topology { topology } => Ok(*topology),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Samples from now on, with the time of their reading on our CLOCK_MONOTONIC in microseconds.
+    pub fn observe(
+        &self,
+        port: Option<u16>,
+        client_pid: Option<u32>,
+        access: Access,
+    ) -> Result<Receiver<(u64, Sample)>> {
+        self.samples(ToAgent::Observe { port, client_pid, access, in_full: false })
+    }
+
+    /// The same for one look that lasts a few seconds: everything is read each second, however dear.
+    pub fn look(&self, port: Option<u16>, access: Access) -> Result<Receiver<(u64, Sample)>> {
+        self.samples(ToAgent::Observe { port, client_pid: None, access, in_full: true })
+    }
+
+    fn samples(&self, question: ToAgent) -> Result<Receiver<(u64, Sample)>> {
+        let (sender, samples) = channel();
+        self.shared.heard().samples = Some(sender);
+        let done = self.done(question, timeouts::READ_ANSWER);
+        if done.is_err() {
+            self.shared.heard().samples = None;
+        }
+        done.map(|()| samples)
+    }
+
+    /// No more samples.
+    pub fn stop_observing(&self) -> Result<()> {
+        let done = self.done(ToAgent::StopObserving, timeouts::READ_ANSWER);
+        self.shared.heard().samples = None;
+        done
+    }
+
+    /// Which of these addresses belong to the agent's machine?
+    pub fn owns(&self, addresses: &[IpAddr]) -> Result<Owned> {
+        let question = ToAgent::Owns { addresses: addresses.to_vec(), net_space: machine::net_space() };
+        match self.ask(question, timeouts::READ_ANSWER)? {
+            FromAgent::Owned { addresses, same_network } => Ok(Owned { addresses, same_network }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has a load watched that is about to begin: harm is told by [`AgentClient::brake`]. Gives what cannot be watched.
+    pub fn load_begins(&self, site: &SiteUnderLoad) -> Result<Vec<Missing>> {
+        match self.ask(ToAgent::LoadBegins { site: site.clone() }, timeouts::READ_ANSWER)? {
+            FromAgent::Watched { missing } => Ok(missing),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The load has ended. What [`AgentClient::brake`] gives after this is of that load, and there is no more to come.
+    pub fn load_ends(&self) -> Result<()> {
+        self.done(ToAgent::LoadEnds, timeouts::READ_ANSWER)
+    }
+
+    /// Why the server is not quiet yet after a brake; `None` when it is.
+    pub fn unrest(&self) -> Result<Option<String>> {
+        match self.ask(ToAgent::Unrest, timeouts::READ_ANSWER)? {
+            FromAgent::Unrest { why } => Ok(why),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Renders wishes for the service that was discovered last. Writes nothing.
+    pub fn prepare(&self, wishes: &[Wish]) -> Result<RenderedPlan> {
+        match self.ask(ToAgent::Prepare { wishes: wishes.to_vec() }, timeouts::READ_ANSWER)? {
+            FromAgent::Prepared { plan } => Ok(*plan),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Applies a plan. On an error nothing of it stays.
+    pub fn apply(&self, plan: &RenderedPlan, options: &ApplyOptions) -> Result<AppliedChange> {
+        let question = ToAgent::Apply { plan: plan.clone(), options: options.clone() };
+        match self.ask(question, timeouts::APPLY_ANSWER)? {
+            FromAgent::Applied { mark, outage_us, snapshot, journal } => {
+                Ok(AppliedChange { mark, outage_us, snapshot: *snapshot, journal })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Undoes applied plans from the last back to a mark (0: all). With live traffic nothing is restarted for it.
+    pub fn revert(&self, mark: u64, live_traffic: bool) -> Result<RevertedChange> {
+        reverted(self.ask(ToAgent::Revert { mark, live_traffic }, timeouts::REVERT_ANSWER)?)
+    }
+
+    /// What is applied stays when the agent ends.
+    pub fn keep(&self) -> Result<()> {
+        self.done(ToAgent::Keep, timeouts::READ_ANSWER)
+    }
+
+    /// Starts a program that does not outlive the session, and waits until it answers on its port.
+    pub fn launch(&self, command: &[String], pid_file: &Path, port: u16) -> Result<()> {
+        let pid_file = pid_file.to_str().ok_or_else(|| {
+            UserError::cannot_run(format!(
+                "{} is not UTF-8: it cannot be told to the agent",
+                pid_file.display()
+            ))
+        })?;
+        let question = ToAgent::Launch { command: command.to_vec(), pid_file: pid_file.to_owned(), port };
+        self.done(question, timeouts::LAUNCH_ANSWER)
+    }
+
+    /// Stops what was launched.
+    pub fn dispose(&self) -> Result<RevertedChange> {
+        reverted(self.ask(ToAgent::Dispose, timeouts::DISPOSE_ANSWER)?)
+    }
+
+    /// Why the load must end at once, if the agent said so since this was asked last.
+    pub fn brake(&self) -> Option<Brake> {
+        self.shared.heard().brake.take()
+    }
+
+    /// For how long nothing was heard of it, not even answers to heartbeats, though its stream has not ended; `None` as
+    /// long as that may be chance.
+    pub fn silent_for(&self) -> Option<Duration> {
+        let last = self.shared.heard().last;
+        last.map(|last| last.elapsed()).filter(|silence| *silence > timeouts::AGENT_SILENCE)
+    }
+
+    /// What the agent wanted to be known since this was asked last.
+    pub fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.heard().warnings)
+    }
+
+    /// Ends the session: what was not kept is undone, and the answer says what that was. The second time it does
+    /// nothing.
+    pub fn bye(&self) -> Result<RevertedChange> {
+        let mut said = self.said_bye.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *said, true) {
+            return Ok(RevertedChange::default());
+        }
+        drop(said);
+        let answer = self.ask(ToAgent::Bye, timeouts::BYE_ANSWER);
+        // Also when it did not answer: the closed stream is what the guardian acts on.
+        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        wait_until(END_TIME_MAX, || self.has_ended());
+        reverted(answer?)
+    }
+
+    fn done(&self, question: ToAgent, at_most: Duration) -> Result<()> {
+        match self.ask(question, at_most)? {
+            FromAgent::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, question: ToAgent, at_most: Duration) -> Result<FromAgent> {
+        let id = self.shared.next_id();
+        let asked_at = Instant::now();
+        let (sender, answer) = sync_channel(1);
+        {
+            let mut heard = self.shared.heard();
+            if heard.ended {
+                return Err(self.gone());
+            }
+            heard.waiting.insert(id, sender);
+        }
+        let asked = self.shared.send(id, question);
+        let answer = asked
+            .map_err(|_| RecvTimeoutError::Disconnected)
+            .and_then(|()| self.shared.wait_for(&answer, at_most));
+        self.shared.heard().waiting.remove(&id);
+        match answer {
+            Ok(FromAgent::Failed { error }) => Err(error),
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                let waited_s = asked_at.elapsed().as_secs();
+                Err(UserError::cannot_run(format!("the agent did not answer within {waited_s} s"))
+                    .hint(self.rollback()))
+            }
+        }
+    }
+
+    fn gone(&self) -> UserError {
+        wait_until(Duration::from_millis(500), || self.has_ended());
+        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
+        let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
+        UserError::cannot_run(format!("the agent ended unexpectedly{status}"))
+            .hint(format!("{}: it restores what is still changed", self.rollback()))
+    }
+
+    /// How everything is put back, whatever became of the agent.
+    fn rollback(&self) -> String {
+        match &self.address {
+            ServerAddress::Ssh(host) => format!("run `webdyno rollback --server ssh://{host}`"),
+            ServerAddress::Local | ServerAddress::Exec(_) => "run `webdyno rollback` on the server".into(),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        !matches!(child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for AgentClient {
+    /// Says good bye if nobody did, and waits a bounded time. An agent that is still at work then is left to it: it is
+    /// the guardian.
+    fn drop(&mut self) {
+        let ended = self.shared.heard().ended;
+        if !ended {
+            // There is nobody left to tell; what failed stays pending and the next command says so.
+            let _ = self.bye();
+        }
+        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        wait_until(END_TIME_MAX, || self.has_ended());
+    }
+}
+
+impl Shared {
+    fn heard(&self) -> MutexGuard<'_, HeardState> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn send(&self, id: u64, body: ToAgent) -> std::io::Result<()> {
+        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
+        let stdin = stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        write_message(stdin, &Framed { id, body })
+    }
+
+    /// Hears the agent until its stream ends; then nobody waits any more.
+    fn listen(&self, mut stdout: ChildStdout) {
+        while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
+            let heard_us = clock_us();
+            let mut heard = self.heard();
+            heard.last = heard.last.map(|_| Instant::now());
+            match body {
+                FromAgent::Beat { clock_us: theirs_us } => {
+                    let sent = heard.beats.iter().position(|(beat, _)| *beat == id);
+                    // Those before it were answered by it, too.
+                    let answered = sent.and_then(|sent| heard.beats.drain(..=sent).next_back());
+                    if let Some((_, asked_us)) = answered {
+                        heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
+                    }
+                }
+                FromAgent::Sample { clock_us, sample } => {
+                    let offset = heard.clocks.offset(heard_us);
+                    let ours_us = offset.map_or(clock_us, |offset| offset.ours(clock_us));
+                    if let Some(samples) = &heard.samples {
+                        // Whoever asked for samples may have stopped listening.
+                        let _ = samples.send((ours_us, sample));
+                    }
+                }
+                FromAgent::Warning { text } if heard.warnings.len() < WARNINGS_COUNT_MAX => {
+                    heard.warnings.push(text)
+                }
+                FromAgent::Warning { .. } => {}
+                // The first one tells the cause; what follows may be its consequence.
+                FromAgent::Brake { brake } => drop(heard.brake.get_or_insert(brake)),
+                FromAgent::Topology { topology } if id == 0 => heard.topology = Some(*topology),
+                answer => {
+                    // Nobody waits for the answers to heartbeats, nor for those that came too late.
+                    if let Some(waiting) = heard.waiting.remove(&id) {
+                        let _ = waiting.try_send(answer);
+                    }
+                }
+            }
+        }
+        let mut heard = self.heard();
+        heard.ended = true;
+        heard.waiting.clear();
+        heard.samples = None;
+    }
+
+    /// Waits for an answer as long as the agent lives and may still be at it.
+    fn wait_for(
+        &self,
+        answer: &Receiver<FromAgent>,
+        at_most: Duration,
+    ) -> std::result::Result<FromAgent, RecvTimeoutError> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(timeouts::HEARTBEAT_EVERY)) {
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() && !self.is_silent() => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether the agent does not even answer heartbeats any more.
+    fn is_silent(&self) -> bool {
+        self.heard().last.is_some_and(|last| last.elapsed() > timeouts::AGENT_SILENCE)
+    }
+
+    fn beat(&self, stop: &Receiver<()>) {
+        while stop.recv_timeout(timeouts::HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let id = self.next_id();
+            let mut heard = self.heard();
+            if heard.beats.len() == BEATS_COUNT_MAX {
+                heard.beats.pop_front();
+            }
+            heard.beats.push_back((id, clock_us()));
+            drop(heard);
+            if self.send(id, ToAgent::Heartbeat).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn reverted(answer: FromAgent) -> Result<RevertedChange> {
+    match answer {
+        FromAgent::Reverted { actions, left, outage_us } => Ok(RevertedChange { actions, left, outage_us }),
+        FromAgent::Done => Ok(RevertedChange::default()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unexpected(answer: &FromAgent) -> UserError {
+    let kind = match answer {
+        FromAgent::Hello { .. } => "hello",
+        FromAgent::Done => "done",
+        FromAgent::Discovered { .. } => "discovered",
+        FromAgent::Topology { .. } => "topology",
+        FromAgent::Owned { .. } => "owned",
+        FromAgent::Watched { .. } => "watched",
+        FromAgent::Unrest { .. } => "unrest",
+        FromAgent::Prepared { .. } => "prepared",
+        FromAgent::Applied { .. } => "applied",
+        FromAgent::Reverted { .. } => "reverted",
+        FromAgent::Sample { .. }
+        | FromAgent::Beat { .. }
+        | FromAgent::Warning { .. }
+        | FromAgent::Brake { .. }
+        | FromAgent::Failed { .. } => "something unasked",
+    };
+    UserError::cannot_run(format!("the agent answered `{kind}` to another question"))
+}
+
+/// Who we are, for the journal: the command without its arguments, which may hold secrets.
+fn this_tool() -> Option<Tool> {
+    let command =
+        std::env::args().nth(1).filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+    let what = command.map_or_else(|| "webdyno".to_owned(), |command| format!("webdyno {command}"));
+    Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that is at work for long is waited for; one that does not even answer heartbeats is not.
+    #[test]
+    fn a_silent_agent_is_given_up_long_before_the_limit() {
+        let long_ago = Instant::now().checked_sub(timeouts::AGENT_SILENCE + Duration::from_secs(1));
+        let heard = HeardState { last: Some(long_ago.unwrap()), ..HeardState::default() };
+        let shared = Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), heard: Mutex::new(heard) };
+        let (sender, answer) = sync_channel(1);
+        assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
+        sender.send(FromAgent::Done).unwrap();
+        assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Ok(FromAgent::Done));
+        shared.heard().last = Some(Instant::now());
+        assert!(!shared.is_silent());
+    }
+}

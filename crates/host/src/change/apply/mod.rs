@@ -1,0 +1,567 @@
+//! Changing a server within a session: apply, revert, keep, launch, end.
+//!
+//! The order of one apply: check all files, and that nothing of others waits for a reload; let the program test what is
+//! there already; learn how the site answers, and prove the new configuration on a shadow instance; then for each file
+//! journal, temporary file, rename; let the program test the new files; look once more whether something waits; journal,
+//! activate; read the running values back; look whether the site answers as before. When any step fails, everything of
+//! this apply is undone before the error is told. It fails as well when the tool is gone ([`Abandoned`]), which is looked at
+//! before each step and within its waits.
+
+mod back;
+pub mod file;
+pub mod launch;
+pub mod live;
+pub mod pending_reload;
+mod prove;
+pub mod tree;
+
+use crate::change::apply::file::Replaced;
+use crate::change::boot;
+use crate::change::cancellation::Abandoned;
+use crate::change::journal::action::{Action, Activate, Launch, OldFile, Served, WriteFile};
+use crate::change::journal::claim::Claims;
+use crate::change::journal::history::{Record, served};
+use crate::change::journal::lock::Lock;
+use crate::change::journal::state::StateDir;
+use crate::change::journal::{Journal, Owner};
+use crate::change::seams::Tools;
+use crate::change::seams::processes::World;
+use crate::change::seams::services::Programs;
+use crate::change::undo::rollback;
+use crate::change::undo::rollback::Interrupted;
+use crate::change::undo::{Report, RunningPrograms, remove_boot_hook, stop_launched, stop_some};
+use crate::os::timeouts;
+use crate::probes::site;
+use crate::probes::site::{Asker, Site};
+use crate::services::Service;
+use prove::Subject;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use webdyno_model::change::{ApplyClass, ApplyOptions, FileEdit, JournalPlace, Managed, RenderedPlan};
+use webdyno_model::error::io_error;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
+use webdyno_model::{Result, UserError};
+
+/// The most texts that are remembered to show what changed since.
+const REMEMBERED_COUNT_MAX: usize = 100;
+
+/// A change that is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// Names the state before it, for [`Changer::revert`].
+    pub mark: u64,
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
+    /// The service as it is now.
+    pub snapshot: ServiceSnapshot,
+    /// Changes of others that were put in force with it, in words.
+    pub others: Vec<String>,
+}
+
+/// What was undone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reverted {
+    /// One line each, in the order in which it was done.
+    pub lines: Vec<String>,
+    /// What is not as before until the next restart, one line each; in `lines`, too.
+    pub left: Vec<String>,
+    /// How long no connection was answered; 0 when none was missed, `None` when that was not measured.
+    pub outage_us: Option<u64>,
+}
+
+/// Changes one server. Takes the lock and begins a journal with the first change, and not before.
+pub struct Changer {
+    tools: Tools,
+    owner: Owner,
+    session: Option<Session>,
+    /// Whether others use the service; once they do, that holds to the end.
+    live_traffic: bool,
+    /// The texts that plans were made from, by path.
+    planned: BTreeMap<String, String>,
+    read_back_max: Duration,
+    abandoned: Abandoned,
+    notes: Vec<String>,
+}
+
+struct Session {
+    journal: Journal,
+    running: RunningPrograms,
+    /// Not all could be undone from here on.
+    half_undone_from: Option<u64>,
+    /// The hook at boot could not be installed: the next write would meet the same obstacle.
+    is_unhookable: bool,
+    /// A change was undone of which the tool, which is gone, did not hear.
+    has_undone_unheard: bool,
+    claims: Claims,
+    _lock: Lock,
+}
+
+impl Changer {
+    /// For this machine.
+    pub fn new(state: StateDir, programs: Arc<dyn Programs>, owner: Owner) -> Self {
+        Self::with(Tools::with_programs(state, programs), owner)
+    }
+
+    /// With given seams.
+    pub fn with(tools: Tools, owner: Owner) -> Self {
+        Self {
+            tools,
+            owner,
+            session: None,
+            live_traffic: false,
+            planned: BTreeMap::new(),
+            read_back_max: timeouts::READ_BACK,
+            abandoned: Abandoned::default(),
+            notes: vec![],
+        }
+    }
+
+    /// Undoes what was never kept of earlier sessions whose guardian is gone.
+    pub fn undo_interrupted(&self) -> Result<Interrupted> {
+        rollback::undo_interrupted_with(&self.tools)
+    }
+
+    /// Says whose session it is; before the first change.
+    pub fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+    }
+
+    /// From when this is set, a change that is under way is given up, and none begins.
+    pub fn set_abandoned(&mut self, abandoned: Abandoned) {
+        self.abandoned = abandoned;
+    }
+
+    /// How long a program may take to show its new values.
+    pub fn set_read_back_time(&mut self, at_most: Duration) {
+        self.read_back_max = at_most;
+    }
+
+    /// Remembers the texts that a plan was made from, so that a later difference can be shown.
+    pub fn remember(&mut self, plan: &RenderedPlan) {
+        for edit in &plan.files {
+            let Ok(Some(found)) = self.tools.disk.read(Path::new(&edit.path)) else { continue };
+            let is_planned = Some(&found.sha256) == edit.before_sha256.as_ref();
+            if let Ok(text) = String::from_utf8(found.content)
+                && is_planned
+                && self.planned.len() < REMEMBERED_COUNT_MAX
+            {
+                self.planned.insert(edit.path.clone(), text);
+            }
+        }
+    }
+
+    /// Applies a plan for the service of `snapshot`. On an error everything of it is undone, unless the hint says
+    /// otherwise.
+    pub fn apply(
+        &mut self,
+        plan: &RenderedPlan,
+        snapshot: &ServiceSnapshot,
+        options: &ApplyOptions,
+    ) -> Result<Applied> {
+        self.live_traffic |= options.live_traffic;
+        self.abandoned.check()?;
+        check_class(plan, options.allow_restart)?;
+        self.finish_undoing()?;
+        let served = served_by(plan, snapshot)?;
+        let programs = Arc::clone(&self.tools.programs);
+        let service = programs.service(&served.service).ok_or_else(|| {
+            UserError::cannot_run(format!("this webdyno cannot change the service `{}`", served.service))
+        })?;
+        for edit in &plan.files {
+            self.check_file(edit)?;
+        }
+        if plan.files.is_empty() {
+            let mark = self.next_n();
+            return Ok(Applied { mark, outage_us: None, snapshot: snapshot.clone(), others: vec![] });
+        }
+        self.check_waiting(service, &served, plan.class, options)?;
+        service.validate(&served.control).map_err(|error| {
+            let told =
+                format!("the configuration was not valid before the change already: {}", error.message);
+            UserError { message: told, ..error }
+        })?;
+        self.abandoned.check()?;
+        self.begin(Some(&served))?;
+        let mark = self.next_n();
+        let mut site = None;
+        // A panic of a service must not leave its half-done change in force until the session ends.
+        let performed = catch_unwind(AssertUnwindSafe(|| {
+            self.prepared(plan, service, &served, options, &mut site)?;
+            let applied = self.perform(plan, snapshot, service, &served, options)?;
+            self.compare(site.as_ref())?;
+            Ok(Applied { mark, ..applied })
+        }));
+        performed
+            .unwrap_or_else(|_| Err(UserError::cannot_run("applying failed within webdyno itself")))
+            .map_err(|error| self.undo_failed(mark, error, site.as_ref()))
+    }
+
+    /// What comes before anything is written: learning how the site answers, and the proof.
+    fn prepared(
+        &mut self,
+        plan: &RenderedPlan,
+        service: &dyn Service,
+        served: &Served,
+        options: &ApplyOptions,
+        site: &mut Option<Site>,
+    ) -> Result<()> {
+        let world = Arc::clone(&self.tools.world);
+        let addresses = service.addresses(&served.control, served.port);
+        let learnt = site::learn(&Asker::until(&self.abandoned, world.as_ref()), &addresses, &options.probes);
+        self.abandoned.check()?;
+        *site = learnt.site;
+        self.notes.extend(learnt.warnings);
+        if plan.class != ApplyClass::Live {
+            let subject = Subject { service, served, probes: &options.probes };
+            let unproved = self.prove(&plan.files, &subject, site.as_ref())?;
+            self.notes.extend(unproved);
+        }
+        Ok(())
+    }
+
+    fn perform(
+        &mut self,
+        plan: &RenderedPlan,
+        snapshot: &ServiceSnapshot,
+        service: &dyn Service,
+        served: &Served,
+        options: &ApplyOptions,
+    ) -> Result<Applied> {
+        for edit in &plan.files {
+            self.write(edit, served, plan.class)?;
+        }
+        service.validate(&served.control)?;
+        let others = self.check_waiting(service, served, plan.class, options)?;
+        let running = service.running_values(snapshot);
+        let (changes, live_traffic) = (plan.changes.clone(), self.live_traffic);
+        // From the next line on the undo has to activate, too.
+        self.abandoned.check()?;
+        let activate = Activate { served: served.clone(), class: plan.class, running, changes, live_traffic };
+        let n = self.intend(Action::Activate(activate))?;
+        let activation = service.activate(&served.control, plan.class, served.port)?;
+        let control = Some(activation.control.clone());
+        self.journal()?.append(Record::Completed { n, control })?;
+        let world = Arc::clone(&self.tools.world);
+        let waiting =
+            Waiting { world: world.as_ref(), at_most: self.read_back_max, abandoned: &self.abandoned };
+        let snapshot = read_back(plan, service, activation.control.pid, served.port, waiting);
+        let snapshot = snapshot.map_err(|error| match activation.unsettled {
+            Some(why) => error.hint(why),
+            None => error,
+        })?;
+        Ok(Applied { mark: 0, outage_us: activation.outage_us, snapshot, others })
+    }
+
+    /// What of others would take effect with a change of ours; an error when the operator has not accepted that.
+    fn check_waiting(
+        &self,
+        service: &dyn Service,
+        served: &Served,
+        class: ApplyClass,
+        options: &ApplyOptions,
+    ) -> Result<Vec<String>> {
+        let entries = self.session.as_ref().map_or(&[][..], |session| &session.journal.history().entries);
+        let own = [pending_reload::own(entries), pending_reload::left(&self.tools)?].concat();
+        pending_reload::check(service, served, class, &own, options)
+    }
+
+    /// Looks whether the site answers as before, as far as that is known.
+    fn compare(&self, site: Option<&Site>) -> Result<()> {
+        let asker = Asker::until(&self.abandoned, self.tools.world.as_ref());
+        let difference = site.and_then(|site| site.answers_as_before(&asker).err());
+        self.abandoned.check()?;
+        match difference.map(|difference| difference.message) {
+            None => Ok(()),
+            Some(difference) => {
+                Err(UserError::cannot_run(format!("the change made the site answer otherwise: {difference}"))
+                    .hint("the error log of the service may say why"))
+            }
+        }
+    }
+
+    /// What the site answers otherwise than before.
+    fn difference(&self, site: &Site) -> Option<String> {
+        let compared = site.answers_as_before(&Asker::of(self.tools.world.as_ref()));
+        compared.err().map(|difference| difference.message)
+    }
+
+    fn check_file(&self, edit: &FileEdit) -> Result<Option<OldFile>> {
+        file::check(self.tools.disk.as_ref(), edit, self.planned.get(&edit.path).map(String::as_str))
+    }
+
+    fn write(&mut self, edit: &FileEdit, served: &Served, class: ApplyClass) -> Result<()> {
+        self.abandoned.check()?;
+        let before = self.check_file(edit)?;
+        let path = Path::new(&edit.path);
+        let new = file::with_content(self.tools.disk.as_ref(), path, before.as_ref(), &edit.after)?;
+        let expected = before.as_ref().map(|file| file.sha256.clone());
+        if expected.as_ref() == Some(&new.sha256) {
+            return Ok(());
+        }
+        let after_sha256 = new.sha256.clone();
+        self.hook_boot(served)?;
+        let (path_text, served) = (edit.path.clone(), served.clone());
+        let (class, at_us) = (Some(class), Some(self.tools.world.now_us()));
+        let write = WriteFile { path: path_text, before, after_sha256, served, class, at_us };
+        let n = self.intend(Action::WriteFile(write))?;
+        let temporary = file::temporary(path, &self.journal()?.id(), n);
+        let replaced = file::replace(self.tools.disk.as_ref(), path, &new, expected.as_deref(), &temporary)
+            .map_err(|error| {
+            io_error("write", path.display(), &error).hint("make it writable, or free space there")
+        })?;
+        match replaced {
+            Replaced::Done => self.journal()?.append(Record::Completed { n, control: None }),
+            Replaced::Changed => {
+                // Ours never was there: what is there now needs no undo.
+                self.journal()?.append(Record::Undone { n, control: None })?;
+                Err(UserError::cannot_run(format!("{} changed since the plan was made", path.display()))
+                    .hint("make the plan again"))
+            }
+        }
+    }
+
+    /// What is applied now stays when the session ends. It can still be rolled back later.
+    pub fn keep(&mut self) -> Result<()> {
+        self.finish_undoing()?;
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let through = session.journal.history().last_n();
+        session.journal.append(Record::Kept { through })?;
+        // What is kept stays at a boot too. A hook that cannot be removed now is removed at the end.
+        remove_boot_hook(&mut session.journal, &self.tools);
+        Ok(())
+    }
+
+    /// Starts a program that must not outlive the session, and waits until it answers on its port.
+    pub fn launch(&mut self, command: &[String], pid_file: &str, port: u16) -> Result<()> {
+        let launch = Launch::new(command.to_vec(), pid_file.to_owned(), port);
+        self.abandoned.check()?;
+        self.tools.world.check_launch(&launch)?;
+        self.begin(None)?;
+        let n = self.intend(Action::Launch(launch.clone()))?;
+        let started = self.start(n, &launch);
+        started.map_err(|error| {
+            let report = self.undo(n, true);
+            match report.error() {
+                None => error,
+                Some(undoing) => error.hint(format!("stopping it failed too: {}", undoing.message)),
+            }
+        })
+    }
+
+    fn start(&mut self, n: u64, launch: &Launch) -> Result<()> {
+        let running = self.tools.world.launch(launch)?;
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let running = session.running.entry(n).or_insert(running);
+        let journal = &mut session.journal;
+        running.give_up_when(&self.abandoned);
+        running.wait_until_ready(launch, &mut |launched| journal.append(Record::Launched { n, launched }))?;
+        journal.append(Record::Completed { n, control: None })
+    }
+
+    /// Stops what was launched. Its files need no undo, as nobody uses them any more.
+    pub fn dispose(&mut self) -> Result<Reverted> {
+        let Some(session) = &self.session else { return Ok(Reverted::default()) };
+        let history = session.journal.history();
+        let launches = history.outstanding(1).filter_map(|entry| match &entry.action {
+            Action::Launch(launch) => Some(launch.port),
+            _ => None,
+        });
+        let ports: Vec<u16> = launches.collect();
+        let is_its_own = |action: &Action| served(action).is_some_and(|served| ports.contains(&served.port));
+        let others =
+            history.outstanding(1).any(|entry| served(&entry.action).is_some() && !is_its_own(&entry.action));
+        if others {
+            // Never by accident: stopping must not take back or forget changes of a service that goes on.
+            return Err(UserError::cannot_run(
+                "a service that was not started for this session is changed, too",
+            )
+            .hint("keep or revert these changes first"));
+        }
+        told(self.stop_launched())
+    }
+
+    /// Stops shadow instances, and removes their files.
+    fn stop_shadows(&mut self) -> Report {
+        let Some(session) = &mut self.session else { return Report::default() };
+        let is_shadow = |launch: &Launch| launch.folder.is_some();
+        stop_some(&mut session.journal, &self.tools, &mut session.running, is_shadow)
+    }
+
+    /// Stops launched programs without a look at their files.
+    fn stop_launched(&mut self) -> Report {
+        let Some(session) = &mut self.session else { return Report::default() };
+        stop_launched(&mut session.journal, &self.tools, &mut session.running)
+    }
+
+    /// Takes out of a snapshot what waits for a reload only by an earlier session of ours, which put it back.
+    pub fn forget_ours(&self, snapshot: &mut ServiceSnapshot) {
+        pending_reload::forget_ours(&self.tools, snapshot);
+    }
+
+    /// Where the undo of this session is; `None` before its first change.
+    pub fn journal_place(&self) -> Option<JournalPlace> {
+        let session = self.session.as_ref()?;
+        let state = &self.tools.state;
+        Some(JournalPlace {
+            id: session.journal.id(),
+            state_directory: state.root().display().to_string(),
+            is_default: state.is_default(),
+        })
+    }
+
+    /// Whether a journal is open.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Whether something would be undone at the end.
+    pub fn has_unkept(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.journal.history().has_unkept())
+    }
+
+    /// Takes the lock and begins the journal. Refused while an earlier session waits for its rollback: its changes
+    /// would be taken for the original.
+    fn begin(&mut self, served: Option<&Served>) -> Result<()> {
+        if let Some(session) = &mut self.session {
+            // A restart may have given the service another port.
+            return served.map_or(Ok(()), |served| session.claims.take(&self.tools, served));
+        }
+        self.tools.state.create(self.tools.disk.as_ref())?;
+        let lock = Lock::take(&self.tools, &self.owner.what)?;
+        rollback::refuse_when_pending(&self.tools)?;
+        let mut claims = Claims::default();
+        served.map_or(Ok(()), |served| claims.take(&self.tools, served))?;
+        let journal = Journal::create(&self.tools, &self.owner)?;
+        let running = BTreeMap::new();
+        let (half_undone_from, is_unhookable, has_undone_unheard) = (None, false, false);
+        self.session = Some(Session {
+            journal,
+            running,
+            half_undone_from,
+            is_unhookable,
+            has_undone_unheard,
+            claims,
+            _lock: lock,
+        });
+        Ok(())
+    }
+
+    /// From the first write on, a boot puts everything back.
+    fn hook_boot(&mut self, served: &Served) -> Result<()> {
+        let Some(session) = self.session.as_mut().filter(|session| !session.is_unhookable) else {
+            return Ok(());
+        };
+        let note = boot::ensure(&mut session.journal, &self.tools, served)?;
+        session.is_unhookable = note.is_some();
+        self.notes.extend(note);
+        Ok(())
+    }
+
+    /// What the operator should know since this was asked last.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn next_n(&self) -> u64 {
+        self.session.as_ref().map_or(1, |session| session.journal.history().last_n() + 1)
+    }
+
+    fn intend(&mut self, action: Action) -> Result<u64> {
+        let n = self.next_n();
+        self.journal()?.append(Record::Intent { n, action })?;
+        Ok(n)
+    }
+
+    fn journal(&mut self) -> Result<&mut Journal> {
+        let session = self.session.as_mut().ok_or_else(|| UserError::cannot_run("no journal was begun"))?;
+        Ok(&mut session.journal)
+    }
+}
+
+fn told(report: Report) -> Result<Reverted> {
+    match report.error() {
+        None => Ok(Reverted { lines: report.lines, left: report.left, outage_us: report.outage_us }),
+        Some(error) => Err(error),
+    }
+}
+
+fn check_class(plan: &RenderedPlan, allow_restart: bool) -> Result<()> {
+    if let Some(Managed { path, by, why }) = plan.managed.first() {
+        return Err(UserError::cannot_run(format!("{path} is managed by {by}, and is not written: {why}"))
+            .hint(format!(
+                "make the change in {by}; `webdyno tune --export DIR` writes the files and the diff"
+            )));
+    }
+    let class = plan.changes.iter().map(|change| change.class).fold(plan.class, ApplyClass::max);
+    let settings =
+        || plan.changes.iter().map(|change| change.setting.as_str()).collect::<Vec<_>>().join(", ");
+    match class {
+        ApplyClass::Live | ApplyClass::Reload => Ok(()),
+        ApplyClass::Restart if allow_restart => Ok(()),
+        ApplyClass::Restart => Err(UserError::cannot_run(format!("changing {} needs a restart", settings()))
+            .hint("allow the outage with --allow-restart")),
+        ApplyClass::Manual => {
+            Err(UserError::cannot_run(format!("{} can only be changed by hand", settings()))
+                .hint("see the plan for how"))
+        }
+    }
+}
+
+fn served_by(plan: &RenderedPlan, snapshot: &ServiceSnapshot) -> Result<Served> {
+    if let Some(other) = plan.changes.iter().find(|change| change.service != snapshot.service) {
+        return Err(UserError::cannot_run(format!(
+            "the plan changes {}, and port {} is served by {}",
+            other.service, snapshot.port, snapshot.service
+        )));
+    }
+    let control = snapshot.control.clone().ok_or_else(|| {
+        UserError::cannot_run(format!("it is not known how {} was started", snapshot.service))
+            .hint("run it as the user that started it, or with sudo")
+    })?;
+    Ok(Served { service: snapshot.service.clone(), port: snapshot.port, control })
+}
+
+/// How something is waited for.
+struct Waiting<'a> {
+    world: &'a dyn World,
+    at_most: Duration,
+    abandoned: &'a Abandoned,
+}
+
+/// Waits until the running program shows the wanted values, where it shows any.
+fn read_back(
+    plan: &RenderedPlan,
+    service: &dyn Service,
+    pid: u32,
+    port: u16,
+    Waiting { world, at_most, abandoned }: Waiting<'_>,
+) -> Result<ServiceSnapshot> {
+    let mut seen: Result<(ServiceSnapshot, Option<UserError>)> =
+        Err(UserError::cannot_run("the service was not read"));
+    world.wait_until(at_most, &mut || {
+        seen = service.snapshot(pid, port).map(|snapshot| {
+            let difference = difference(plan, &service.running_values(&snapshot));
+            (snapshot, difference)
+        });
+        abandoned.is_set() || matches!(seen, Ok((_, None)))
+    });
+    abandoned.check()?;
+    match seen? {
+        (snapshot, None) => Ok(snapshot),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// The first setting of which the running program shows another value than the wanted one.
+fn difference(plan: &RenderedPlan, running: &BTreeMap<String, SettingValue>) -> Option<UserError> {
+    let same = |a: &SettingValue, b: &SettingValue| a.to_string().eq_ignore_ascii_case(&b.to_string());
+    plan.changes.iter().find_map(|change| {
+        let shown = running.get(&change.setting).filter(|shown| !same(shown, &change.to))?;
+        let told =
+            format!("{} is {shown} in the running {}, not {}", change.setting, change.service, change.to);
+        Some(UserError::cannot_run(told).hint("another setting or file may override it"))
+    })
+}

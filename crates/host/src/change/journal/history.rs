@@ -1,0 +1,507 @@
+//! What a journal says, as pure data: records, their lines, and what they add up to.
+//!
+//! One JSON object per line: `{"v":1,"seq":0,"sum":"..","record":{"kind":..}}`. `sum` is the beginning of the SHA-256
+//! of version, sequence number and the record's own text, so a line that was written in part, or changed, is noticed.
+//! A last line that is not whole is left out: its fsync never returned, so what it announces never began. A record
+//! that this version does not know is an error: undoing half of what happened may be worse than nothing.
+
+use crate::change::journal::action::{Action, BootHook, Launched, Served};
+use crate::change::seams::disk::sha256_hex;
+use crate::change::seams::processes::World;
+use crate::os::process::ProcessName;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use webdyno_model::service::Control;
+
+/// The version of the lines that are written. Older ones stay readable.
+pub const VERSION: u32 = 1;
+
+/// Who wrote a journal, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// From time and pid; also the file's name.
+    pub id: String,
+    /// Rises from journal to journal, also when the clock is set back.
+    pub order: u64,
+    /// Microseconds since 1970.
+    pub started_at_us: u64,
+    /// The boot in which the processes below ran; `None` when unknown.
+    pub boot_id: Option<String>,
+    /// The machine: a state directory may be shared by several. `None` when unknown, and in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
+    /// The process that gave the orders: the tool itself on the same machine, else what carries its connection.
+    pub tool: Option<ProcessName>,
+    /// The agent, which is the guardian.
+    pub agent: ProcessName,
+    /// What it is about: `webdyno tune`.
+    pub what: String,
+}
+
+/// Who closed a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosedBy {
+    /// The tool, at its regular end.
+    Tool,
+    /// The agent, because the tool was gone; it had put everything back.
+    Guardian,
+    /// `webdyno rollback`.
+    Rollback,
+}
+
+/// One line's content.
+#[expect(clippy::large_enum_variant, reason = "there are few, and most are intents")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Record {
+    /// The first one.
+    Header(Header),
+    /// This will be done next.
+    Intent {
+        /// From 1, rising.
+        n: u64,
+        /// What.
+        action: Action,
+    },
+    /// It was done.
+    Completed {
+        /// Of the intent.
+        n: u64,
+        /// How the service is controlled after an activation.
+        control: Option<Control>,
+    },
+    /// The launched program's process is known.
+    Launched {
+        /// Of the intent.
+        n: u64,
+        /// The process.
+        #[serde(flatten)]
+        launched: Launched,
+    },
+    /// It is undone, or needs no undo any more.
+    Undone {
+        /// Of the intent.
+        n: u64,
+        /// How the service is controlled after activating the original.
+        control: Option<Control>,
+    },
+    /// Somebody else changed the file: it is left alone, and its original is kept apart.
+    Conflict {
+        /// Of the intent.
+        n: u64,
+        /// The saved copy; `None` when there was no file before.
+        saved: Option<String>,
+        /// What became of the file, in words; `None` in older journals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        what: Option<String>,
+    },
+    /// The actions up to this one were verified and stay.
+    Kept {
+        /// The last one of them.
+        through: u64,
+    },
+    /// What was kept is rolled back after all. From here on it waits for that, whoever begins or ends it.
+    Unkept,
+    /// The end.
+    Closed {
+        /// By whom.
+        by: ClosedBy,
+    },
+    /// The user was told that the guardian put everything back.
+    Told,
+}
+
+/// An action and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// From 1, rising.
+    pub n: u64,
+    /// What.
+    pub action: Action,
+    /// Whether it is known to have been done. When not, it may have been.
+    pub completed: bool,
+    /// The process, of a launch.
+    pub launched: Option<Launched>,
+    /// Nothing is left to undo.
+    pub undone: bool,
+}
+
+/// What all records of a journal add up to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct History {
+    /// `None` when the session ended before its first record was whole: it did nothing.
+    pub header: Option<Header>,
+    /// In order.
+    pub entries: Vec<Entry>,
+    /// Actions up to this one are kept; 0 for none.
+    pub kept_through: u64,
+    /// Actions up to this one were verified once, also when they are rolled back after all; 0 for none.
+    pub verified_through: u64,
+    /// Who closed it last.
+    pub closed: Option<ClosedBy>,
+    /// Whether the user heard of the guardian's work.
+    pub told: bool,
+    /// How each service is controlled by the latest record, by name and port.
+    pub controls: BTreeMap<(String, u16), Control>,
+    /// Files left to the operator.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A file that was left to the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The write that cannot be undone.
+    pub n: u64,
+    /// The saved copy of the original; `None` when there was no file before.
+    pub saved: Option<String>,
+    /// What became of the file, in words; `None` in older journals.
+    pub what: Option<String>,
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Damage {
+    /// A line that is not the last one is not whole; its number from 1.
+    Line(usize),
+    /// A whole line of a version that is not known; the version.
+    Version(u32),
+    /// A whole line with a record that is not known, or that does not fit; its number from 1 and what it is.
+    Record(usize, String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    v: u32,
+    seq: u64,
+    sum: String,
+    #[serde(borrow)]
+    record: &'a RawValue,
+}
+
+/// The line of a record, newline included.
+pub fn encode(sequence: u64, record: &Record) -> serde_json::Result<Vec<u8>> {
+    let record = serde_json::value::to_raw_value(record)?;
+    let line =
+        Line { v: VERSION, seq: sequence, sum: checksum(VERSION, sequence, record.get()), record: &record };
+    let mut bytes = serde_json::to_vec(&line)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Reads a whole journal: what it adds up to, how many lines and how many bytes of it are whole.
+pub fn read(bytes: &[u8]) -> Result<(History, u64, u64), Damage> {
+    let mut history = History::default();
+    let (mut lines, mut whole_bytes) = (0_u64, 0_usize);
+    let mut rest = bytes;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+        let number = usize::try_from(lines).unwrap_or(usize::MAX).saturating_add(1);
+        let (line, after) = (rest.get(..end).unwrap_or_default(), rest.get(end + 1..).unwrap_or_default());
+        match decode(lines, line, number) {
+            Ok(record) => history.absorb(record).map_err(|what| Damage::Record(number, what))?,
+            // A torn write may leave a newline behind, but nothing whole after it.
+            Err(Damage::Line(_)) if !after.contains(&b'\n') => break,
+            Err(damage) => return Err(damage),
+        }
+        lines += 1;
+        whole_bytes += end + 1;
+        rest = after;
+    }
+    Ok((history, lines, whole_bytes as u64))
+}
+
+fn decode(sequence: u64, line: &[u8], number: usize) -> Result<Record, Damage> {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u32,
+    }
+    let text = std::str::from_utf8(line).map_err(|_| Damage::Line(number))?;
+    let version = serde_json::from_str::<Versioned>(text).map_err(|_| Damage::Line(number))?.v;
+    if version > VERSION {
+        return Err(Damage::Version(version));
+    }
+    let line: Line<'_> = serde_json::from_str(text).map_err(|_| Damage::Line(number))?;
+    let record = line.record.get();
+    if line.seq != sequence || line.sum != checksum(line.v, line.seq, record) {
+        return Err(Damage::Line(number));
+    }
+    serde_json::from_str(record).map_err(|error| {
+        let kind = serde_json::from_str::<Kind>(record).map_or_else(|_| error.to_string(), |kind| kind.kind);
+        Damage::Record(number, kind)
+    })
+}
+
+fn checksum(version: u32, sequence: u64, record: &str) -> String {
+    let mut sum = sha256_hex(format!("{version} {sequence} {record}").as_bytes());
+    sum.truncate(16);
+    sum
+}
+
+impl History {
+    /// Takes in one more record. The error names a record that does not fit to those before it.
+    pub fn absorb(&mut self, record: Record) -> Result<(), String> {
+        match record {
+            Record::Header(header) if self.header.is_none() => self.header = Some(header),
+            _ if self.header.is_none() => return Err("a record before the header".into()),
+            Record::Header(_) => return Err("a second header".into()),
+            Record::Intent { n, action } => self.begin(n, action)?,
+            Record::Completed { n, control } => {
+                self.entry(n)?.completed = true;
+                self.controlled(n, control);
+            }
+            Record::Launched { n, launched } => self.entry(n)?.launched = Some(launched),
+            Record::Undone { n, control } => {
+                self.entry(n)?.undone = true;
+                self.controlled(n, control);
+            }
+            Record::Conflict { n, saved, what } => {
+                self.entry(n)?.undone = true;
+                self.conflicts.push(Conflict { n, saved, what });
+            }
+            Record::Kept { through } => {
+                self.kept_through = self.kept_through.max(through);
+                self.verified_through = self.verified_through.max(through);
+            }
+            Record::Unkept => (self.kept_through, self.closed) = (0, None),
+            Record::Closed { by } => self.closed = Some(by),
+            Record::Told => self.told = true,
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, n: u64, action: Action) -> Result<(), String> {
+        if n != self.last_n() + 1 {
+            return Err(format!("intent {n} after {}", self.last_n()));
+        }
+        if let Some(served) = served(&action) {
+            self.controls.insert((served.service.clone(), served.port), served.control.clone());
+        }
+        self.closed = None;
+        self.entries.push(Entry { n, action, completed: false, launched: None, undone: false });
+        Ok(())
+    }
+
+    fn controlled(&mut self, n: u64, control: Option<Control>) {
+        let key = self.entries.iter().find(|entry| entry.n == n).and_then(|entry| served(&entry.action));
+        if let (Some(served), Some(control)) = (key, control) {
+            let key = (served.service.clone(), served.port);
+            self.controls.insert(key, control);
+        }
+    }
+
+    fn entry(&mut self, n: u64) -> Result<&mut Entry, String> {
+        self.entries.iter_mut().find(|entry| entry.n == n).ok_or_else(|| format!("no intent {n}"))
+    }
+
+    /// Whether an activation may have ended its service: it is not known to have come to its end, or nobody has verified
+    /// it since. A service that was seen at work with it was stopped by somebody else.
+    pub fn may_have_ended_its_service(&self, n: u64) -> bool {
+        let is_done = |entry: &Entry| entry.n == n && entry.completed && n <= self.verified_through;
+        !self.entries.iter().any(is_done)
+    }
+
+    /// The number of the last action; 0 when there is none.
+    pub fn last_n(&self) -> u64 {
+        self.entries.last().map_or(0, |entry| entry.n)
+    }
+
+    /// The actions from `n` on that are not undone, in order.
+    pub fn outstanding(&self, from_n: u64) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.n >= from_n && !entry.undone)
+    }
+
+    /// Whether something is in force that was never verified, or runs or is installed that must not outlive the session.
+    pub fn has_unkept(&self) -> bool {
+        let is_passing = |action: &Action| matches!(action, Action::Launch(_) | Action::BootHook(_));
+        self.outstanding(1).any(|entry| entry.n > self.kept_through || is_passing(&entry.action))
+    }
+
+    /// Whether a boot would leave something in force that was never verified. Programs that this session launched, and
+    /// their files, are gone after a boot.
+    pub fn needs_boot_hook(&self) -> bool {
+        let lasts = |entry: &Entry| served(&entry.action).is_some_and(|to| !self.is_launched_here(to.port));
+        self.outstanding(self.kept_through + 1).any(lasts)
+    }
+
+    /// The hook that is installed, or may be in part.
+    pub fn boot_hooks(&self) -> impl Iterator<Item = (u64, &BootHook)> {
+        self.outstanding(1).filter_map(|entry| match &entry.action {
+            Action::BootHook(hook) => Some((entry.n, hook)),
+            _ => None,
+        })
+    }
+
+    /// Whether nothing can be undone any more.
+    pub fn is_settled(&self) -> bool {
+        self.outstanding(1).next().is_none()
+    }
+
+    /// Whether it did something and was not closed: temporary files or a hook at boot may lie about even when all that
+    /// was changed is undone or kept.
+    pub fn is_open(&self) -> bool {
+        self.closed.is_none() && !self.entries.is_empty()
+    }
+
+    /// Whether this port is served by a program that this session launched and that was not stopped yet.
+    pub fn is_launched_here(&self, port: u16) -> bool {
+        self.outstanding(1)
+            .any(|entry| matches!(&entry.action, Action::Launch(launch) if launch.port == port))
+    }
+
+    /// Whether it is of another machine, with which this one shares its state directory: its files and processes are not
+    /// here, and what there is of them is not for us to judge.
+    pub fn is_elsewhere(&self, world: &dyn World) -> bool {
+        let then = self.header.as_ref().and_then(|header| header.machine_id.as_ref());
+        then.is_some_and(|then| world.machine_id().is_some_and(|now| now != *then))
+    }
+
+    /// Whether the guardian is still there.
+    pub fn guardian_is_alive(&self, world: &dyn World) -> bool {
+        let alive = |header: &Header| same_boot(header, world) && world.is_running(header.agent);
+        self.header.as_ref().is_some_and(alive)
+    }
+
+    /// Whether the tool is still there.
+    pub fn tool_is_alive(&self, world: &dyn World) -> bool {
+        let running = |tool: ProcessName| world.is_running(tool);
+        let alive = |header: &Header| same_boot(header, world) && header.tool.is_some_and(running);
+        self.header.as_ref().is_some_and(alive)
+    }
+
+    /// Whether the machine has not been booted since. Unknown counts as the same: then start times decide.
+    pub fn is_same_boot(&self, world: &dyn World) -> bool {
+        self.header.as_ref().is_some_and(|header| same_boot(header, world))
+    }
+}
+
+fn same_boot(header: &Header, world: &dyn World) -> bool {
+    match (&header.boot_id, world.boot_id()) {
+        (Some(then), Some(now)) => *then == now,
+        _ => true,
+    }
+}
+
+/// The service that an action is about.
+pub fn served(action: &Action) -> Option<&Served> {
+    match action {
+        Action::WriteFile(write) => Some(&write.served),
+        Action::Activate(activate) => Some(&activate.served),
+        Action::Launch(_) | Action::BootHook(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::journal::action::Launch;
+    use proptest::prelude::*;
+
+    fn header() -> Record {
+        let agent = ProcessName { pid: 1, start_ticks: 2 };
+        Record::Header(Header {
+            id: "20260101T000000.000000Z-1".into(),
+            order: 1,
+            started_at_us: 3,
+            boot_id: None,
+            machine_id: None,
+            tool: None,
+            agent,
+            what: "webdyno tune".into(),
+        })
+    }
+
+    fn launch(n: u64) -> Record {
+        let action = Launch::new(vec!["/bin/x".into()], "/run/x".into(), 80);
+        Record::Intent { n, action: Action::Launch(action) }
+    }
+
+    fn records() -> Vec<Record> {
+        let launched = Launched { process: ProcessName { pid: 9, start_ticks: 8 }, group: Some(9) };
+        vec![
+            header(),
+            launch(1),
+            Record::Launched { n: 1, launched },
+            Record::Completed { n: 1, control: None },
+            Record::Kept { through: 1 },
+            launch(2),
+            Record::Undone { n: 2, control: None },
+            Record::Closed { by: ClosedBy::Guardian },
+            Record::Told,
+        ]
+    }
+
+    fn written(records: &[Record]) -> Vec<Vec<u8>> {
+        records.iter().enumerate().map(|(i, record)| encode(i as u64, record).unwrap()).collect()
+    }
+
+    fn replayed(records: &[Record]) -> History {
+        let mut history = History::default();
+        records.iter().for_each(|record| history.absorb(record.clone()).unwrap());
+        history
+    }
+
+    /// A journal cut off at any byte says exactly what its whole lines say.
+    #[test]
+    fn a_journal_torn_at_any_byte_says_what_its_whole_lines_say() {
+        let (records, lines) = (records(), written(&records()));
+        let bytes = lines.concat();
+        for cut in 0..=bytes.len() {
+            let mut whole = 0;
+            let mut length = 0;
+            while whole < lines.len() && length + lines[whole].len() <= cut {
+                length += lines[whole].len();
+                whole += 1;
+            }
+            let (history, count, valid) = read(&bytes[..cut]).unwrap();
+            assert_eq!(history, replayed(&records[..whole]), "cut at {cut}");
+            assert_eq!((count, valid), (whole as u64, length as u64), "cut at {cut}");
+        }
+    }
+
+    proptest! {
+        /// No damage of a byte is taken for truth: reading fails, or only the last line is missing.
+        #[test]
+        fn a_changed_byte_is_noticed(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let (records, mut bytes) = (records(), written(&records()).concat());
+            let at = at.index(bytes.len());
+            prop_assume!(bytes[at] != byte);
+            bytes[at] = byte;
+            if let Ok((history, count, _)) = read(&bytes) {
+                prop_assert_eq!(history, replayed(&records[..count as usize]));
+                prop_assert!(count as usize >= records.len() - 2, "{} of {}", count, records.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_that_says_so() {
+        let known = encode(0, &header()).unwrap();
+        let line = |v: u32, record: &str| {
+            let sum = checksum(v, 1, record);
+            [
+                known.clone(),
+                format!("{{\"v\":{v},\"seq\":1,\"sum\":\"{sum}\",\"record\":{record}}}\n").into_bytes(),
+            ]
+            .concat()
+        };
+        assert_eq!(read(&line(1, r#"{"kind":"sysctl"}"#)), Err(Damage::Record(2, "sysctl".into())));
+        assert_eq!(read(&line(2, r#"{"kind":"told"}"#)), Err(Damage::Version(2)));
+        let orphan = r#"{"kind":"undone","n":7,"control":null}"#;
+        assert_eq!(read(&line(1, orphan)), Err(Damage::Record(2, "no intent 7".into())));
+        assert!(read(&line(1, r#"{"kind":"told"}"#)).unwrap().0.told);
+    }
+
+    /// A journal of the first version, byte for byte as it was written: it stays readable for ever.
+    #[test]
+    fn the_first_version_stays_readable() {
+        let golden = include_bytes!("../../../tests/fixtures/journal-v1.jsonl");
+        let (history, lines, bytes) = read(golden).unwrap();
+        assert_eq!((lines, bytes), (9, golden.len() as u64));
+        assert_eq!(history, replayed(&records()));
+    }
+}

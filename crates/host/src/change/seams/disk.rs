@@ -1,0 +1,508 @@
+//! The seam to the disk: every read and write of changing and undoing passes through [`Disk`], so that tests can fill
+//! it up, pretend one, or end the program between any two acts.
+//!
+//! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
+//! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
+
+use crate::change::apply::tree;
+use crate::change::apply::tree::{PASSABLE, set_mode};
+use crate::change::journal::action::{OldFile, in_base64};
+use crate::services::ShadowFolder;
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The largest configuration file that is changed.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
+const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
+
+/// What a copy of our program leaves free: journals come first.
+const SPARE_BYTES: u64 = 16 << 20;
+
+/// What is done to files. All paths are absolute.
+pub trait Disk: Send + Sync {
+    /// Reads a regular file with all that is needed to put it back; `None` when there is none. Symbolic links are
+    /// not followed: one is an error.
+    fn read(&self, path: &Path) -> io::Result<Option<OldFile>>;
+    /// Creates a file that must not exist yet, with mode, owner, attributes and time, and brings it to the disk.
+    fn create(&self, path: &Path, file: &OldFile) -> io::Result<()>;
+    /// Creates a file that must not exist yet as a copy of a program, for its owner only, and brings it to the disk. A disk
+    /// that holds no programs need not know how.
+    fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Gives a file another name in the same directory; an existing one of that name is replaced only if it may be.
+    fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()>;
+    /// Removes a file. That it is gone already is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Brings the entries of a directory to the disk.
+    fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory if nothing is in it. False when something is, or when it is gone already.
+    fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// What is at a path, symbolic links not followed; `None` when nothing is.
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
+    /// Where a path leads with all symbolic links followed; `None` when that is nowhere.
+    fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let _ = path;
+        Ok(None)
+    }
+    /// When something was changed last, be it content, entries, owner or mode (inode(7)); `None` when nothing is there, or
+    /// that cannot be told.
+    fn changed_at(&self, path: &Path) -> io::Result<Option<SystemTime>> {
+        let _ = path;
+        Ok(None)
+    }
+    /// The names in a directory, in no order; `None` when there is no such directory.
+    fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>>;
+    /// User and group that a new file in a directory is to have: those of the directory where files can be given away.
+    fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)>;
+    /// Creates a directory, readable by its owner only. One that exists is left as it is.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Creates an empty file that must not exist yet, readable by its owner only.
+    fn create_private(&self, path: &Path) -> io::Result<()>;
+    /// The first bytes of a file, at most so many.
+    fn read_start(&self, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// Writes into an existing file at an offset and brings it to the disk.
+    fn append(&self, path: &Path, offset_bytes: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes sure that there is room for so many bytes from an offset on; the file stays as long as it is. File systems
+    /// that cannot promise that do nothing.
+    fn reserve(&self, path: &Path, offset_bytes: u64, length_bytes: u64) -> io::Result<()>;
+    /// Cuts a file off after a failed append; room that was reserved behind it is given back.
+    fn truncate(&self, path: &Path, length_bytes: u64) -> io::Result<()>;
+
+    /// Takes the lock on a file, which is created if need be; `None` when somebody has it. It ends with the process.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>>;
+
+    /// Creates a directory that others may pass through and not list, if it is not there; its parents are.
+    fn passable_directory(&self, path: &Path) -> io::Result<()> {
+        self.create_directory(path)
+    }
+    /// Creates a tree in an existing directory, for a program that runs for a moment: nothing of it needs to survive a
+    /// loss of power. A disk that holds no such programs need not know how.
+    fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
+        let _ = tree;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Removes a directory with all that is in it; symbolic links are not followed. That it is gone is no error.
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Directories and files that are created together.
+#[derive(Debug, Clone, Copy)]
+pub struct Tree<'a> {
+    /// The directory that holds all of it; it must not exist.
+    pub root: &'a Path,
+    /// Directories with modes and owners, each after the one it is in.
+    pub folders: &'a [ShadowFolder],
+    /// Files, in directories that are created as they are needed, readable by their owner only.
+    pub files: &'a [(PathBuf, Vec<u8>)],
+    /// Who owns everything; `None` for us, and for the owners of directories as they are given.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// A file whose lock is held as long as this lives.
+pub trait LockedFile: Send {
+    /// Gives the file another content, for whoever wants to know who holds the lock.
+    fn write(&mut self, content: &[u8]) -> io::Result<()>;
+}
+
+/// What was seen at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// What it is.
+    pub kind: Kind,
+    /// How many names it has.
+    pub links_count: u64,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    SymbolicLink,
+    /// A device, a socket, a pipe.
+    Other,
+}
+
+/// The machine's own file systems.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
+        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let custom = i32::try_from(flags).map_err(io::Error::other)?;
+        let file = match OpenOptions::new().read(true).custom_flags(custom).open(path) {
+            Ok(file) => file,
+            Err(error) if is_nothing(&error) => return Ok(None),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a symbolic link"));
+            }
+            Err(error) => return Err(error),
+        };
+        image_of(file).map(Some)
+    }
+
+    fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
+        // Nobody else may look into it before it has its owner.
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        target.write_all(&file.content)?;
+        let found = target.metadata()?;
+        if (found.uid(), found.gid()) != (file.uid, file.gid) {
+            std::os::unix::fs::fchown(&target, Some(file.uid), Some(file.gid))?;
+        }
+        target.set_permissions(std::fs::Permissions::from_mode(file.mode))?;
+        write_attributes(&target, &file.attributes)?;
+        if let Some((seconds, nanoseconds)) = file.modified {
+            let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };
+            rustix::fs::futimens(&target, &Timestamps { last_access: time, last_modification: time })?;
+        }
+        target.sync_all()
+    }
+
+    fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut source = File::open(from)?;
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o700).open(to)?;
+        let found = rustix::fs::fstatvfs(&target)?;
+        if found.f_bavail.saturating_mul(found.f_frsize) < source.metadata()?.len() + SPARE_BYTES {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        io::copy(&mut source, &mut target)?;
+        set_mode(to, 0o700)?;
+        target.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path, may_replace: bool) -> io::Result<()> {
+        if may_replace {
+            return std::fs::rename(from, to);
+        }
+        match rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, RenameFlags::NOREPLACE) {
+            // File systems without RENAME_NOREPLACE: a second name that must not exist, then the first one goes.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, to, AtFlags::empty())?;
+                std::fs::remove_file(from)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if is_nothing(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn remove_empty_directory(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::remove_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Option<Seen>> {
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if is_nothing(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let kind = match found.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_symlink() => Kind::SymbolicLink,
+            _ => Kind::Other,
+        };
+        Ok(Some(Seen { kind, links_count: found.nlink() }))
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        match path.canonicalize() {
+            Ok(target) => Ok(Some(target)),
+            Err(error) if is_nothing(&error) || Errno::from_io_error(&error) == Some(Errno::LOOP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn changed_at(&self, path: &Path) -> io::Result<Option<SystemTime>> {
+        let found = match std::fs::symlink_metadata(path) {
+            Ok(found) => found,
+            Err(error) if is_nothing(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let since = |seconds: i64, nanoseconds: i64| {
+            let whole = Duration::from_secs(u64::try_from(seconds).ok()?);
+            let part = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
+            SystemTime::UNIX_EPOCH.checked_add(whole + part)
+        };
+        let times = [(found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec())];
+        Ok(times.into_iter().filter_map(|(seconds, nanoseconds)| since(seconds, nanoseconds)).max())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Option<Vec<OsString>>> {
+        match std::fs::read_dir(folder) {
+            Ok(entries) => Ok(Some(entries.flatten().map(|entry| entry.file_name()).collect())),
+            Err(error) if is_nothing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn owner_of_new(&self, folder: &Path) -> io::Result<(u32, u32)> {
+        let found = std::fs::metadata(folder)?;
+        // Only root can give files away; anybody else owns what he creates.
+        Ok(match rustix::process::geteuid() {
+            root if root.is_root() => (found.uid(), found.gid()),
+            user => (user.as_raw(), rustix::process::getegid().as_raw()),
+        })
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        match std::fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+
+    fn create_private(&self, path: &Path) -> io::Result<()> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(|_| ())
+    }
+
+    fn read_start(&self, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![];
+        File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn append(&self, path: &Path, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = writable(path)?;
+        file.write_all_at(bytes, offset_bytes)?;
+        file.sync_all()
+    }
+
+    fn reserve(&self, path: &Path, offset_bytes: u64, length_bytes: u64) -> io::Result<()> {
+        let reserved =
+            rustix::fs::fallocate(writable(path)?, FallocateFlags::KEEP_SIZE, offset_bytes, length_bytes);
+        match reserved {
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn truncate(&self, path: &Path, length_bytes: u64) -> io::Result<()> {
+        writable(path)?.set_len(length_bytes)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(Flock(file)))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn passable_directory(&self, path: &Path) -> io::Result<()> {
+        match std::fs::create_dir(path) {
+            Ok(()) => set_mode(path, PASSABLE),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn plant(&self, tree: &Tree<'_>) -> io::Result<()> {
+        tree::plant(tree)
+    }
+
+    fn remove_tree(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Nothing is at a path, also when what should be a directory on the way is a file.
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// flock(2): the kernel drops it with its holder.
+struct Flock(File);
+
+impl LockedFile for Flock {
+    fn write(&mut self, content: &[u8]) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.write_all_at(content, 0)
+    }
+}
+
+/// An existing file, to be written to.
+fn writable(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(path)
+}
+
+/// SHA-256 in hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn image_of(file: File) -> io::Result<OldFile> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut content = vec![];
+    (&file).take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB"));
+    }
+    Ok(OldFile {
+        sha256: sha256_hex(&content),
+        content,
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+        modified: Some((found.mtime(), found.mtime_nsec())),
+        attributes: read_attributes(&file)?,
+    })
+}
+
+/// Attributes that belong to the file's content and rights. Signatures (IMA, EVM) are over other bytes or another
+/// inode, and `trusted.*` belongs to the file system: they are not carried over.
+fn is_carried(name: &str) -> bool {
+    let signed = matches!(name, "security.ima" | "security.evm");
+    name == "system.posix_acl_access" || name.starts_with("user.") || name.starts_with("security.") && !signed
+}
+
+fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
+    let mut names = vec![0_u8; ATTRIBUTES_BYTES_MAX];
+    let length = match rustix::fs::flistxattr(file, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::NOTSUP | Errno::NOSYS) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    names.truncate(length);
+    let names = names.split(|&byte| byte == 0).filter_map(|name| std::str::from_utf8(name).ok());
+    let mut found = BTreeMap::new();
+    for name in names.filter(|name| is_carried(name)) {
+        // One that may be listed and not read stays out: it cannot be carried over by us.
+        if let Some(value) = read_attribute(file, name) {
+            found.insert(name.to_owned(), in_base64::encode(&value));
+        }
+    }
+    Ok(found)
+}
+
+fn read_attribute(file: &File, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0_u8; ATTRIBUTES_BYTES_MAX];
+    let length = rustix::fs::fgetxattr(file, name, &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+fn write_attributes(file: &File, attributes: &BTreeMap<String, String>) -> io::Result<()> {
+    for (name, value) in attributes {
+        let value = in_base64::decode(value)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an attribute is not base64"))?;
+        // A new file often has the right label already, and setting one may need a right that we lack.
+        if read_attribute(file, name).as_ref() != Some(&value) {
+            rustix::fs::fsetxattr(file, name.as_str(), &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(content: &[u8], mode: u32) -> OldFile {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        OldFile {
+            content: content.to_vec(),
+            sha256: sha256_hex(content),
+            mode,
+            uid,
+            gid,
+            modified: Some((1_600_000_000, 123_000_000)),
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    /// What is created reads back as the same: bytes, mode, owner, time, attributes.
+    #[test]
+    fn create_then_read_is_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, mode) in [("a", 0o644), ("b", 0o600), ("c", 0o444), ("d", 0o4755), ("e", 0o000)] {
+            let path = folder.path().join(name);
+            let wanted = file(b"Listen 80\n\xff", mode);
+            RealDisk.create(&path, &wanted).unwrap();
+            if rustix::process::geteuid().is_root() || mode & 0o400 != 0 {
+                assert_eq!(RealDisk.read(&path).unwrap(), Some(wanted), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_carried_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut wanted = file(b"x", 0o640);
+        wanted.attributes.insert("user.note".into(), in_base64::encode(b"\0kept"));
+        let path = folder.path().join("x");
+        match RealDisk.create(&path, &wanted) {
+            Ok(()) => assert_eq!(RealDisk.read(&path).unwrap().unwrap().attributes, wanted.attributes),
+            // A file system without user attributes refuses: then nothing may be written at all.
+            Err(error) => assert_eq!(Errno::from_io_error(&error), Some(Errno::NOTSUP)),
+        }
+    }
+
+    #[test]
+    fn links_and_directories_are_not_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        assert_eq!(RealDisk.read(&link).unwrap_err().to_string(), "it is a symbolic link");
+        assert_eq!(RealDisk.read(folder.path()).unwrap_err().to_string(), "it is not a regular file");
+        assert_eq!(RealDisk.read(&folder.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_new_file_never_replaces_one_that_appeared() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        std::fs::write(&ours, "ours").unwrap();
+        std::fs::write(&theirs, "theirs").unwrap();
+        let error = RealDisk.rename(&ours, &theirs, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&theirs).unwrap(), "theirs");
+    }
+}

@@ -1,0 +1,36 @@
+//! What changing and undoing work with: the state directory and the seams to disk, services, processes and clocks.
+
+pub mod disk;
+pub mod processes;
+pub mod services;
+
+use crate::change::journal::state::StateDir;
+use crate::change::seams::disk::{Disk, RealDisk};
+use crate::change::seams::processes::World;
+use crate::change::seams::services::{Programs, ThisMachine};
+use std::sync::Arc;
+
+/// The state directory and the seams. Nothing in [`crate::change`] reaches a disk or a process but through these.
+#[derive(Clone)]
+pub struct Tools {
+    /// Where journals and saved copies are.
+    pub state: StateDir,
+    /// The seam to the disk.
+    pub disk: Arc<dyn Disk>,
+    /// The seam to the services.
+    pub programs: Arc<dyn Programs>,
+    /// The seam to processes and clocks.
+    pub world: Arc<dyn World>,
+}
+
+impl Tools {
+    /// This machine's own, with its services.
+    pub fn of_this_machine(state: StateDir) -> Self {
+        Self::with_programs(state, Arc::new(ThisMachine))
+    }
+
+    /// This machine's own, with given services.
+    pub fn with_programs(state: StateDir, programs: Arc<dyn Programs>) -> Self {
+        Self { state, disk: Arc::new(RealDisk), programs, world: Arc::new(ThisMachine) }
+    }
+}

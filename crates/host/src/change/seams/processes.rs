@@ -1,0 +1,166 @@
+//! The seam to processes and clocks: who runs, which boot this is, what time it is, and programs that are started for a
+//! session. Tests bring a pretended world, in which waiting takes no time and anything may end.
+
+use crate::change::apply::launch;
+use crate::change::boot::Booting;
+use crate::change::cancellation::Abandoned;
+use crate::change::journal::action::{Launch, Launched};
+use crate::change::journal::claim;
+use crate::change::journal::claim::Claimed;
+use crate::change::journal::history::Header;
+use crate::change::journal::state::StateDir;
+use crate::change::seams::services::ThisMachine;
+use crate::os::process;
+use crate::os::process::ProcessName;
+use crate::probes::site;
+use crate::probes::site::Answer;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use webdyno_model::Result;
+use webdyno_model::change::SiteProbe;
+
+/// How often something is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Processes and clocks.
+pub trait World: Send + Sync {
+    /// This process.
+    fn this_process(&self) -> Result<ProcessName>;
+    /// Whether a process of this boot still runs.
+    fn is_running(&self, process: ProcessName) -> bool;
+    /// Ends a process, and its group where that is its own: kindly, after `patience` with force.
+    fn end_process(&self, process: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()>;
+    /// Changes with every boot; `None` where it is unknown.
+    fn boot_id(&self) -> Option<String>;
+    /// Which machine this is; `None` where that is unknown.
+    fn machine_id(&self) -> Option<String> {
+        None
+    }
+    /// The time of day, microseconds since 1970.
+    fn now_us(&self) -> i64;
+    /// The time since some fixed instant; it never goes back.
+    fn monotonic(&self) -> Duration;
+    /// Does nothing for a while.
+    fn pause(&self, time: Duration);
+
+    /// How the machine boots; `None` when nothing can or need be hooked there.
+    fn booting(&self, state: &StateDir) -> Option<Booting> {
+        let _ = state;
+        None
+    }
+
+    /// Claims a name that only one process of the machine may hold.
+    fn claim(&self, name: &str) -> io::Result<Claimed> {
+        let _ = name;
+        Ok(Claimed::Ours(Box::new(())))
+    }
+
+    /// Refuses what cannot be launched, before anything is written or started.
+    fn check_launch(&self, launch: &Launch) -> Result<()>;
+    /// Starts a program. What it will become is found by [`Running::wait_until_ready`].
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>>;
+    /// Stops a launched program and everything that it started, also when only its command is known; one that has ended
+    /// already is no error. `Ok(false)` when there was nothing to stop.
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool>;
+
+    /// Asks a site something, as its clients do. Where there is no network nothing answers.
+    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+        let _ = (address, probe, at_most);
+        Err(io::ErrorKind::ConnectionRefused.into())
+    }
+
+    /// Asks until it is true or the time is up; the last answer.
+    fn wait_until(&self, at_most: Duration, is_true: &mut dyn FnMut() -> bool) -> bool {
+        let start = self.monotonic();
+        loop {
+            if is_true() {
+                return true;
+            }
+            if self.monotonic().saturating_sub(start) >= at_most {
+                return false;
+            }
+            self.pause(LOOK_EVERY);
+        }
+    }
+}
+
+/// A program that was started here.
+pub trait Running: Send {
+    /// Waiting ends with an error once this is set.
+    fn give_up_when(&mut self, abandoned: &Abandoned) {
+        let _ = abandoned;
+    }
+    /// Waits until the program has written its pid file and answers; `found` hears of its process as soon as it is known.
+    fn wait_until_ready(
+        &mut self,
+        launch: &Launch,
+        found: &mut dyn FnMut(Launched) -> Result<()>,
+    ) -> Result<()>;
+    /// What it said on its standard error so far; `None` for nothing.
+    fn complaint(&self) -> Option<String> {
+        None
+    }
+    /// Ends and reaps the process that was started; the program may have left it. Whether it still ran.
+    fn end(&mut self) -> bool;
+}
+
+impl World for ThisMachine {
+    fn this_process(&self) -> Result<ProcessName> {
+        ProcessName::this()
+    }
+
+    fn is_running(&self, process: ProcessName) -> bool {
+        process.is_alive()
+    }
+
+    fn end_process(&self, process: ProcessName, own_group: Option<u32>, patience: Duration) -> Result<()> {
+        process::stop(process, own_group, patience)
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        process::boot_id()
+    }
+
+    fn booting(&self, state: &StateDir) -> Option<Booting> {
+        Booting::of_this_machine(state.root())
+    }
+
+    fn claim(&self, name: &str) -> io::Result<Claimed> {
+        claim::claim(name)
+    }
+
+    fn machine_id(&self) -> Option<String> {
+        process::machine_id()
+    }
+
+    fn now_us(&self) -> i64 {
+        jiff::Timestamp::now().as_microsecond()
+    }
+
+    fn monotonic(&self) -> Duration {
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn check_launch(&self, launch: &Launch) -> Result<()> {
+        launch::check(launch)
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Running>> {
+        Ok(Box::new(launch::start(launch)?))
+    }
+
+    fn stop_launched(&self, launch: &Launch, launched: Option<Launched>, header: &Header) -> Result<bool> {
+        launch::stop(launch, launched, header)
+    }
+
+    fn ask(&self, address: SocketAddr, probe: &SiteProbe, at_most: Duration) -> io::Result<Answer> {
+        site::ask(address, probe, at_most)
+    }
+}

@@ -1,0 +1,242 @@
+//! Whose the connections of the port under load are: the load generator's, the service's own, or those of others.
+//!
+//! Facts: sock_diag(7), proc_pid_fd(5). When the generator runs on this machine both ends of its connections are
+//! sockets here, and the client's end has an inode that is among the generator's descriptors. The same holds for this
+//! program's own requests (status page, probes) and for a service that is its own client (a proxy to itself, Apache's
+//! `internal dummy connection`). A connection counts when both ends were open before the descriptors were read and
+//! still are after that: its descriptor was there all the time, so ours is never taken for somebody else's, whatever
+//! the rate of new connections. What opens and closes within these few milliseconds is not seen.
+//!
+//! Of each connection the kernel tells what was sent and not yet confirmed (`idiag_wqueue`): of slow clients that is never
+//! nothing while an answer lasts, and a worker waits for it once the connection's send buffer is full.
+//!
+//! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
+//! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
+//! readings in between are empty.
+//!
+//! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
+//! others as long as no load of ours runs.
+
+use super::sockets::netlink::{self, End};
+use crate::collectors::network::{Place, Whereabouts, thread_cpu};
+use crate::collectors::{Collector, Metric, Reading, Target, gauge, told};
+use crate::os::procfs;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Processes of the service whose descriptors are read at most, should one of them be a client of its own port.
+const SERVICE_PROCESSES_MAX: usize = 512;
+
+/// A reading that took less is made every second.
+const CHEAP: Duration = Duration::from_millis(1);
+
+/// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
+const REST: u32 = 1_200;
+const REST_MAX: Duration = Duration::from_secs(30);
+
+/// The collector.
+#[derive(Debug, Default)]
+pub struct Clients {
+    whereabouts: Whereabouts,
+    /// The port that was read last, and until when nothing is read of it.
+    rests: Option<(u16, Instant)>,
+}
+
+impl Clients {
+    /// Reads, unless there are so many connections that this takes long: then now and then.
+    fn read_port(&mut self, port: u16, target: &Target) -> Reading {
+        let (begin, before) = (Instant::now(), thread_cpu());
+        if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
+            return Reading::default();
+        }
+        let reading = read(port, std::process::id(), target).unwrap_or_else(Reading::failed);
+        let took = thread_cpu().saturating_sub(before);
+        let rest = Some(took.saturating_mul(REST).min(REST_MAX)).filter(|_| took >= CHEAP);
+        self.rests = rest.map(|rest| (port, begin + rest));
+        reading
+    }
+}
+
+/// The ends of all connections at one time.
+struct Look {
+    servers: Vec<End>,
+    clients: Vec<End>,
+}
+
+impl Look {
+    fn at(port: u16) -> Result<Self, String> {
+        let refused = |error: io::Error| format!("netlink does not tell the connections: {error}");
+        Ok(Self {
+            servers: netlink::server_ends(port).map_err(refused)?,
+            clients: netlink::client_ends(port).map_err(refused)?,
+        })
+    }
+}
+
+/// An open connection, from the server's end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Connection {
+    cookie: [u8; 8],
+    /// The inode of the client's end, when that is a socket of this machine.
+    client_inode: Option<u64>,
+    /// Whether its client has not taken all that was sent.
+    sending: bool,
+}
+
+/// The connections that were open from the first look to the second one.
+fn open_throughout(first: &Look, second: &Look) -> Vec<Connection> {
+    let cookies = |ends: &[End]| -> HashSet<[u8; 8]> {
+        ends.iter().filter(|end| end.open).map(|end| end.cookie).collect()
+    };
+    let (servers_then, clients_then) = (cookies(&second.servers), cookies(&second.clients));
+    let clients = first.clients.iter().filter(|end| clients_then.contains(&end.cookie));
+    let inodes: HashMap<_, u64> = clients.map(|end| ((end.peer, end.own), end.inode)).collect();
+    let servers = first.servers.iter().filter(|end| servers_then.contains(&end.cookie));
+    let connection = |end: &End| {
+        let client_inode = inodes.get(&(end.own, end.peer)).copied();
+        // A client here whose end is gone has closed it, and the server's end has not heard of it yet.
+        let is_here = end.peer.0.is_loopback() || end.peer.0 == end.own.0;
+        (client_inode.is_some() || !is_here).then_some(Connection {
+            cookie: end.cookie,
+            client_inode,
+            sending: end.sending,
+        })
+    };
+    servers.filter(|end| end.open).filter_map(connection).collect()
+}
+
+/// Leaves out the connections whose client's end is one of these sockets.
+fn without(connections: &[Connection], inodes: &BTreeSet<u64>) -> Vec<Connection> {
+    let is_other =
+        |connection: &&Connection| connection.client_inode.is_none_or(|inode| !inodes.contains(&inode));
+    connections.iter().filter(is_other).cloned().collect()
+}
+
+fn inodes(pid: u32) -> Result<BTreeSet<u64>, String> {
+    let inodes = procfs::socket_inodes(pid);
+    inodes.map(BTreeSet::from_iter).map_err(|error| told("read", &format!("/proc/{pid}/fd"), &error))
+}
+
+/// The sockets of a service's processes, as far as they may be looked into.
+fn service_inodes(main_pid: u32) -> BTreeSet<u64> {
+    let processes = procfs::tree_of(main_pid).into_iter().take(SERVICE_PROCESSES_MAX);
+    processes.filter_map(|pid| inodes(pid).ok()).flatten().collect()
+}
+
+/// What was seen of a port.
+struct Seen {
+    /// The connections that are not the agent's nor, if it was asked, the service's own.
+    all: Vec<Connection>,
+    /// Those of them that are not the generator's either; an error when its descriptors cannot be read, `None` when it
+    /// is not on this machine.
+    others: Option<Result<Vec<Connection>, String>>,
+    left_count: usize,
+}
+
+impl Seen {
+    /// A look, then whose sockets are whose, then a second look if need be. `service_pid` is given when the service's are asked for.
+    fn at(
+        port: u16,
+        agent_pid: u32,
+        client_pid: Option<u32>,
+        service_pid: Option<u32>,
+    ) -> Result<Self, String> {
+        let first = Look::at(port)?;
+        let mut own = inodes(agent_pid)?;
+        own.extend(service_pid.into_iter().flat_map(service_inodes));
+        let generator = client_pid.map(inodes);
+        let mut connections = open_throughout(&first, &first);
+        let ours = match &generator {
+            Some(Ok(generator)) => own.union(generator).copied().collect(),
+            _ => own.clone(),
+        };
+        // Whose descriptor was there after the first look was open until then: only of the others it has to be seen.
+        if !without(&connections, &ours).is_empty() {
+            connections = open_throughout(&first, &Look::at(port)?);
+        }
+        let all = without(&connections, &own);
+        let others = generator.map(|known| known.map(|generator| without(&all, &generator)));
+        let left_count = first.servers.iter().filter(|end| !end.open).count();
+        Ok(Self { all, others, left_count })
+    }
+
+    /// Whether a client on this machine is not known.
+    fn has_local_strangers(&self) -> bool {
+        let strangers = match &self.others {
+            Some(Ok(others)) => others,
+            _ => &self.all,
+        };
+        strangers.iter().any(|connection| connection.client_inode.is_some())
+    }
+}
+
+/// Reads whose connections there are. `agent_pid` is this program: what it asks of the service is nobody's traffic.
+fn read(port: u16, agent_pid: u32, target: &Target) -> Result<Reading, String> {
+    let mut seen = Seen::at(port, agent_pid, target.client_pid, None)?;
+    // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
+    if target.service_pid.is_some() && seen.has_local_strangers() {
+        seen = Seen::at(port, agent_pid, target.client_pid, target.service_pid)?;
+    }
+    let mut reading = Reading::default();
+    reading.push("clients.connections_count", seen.all.len() as f64);
+    let sending = seen.all.iter().filter(|connection| connection.sending).count();
+    reading.push("clients.sending_count", sending as f64);
+    reading.push("clients.left_count", seen.left_count as f64);
+    match seen.others {
+        Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
+        Some(Err(why)) => reading.problem(why),
+        None => {}
+    }
+    Ok(reading)
+}
+
+impl Collector for Clients {
+    fn name(&self) -> &'static str {
+        "clients"
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        const SOURCE: &str = "sock_diag(7)";
+        let server_ends = |state: &str| format!("ss -tnH state {state} 'sport = :PORT' | wc -l");
+        let all = server_ends("established");
+        // Without those that a webdyno on this machine holds.
+        let ours = "ss -tnpH state established 'dport = :PORT' | grep -c '\"webdyno\"'";
+        let others = format!("echo $(( $({all}) - $({ours}) ))");
+        vec![
+            gauge("clients.connections_count", SOURCE, all),
+            gauge(
+                "clients.sending_count",
+                SOURCE,
+                // Without the column of states the second one is Send-Q.
+                "ss -tnH state established 'sport = :PORT' | awk '$2>0' | wc -l",
+            ),
+            gauge("clients.left_count", SOURCE, server_ends("close-wait")),
+            gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),
+        ]
+    }
+
+    fn read(&mut self, target: &Target) -> Reading {
+        let Some(port) = target.port else {
+            return Reading::without_service(self.name(), target);
+        };
+        match self.whereabouts.place(target) {
+            Ok(Place::Own) => self.read_port(port, target),
+            Ok(Place::Of(_)) => {
+                // Seen from in there the load generator's connections are anybody's.
+                let mut reading = Reading::default();
+                let why = "the service is in another network namespace, where clients cannot be told apart";
+                reading.lacks(
+                    "clients",
+                    why,
+                    "run the agent in there: --server exec:'ip netns exec NAME webdyno agent'",
+                );
+                reading
+            }
+            Err(why) => Reading::failed(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

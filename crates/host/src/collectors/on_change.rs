@@ -1,0 +1,79 @@
+//! Leaves out of readings what is as it was told last. Most of the hundreds of counters that a kernel keeps never move.
+//!
+//! A metric whose values may be left out says so ([`Metric::on_change`]): absent from a reading without error it is
+//! unchanged. The first reading tells all, zeros included, so that whatever rises later has where it began; every
+//! [`crate::collectors::observer::SAID_AGAIN_COUNT`]th tells all again, for those who listen since, and so that what is gone ends.
+
+use super::{Metric, Reading};
+use crate::collectors::observer::SAID_AGAIN_COUNT;
+use std::collections::HashMap;
+
+/// What was told last.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    told: HashMap<String, f64>,
+    readings_count: u64,
+}
+
+impl Changes {
+    /// Leaves out what is unchanged of the values that `may_miss`. A reading with an error keeps all: of what is not in it,
+    /// nobody knows whether it was read.
+    pub fn only(&mut self, mut reading: Reading, may_miss: impl Fn(&str) -> bool) -> Reading {
+        if reading.error.is_some() || self.readings_count.is_multiple_of(SAID_AGAIN_COUNT) {
+            self.told.clear();
+        }
+        self.readings_count = if reading.error.is_some() { 0 } else { self.readings_count + 1 };
+        reading.values.retain(|(name, value)| {
+            if !may_miss(name) {
+                return true;
+            }
+            match self.told.get_mut(name) {
+                Some(told) if told == value => false,
+                Some(told) => {
+                    *told = *value;
+                    true
+                }
+                None => {
+                    self.told.insert(name.clone(), *value);
+                    true
+                }
+            }
+        });
+        reading
+    }
+}
+
+/// Marks a metric as one whose readings leave it out while it does not change.
+pub(crate) fn on_change(metric: Metric) -> Metric {
+    Metric { on_change: true, ..metric }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(values: &[(&str, f64)], error: Option<&str>) -> Reading {
+        let values = values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+        Reading { values, error: error.map(str::to_owned), ..Reading::default() }
+    }
+
+    #[test]
+    fn what_is_unchanged_is_left_out_until_all_is_told_again() {
+        let mut changes = Changes::default();
+        let mut told = |values: &[(&str, f64)], error| {
+            let told = changes.only(reading(values, error), |name| name != "always");
+            told.values.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        };
+        let all = [("a", 0.0), ("b", 7.0), ("always", 1.0)];
+        assert_eq!(told(&all, None), "a b always");
+        assert_eq!(told(&all, None), "always");
+        assert_eq!(told(&[("a", 0.0), ("b", 8.0), ("always", 1.0)], None), "b always");
+        assert_eq!(told(&[("a", 0.0), ("b", 8.0), ("new", 0.0)], None), "new");
+        // An error: nobody knows what was not read, so all is told in this reading and the next one.
+        assert_eq!(told(&all, Some("torn")), "a b always");
+        assert_eq!(told(&all, None), "a b always");
+        let rest: Vec<String> = (1..=SAID_AGAIN_COUNT).map(|_| told(&all, None)).collect();
+        assert!(rest[..rest.len() - 1].iter().all(|told| told == "always"), "{rest:?}");
+        assert_eq!(rest.last().unwrap(), "a b always");
+    }
+}

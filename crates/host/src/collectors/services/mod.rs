@@ -1,0 +1,10 @@
+//! What services tell of themselves: status pages, logs, status queries.
+
+pub mod access_log;
+pub mod apache_log;
+pub mod apache_status;
+pub mod lighttpd;
+pub mod mariadb;
+pub mod nginx;
+pub mod opcache;
+pub mod php_fpm;

@@ -1,0 +1,592 @@
+//! From a service to the processes behind it: whom it talks to, whom its configuration names, and whom these talk to.
+//!
+//! Connections may be short (a page that asks a database has one open for a millisecond), so the sockets are looked at
+//! several times within a second. What is still open is told by who holds it; what ended before that could be seen, by the
+//! user of the socket; what is closed by then, by the addresses in TIME_WAIT, which have no user any more.
+
+use super::diag;
+use super::links::{Contact, Party, Space, View, addresses};
+use super::processes::{Processes, space_of, user_of};
+use crate::discovery::NEEDS_RIGHTS;
+use crate::os::{machine, procfs};
+use crate::services::{Service, UNKNOWN, php_fpm};
+use crate::visibility::mount_namespace::{in_root, root_of};
+use crate::visibility::unprivileged::NO_PID;
+use crate::visibility::{foreign_namespace, network_namespace};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use webdyno_model::Result;
+use webdyno_model::sample::Missing;
+use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::{Access, Link, Topology};
+
+/// How far from the front services are looked for.
+const DEPTH_MAX: usize = 4;
+
+/// The most services and links of one topology.
+const SERVICES_COUNT_MAX: usize = 32;
+const LINKS_COUNT_MAX: usize = 200;
+
+/// The most network namespaces whose sockets are read.
+const SPACES_COUNT_MAX: usize = 64;
+
+/// The most addresses on other machines for which it is said what helps.
+const REMOTE_COUNT_MAX: usize = 8;
+
+/// The pause between two looks at the sockets.
+const LOOK_PAUSE: Duration = Duration::from_millis(15);
+
+/// How often the processes are looked at again, for connections that nobody was seen to hold.
+const PROCESS_LOOKS_COUNT_MAX: usize = 3;
+
+/// Ports of databases and caches as IANA registered them, and of FPM: closed connections count only to known programs and
+/// to these.
+const BACKEND_PORTS: [u16; 6] = [3306, 5432, 6379, 9000, 11_211, 27_017];
+
+/// How much a survey may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// How long sockets are looked at.
+    pub time: Duration,
+    /// How much of that time may go into looking itself.
+    pub busy: Duration,
+    /// Whether closed connections count: not once we have opened some ourselves.
+    pub closed: bool,
+}
+
+impl Effort {
+    /// For the first look.
+    pub const FIRST: Self =
+        Self { time: Duration::from_secs(1), busy: Duration::from_millis(150), closed: true };
+
+    /// For a glance.
+    pub const ONCE: Self = Self { time: Duration::ZERO, busy: Duration::ZERO, closed: true };
+
+    /// For the looks right after that, when a load begins: connections are short, and there may be few.
+    pub const BEGINNING: Self =
+        Self { time: Duration::from_millis(500), busy: Duration::from_millis(60), closed: false };
+
+    /// For the looks while a service is observed.
+    pub const AGAIN: Self =
+        Self { time: Duration::from_millis(500), busy: Duration::from_millis(15), closed: false };
+}
+
+/// With more sockets than these, one look is enough while a service is observed: each costs tens of milliseconds, and the
+/// next one comes in a minute.
+const SOCKETS_COUNT_AGAIN_MAX: usize = 5_000;
+
+/// A service with its place in the topology.
+#[derive(Debug)]
+struct Known {
+    snapshot: ServiceSnapshot,
+    depth: usize,
+}
+
+/// A look at the machine.
+#[derive(Debug)]
+pub struct Survey<'a> {
+    known_programs: &'a [&'static dyn Service],
+    before: &'a Topology,
+    access: &'a Access,
+    processes: Processes,
+    spaces: Rc<Vec<Space>>,
+    own_space: Option<u64>,
+    found: BTreeMap<u32, Known>,
+    /// Order of discovery.
+    order: Vec<u32>,
+    links: BTreeMap<(u32, String, Option<u32>), Link>,
+    missing: Vec<Missing>,
+}
+
+impl std::fmt::Debug for dyn Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Surveys what stands behind a service, or without one all services of the machine that are known programs. Snapshots of
+/// `before` are used again for processes that are still there.
+pub fn survey(
+    front: Option<ServiceSnapshot>,
+    known_programs: &[&'static dyn Service],
+    (before, access): (&Topology, &Access),
+    effort: Effort,
+) -> Topology {
+    let processes = Processes::read();
+    let mut survey = Survey {
+        known_programs,
+        before,
+        access,
+        own_space: space_of(std::process::id()),
+        spaces: Rc::default(),
+        processes,
+        found: BTreeMap::new(),
+        order: vec![],
+        links: BTreeMap::new(),
+        missing: vec![],
+    };
+    survey.spaces = Rc::new(survey.read_spaces(None, effort.closed));
+    let spaces = Rc::clone(&survey.spaces);
+    let view = View::of(&spaces);
+    let front_pid = front.as_ref().map(|front| front.pid);
+    match front {
+        Some(front) => survey.start(front, &view),
+        None => survey.start_with_all(&view),
+    }
+    survey.look_repeatedly(effort);
+    if effort.closed {
+        survey.count_closed(&view);
+    }
+    survey.told(front_pid)
+}
+
+impl Survey<'_> {
+    fn start(&mut self, mut front: ServiceSnapshot, view: &View<'_>) {
+        let pid = front.pid;
+        if front.listens.is_empty() {
+            front.listens = self.listens(pid, view);
+        }
+        if pid == NO_PID {
+            self.lack(
+                "topology",
+                "which process serves the port cannot be seen: permission denied",
+                NEEDS_RIGHTS,
+            );
+        } else if self.processes.get(pid).is_none() {
+            let why = format!("process {pid} has ended meanwhile");
+            self.lack("topology", &why, "look again; `ss -ltnp` shows what listens now");
+        } else if self.processes.get(pid).is_some_and(|seen| seen.refused) {
+            let why = format!("the sockets of process {pid} cannot be seen: permission denied");
+            self.lack("topology", &why, NEEDS_RIGHTS);
+        }
+        self.order.push(pid);
+        self.found.insert(pid, Known { snapshot: front, depth: 0 });
+        self.expand(pid, view);
+    }
+
+    /// All main processes that listen somewhere and run a program that is known.
+    fn start_with_all(&mut self, view: &View<'_>) {
+        let mains: BTreeSet<u32> =
+            view.listening().filter_map(|inode| self.processes.main_of(&[inode])).collect();
+        let refused = self.processes.iter().any(|(_, seen)| seen.refused);
+        if refused {
+            self.lack(
+                "topology",
+                "the sockets of other users' processes cannot be seen: permission denied",
+                NEEDS_RIGHTS,
+            );
+        }
+        let programs: Vec<u32> = mains.into_iter().filter(|pid| self.program(*pid).1.is_some()).collect();
+        for pid in programs {
+            self.add(pid, 0, view);
+        }
+    }
+
+    /// Adds a service that was not known yet, with all that is behind it.
+    fn add(&mut self, pid: u32, depth: usize, view: &View<'_>) {
+        if self.found.contains_key(&pid) || self.found.len() >= SERVICES_COUNT_MAX || depth > DEPTH_MAX {
+            return;
+        }
+        let Some(snapshot) = self.snapshot(pid, view) else { return };
+        self.order.push(pid);
+        self.found.insert(pid, Known { snapshot, depth });
+        self.expand(pid, view);
+    }
+
+    /// Follows what a service is configured to talk to, and whom it talks to.
+    fn expand(&mut self, pid: u32, view: &View<'_>) {
+        self.follow_configuration(pid, view);
+        // Its connections came and went since all processes were read.
+        self.processes.look_again(pid);
+        for (contact, count) in view.contacts(&self.party(pid), &self.processes) {
+            self.link(pid, &contact, Some(count), view);
+        }
+    }
+
+    fn party(&self, pid: u32) -> Party {
+        let mut party = Party::default();
+        for member in self.processes.tree(pid) {
+            let Some(seen) = self.processes.get(member) else { continue };
+            party.sockets.extend(&seen.sockets);
+            party.spaces.extend(seen.space.or(self.own_space));
+        }
+        party
+    }
+
+    /// The users that the processes of a service act as and its main process does not: whom that gave up its rights for has no
+    /// other programs, and any other user may. Where a second service of the same program acts as such a user (another Apache
+    /// as `www-data`), a connection of his may be of either, and is taken for none's.
+    fn users_of(&self, pid: u32) -> BTreeSet<u32> {
+        let common = [Some(0), user_of(pid)];
+        let tree = self.processes.tree(pid);
+        let users = tree.iter().copied().filter_map(user_of).filter(|user| !common.contains(&Some(*user)));
+        let mut users: BTreeSet<u32> = users.collect();
+        if users.is_empty() {
+            return users;
+        }
+        for twin in self.same_programs(pid).filter(|other| !tree.contains(other)) {
+            user_of(twin).map(|user| users.remove(&user));
+        }
+        users
+    }
+
+    /// The processes that run the program of this one.
+    fn same_programs(&self, pid: u32) -> impl Iterator<Item = u32> {
+        let name = |pid| procfs::stat(pid).ok().map(|stat| stat.name);
+        let file = |pid| procfs::executable(pid).ok().map(|(file, _)| file);
+        let ours = name(pid).map(|name| (name, file(pid)));
+        // By name first, which is cheap: most processes have another one.
+        let is_same = move |other: &u32| {
+            ours.as_ref().is_some_and(|(own, own_file)| {
+                name(*other).as_ref() == Some(own) && file(*other) == *own_file
+            })
+        };
+        self.processes.iter().map(|(other, _)| other).filter(is_same)
+    }
+
+    /// Notes that a service talks to somebody, who is looked at in turn when he is new.
+    fn link(&mut self, from: u32, contact: &Contact, count: Option<u64>, view: &View<'_>) {
+        let to = self.processes.main_of(&contact.server);
+        let key = (from, contact.by.clone(), to);
+        if self.links.len() >= LINKS_COUNT_MAX && !self.links.contains_key(&key) {
+            return;
+        }
+        let to_name = to.map(|pid| self.name(pid));
+        let is_new = !self.links.contains_key(&key);
+        let link = self.links.entry(key).or_insert_with(|| Link {
+            from_pid: from,
+            to_pid: to,
+            to: to_name,
+            by: contact.by.clone(),
+            connections_count: None,
+        });
+        link.connections_count = link.connections_count.max(count);
+        if let (true, Some(elsewhere)) = (is_new, contact.elsewhere) {
+            self.lack_remote(&elsewhere.ip().to_string(), &contact.by);
+        }
+        if let Some(to) = to {
+            let depth = self.found.get(&from).map_or(0, |known| known.depth) + 1;
+            self.add(to, depth, view);
+        }
+    }
+
+    fn follow_configuration(&mut self, pid: u32, view: &View<'_>) {
+        let Some(known) = self.found.get(&pid) else { return };
+        let Some(service) =
+            self.known_programs.iter().find(|service| service.name() == known.snapshot.service)
+        else {
+            return;
+        };
+        let space = self.processes.get(pid).and_then(|seen| seen.space).or(self.own_space).unwrap_or(0);
+        for by in service.configured_backends(&known.snapshot).into_iter().take(LINKS_COUNT_MAX) {
+            let file = by.strip_prefix("unix:").and_then(|path| {
+                let file = in_root(&root_of(pid), Path::new(path));
+                std::fs::metadata(file).ok().map(|found| found.ino())
+            });
+            let server = view.listening_as(space, &by, file);
+            let remote = addresses(&by).into_iter().find(|one| !machine::owns(one.ip()));
+            let elsewhere = remote.filter(|_| server.is_empty() && Some(space) == self.own_space);
+            let is_nowhere = server.is_empty() && elsewhere.is_none();
+            let is_told = by.starts_with("unix:") || !addresses(&by).is_empty();
+            self.link(pid, &Contact { by: by.clone(), server, elsewhere }, None, view);
+            if is_nowhere && is_told && Some(space) == self.own_space {
+                let why = format!("the configuration of process {pid} names it, and nothing listens there");
+                self.lack(
+                    &format!("backend {by}"),
+                    &why,
+                    "start what is to listen there; `ss -ltnxp` shows what listens",
+                );
+            }
+        }
+    }
+
+    /// Looks at the sockets again and again, for connections that are short.
+    fn look_repeatedly(&mut self, effort: Effort) {
+        let sockets_count: usize = self.spaces.iter().map(|space| space.tcp.len()).sum();
+        if !effort.closed && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
+            return;
+        }
+        let begin = Instant::now();
+        let mut busy = Duration::ZERO;
+        let (mut process_looks, mut lost) = (0, BTreeSet::new());
+        while begin.elapsed() + LOOK_PAUSE < effort.time && busy < effort.busy {
+            std::thread::sleep(LOOK_PAUSE);
+            let look = Instant::now();
+            let mut spaces = self.read_spaces(Some(&self.places()), false);
+            // Namespaces that are not read again keep what listens there.
+            let is_new = |space: &&Space| !spaces.iter().any(|read| read.id == space.id);
+            let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
+            spaces.extend(former);
+            let view = View::of(&spaces);
+            self.order.iter().for_each(|pid| self.processes.look_again(*pid));
+            for pid in self.order.clone() {
+                let party = self.party(pid);
+                let by_user = Party { sockets: HashSet::new(), users: self.users_of(pid), ..party.clone() };
+                lost.extend(view.contacts(&by_user, &self.processes).into_keys());
+                for (contact, count) in view.contacts(&party, &self.processes) {
+                    let is_lost =
+                        !contact.server.is_empty() && self.processes.main_of(&contact.server).is_none();
+                    if is_lost && process_looks < PROCESS_LOOKS_COUNT_MAX {
+                        process_looks += 1;
+                        self.processes = Processes::read();
+                    }
+                    self.link(pid, &contact, Some(count), &view);
+                }
+            }
+            busy += look.elapsed();
+        }
+        self.link_by_user(lost);
+    }
+
+    /// Connections that nobody was seen to hold, and whose user is one of a service: to PHP they are the front's, others are
+    /// of the service that runs the site's programs.
+    fn link_by_user(&mut self, lost: BTreeSet<Contact>) {
+        let spaces = Rc::clone(&self.spaces);
+        let view = View::of(&spaces);
+        for is_php in [true, false] {
+            for contact in &lost {
+                let Some(to) = self.processes.main_of(&contact.server) else { continue };
+                if (self.name(to) == php_fpm::NAME) != is_php {
+                    continue;
+                }
+                let front = self.order.first().copied();
+                let from = if is_php { front } else { self.site_program(to) };
+                if let Some(from) = from.filter(|from| *from != to) {
+                    self.link(from, contact, Some(1), &view);
+                }
+            }
+        }
+    }
+
+    /// The network namespaces of what was found.
+    fn places(&self) -> BTreeSet<u64> {
+        self.order.iter().filter_map(|pid| self.processes.get(*pid)?.space).collect()
+    }
+
+    /// Connections in TIME_WAIT have no user any more: those to a database, PHP or a cache are taken for the site's, as long
+    /// as it is not seen to talk to another one.
+    fn count_closed(&mut self, view: &View<'_>) {
+        for space in self.places() {
+            for address in view.closed(space).into_keys() {
+                let server = view.listening_at(space, address);
+                let Some(to) = self.processes.main_of(&server) else { continue };
+                let is_linked = self.links.keys().any(|(_, _, linked)| *linked == Some(to));
+                let (false, false, Some(from)) =
+                    (is_linked, self.order.first() == Some(&to), self.site_program(to))
+                else {
+                    continue;
+                };
+                if self.is_lacking_backend(to, address.port(), view) {
+                    let contact = Contact { by: address.to_string(), server, elsewhere: None };
+                    self.link(from, &contact, Some(0), view);
+                }
+            }
+        }
+    }
+
+    /// Whether a service is one that sites have behind them, and of a kind that was not found yet.
+    fn is_lacking_backend(&mut self, pid: u32, port: u16, view: &View<'_>) -> bool {
+        if self.program(pid).1.is_none() {
+            return BACKEND_PORTS.contains(&port);
+        }
+        let Some(role) = self.snapshot(pid, view).and_then(|snapshot| snapshot.role) else { return false };
+        let is_there = self.found.values().any(|known| known.snapshot.role.as_ref() == Some(&role));
+        ["db", "php"].contains(&role.as_str()) && !is_there
+    }
+
+    /// The service that runs the site's programs: PHP where it has a process of its own, else the front.
+    fn site_program(&self, other_than: u32) -> Option<u32> {
+        let is_php = |pid: &&u32| {
+            self.found.get(*pid).is_some_and(|known| known.snapshot.role.as_deref() == Some("php"))
+        };
+        let candidates = || self.order.iter().filter(|pid| **pid != other_than);
+        candidates().find(is_php).or_else(|| candidates().next()).copied()
+    }
+
+    /// Executable (or name) of a process, and the service that it is.
+    fn program(&self, pid: u32) -> (String, Option<&'static dyn Service>) {
+        let Ok(process) = procfs::process(pid) else { return (format!("process {pid}"), None) };
+        let program = process.exe.unwrap_or(process.name);
+        let service = self.known_programs.iter().find(|service| service.recognises(&program, &process.argv));
+        (program, service.copied())
+    }
+
+    fn name(&self, pid: u32) -> String {
+        let (program, service) = self.program(pid);
+        let file =
+            || program.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default().to_owned();
+        service.map_or_else(file, |service| service.name().to_owned())
+    }
+
+    /// Reads a service that others talk to. `None` when its process has ended meanwhile.
+    fn snapshot(&mut self, pid: u32, view: &View<'_>) -> Option<ServiceSnapshot> {
+        if !self.processes.is_still(pid) {
+            return None;
+        }
+        let former = self.before.services().find(|service| service.pid == pid);
+        if let Some(former) = former.filter(|former| self.is_same(former)) {
+            return Some(former.clone());
+        }
+        let listens = self.listens(pid, view);
+        let port = main_port(&listens).unwrap_or(0);
+        let (program, service) = self.program(pid);
+        let mut snapshot =
+            match service.and_then(|service| Some((service, read(service, pid, port, self.access)?))) {
+                Some((_, Ok(snapshot))) => snapshot,
+                Some((service, Err(error))) => {
+                    self.lack(service.name(), &error.message, error.hint.as_deref().unwrap_or(NEEDS_RIGHTS));
+                    ServiceSnapshot {
+                        service: service.name().into(),
+                        warnings: vec![error.message],
+                        ..unknown(pid, port, program)
+                    }
+                }
+                None => unknown(pid, port, program),
+            };
+        foreign_namespace::note(&mut snapshot);
+        if snapshot.listens.is_empty() {
+            snapshot.listens = listens;
+        }
+        if snapshot.port == 0 {
+            snapshot.port = port;
+        }
+        self.processes.is_still(pid).then_some(snapshot)
+    }
+
+    /// Where a service listens.
+    fn listens(&self, pid: u32, view: &View<'_>) -> Vec<String> {
+        let tree = self.processes.tree(pid);
+        let held = tree.iter().filter_map(|pid| self.processes.get(*pid)).flat_map(|seen| &seen.sockets);
+        view.addresses_of(&held.copied().collect())
+    }
+
+    /// Whether a snapshot of before is of the process that has its number now.
+    fn is_same(&self, former: &ServiceSnapshot) -> bool {
+        let start = former.control.as_ref().map(|control| control.start_ticks);
+        let now = self.processes.get(former.pid).map(|seen| seen.start_ticks);
+        let (program, _) = self.program(former.pid);
+        start.map_or(former.executable.as_deref() == Some(&*program), |start| Some(start) == now)
+    }
+
+    /// The sockets of these network namespaces; of all when none are named.
+    fn read_spaces(&self, only: Option<&BTreeSet<u64>>, with_closed: bool) -> Vec<Space> {
+        let mut spaces = self.processes.spaces();
+        if let Some(own) = self.own_space {
+            spaces.insert(own, std::process::id());
+        }
+        let wanted = spaces.into_iter().filter(|(id, _)| only.is_none_or(|only| only.contains(id)));
+        wanted.take(SPACES_COUNT_MAX).map(|(id, pid)| read_space(id, pid, with_closed)).collect()
+    }
+
+    fn lack(&mut self, signal: &str, why: &str, how: &str) {
+        let missing = Missing { signal: signal.into(), why: why.into(), how_to_enable: how.into() };
+        if !self.missing.contains(&missing) {
+            self.missing.push(missing);
+        }
+    }
+
+    fn lack_remote(&mut self, host: &str, by: &str) {
+        let signal = format!("backend {by}");
+        let remote =
+            self.missing.iter().filter(|missing| missing.why.starts_with("it is on another machine")).count();
+        if remote < REMOTE_COUNT_MAX {
+            let how = format!("observe that machine as well, as with --server db=ssh://{host}");
+            self.lack(&signal, "it is on another machine", &how);
+        }
+    }
+
+    fn told(mut self, front: Option<u32>) -> Topology {
+        let front = front.and_then(|pid| self.found.remove(&pid)).map(|known| known.snapshot);
+        let order = std::mem::take(&mut self.order);
+        let backends =
+            order.iter().filter_map(|pid| self.found.remove(pid)).map(|known| known.snapshot).collect();
+        Topology { front, backends, links: self.links.into_values().collect(), missing: self.missing }
+    }
+}
+
+/// The port that stands for all on which a service listens: those that browsers take by themselves, else the first one.
+fn main_port(listens: &[String]) -> Option<u16> {
+    let ports = listens.iter().filter_map(|at| Some(at.parse::<std::net::SocketAddr>().ok()?.port()));
+    ports.min_by_key(|port| match port {
+        80 => 0,
+        443 => 1,
+        _ => 2,
+    })
+}
+
+/// Reads a service in its own network; `None` when that takes a port and it has none.
+fn read(
+    service: &'static dyn Service,
+    pid: u32,
+    port: u16,
+    access: &Access,
+) -> Option<Result<ServiceSnapshot>> {
+    let look = || {
+        let read = match service.backend(pid) {
+            None if port != 0 => Some(service.snapshot(pid, port)),
+            read => read,
+        };
+        read.map(|read| {
+            read.map(|mut snapshot| {
+                service.with_access(&mut snapshot, access);
+                snapshot
+            })
+        })
+    };
+    network_namespace::inside(pid, look)
+}
+
+/// A program that is not known, or cannot be read.
+fn unknown(pid: u32, port: u16, program: String) -> ServiceSnapshot {
+    let warning = format!(
+        "webdyno does not know {program}: it sees its processes and sockets, and none of its settings"
+    );
+    ServiceSnapshot {
+        service: UNKNOWN.into(),
+        pid,
+        port,
+        executable: Some(program),
+        warnings: vec![warning],
+        ..ServiceSnapshot::default()
+    }
+}
+
+/// The sockets of a network namespace, by netlink or else from the files of a process in it.
+fn read_space(id: u64, pid: u32, with_closed: bool) -> Space {
+    let by_netlink = || (diag::tcp(with_closed).ok(), diag::unix().ok());
+    let (tcp, unix) = match space_of(std::process::id()) == Some(id) {
+        true => by_netlink(),
+        false => network_namespace::on_own_thread(pid, by_netlink).unwrap_or_default(),
+    };
+    let net = format!("/proc/{pid}/net");
+    let net = Path::new(&net);
+    let closed = |socket: &diag::Tcp| with_closed || socket.state != diag::TcpState::TimeWait;
+    let tcp = tcp.unwrap_or_else(|| diag::tcp_of_files(net).unwrap_or_default());
+    Space {
+        id,
+        tcp: tcp.into_iter().filter(closed).collect(),
+        unix: unix.unwrap_or_else(|| diag::unix_of_files(net).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_port_stands_for_all() {
+        for (listens, port) in [
+            (&["0.0.0.0:443", "127.0.0.1:8080", "[::]:80"][..], Some(80)),
+            (&["127.0.0.1:8080", "[::]:443"], Some(443)),
+            (&["127.0.0.1:8080", "127.0.0.1:9000"], Some(8080)),
+            (&["unix:/run/x.sock"], None),
+            (&[], None),
+        ] {
+            let listens: Vec<String> = listens.iter().map(|at| (*at).to_owned()).collect();
+            assert_eq!(main_port(&listens), port, "{listens:?}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Small clients that ask running programs: FastCGI, status pages, the site itself.
+
+pub mod fastcgi;
+pub mod site;
+pub mod status_page;

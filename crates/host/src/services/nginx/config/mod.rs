@@ -1,0 +1,547 @@
+//! nginx's configuration with what it includes, and what it comes to: settings, logs, listeners, backends, status page.
+//!
+//! Facts: <https://nginx.org/en/docs/>: `include` takes a pattern, relative to the folder of the main file; values of `http`
+//! hold in each `server` and `location` that does not give its own.
+
+use super::syntax::{self, Directive};
+use crate::visibility::process_view::Root;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use webdyno_model::service::{LogFile, LogKind, ScopedSetting, SettingInForce, SettingValue};
+
+/// How deep includes may nest.
+const DEPTH_MAX: usize = 32;
+
+/// Most files that are read.
+const FILES_MAX: usize = 20_000;
+
+/// Most directives that are looked at: files that are included from many places count each time.
+const VISITS_MAX: usize = 500_000;
+
+/// Directives of one block that are searched.
+const WITHIN_MAX: usize = 1_000;
+
+/// Most values of parts of the site that are told.
+const SCOPED_MAX: usize = 2_000;
+
+/// Most problems that are told.
+const PROBLEMS_MAX: usize = 20;
+
+/// Directives that hold no secrets and say something about load, with nginx's defaults.
+const SETTINGS: [(&str, Option<&str>); 47] = [
+    ("accept_mutex", Some("off")),
+    ("access_log", None),
+    ("aio", Some("off")),
+    ("client_body_timeout", Some("60s")),
+    ("client_header_timeout", Some("60s")),
+    ("client_max_body_size", Some("1m")),
+    ("error_log", None),
+    ("fastcgi_buffering", Some("on")),
+    ("fastcgi_connect_timeout", Some("60s")),
+    ("fastcgi_keep_conn", Some("off")),
+    ("fastcgi_read_timeout", Some("60s")),
+    ("gzip", Some("off")),
+    ("gzip_comp_level", Some("1")),
+    ("gzip_min_length", Some("20")),
+    ("gzip_types", Some("text/html")),
+    ("http2", Some("off")),
+    ("keepalive", None),
+    ("keepalive_requests", Some("1000")),
+    ("keepalive_time", Some("1h")),
+    ("keepalive_timeout", Some("75s")),
+    ("limit_conn", None),
+    ("limit_conn_zone", None),
+    ("limit_rate", Some("0")),
+    ("limit_rate_after", Some("0")),
+    ("limit_req", None),
+    ("limit_req_zone", None),
+    ("listen", None),
+    ("master_process", Some("on")),
+    ("multi_accept", Some("off")),
+    ("open_file_cache", Some("off")),
+    ("proxy_buffering", Some("on")),
+    ("proxy_connect_timeout", Some("60s")),
+    ("proxy_http_version", Some("1.0")),
+    ("proxy_read_timeout", Some("60s")),
+    ("reset_timedout_connection", Some("off")),
+    ("send_timeout", Some("60s")),
+    ("sendfile", Some("off")),
+    ("ssl_session_cache", Some("none")),
+    ("ssl_session_tickets", Some("on")),
+    ("ssl_session_timeout", Some("5m")),
+    ("tcp_nodelay", Some("on")),
+    ("tcp_nopush", Some("off")),
+    ("use", None),
+    ("worker_connections", Some("512")),
+    ("worker_cpu_affinity", None),
+    ("worker_processes", Some("1")),
+    ("worker_rlimit_nofile", None),
+];
+
+/// Directives that pass requests on.
+const PASSES: [&str; 6] =
+    ["proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"];
+
+/// A configuration as it was read.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// The directives of the main file; those of other files in the `include` that names them.
+    directives: Rc<Vec<Directive>>,
+    /// What could not be read, in words.
+    pub problems: Vec<String>,
+    /// The file that each `include` leads to, by the address of its block.
+    files: BTreeMap<usize, String>,
+    main_file: String,
+}
+
+/// Reads the configuration that begins with a file.
+pub fn read(root: &Root, main_file: &str) -> Config {
+    let folder = main_file.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
+    let mut reader = Reader {
+        root,
+        folder,
+        known: BTreeMap::new(),
+        open: vec![],
+        files: BTreeMap::new(),
+        problems: vec![],
+    };
+    let directives = reader.file(main_file);
+    reader.problems.truncate(PROBLEMS_MAX);
+    Config { directives, problems: reader.problems, files: reader.files, main_file: main_file.to_owned() }
+}
+
+struct Reader<'a> {
+    root: &'a Root,
+    folder: String,
+    /// Files that were read; the same one may be included from many places.
+    known: BTreeMap<String, Rc<Vec<Directive>>>,
+    /// Those that are being read.
+    open: Vec<String>,
+    files: BTreeMap<usize, String>,
+    problems: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self, path: &str) -> Rc<Vec<Directive>> {
+        if let Some(known) = self.known.get(path) {
+            return Rc::clone(known);
+        }
+        let text = match self.root.read_text(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problems.push(webdyno_model::error::io_error("read", path, &error).message);
+                return Rc::default();
+            }
+        };
+        if text.contains('\u{fffd}') {
+            self.problems.push(format!("{path} is not UTF-8: what is not is shown as \u{fffd}"));
+        }
+        let (directives, problems) = syntax::parse(&text);
+        self.problems.extend(problems.into_iter().map(|(line, told)| format!("{path}:{line}: {told}")));
+        self.open.push(path.to_owned());
+        let directives = Rc::new(self.resolve(directives, path));
+        self.open.pop();
+        self.known.insert(path.to_owned(), Rc::clone(&directives));
+        self.files.insert(address(&directives), path.to_owned());
+        directives
+    }
+
+    /// Reads what these directives include.
+    fn resolve(&mut self, directives: Vec<Directive>, file: &str) -> Vec<Directive> {
+        let mut resolved = vec![];
+        for directive in directives {
+            match (directive.name.as_str(), &directive.block) {
+                ("include", None) => resolved.extend(self.include(&directive, file)),
+                (_, Some(block)) if !block.is_empty() => {
+                    let block = Rc::new(self.resolve(block.to_vec(), file));
+                    resolved.push(Directive { block: Some(block), ..directive });
+                }
+                _ => resolved.push(directive),
+            }
+        }
+        resolved
+    }
+
+    fn include(&mut self, directive: &Directive, file: &str) -> Vec<Directive> {
+        let pattern = directive.words.first().map_or("", String::as_str);
+        let path =
+            if pattern.starts_with('/') { pattern.to_owned() } else { format!("{}/{pattern}", self.folder) };
+        let at = format!("{file}:{}", directive.line);
+        if self.open.len() >= DEPTH_MAX || self.known.len() >= FILES_MAX {
+            self.problems.push(format!("{at}: more files than are read, or deeper"));
+            return vec![];
+        }
+        let found = match self.root.glob(&path) {
+            Ok(found) => found,
+            Err(error) => {
+                self.problems.push(format!("{at}: cannot look up {pattern}: {error}"));
+                return vec![];
+            }
+        };
+        let mut included = vec![];
+        for path in found {
+            if self.open.contains(&path) {
+                self.problems.push(format!("{at} includes {path}, which includes it"));
+                continue;
+            }
+            included.push(Directive { block: Some(self.file(&path)), ..directive.clone() });
+        }
+        included
+    }
+}
+
+fn address(block: &Rc<Vec<Directive>>) -> usize {
+    Rc::as_ptr(block) as usize
+}
+
+/// A directive with where it stands.
+struct Placed<'a> {
+    directive: &'a Directive,
+    file: &'a str,
+    /// The blocks around it, from the outside.
+    scope: &'a [&'a Directive],
+}
+
+impl Placed<'_> {
+    fn value(&self) -> String {
+        self.directive.words.join(" ")
+    }
+
+    /// Whether it holds for all of the site.
+    fn is_global(&self) -> bool {
+        matches!(
+            self.scope.iter().map(|block| block.name.as_str()).collect::<Vec<_>>()[..],
+            [] | ["events" | "http"]
+        )
+    }
+
+    /// The innermost block of that name around it.
+    fn within(&self, name: &str) -> Option<&Directive> {
+        self.scope.iter().rev().find(|block| block.name == name).copied()
+    }
+}
+
+impl Config {
+    /// Looks at all directives in their order. False when there were more than are looked at.
+    fn each(&self, mut see: impl FnMut(&Placed<'_>)) -> bool {
+        let mut left = VISITS_MAX;
+        self.visit(&self.directives, &self.main_file, &mut vec![], &mut left, &mut see);
+        left > 0
+    }
+
+    fn visit<'a>(
+        &'a self,
+        block: &'a [Directive],
+        file: &str,
+        scope: &mut Vec<&'a Directive>,
+        left: &mut usize,
+        see: &mut impl FnMut(&Placed<'_>),
+    ) {
+        for directive in block {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                return;
+            }
+            let inner = directive.block.as_ref();
+            if directive.name == "include"
+                && let Some(inner) = inner
+            {
+                let file = self.files.get(&address(inner)).map_or(file, String::as_str);
+                self.visit(inner, file, scope, left, see);
+                continue;
+            }
+            see(&Placed { directive, file, scope });
+            if let Some(inner) = inner {
+                scope.push(directive);
+                self.visit(inner, file, scope, left, see);
+                scope.pop();
+            }
+        }
+    }
+
+    /// The words of the directives of a block that have this name, also those that it includes.
+    fn within(block: &Directive, name: &str) -> Vec<Vec<String>> {
+        let (mut found, mut left) = (vec![], WITHIN_MAX);
+        Self::gather(block, name, &mut left, &mut found);
+        found
+    }
+
+    fn gather(block: &Directive, name: &str, left: &mut usize, found: &mut Vec<Vec<String>>) {
+        for directive in block.block.iter().flat_map(|block| block.iter()) {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+            match directive.name.as_str() {
+                "include" => Self::gather(directive, name, left, found),
+                known if known == name => found.push(directive.words.clone()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The values that hold everywhere, with defaults.
+    pub fn settings(&self) -> BTreeMap<String, SettingInForce> {
+        let default = |(name, default): &(&str, Option<&str>)| {
+            let setting =
+                SettingInForce { default: default.map(SettingValue::parse), ..SettingInForce::default() };
+            ((*name).to_owned(), setting)
+        };
+        let mut settings: BTreeMap<String, SettingInForce> = SETTINGS
+            .iter()
+            .filter(|(name, default)| default.is_some() || *name == "worker_rlimit_nofile")
+            .map(default)
+            .collect();
+        self.each(|placed| {
+            let name = placed.directive.name.as_str();
+            if placed.is_global()
+                && placed.directive.block.is_none()
+                && SETTINGS.iter().any(|(known, _)| *known == name)
+            {
+                let setting = settings.entry(name.to_owned()).or_default();
+                setting.configured = Some(SettingValue::parse(&placed.value()));
+                setting.file = Some(placed.file.to_owned());
+                setting.line = Some(placed.directive.line);
+            }
+        });
+        settings
+    }
+
+    /// The values of parts of the site, and whether all are there.
+    pub fn scoped(&self) -> (Vec<ScopedSetting>, bool) {
+        let mut scoped = vec![];
+        let mut left_out = false;
+        let all_seen = self.each(|placed| {
+            let name = placed.directive.name.as_str();
+            let is_known = SETTINGS.iter().any(|(known, _)| *known == name) || PASSES.contains(&name);
+            let is_member = name == "server" && placed.within("upstream").is_some();
+            if placed.is_global() || placed.directive.block.is_some() || !(is_known || is_member) {
+                return;
+            }
+            if scoped.len() >= SCOPED_MAX {
+                left_out = true;
+                return;
+            }
+            let value = placed.value();
+            scoped.push(ScopedSetting {
+                setting: name.to_owned(),
+                // A path may hold anything, a token too.
+                value: if PASSES.contains(&name) {
+                    passed_to(&value).unwrap_or_else(|| "..".into())
+                } else {
+                    value
+                },
+                scope: placed
+                    .scope
+                    .iter()
+                    .filter(|block| block.name != "http")
+                    .map(|block| label(block))
+                    .collect(),
+                file: Some(placed.file.to_owned()),
+                line: Some(placed.directive.line),
+            });
+        });
+        (scoped, all_seen && !left_out)
+    }
+
+    /// Where it listens.
+    pub fn listens(&self) -> Vec<String> {
+        let mut listens = vec![];
+        self.each(|placed| {
+            if placed.directive.name == "listen"
+                && let Some(word) = placed.directive.words.first()
+            {
+                listens.push(listen_address(word));
+            }
+        });
+        listens.sort();
+        listens.dedup();
+        listens.truncate(SCOPED_MAX);
+        listens
+    }
+
+    /// The logs that are files; relative paths begin at the prefix.
+    pub fn logs(&self, prefix: &str) -> Vec<LogFile> {
+        let mut logs: Vec<LogFile> = vec![];
+        let formats = self.formats();
+        self.each(|placed| {
+            let kind = match placed.directive.name.as_str() {
+                "access_log" => LogKind::Access,
+                "error_log" => LogKind::Error,
+                _ => return,
+            };
+            let Some(path) = placed.directive.words.first() else { return };
+            let is_no_file = ["off", "stderr"].contains(&path.as_str())
+                || ["syslog:", "memory:", "pipe:"].iter().any(|kind| path.starts_with(kind))
+                || path.contains('$');
+            if is_no_file || logs.len() >= SCOPED_MAX {
+                return;
+            }
+            let path = if path.starts_with('/') {
+                path.clone()
+            } else {
+                format!("{}/{path}", prefix.trim_end_matches('/'))
+            };
+            let scope = placed.within("server").map(label);
+            let format = placed.directive.words.get(1).and_then(|name| formats.get(name).cloned());
+            let log = LogFile { path, kind, scope, format: format.filter(|_| kind == LogKind::Access) };
+            if !logs.contains(&log) {
+                logs.push(log);
+            }
+        });
+        logs
+    }
+
+    fn formats(&self) -> BTreeMap<String, String> {
+        let mut formats = BTreeMap::new();
+        self.each(|placed| {
+            if placed.directive.name == "log_format"
+                && let Some((name, parts)) = placed.directive.words.split_first()
+            {
+                let parts = parts.iter().filter(|part| !part.starts_with("escape="));
+                formats.insert(name.clone(), parts.map(String::as_str).collect());
+            }
+        });
+        formats
+    }
+
+    /// The addresses that requests are passed to.
+    pub fn backends(&self) -> Vec<String> {
+        let mut upstreams: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        self.each(|placed| {
+            if placed.directive.name == "server"
+                && let (Some(upstream), Some(server)) =
+                    (placed.within("upstream"), placed.directive.words.first())
+            {
+                let name = upstream.words.first().cloned().unwrap_or_default();
+                upstreams.entry(name).or_default().extend(passed_to(server));
+            }
+        });
+        let mut backends = vec![];
+        self.each(|placed| {
+            if !PASSES.contains(&placed.directive.name.as_str()) {
+                return;
+            }
+            let Some(word) = placed.directive.words.first() else { return };
+            match upstreams.get(authority(word)) {
+                Some(servers) => backends.extend(servers.iter().cloned()),
+                None => backends.extend(passed_to(word)),
+            }
+        });
+        backends.sort();
+        backends.dedup();
+        backends.truncate(SCOPED_MAX);
+        backends
+    }
+
+    /// Where the status page is, and why not elsewhere.
+    pub fn status(&self) -> Result<StatusPage, &'static str> {
+        let mut found = Err("no location has `stub_status`");
+        self.each(|placed| {
+            if placed.directive.name != "stub_status" || found.is_ok() {
+                return;
+            }
+            found = status_page(placed);
+        });
+        found
+    }
+
+    /// The modules that are loaded.
+    pub fn loaded_modules(&self) -> Vec<String> {
+        let mut modules = vec![];
+        self.each(|placed| {
+            if placed.directive.name == "load_module"
+                && let Some(path) = placed.directive.words.first()
+            {
+                modules.push(path.rsplit('/').next().unwrap_or_default().trim_end_matches(".so").to_owned());
+            }
+        });
+        modules
+    }
+}
+
+/// A page that tells about nginx.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusPage {
+    /// Where to connect to.
+    pub address: String,
+    /// The name to ask for.
+    pub host: String,
+    /// Its path.
+    pub path: String,
+}
+
+fn status_page(placed: &Placed<'_>) -> Result<StatusPage, &'static str> {
+    let (Some(server), Some(location)) = (placed.within("server"), placed.within("location")) else {
+        return Err("`stub_status` stands in no location");
+    };
+    let path = match location.words.as_slice() {
+        [path] if path.starts_with('/') => path,
+        [how, path] if ["=", "^~"].contains(&how.as_str()) => path,
+        _ => return Err("`stub_status` stands in a location of a pattern, whose path is not known"),
+    };
+    let listens = Config::within(server, "listen");
+    let plain = |words: &&Vec<String>| {
+        !words.iter().any(|word| ["ssl", "quic", "proxy_protocol"].contains(&word.as_str()))
+    };
+    let address = match listens.iter().find(plain) {
+        Some(words) => listen_address(words.first().map_or("80", String::as_str)),
+        None if listens.is_empty() => "0.0.0.0:80".into(),
+        None => return Err("`stub_status` is in a server that speaks TLS only"),
+    };
+    let name = Config::within(server, "server_name").into_iter().flatten().next();
+    let name = name.filter(|name| !name.is_empty() && !name.starts_with(['~', '*', '.', '_']));
+    Ok(StatusPage { address, host: name.unwrap_or_else(|| "localhost".into()), path: path.clone() })
+}
+
+/// How a block is called.
+fn label(block: &Directive) -> String {
+    let words = match block.name.as_str() {
+        "server" => {
+            let name = Config::within(block, "server_name").into_iter().flatten().next();
+            let listen = || Config::within(block, "listen").into_iter().flatten().next();
+            name.filter(|name| !name.is_empty()).or_else(listen).unwrap_or_default()
+        }
+        _ => block.words.join(" "),
+    };
+    format!("{} {words}", block.name).trim().to_owned()
+}
+
+/// An address as `listen` takes it: a port, an address with one, or a socket.
+fn listen_address(word: &str) -> String {
+    match word {
+        port if port.parse::<u16>().is_ok() => format!("0.0.0.0:{port}"),
+        all if all.starts_with("*:") => all.replacen('*', "0.0.0.0", 1),
+        socket if socket.starts_with("unix:") => socket.to_owned(),
+        six if six.ends_with(']') => format!("{six}:80"),
+        address if address.contains(':') => address.to_owned(),
+        host => format!("{host}:80"),
+    }
+}
+
+/// The part of `http://authority/path` that names the server, without name and password.
+fn authority(word: &str) -> &str {
+    let behind = word.split_once("://").map_or(word, |(_, behind)| behind);
+    let end =
+        if behind.starts_with("unix:") { behind.len() } else { behind.find('/').unwrap_or(behind.len()) };
+    behind[..end].rsplit('@').next().unwrap_or_default()
+}
+
+/// The address that requests are passed to: `127.0.0.1:9000`, `unix:/run/x.sock`; `None` when variables decide.
+fn passed_to(word: &str) -> Option<String> {
+    if word.contains('$') {
+        return None;
+    }
+    let authority = authority(word.split_ascii_whitespace().next()?);
+    if let Some(path) = authority.strip_prefix("unix:") {
+        return Some(format!("unix:{}", path.split(':').next().unwrap_or_default()));
+    }
+    let port = if word.starts_with("https://") || word.starts_with("grpcs://") { 443 } else { 80 };
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let address = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+    let is_there = !authority.is_empty();
+    is_there.then(|| address.replacen("localhost:", "127.0.0.1:", 1))
+}
+
+#[cfg(test)]
+mod tests;

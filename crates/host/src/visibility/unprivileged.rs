@@ -1,0 +1,96 @@
+//! A service whose processes we may not look into: who it probably is, by what anyone may read.
+//!
+//! Only the user that a process runs as, and root, may see its descriptors (proc_pid_fd(5)), so nobody else sees which
+//! process holds a listening socket. The socket's user, the names of processes and their command lines are open to
+//! all. A process counts as the listener when it has the socket's user, is a program that webdyno knows, and its
+//! configuration says that it listens on that port; and when no second one does. Else the service is unknown: the
+//! machine and the port's sockets can be observed all the same.
+
+use crate::discovery::{Hidden, NEEDS_RIGHTS};
+use crate::os::procfs;
+use crate::services::{self, Service};
+use webdyno_model::UserError;
+use webdyno_model::sample::Missing;
+use webdyno_model::service::ServiceSnapshot;
+
+/// The process id in the snapshot of a service of which no process is known.
+pub const NO_PID: u32 = 0;
+
+/// The most processes whose configuration is looked at.
+const CANDIDATES_COUNT_MAX: usize = 64;
+
+/// The snapshot of who probably listens on a port, or of an unknown service.
+pub fn snapshot(hidden: &Hidden) -> ServiceSnapshot {
+    let port = hidden.port;
+    let listeners: Vec<_> =
+        candidates(hidden).filter(|(pid, service)| service.listens_on(*pid, port) == Some(true)).collect();
+    let [(pid, service)] = listeners[..] else {
+        return unknown(hidden, listeners.iter().map(|(pid, _)| *pid).collect());
+    };
+    let Ok(mut snapshot) = service.snapshot(pid, port) else {
+        return unknown(hidden, vec![pid]);
+    };
+    let name = service.name();
+    snapshot.warnings.push(format!(
+        "that {name} with process {pid} listens on port {port} was told from its configuration: webdyno may not see who holds the socket"
+    ));
+    snapshot
+}
+
+/// The main processes of known programs that we may not look into and that run as the user of the sockets.
+fn candidates(hidden: &Hidden) -> impl Iterator<Item = (u32, &'static dyn Service)> {
+    let candidate = |pid: u32| {
+        let process = procfs::process(pid).ok()?;
+        let service = services::recognise(&process.name, &process.argv)?;
+        let is_worker = procfs::stat(process.ppid).is_ok_and(|parent| parent.name == process.name);
+        let is_theirs = process.uid.is_some_and(|uid| hidden.uids.contains(&uid));
+        let is_open = procfs::may_inspect(pid) || procfs::is_in_a_container(pid);
+        (is_theirs && !is_worker && !is_open).then_some((pid, service))
+    };
+    procfs::pids().into_iter().filter_map(candidate).take(CANDIDATES_COUNT_MAX)
+}
+
+fn unknown(hidden: &Hidden, perhaps: Vec<u32>) -> ServiceSnapshot {
+    let error = hidden.error();
+    let mut snapshot = services::snapshot_unknown(NO_PID, hidden.port, None);
+    let mut warning = format!(
+        "{}: only the machine and the sockets of the port are observed; {NEEDS_RIGHTS}",
+        error.message
+    );
+    if !perhaps.is_empty() {
+        let pids: Vec<String> = perhaps.iter().map(u32::to_string).collect();
+        warning.push_str(&format!(" (it may be one of the processes {})", pids.join(", ")));
+    }
+    snapshot.warnings = vec![warning];
+    snapshot.missing = vec![Missing {
+        signal: "service".into(),
+        why: error.message,
+        how_to_enable: error.hint.unwrap_or_default(),
+    }];
+    snapshot
+}
+
+/// Why nothing of a service can be changed of which no process is known.
+pub fn refusal(snapshot: &ServiceSnapshot) -> UserError {
+    Hidden { port: snapshot.port, uids: Default::default() }.error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_known_is_an_unknown_service_that_says_what_helps() {
+        // No process runs as this user.
+        let hidden = Hidden { port: 80, uids: [u32::MAX - 7].into() };
+        let found = snapshot(&hidden);
+        assert_eq!((found.service.as_str(), found.pid, found.port), ("unknown", NO_PID, 80));
+        assert_eq!(found.control, None);
+        let told = "cannot see which process listens on port 80: permission denied";
+        assert!(found.warnings[0].starts_with(told) && found.warnings[0].contains("sudo"), "{found:?}");
+        assert_eq!(found.missing[0].why, told);
+        assert_eq!(refusal(&found), hidden.error());
+        let ambiguous = unknown(&hidden, vec![5, 6]);
+        assert!(ambiguous.warnings[0].contains("one of the processes 5, 6"), "{ambiguous:?}");
+    }
+}
