@@ -2,7 +2,7 @@
 
 pub(crate) use crate::schedule::user_profile::Levels;
 
-use super::Share;
+use crate::plan::thread_share::ThreadShare;
 use crate::schedule::pacer::Pacer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -42,7 +42,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Users {
     levels: Levels,
-    share: Share,
+    share: ThreadShare,
     /// Those with lower numbers are active.
     active: u32,
     /// Of those that are active from the beginning, so many have begun.
@@ -58,7 +58,7 @@ pub(crate) struct Users {
 
 impl Users {
     /// This thread's share of users, of whom there are at most so many.
-    pub(crate) fn new(mut levels: Levels, share: &Share, count_max: u32) -> Self {
+    pub(crate) fn new(mut levels: Levels, share: &ThreadShare, count_max: u32) -> Self {
         let active = share.part(levels.active(0));
         let count = share.part(count_max).max(active) as usize;
         Self {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn users(levels: Levels, count_max: u32) -> Users {
-        Users::new(levels, &Share { thread: 0, threads: 1, budget: None }, count_max)
+        Users::new(levels, &ThreadShare { thread: 0, threads: 1, budget: None }, count_max)
     }
 
     #[test]

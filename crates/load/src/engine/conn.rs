@@ -3,8 +3,7 @@
 use crate::http::content_check::{Content, Wish};
 use crate::http::response::Answer;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Template;
-use webdyno_model::workload::Body;
+use crate::plan::request_message::RequestMessage;
 
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
@@ -60,58 +59,6 @@ pub(crate) enum Phase {
     Parked,
 }
 
-/// The bytes of a request that is put together for each sending.
-#[derive(Debug, Default)]
-pub(crate) struct Message {
-    /// Whether they are sent instead of the target's own.
-    pub(crate) is_own: bool,
-    /// The head, and a body that no other request shares.
-    pub(crate) head: Vec<u8>,
-    /// A body that is shared, else empty.
-    pub(crate) body: Body,
-}
-
-impl Message {
-    /// Empties it: the target's own bytes are sent.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        if self.is_own {
-            self.is_own = false;
-            self.head.clear();
-            if !self.body.is_empty() {
-                self.body = Body::default();
-            }
-        }
-    }
-
-    /// An empty head, to be filled; its memory is used again.
-    #[inline]
-    pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
-        self.clear();
-        self.is_own = true;
-        &mut self.head
-    }
-
-    /// The length on the wire of a request to this target.
-    #[inline]
-    pub(crate) fn length_bytes(&self, template: &Template) -> usize {
-        match self.is_own {
-            true => self.head.len() + self.body.bytes().len(),
-            false => template.length_bytes(),
-        }
-    }
-
-    /// What may be sent at once when so much was sent; empty at the end.
-    #[inline]
-    pub(crate) fn left<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
-        match (self.is_own, self.head.get(written_bytes..)) {
-            (false, _) => template.left(written_bytes),
-            (true, Some(left)) if !left.is_empty() => left,
-            (true, _) => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
-        }
-    }
-}
-
 /// A slot.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -121,7 +68,7 @@ pub(crate) struct Conn {
     pub(crate) origin: usize,
     pub(crate) request: Request,
     /// What is sent, where the target does not say it all.
-    pub(crate) message: Message,
+    pub(crate) message: RequestMessage,
     /// Bytes of the request that the kernel has taken.
     pub(crate) written_bytes: usize,
     /// When the connection was begun.
@@ -178,7 +125,7 @@ impl Conn {
             generation: 0,
             origin: 0,
             request,
-            message: Message::default(),
+            message: RequestMessage::default(),
             written_bytes: 0,
             begun_ns: 0,
             sent_ns: 0,

@@ -1,10 +1,11 @@
 //! Memory does not grow with requests: a process of its own loads a simulated server, good and bad, and compares its
 //! resident memory (proc_pid_statm(5)) after few requests with that after many.
 
+use super::Engine;
 use super::simulation::*;
-use super::{Engine, Share};
 use crate::engine::control::Control;
 use crate::plan::prepare;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
 use std::process::Command;
@@ -66,7 +67,7 @@ fn growth_bytes(arrival: Arrival) -> u64 {
         spare.or_else(|| Some(Box::new(Report::new(&labels))))
     };
     let budget = (arrival == Arrival::Closed).then(|| Arc::new(AtomicU64::new(MANY)));
-    let share = Share { thread: 0, threads: 1, budget };
+    let share = ThreadShare { thread: 0, threads: 1, budget };
     Engine::new(&prepared.plan, &control, &share, Sim::new(moody()), exchange).run();
     assert_eq!(ended, MANY);
     resident_bytes().saturating_sub(few_bytes.unwrap())

@@ -52,13 +52,13 @@ mod visit_time_tests;
 mod visits;
 
 pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
-pub(crate) use conn::Message;
 
 use crate::engine::control::Control;
 use crate::http::content_check::Spare;
 use crate::http::response_head::HeadMemory;
 use crate::io::network_io::World;
 use crate::plan::Plan;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::{Last, Recorder, Report, microseconds};
 use crate::schedule::deadlines::Deadlines;
 use crate::schedule::pacer::Pacer;
@@ -66,8 +66,6 @@ use conn::{Conn, Phase};
 use network::Sample;
 use redirect::Targets;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use visits::Visitors;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::EndReason;
@@ -77,24 +75,6 @@ use webdyno_model::workload::Arrival;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Requests begun before events are looked at again.
 const START_BATCH: usize = 64;
-
-/// What a thread is given besides the plan.
-#[derive(Debug, Clone)]
-pub(crate) struct Share {
-    /// Which thread it is, from 0.
-    pub(crate) thread: u32,
-    /// How many there are.
-    pub(crate) threads: u32,
-    /// Requests left to start, of all threads; `None` without a bound.
-    pub(crate) budget: Option<Arc<AtomicU64>>,
-}
-
-impl Share {
-    /// This thread's part of `count` equal things.
-    pub(crate) fn part(&self, count: u32) -> u32 {
-        count / self.threads + u32::from(self.thread < count % self.threads)
-    }
-}
 
 /// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when nobody listens any more.
 pub(crate) struct Engine<'p, W, X> {
@@ -153,7 +133,13 @@ pub(crate) struct Engine<'p, W, X> {
 
 impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X> {
     /// An engine with everything allocated that it will need.
-    pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &Share, world: W, exchange: X) -> Self {
+    pub(crate) fn new(
+        plan: &'p Plan,
+        control: &'p Control,
+        share: &ThreadShare,
+        world: W,
+        exchange: X,
+    ) -> Self {
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
         let labels = plan.labels();
@@ -382,7 +368,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 }
 
 /// How requests arrive at a thread, and its visitors.
-fn arrivals_of(plan: &Plan, share: &Share) -> (Arrivals, Visitors) {
+fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
     let starts = match plan.arrival {
         Arrival::Closed => None,

@@ -1,10 +1,12 @@
 //! Runs a load: one engine per thread, and the caller merges what they report second by second.
 
+use crate::engine::Engine;
 use crate::engine::connection_abort::Hope;
 use crate::engine::control::Control;
-use crate::engine::{Engine, Share};
-use crate::io::epoll::{EpollWorld, EventLoop, monotonic_ns};
+use crate::io::clock::monotonic_ns;
+use crate::io::epoll::{EpollWorld, EventLoop};
 use crate::io::rx_timestamps::Stamps;
+use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
@@ -82,12 +84,12 @@ fn run_with(
     })
 }
 
-fn thread_name(share: &Share) -> String {
+fn thread_name(share: &ThreadShare) -> String {
     format!("engine-{}", share.thread + 1)
 }
 
 /// What a user hears when the system gives no more threads (a limit of the user, of the container, or of memory).
-fn refused(share: &Share, error: &std::io::Error) -> UserError {
+fn refused(share: &ThreadShare, error: &std::io::Error) -> UserError {
     let thread = format!("engine thread {} of {}", share.thread + 1, share.threads);
     io_error("start", thread, error)
         .hint("ask for fewer threads with -t, or raise the limit: `ulimit -u` and `ulimit -v` show it")
@@ -111,7 +113,7 @@ impl Drop for UnderWay<'_> {
 
 /// What a thread has besides its world.
 struct Seat<'a> {
-    share: &'a Share,
+    share: &'a ThreadShare,
     to_merger: SyncSender<(u32, Box<Report>)>,
     from_merger: Receiver<Box<Report>>,
 }
@@ -200,16 +202,18 @@ impl Drop for Place<'_> {
     }
 }
 
-fn shares(plan: &Plan) -> Vec<Share> {
+fn shares(plan: &Plan) -> Vec<ThreadShare> {
     // Open arrival knows each thread's requests by their numbers; closed arrival takes them from a common budget.
     let budget = plan
         .requests
         .filter(|_| plan.arrival == Arrival::Closed)
         .map(|requests| Arc::new(AtomicU64::new(requests)));
-    (0..plan.threads).map(|thread| Share { thread, threads: plan.threads, budget: budget.clone() }).collect()
+    (0..plan.threads)
+        .map(|thread| ThreadShare { thread, threads: plan.threads, budget: budget.clone() })
+        .collect()
 }
 
-fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
+fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result<Vec<EventLoop>> {
     let no_loop = |error: std::io::Error| io_error("create", "an event loop", &error);
     let no_stamps = |errno: Errno| {
         io_error("have the kernel stamp", "what it receives (SO_TIMESTAMPING)", &errno.into())
@@ -218,7 +222,7 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<E
     let event_loop = |share| {
         let stamps = Stamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
         let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
-        EventLoop::new(waker, plan, stamps).map_err(no_loop)
+        EventLoop::new(waker, &plan.origins, stamps).map_err(no_loop)
     };
     let loops: Result<_> = shares.iter().map(event_loop).collect();
     loops.inspect_err(|_| control.forget_wakers())
@@ -236,7 +240,7 @@ fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, 
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
-    let world = EpollWorld::new(event_loop, plan, plan.slots(share));
+    let world = EpollWorld::new(event_loop, plan.tls.as_ref(), &plan.transport, plan.slots(share));
     let mut engine = Engine::new(plan, control, share, world, exchange);
     if let Some(at_ns) = place.take() {
         engine.world_mut().begin_at(at_ns);

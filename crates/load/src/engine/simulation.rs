@@ -1,12 +1,13 @@
 //! A simulated machine and server: the clock moves only when the engine sleeps or calls the system, and the server
 //! does what a test's function says. The same test gives the same events, always.
 
-use super::{Engine, Share};
+use super::Engine;
 use crate::engine::control::Control;
 use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Origin;
 use crate::plan::prepare;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
 use rustix::io::Errno;
@@ -430,7 +431,7 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
     let labels = prepared.plan.labels();
     let mut intervals = vec![];
     for (thread, sim) in (0..threads).zip(sims) {
-        let share = Share { thread, threads, budget: budget.clone() };
+        let share = ThreadShare { thread, threads, budget: budget.clone() };
         let exchange = |full: Box<Report>| {
             merger.add(thread as usize, full);
             let mut spare = None;

@@ -1,8 +1,8 @@
 //! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
 //! real one is `epoll`, tests bring a simulated one.
 
+use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Origin;
 use rustix::io::Errno;
 
 /// Something happened on a connection.

@@ -61,7 +61,7 @@ impl Reading {
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
-    crate::io::epoll::nanoseconds(clock_gettime(clock))
+    crate::io::clock::nanoseconds(clock_gettime(clock))
 }
 
 /// How far the realtime clock is ahead of the monotonic one, and since when.

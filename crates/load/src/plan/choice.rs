@@ -4,7 +4,7 @@
 //! of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number of threads.
 //! In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
 
-use crate::engine::Message;
+use crate::plan::request_message::RequestMessage;
 use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
 use crate::plan::script::choose::Weighted;
 use crate::random::SplitMix;
@@ -153,7 +153,7 @@ impl List {
 
     /// Puts an entry together for sending. The memory of the message is used again.
     #[inline]
-    pub(crate) fn write(&self, item: u32, message: &mut Message) {
+    pub(crate) fn write(&self, item: u32, message: &mut RequestMessage) {
         let Some(entry) = self.entries.entries.get(item as usize) else {
             return message.clear();
         };

@@ -2,11 +2,12 @@
 
 mod choice;
 mod dynamic;
-mod origin;
 pub(crate) mod probe;
+pub(crate) mod request_message;
 mod request_template;
 pub(crate) mod script;
 mod session_templates;
+pub(crate) mod thread_share;
 
 pub(crate) use crate::plan::request_template::{
     LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
@@ -14,16 +15,15 @@ pub(crate) use crate::plan::request_template::{
 pub(crate) use crate::plan::session_templates::{Script, Step};
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
-pub(crate) use origin::{Origin, Place, Tcp, authority};
 
-use crate::engine::Share;
 use crate::http::content_check::Checks;
 use crate::io::descriptors;
 use crate::io::descriptors::Need;
+use crate::io::origin::{Origin, Origins, Place, Tcp, authority, position};
 use crate::io::{ports, tls};
+use crate::plan::thread_share::ThreadShare;
 use crate::schedule::rate_profile::Course;
 use choice::List;
-use origin::{Origins, position};
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -355,7 +355,7 @@ impl Plan {
     }
 
     /// Most connections of a thread at once.
-    pub(crate) fn open_max(&self, share: &Share) -> u32 {
+    pub(crate) fn open_max(&self, share: &ThreadShare) -> u32 {
         let at_once = self.at_once();
         match &self.script {
             // A thread with more users than another has more connections too.
@@ -368,7 +368,7 @@ impl Plan {
     }
 
     /// Connection slots of a thread: those in use and those that are parked.
-    pub(crate) fn slots(&self, share: &Share) -> usize {
+    pub(crate) fn slots(&self, share: &ThreadShare) -> usize {
         self.open_max(share) as usize + share.part(self.parked_max) as usize
     }
 }

@@ -1,6 +1,7 @@
 //! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
 
-use super::visitor::{Ended, Kind, State};
+use super::finds::Kind;
+use super::visitor::{Ended, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
 use crate::io::network_io::World;

@@ -3,7 +3,6 @@
 //! A thread keeps the lists of the contents that it saw last. A list holds the targets on it; a target that nobody holds
 //! makes room for new ones.
 
-use super::visitor::Kind;
 use crate::engine::Engine;
 use crate::io::network_io::World;
 use crate::plan::script::discover;
@@ -20,6 +19,17 @@ const LISTS_MAX: usize = 512;
 const LOOKED_AT_MAX: usize = 64;
 /// Targets whose last content is remembered.
 const LATEST_MAX: usize = 8192;
+
+/// What something is fetched as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A step's own request.
+    Step,
+    /// Something that embeds nothing.
+    Part,
+    StyleSheet,
+    Frame,
+}
 
 /// What a content embeds.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! What visitors send besides what a request says itself, and what they keep of answers: cookies, what a cache knows,
 //! captured values.
 
-use super::visitor::{Ended, Fetch, Kind, State};
+use super::finds::Kind;
+use super::visitor::{Ended, Fetch, State};
 use crate::engine::Engine;
 use crate::engine::conn::{HeadWish, Request};
 use crate::http::content_check::Wish;

@@ -20,10 +20,11 @@ mod pages;
 mod steps;
 mod visitor;
 
+use super::Engine;
 use super::arrivals::{Arrivals, Levels, Starts, Users};
-use super::{Engine, Share};
 use crate::io::network_io::World;
 use crate::plan::Plan;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::{Report, microseconds};
 use crate::schedule::deadlines::Deadlines;
 use entry::{Arrived, Entry};
@@ -76,7 +77,7 @@ pub(super) struct Visitors {
 
 impl Visitors {
     /// The visitors of this thread; none when the load has no visits.
-    pub(super) fn new(plan: &Plan, share: &Share, starts: Option<Starts>) -> Self {
+    pub(super) fn new(plan: &Plan, share: &ThreadShare, starts: Option<Starts>) -> Self {
         let script = plan.script.as_ref();
         let users = script.filter(|_| plan.arrival == Arrival::Closed).map_or(0, |script| script.users);
         let seats = share.part(users);

@@ -1,7 +1,8 @@
 //! Pages: the parts that a document brings with it, and how a page ended.
 
+use super::finds::Kind;
 use super::finds::List;
-use super::visitor::{Ended, Fetch, Kind, State};
+use super::visitor::{Ended, Fetch, State};
 use crate::engine::Engine;
 use crate::engine::conn::Request;
 use crate::io::network_io::World;

@@ -1,6 +1,6 @@
 //! One visitor: where it is in its session, what it fetches just now, and its connections.
 
-use super::finds::List;
+use super::finds::{Kind, List};
 use crate::plan::script::cache::Cache;
 use crate::plan::script::cookies::Jar;
 use crate::plan::script::variables::Variables;
@@ -149,17 +149,6 @@ pub(super) enum State {
     UnderWay,
     /// It has its outcome.
     Ended,
-}
-
-/// What something is fetched as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A step's own request.
-    Step,
-    /// Something that embeds nothing.
-    Part,
-    StyleSheet,
-    Frame,
 }
 
 /// One request of a visitor, and how it went.

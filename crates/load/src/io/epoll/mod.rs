@@ -8,21 +8,23 @@
 mod tests;
 mod tls;
 
+use crate::io::clock::{monotonic_ns, nanoseconds, timespec};
 use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::origin::{Origin, Place, Tcp};
 use crate::io::resolver::{Question, Resolver};
 use crate::io::rx_timestamps::Stamps;
 use crate::io::sockets;
 use crate::io::tcp_info;
 use crate::io::tcp_info::TcpReading;
 use crate::io::tls::for_thread;
-use crate::plan::{Origin, Place, Plan, Tcp};
+
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
+    timerfd_settime,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -31,12 +33,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tls::{Input, Session};
+use webdyno_model::transport::Transport;
 
 /// Events taken with one call. More would let the first ones grow stale before the last are handled.
 const EVENTS_MAX: usize = 128;
 /// Token of what only ends a sleep: the timer and the stop signal.
 const WAKE_TOKEN: u64 = u64::MAX;
-const NS_PER_S: u64 = 1_000_000_000;
 /// How often a unix socket is tried whose server's queue was full.
 const TRY_AGAIN_NS: u64 = 1_000_000;
 
@@ -107,22 +109,9 @@ enum Why {
     Broke(Broke),
 }
 
-/// The monotonic clock in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Monotonic))
-}
-
-pub(crate) fn nanoseconds(time: Timespec) -> u64 {
-    time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as _ }
-}
-
 impl EventLoop {
-    /// An event loop whose sleep ends when `waker` becomes readable, with what the plan needs besides.
-    pub(crate) fn new(waker: OwnedFd, plan: &Plan, stamps: Stamps) -> std::io::Result<Self> {
+    /// An event loop whose sleep ends when `waker` becomes readable, with a resolver when connections look up names.
+    pub(crate) fn new(waker: OwnedFd, origins: &[Origin], stamps: Stamps) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -131,7 +120,7 @@ impl EventLoop {
         // Level-triggered: whoever stops the load must not be missed.
         epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
         let each = |origin: &Origin| matches!(&origin.place, Place::Tcp(Tcp { each: true, .. }));
-        let resolver = match plan.origins.iter().any(each) {
+        let resolver = match origins.iter().any(each) {
             true => Some(Resolver::start()?),
             false => None,
         };
@@ -145,10 +134,15 @@ impl EventLoop {
 
 impl EpollWorld {
     /// For so many slots.
-    pub(crate) fn new(kernel: EventLoop, plan: &Plan, slots: usize) -> Self {
+    pub(crate) fn new(
+        kernel: EventLoop,
+        tls: Option<&Arc<ClientConfig>>,
+        transport: &Transport,
+        slots: usize,
+    ) -> Self {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE_TOKEN) };
-        let secure = plan.tls.as_ref().map(|config| {
-            let config = for_thread(config, &plan.transport.tls);
+        let secure = tls.map(|config| {
+            let config = for_thread(config, &transport.tls);
             Secure { config, input: Input::new() }
         });
         let sessions = if secure.is_some() { slots } else { 0 };
@@ -161,7 +155,7 @@ impl EpollWorld {
             armed_ns: 0,
             secure,
             sessions: (0..sessions).map(|_| None).collect(),
-            sources: plan.transport.source_ips.clone(),
+            sources: transport.source_ips.clone(),
             next_source: 0,
             delayed: BTreeMap::new(),
             queue: VecDeque::new(),

@@ -58,8 +58,8 @@ fn world(address: SocketAddr, clock: Clock) -> (EpollWorld, Prepared) {
     let prepared = prepare(&load).unwrap();
     let waker = Control::new().waker().unwrap();
     let stamps = Stamps::new(clock, 1).unwrap();
-    let kernel = EventLoop::new(waker, &prepared.plan, stamps).unwrap();
-    (EpollWorld::new(kernel, &prepared.plan, 1), prepared)
+    let kernel = EventLoop::new(waker, &prepared.plan.origins, stamps).unwrap();
+    (EpollWorld::new(kernel, prepared.plan.tls.as_ref(), &prepared.plan.transport, 1), prepared)
 }
 
 /// Makes a call until it does something.

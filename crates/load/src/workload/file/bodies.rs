@@ -2,9 +2,9 @@
 
 use super::keys::{Keys, Value};
 use super::place::{Place, Read, Wrong};
-use super::reader::Scope;
-use super::requests::Uses;
+use super::scope::Scope;
 use super::texts;
+use super::texts::Uses;
 use crate::workload::forms;
 use crate::workload::forms::{File, Part};
 use webdyno_model::error::io_error;

@@ -1,6 +1,6 @@
 //! docs/workload.md: its examples mean what it says, and it has every key.
 
-use super::{bodies, captures, draft, reader, requests, sessions, settings, tables};
+use super::{bodies, captures, draft, reader, requests, scope, sessions, settings, tables};
 use std::io;
 use std::path::Path;
 use webdyno_model::stage::Shape;
@@ -120,7 +120,7 @@ fn the_document_has_every_key() {
         requests::REQUEST_KEYS,
         requests::PAGE_KEYS,
         requests::RESOURCE_KEYS,
-        requests::AUTH_KEYS,
+        scope::AUTH_KEYS,
         bodies::FILE_KEYS,
         sessions::SESSION_KEYS,
         sessions::STEP_KEYS,

@@ -12,6 +12,7 @@ mod keys;
 mod place;
 mod reader;
 mod requests;
+mod scope;
 mod sessions;
 mod settings;
 mod tables;
@@ -25,7 +26,8 @@ pub use write::to_toml;
 
 use keys::Keys;
 use place::{Files, Place, Read, Wrong};
-use reader::{Reader, Scope};
+use reader::Reader;
+use scope::Scope;
 use std::cell::RefCell;
 use std::io;
 use std::path::{Component, Path, PathBuf};

@@ -4,36 +4,22 @@ use super::captures;
 use super::draft::{Draft, Entry};
 use super::keys::{Keys, Value};
 use super::place::{Files, Place, Read, Wrong};
-use super::requests::{self, Found, Listed, PAGE_KEYS, REQUEST_KEYS, Uses};
-use super::sessions::{SESSION_KEYS, weight};
+use super::requests::{self, Found, Listed, PAGE_KEYS, REQUEST_KEYS};
+use super::scope::Scope;
+use super::settings;
+use super::settings::weight;
 use super::tables;
-use super::{Fetch, settings};
 use crate::workload::urls;
 use crate::workload::urls::{Around, UrlList};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
-use url::Url;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{Auth, PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
+use webdyno_model::visit::{PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
 
 /// Every key of a list.
 pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
-
-/// What holds for everything in one file.
-pub(super) struct Scope<'t> {
-    pub(super) files: &'t Files,
-    pub(super) fetch: &'t Fetch<'t>,
-    /// What URLs are relative to.
-    pub(super) base: Option<Url>,
-    /// Headers of all requests.
-    pub(super) headers: Vec<(String, String)>,
-    /// Who sends them.
-    pub(super) auth: Option<Auth>,
-    /// The variables in those.
-    pub(super) uses: Vec<(String, Place)>,
-}
 
 /// A request or page at the top of a file.
 pub(super) struct Top {
@@ -138,12 +124,6 @@ impl<'t> Reader<'t> {
         self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
         self.uses = vec![vec![]; self.draft.requests.len()];
         Ok(())
-    }
-
-    /// The sessions of one file.
-    pub(super) fn sessions_of(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
-        list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
     }
 
     fn new_variable(&mut self, at: Place, name: &str) -> Read<()> {
@@ -294,37 +274,6 @@ fn parts(page: &PageSpec) -> Vec<usize> {
     match &page.resources {
         Resources::Listed(parts) => parts.iter().map(|part| part.request).collect(),
         _ => vec![],
-    }
-}
-
-impl<'t> Scope<'t> {
-    /// What holds for a file: what it says, else what the file says that includes it.
-    pub(super) fn of(
-        files: &'t Files,
-        fetch: &'t Fetch<'t>,
-        top: &Keys<'_>,
-        outer: Option<&Scope<'t>>,
-    ) -> Read<Self> {
-        let mut scope = Self {
-            files,
-            fetch,
-            base: outer.and_then(|outer| outer.base.clone()),
-            headers: outer.map(|outer| outer.headers.clone()).unwrap_or_default(),
-            auth: outer.and_then(|outer| outer.auth.clone()),
-            uses: outer.map(|outer| outer.uses.clone()).unwrap_or_default(),
-        };
-        let mut uses = Uses::default();
-        if let Some(base) = top.read("base", requests::base)? {
-            scope.base = Some(base);
-        }
-        if let Some(headers) = top.read("headers", |value| requests::headers(value, &mut uses))? {
-            requests::merge(&mut scope.headers, headers);
-        }
-        if let Some(auth) = top.read("auth", |value| requests::auth(value, &mut uses))? {
-            scope.auth = Some(auth);
-        }
-        scope.uses.extend(uses.0);
-        Ok(scope)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Requests and pages of a workload file.
 
+use super::bodies;
 use super::keys::{Keys, Value};
 use super::place::{Place, Read, Wrong};
-use super::texts::{self, Piece};
-use super::{bodies, reader::Scope};
+use super::scope::{Scope, auth, headers, merge};
+use super::texts::{self, Piece, Uses};
 use crate::plan::{check_fields, parse_url};
 use url::Url;
 use webdyno_model::visit::{Auth, PageSpec, Part, Resources};
@@ -29,9 +30,6 @@ pub(super) const PAGE_KEYS: &[&str] = &[
 ];
 /// Every key of a resource that is a table.
 pub(super) const RESOURCE_KEYS: &[&str] = &["url", "name", "headers", "required"];
-/// Every key of an authentication.
-pub(super) const AUTH_KEYS: &[&str] = &["user", "password", "bearer"];
-
 /// A request that was read.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -43,22 +41,6 @@ pub(super) struct Found {
     pub(super) at: Place,
     /// The variables in it, and where.
     pub(super) uses: Vec<(String, Place)>,
-}
-
-/// Gathers the variables of a request's texts.
-#[derive(Default)]
-pub(super) struct Uses(pub(super) Vec<(String, Place)>);
-
-impl Uses {
-    /// Notes the variables of a text, and gives the text.
-    pub(super) fn note<'a>(&mut self, at: Place, text: &'a str) -> Read<&'a str> {
-        for piece in texts::read_pieces(at, text)? {
-            if let Piece::Variable { name, .. } = piece {
-                self.0.push((name.to_owned(), at));
-            }
-        }
-        Ok(text)
-    }
 }
 
 /// The name that a request has when nobody gives it one: its path with the query, secrets replaced.
@@ -206,59 +188,6 @@ fn full_url(at: Place, text: &str, base: Option<&Url>) -> Read<String> {
         parse_url(&filled).map_err(|error| Wrong::of(at, as_written(error), hint))?;
     }
     Ok(full)
-}
-
-/// The base of a file: an address without variables.
-pub(super) fn base(value: &Value<'_>) -> Read<Url> {
-    let text = value.text()?;
-    parse_url(text)
-        .map_err(|error| Wrong::of(value.at, error, "write it as in base = \"http://127.0.0.1:8080\""))
-}
-
-/// Header lines, in their order; a list of texts is as many lines.
-pub(super) fn headers(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<(String, String)>> {
-    let mut headers = vec![];
-    for (name, at, value) in value.entries("headers")? {
-        let lines = value.as_list().unwrap_or_else(|| vec![value]);
-        for line in lines {
-            let text = line.plain()?;
-            uses.note(line.at, &text)?;
-            let one = RequestSpec { headers: vec![(name.to_owned(), text)], ..RequestSpec::default() };
-            let is_length = name.eq_ignore_ascii_case("content-length");
-            if !is_length {
-                check_fields(&one).map_err(|error| {
-                    Wrong::of(at, error, "a header is written as headers = { Accept = \"text/html\" }")
-                })?;
-            }
-            headers.extend(one.headers);
-        }
-    }
-    Ok(headers)
-}
-
-/// Adds headers; those of the same name are replaced.
-pub(super) fn merge(into: &mut Vec<(String, String)>, headers: Vec<(String, String)>) {
-    into.retain(|(name, _)| !headers.iter().any(|(new, _)| new.eq_ignore_ascii_case(name)));
-    into.extend(headers);
-}
-
-/// Who sends requests.
-pub(super) fn auth(value: &Value<'_>, uses: &mut Uses) -> Read<Auth> {
-    let keys = value.keys("an authentication", AUTH_KEYS)?;
-    let mut text = |value: &Value<'_>| -> Read<String> { Ok(uses.note(value.at, value.word()?)?.to_owned()) };
-    keys.one_of(&["user", "bearer"])?;
-    keys.one_of(&["password", "bearer"])?;
-    if let Some(token) = keys.get("bearer") {
-        return Ok(Auth::Bearer { token: text(&token)? });
-    }
-    let example = "auth = { user = \"ann\", password = \"..\" }, or { bearer = \"TOKEN\" }";
-    let name = keys.need("user", example)?;
-    let password = keys.need("password", example)?;
-    if name.text()?.contains(':') {
-        return Err(Wrong::new(name.at, "the name of a user has no colon: it ends there (RFC 7617)")
-            .hint("write the password as `password`"));
-    }
-    Ok(Auth::Basic { name: text(&name)?, password: text(&password)? })
 }
 
 /// A page's resources that are listed: what is sent, and whether the page fails without it.

@@ -4,9 +4,10 @@ use super::captures;
 use super::draft::Entry;
 use super::keys::{Keys, Value};
 use super::place::{Place, Read, Wrong};
-use super::reader::{Reader, Scope, Top};
+use super::reader::{Reader, Top};
 use super::requests::{PAGE_KEYS, REQUEST_KEYS};
-use super::settings::think;
+use super::scope::Scope;
+use super::settings::{think, weight};
 use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
 
 /// Every key of a session.
@@ -14,19 +15,13 @@ pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];
 /// Every key of a step.
 pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
 
-/// Weights above this are believed to be mistakes.
-const WEIGHT_MAX: f64 = 1e9;
-
-/// How often something is chosen.
-pub(super) fn weight(keys: &Keys<'_>) -> Read<Option<f64>> {
-    keys.read("weight", |value| {
-        value
-            .above_zero(WEIGHT_MAX)
-            .map_err(|wrong| wrong.hint("what is never to be chosen is left out; put # before its lines"))
-    })
-}
-
 impl<'t> Reader<'t> {
+    /// The sessions of one file.
+    pub(super) fn sessions_of(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
+        let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
+        list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
+    }
+
     /// Reads a session.
     pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<()> {
         let number = self.sessions.len() + 1;

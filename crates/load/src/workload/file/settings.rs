@@ -16,6 +16,8 @@ const RATE_MAX: f64 = 1e7;
 const REDIRECTS_MAX: u32 = 50;
 /// Most connections to one host; a browser has 6.
 const PER_HOST_MAX: u32 = 256;
+/// Weights above this are believed to be mistakes.
+const WEIGHT_MAX: f64 = 1e9;
 
 /// Every key at the top of a file.
 pub(super) const TOP_KEYS: &[&str] = &[
@@ -116,6 +118,15 @@ fn at_most_one_arrival(top: &Keys<'_>) -> Read<()> {
         top.one_of(&["stage", key])?;
     }
     Ok(())
+}
+
+/// How often something is chosen.
+pub(super) fn weight(keys: &Keys<'_>) -> Read<Option<f64>> {
+    keys.read("weight", |value| {
+        value
+            .above_zero(WEIGHT_MAX)
+            .map_err(|wrong| wrong.hint("what is never to be chosen is left out; put # before its lines"))
+    })
 }
 
 /// A think time.

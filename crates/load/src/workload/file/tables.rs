@@ -3,7 +3,7 @@
 use super::captures::new_name;
 use super::keys::{Keys, Value};
 use super::place::{Place, Read, Wrong};
-use super::reader::Scope;
+use super::scope::Scope;
 use std::sync::Arc;
 use webdyno_model::error::io_error;
 use webdyno_model::visit::{RowOrder, Table};

@@ -63,6 +63,22 @@ pub(super) fn read_pieces(at: Place, text: &str) -> Read<Vec<Piece<'_>>> {
     })
 }
 
+/// Gathers the variables of a request's texts.
+#[derive(Default)]
+pub(super) struct Uses(pub(super) Vec<(String, Place)>);
+
+impl Uses {
+    /// Notes the variables of a text, and gives the text.
+    pub(super) fn note<'a>(&mut self, at: Place, text: &'a str) -> Read<&'a str> {
+        for piece in read_pieces(at, text)? {
+            if let Piece::Variable { name, .. } = piece {
+                self.0.push((name.to_owned(), at));
+            }
+        }
+        Ok(text)
+    }
+}
+
 /// The names of the variables in a text that is known to be right.
 #[cfg(test)]
 pub(super) fn names(text: &str) -> Vec<&str> {

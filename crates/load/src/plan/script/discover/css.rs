@@ -263,7 +263,7 @@ fn image_option(parser: &mut Parser<'_>) -> Parsed<Option<(f64, String)>> {
             Token::QuotedString(text) | Token::UnquotedUrl(text) => url = Some(text.to_string()),
             Token::Function(name) if name.eq_ignore_ascii_case("url") => url = quoted(parser),
             Token::Function(name) if name.eq_ignore_ascii_case("type") => {
-                known = quoted(parser).is_none_or(|kind| super::html::is_image_type(&kind));
+                known = quoted(parser).is_none_or(|kind| super::media_types::is_image_type(&kind));
             }
             Token::Dimension { value, unit, .. } => {
                 let each = match unit.to_ascii_lowercase().as_str() {

@@ -13,6 +13,7 @@
 mod css;
 mod html;
 mod media;
+mod media_types;
 mod srcset;
 
 pub(crate) use css::css;
