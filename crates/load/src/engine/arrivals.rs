@@ -1,6 +1,6 @@
 //! Which request starts next, and when: virtual users in closed arrival, a pacer in open arrival.
 
-pub(crate) use crate::schedule::user_profile::Levels;
+pub(crate) use crate::schedule::user_profile::UserProfile;
 
 use crate::plan::thread_share::ThreadShare;
 use crate::schedule::pacer::Pacer;
@@ -41,7 +41,7 @@ pub(crate) struct Turn {
 /// `n * threads + k`.
 #[derive(Debug)]
 pub(crate) struct Users {
-    levels: Levels,
+    user_profile: UserProfile,
     share: ThreadShare,
     /// Those with lower numbers are active.
     active: u32,
@@ -58,11 +58,11 @@ pub(crate) struct Users {
 
 impl Users {
     /// This thread's share of users, of whom there are at most so many.
-    pub(crate) fn new(mut levels: Levels, share: &ThreadShare, count_max: u32) -> Self {
-        let active = share.part(levels.active(0));
+    pub(crate) fn new(mut user_profile: UserProfile, share: &ThreadShare, count_max: u32) -> Self {
+        let active = share.part(user_profile.active(0));
         let count = share.part(count_max).max(active) as usize;
         Self {
-            levels,
+            user_profile,
             share: share.clone(),
             active,
             begun: 0,
@@ -108,7 +108,7 @@ impl Users {
             return Some(0);
         }
         let pausing = self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns);
-        pausing.into_iter().chain(self.levels.next_change_ns()).min()
+        pausing.into_iter().chain(self.user_profile.next_change_ns()).min()
     }
 
     /// The user's request ended; the next one is due now, if the user goes on.
@@ -138,7 +138,7 @@ impl Users {
     /// Lets those begin who are active by now.
     #[inline]
     fn follow(&mut self, now_ns: u64) {
-        while let Some((intended_ns, active)) = self.levels.advance(now_ns) {
+        while let Some((intended_ns, active)) = self.user_profile.advance(now_ns) {
             let before = std::mem::replace(&mut self.active, self.share.part(active));
             self.at_first = self.at_first.min(self.active);
             for user in before..self.active {
@@ -305,8 +305,8 @@ mod tests {
         }
     }
 
-    fn users(levels: Levels, count_max: u32) -> Users {
-        Users::new(levels, &ThreadShare { thread: 0, threads: 1, budget: None }, count_max)
+    fn users(user_profile: UserProfile, count_max: u32) -> Users {
+        Users::new(user_profile, &ThreadShare { thread: 0, threads: 1, budget: None }, count_max)
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(Levels::of(&stages, 0), 3);
+        let mut users = users(UserProfile::of(&stages, 0), 3);
         let turn = |user, intended_ns| Some(Turn { user, intended_ns });
         assert_eq!(
             [users.next(0), users.next(0), users.next(0), users.next(0)],
@@ -348,7 +348,7 @@ mod tests {
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(Levels::of(&stages, 0), 2);
+        let mut users = users(UserProfile::of(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);
         assert!(users.goes_on(1, 2 * s) && users.engaged() == 2);
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_a_second_and_end_with_a_connection() {
-        let mut users = users(Levels::constant(1), 1);
+        let mut users = users(UserProfile::constant(1), 1);
         let mut pauses_ms = vec![];
         let first = users.next(0).unwrap();
         for _ in 0..9 {

@@ -1,7 +1,7 @@
 //! One connection slot and the request that it carries.
 
-use crate::http::content_check::{Content, Wish};
-use crate::http::response::Answer;
+use crate::http::content_check::{BodyCheck, BodyHandling};
+use crate::http::response::Response;
 use crate::io::tcp_info::TcpReading;
 use crate::plan::request_message::RequestMessage;
 
@@ -27,18 +27,18 @@ pub(crate) struct Request {
     /// It asks whether something that is known has changed.
     pub(crate) confirms: bool,
     /// What is wanted of the answer.
-    pub(crate) wish: Wish,
+    pub(crate) body_handling: BodyHandling,
     /// The head of the answer is to be kept, in any case or when it sets cookies.
-    pub(crate) head_wish: HeadWish,
+    pub(crate) keep_head: KeepHead,
     /// When the first request of the chain was sent, once it has followed one.
     pub(crate) sent_ns: u64,
 }
 
 /// Whether the head of an answer is kept for whoever sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadWish {
+pub(crate) enum KeepHead {
     Never,
-    WithCookies,
+    IfSetsCookies,
     Always,
 }
 
@@ -94,9 +94,9 @@ pub(crate) struct Conn {
     pub(crate) waits_for_turn: bool,
     /// The last reading of its TCP, when it is in the sample.
     pub(crate) tcp: Option<TcpReading>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: Response,
     /// The answer's body, when it is to be checked.
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<BodyCheck>,
     /// Where the answer redirects to; empty for one that does not, or when redirects are not followed.
     pub(crate) location: Vec<u8>,
     /// The head of the answer, if it was to be kept; else empty.
@@ -116,8 +116,8 @@ impl Conn {
             retried: false,
             hops: 0,
             confirms: false,
-            wish: Wish::default(),
-            head_wish: HeadWish::Never,
+            body_handling: BodyHandling::default(),
+            keep_head: KeepHead::Never,
             sent_ns: 0,
         };
         Self {
@@ -139,7 +139,7 @@ impl Conn {
             send_failed: false,
             waits_for_turn: false,
             tcp: None,
-            answer: Answer::new(),
+            answer: Response::new(),
             content: None,
             location: vec![],
             head: vec![],
@@ -171,7 +171,7 @@ impl Conn {
     /// Whether the rest of the body may be dropped unread.
     #[inline]
     pub(crate) fn reads_no_body(&self) -> bool {
-        !self.content.as_ref().is_some_and(Content::is_wanted)
+        !self.content.as_ref().is_some_and(BodyCheck::needs_more)
     }
 
     /// Whether a request is under way on it.

@@ -14,7 +14,7 @@ use webdyno_model::workload::Arrival;
 const HOPELESS_AFTER_S: u32 = 30;
 
 /// Looks at each interval of a load.
-pub(crate) struct Hope {
+pub(crate) struct ConnectionAbort {
     /// `None`: this load goes on whatever happens.
     lasts_s: Option<u32>,
     /// Seconds without a connection so far.
@@ -23,7 +23,7 @@ pub(crate) struct Hope {
     failed: u64,
 }
 
-impl Hope {
+impl ConnectionAbort {
     /// For this load.
     pub(crate) fn of(plan: &Plan) -> Self {
         Self::lasting(plan, HOPELESS_AFTER_S)
@@ -76,9 +76,9 @@ mod tests {
             // Failures of the server's own, on connections, are results.
             (vec![second(0, 9, 2), second(0, 9, 2), second(0, 9, 2)], false),
         ] {
-            let mut hope = Hope { lasts_s: Some(3), without_s: 0, failed: 0 };
-            assert_eq!(seconds.iter().any(|interval| hope.see(interval)), lost, "{seconds:?}");
-            let mut never = Hope { lasts_s: None, without_s: 0, failed: 0 };
+            let mut connection_abort = ConnectionAbort { lasts_s: Some(3), without_s: 0, failed: 0 };
+            assert_eq!(seconds.iter().any(|interval| connection_abort.see(interval)), lost, "{seconds:?}");
+            let mut never = ConnectionAbort { lasts_s: None, without_s: 0, failed: 0 };
             assert!(!seconds.iter().any(|interval| never.see(interval)));
         }
     }

@@ -51,15 +51,15 @@ mod visit_tests;
 mod visit_time_tests;
 mod visits;
 
-pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
+pub(crate) use arrivals::{Arrivals, Budget, Starts, UserProfile, Users};
 
 use crate::engine::control::Control;
-use crate::http::content_check::Spare;
-use crate::http::response_head::HeadMemory;
-use crate::io::network_io::World;
+use crate::http::content_check::BufferPool;
+use crate::http::response_head::ResponseHeadCache;
+use crate::io::network_io::NetworkIo;
 use crate::plan::Plan;
 use crate::plan::thread_share::ThreadShare;
-use crate::results::recorder::{Last, Recorder, Report, microseconds};
+use crate::results::recorder::{Recorder, Report, ThreadEnd, microseconds};
 use crate::schedule::deadlines::Deadlines;
 use crate::schedule::pacer::Pacer;
 use conn::{Conn, Phase};
@@ -77,10 +77,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const START_BATCH: usize = 64;
 
 /// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when nobody listens any more.
-pub(crate) struct Engine<'p, W, X> {
+pub(crate) struct Engine<'p, N, X> {
     plan: &'p Plan,
     control: &'p Control,
-    world: W,
+    io: N,
     exchange: X,
     arrivals: Arrivals,
     /// Nobody, when the arrivals are not those of visitors.
@@ -105,10 +105,10 @@ pub(crate) struct Engine<'p, W, X> {
     /// What is sent.
     targets: Targets<'p>,
     /// The last head of each target's answers.
-    memory: Vec<HeadMemory>,
+    head_cache: Vec<ResponseHeadCache>,
     buffer: Vec<u8>,
     /// Memory for bodies that are kept to be checked.
-    bodies: Spare,
+    body_buffers: BufferPool,
     /// Sockets in use, those that are parked not counted.
     open: u32,
     open_max: u32,
@@ -131,26 +131,20 @@ pub(crate) struct Engine<'p, W, X> {
     cpu_begin_ns: u64,
 }
 
-impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X> {
+impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, N, X> {
     /// An engine with everything allocated that it will need.
-    pub(crate) fn new(
-        plan: &'p Plan,
-        control: &'p Control,
-        share: &ThreadShare,
-        world: W,
-        exchange: X,
-    ) -> Self {
+    pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &ThreadShare, io: N, exchange: X) -> Self {
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
         let labels = plan.labels();
         // Visitors keep their own.
         let kept_in_common = if plan.script.is_some() { 0 } else { open_max as usize };
         let (arrivals, visits) = arrivals_of(plan, share);
-        let empty = || Box::new(Report::touched(&labels));
+        let empty = || Box::new(Report::preallocated(&labels));
         Self {
             plan,
             control,
-            world,
+            io,
             exchange,
             arrivals,
             visits,
@@ -169,10 +163,10 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
             again: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
-            memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
+            head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
             // Ones: the kernel gives memory that is written to now, not while the first answer waits.
             buffer: vec![1; BUFFER_BYTES],
-            bodies: Spare::default(),
+            body_buffers: BufferPool::default(),
             open: 0,
             idle_count: 0,
             open_max,
@@ -190,14 +184,14 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     }
 
     /// The world, for those who must set it up before the load begins.
-    pub(crate) fn world_mut(&mut self) -> &mut W {
-        &mut self.world
+    pub(crate) fn io_mut(&mut self) -> &mut N {
+        &mut self.io
     }
 
     /// Runs the load to its end. The last report says how it ended.
     pub(crate) fn run(&mut self) {
-        self.cpu_begin_ns = self.world.cpu_ns();
-        self.recorder.cpu_from(self.cpu_begin_ns);
+        self.cpu_begin_ns = self.io.cpu_ns();
+        self.recorder.set_cpu_start(self.cpu_begin_ns);
         self.wake_ns = self.stamp();
         while self.over.is_none() {
             self.start_due();
@@ -208,14 +202,14 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
                 break;
             }
             let (until_ns, precise) = self.next_wake();
-            let count = self.world.wait(until_ns, precise);
+            let count = self.io.wait(until_ns, precise);
             self.wake_ns = self.stamp();
             self.check_stopped();
             for index in 0..count {
                 if self.over.is_some() {
                     break;
                 }
-                let ready = self.world.ready(index);
+                let ready = self.io.ready(index);
                 self.on_ready(ready);
                 self.start_overdue();
             }
@@ -229,7 +223,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     /// Reads the clock, and cuts the intervals that have ended by then.
     #[inline]
     fn stamp(&mut self) -> u64 {
-        self.now_ns = self.world.now_ns();
+        self.now_ns = self.io.now_ns();
         if self.now_ns >= self.mark_ns {
             self.pass_marks();
         }
@@ -267,11 +261,11 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 
     fn cut(&mut self, end_ns: u64) -> Box<Report> {
         let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(&self.plan.labels())));
-        let cpu_ns = self.world.cpu_ns();
+        let cpu_ns = self.io.cpu_ns();
         if self.has_visits() {
             self.note_visits();
         }
-        let full = self.recorder.cut(end_ns, cpu_ns, empty);
+        let full = self.recorder.finish_interval(end_ns, cpu_ns, empty);
         if self.has_visits() {
             self.resume_visits();
         }
@@ -351,16 +345,16 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         self.read_sample();
         self.hand_over();
         let mut full = self.cut(end_ns);
-        full.last = Some(Last {
+        full.thread_end = Some(ThreadEnd {
             end_ns,
             waiting,
             censored_time,
-            cpu_total_ns: self.world.cpu_ns().saturating_sub(self.cpu_begin_ns),
+            cpu_total_ns: self.io.cpu_ns().saturating_sub(self.cpu_begin_ns),
             reason,
         });
         for slot in 0..self.conns.len() as u32 {
             if self.conns[slot as usize].phase != Phase::Free {
-                self.world.close(slot);
+                self.io.close(slot);
             }
         }
         (self.exchange)(full);
@@ -372,10 +366,10 @@ fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
     let starts = match plan.arrival {
         Arrival::Closed => None,
-        Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.course, poisson) {
-            (Some(course), _) => {
+        Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.rate_profile, poisson) {
+            (Some(rate_profile), _) => {
                 let seed = poisson.then_some(plan.seed);
-                Pacer::course(course.clone(), thread, threads, plan.requests, seed)
+                Pacer::rate_profile(rate_profile.clone(), thread, threads, plan.requests, seed)
             }
             (None, true) => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
             (None, false) => Pacer::even(rate_per_s, thread, threads, plan.requests),
@@ -385,8 +379,8 @@ fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
         (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts)),
         (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None)),
         (false, None) => {
-            let levels = Levels::of(&plan.stages, plan.connections);
-            let users = Users::new(levels, share, plan.connections);
+            let user_profile = UserProfile::of(&plan.stages, plan.connections);
+            let users = Users::new(user_profile, share, plan.connections);
             (Arrivals::Closed(users), Visitors::new(plan, share, None))
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use super::conn::token;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::io::tcp_info::TcpReading;
 use crate::results::recorder::Report;
 use webdyno_model::interval::TcpCounts;
@@ -71,7 +71,7 @@ fn count(counts: &mut TcpCounts, before: Option<TcpReading>, now: &TcpReading) {
     counts.round_trip_min_us = [counts.round_trip_min_us, now.round_trip_min_us].into_iter().flatten().min();
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// A connection was established: it is read when it joins the sample.
     pub(super) fn sample_opened(&mut self, slot: u32) {
         let token = token(slot, self.conns[slot as usize].generation);
@@ -98,7 +98,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     fn read_tcp(&mut self, slot: u32) {
-        let Some(reading) = self.world.tcp_info(slot) else { return };
+        let Some(reading) = self.io.tcp_info(slot) else { return };
         let before = self.conns[slot as usize].tcp.replace(reading);
         let report = &mut *self.recorder.report;
         count(&mut report.tcp, before, &reading);

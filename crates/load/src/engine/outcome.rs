@@ -5,15 +5,15 @@ use super::receiving::came_ns;
 use super::redirect::{Targets, is_redirected};
 use super::visits::Ended;
 use super::{Arrivals, Engine};
-use crate::io::network_io::{Handshake, World};
+use crate::io::network_io::{Handshake, NetworkIo};
 use crate::plan::Plan;
 use crate::results::failure::Failure;
-use crate::results::recorder::{Report, Times};
+use crate::results::recorder::{Report, RequestTimes};
 
 /// The status of an answer to a conditional request: nothing has changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// The answer is complete.
     pub(super) fn answered(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
@@ -36,9 +36,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
-        self.recorder.status(conn.answer.status());
+        self.recorder.record_status(conn.answer.status());
         if conn.stamped {
-            self.recorder.stamp(self.received_ns, now_ns);
+            self.recorder.record_rx_timestamp(self.received_ns, now_ns);
         }
         let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
         let mut ended = ended(slot, conn, failure, end_ns, times.sent_ns);
@@ -58,7 +58,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             ended.body = body;
             return self.answered_to_visitor(request, ended);
         }
-        self.bodies.give(body);
+        self.body_buffers.release(body);
         if self.over.is_none() {
             self.next_of_user(request.user);
         }
@@ -68,7 +68,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     fn answered_to_visitor(&mut self, request: Request, mut ended: Ended) {
         let serial = self.serial_of(request);
         self.fetch_ended(request, &mut ended);
-        self.bodies.give(ended.body);
+        self.body_buffers.release(ended.body);
         if self.over.is_none() {
             self.next_of_visitor(request, serial);
         }
@@ -77,7 +77,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Whether the connection of an answer that has ended may carry another request.
     fn keeps(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
-        self.plan.keepalive && conn.answer.keep() && !self.targets.get(conn.request.template).closes
+        self.plan.keepalive && conn.answer.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
     /// Keeps the connection of an answer that has ended, or lets it end. `clean`: nothing lay behind the answer.
@@ -88,7 +88,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
         // One that ended with its answer carries nothing more, whatever the answer says.
-        match (keeps, conn.hangup || (keeps && self.world.has_ended(slot))) {
+        match (keeps, conn.hangup || (keeps && self.io.has_ended(slot))) {
             (true, false) => self.keep(slot),
             (true, true) => self.quiet_close(slot),
             (false, _) => self.park(slot),
@@ -124,9 +124,9 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             && deadline_ns <= until_ns
         {
             let connecting = self.conns[slot as usize].phase == Phase::Connecting;
-            let failure = match self.world.handshake(slot) {
+            let failure = match self.io.handshake(slot) {
                 // Without an address, no server was asked for anything.
-                Handshake::None if connecting && self.world.is_looked_up(slot) => Failure::Dns,
+                Handshake::None if connecting && self.io.is_resolving(slot) => Failure::Dns,
                 Handshake::None if connecting => Failure::ConnectTimeout,
                 // Whoever takes a connection and does not go on with its handshake is there.
                 _ => Failure::Timeout,
@@ -160,17 +160,18 @@ fn judge(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     }
     // A redirect was to be followed, and could not be: whatever was asked for did not come. Neither did a page that is
     // elsewhere, or has not changed for somebody who does not have it (RFC 9110, 15.4).
-    let no_document = conn.request.wish.needed && (300..400).contains(&status);
+    let no_document = conn.request.body_handling.needed && (300..400).contains(&status);
     if !plan.is_ok(status) || is_redirected(conn) || no_document {
         return (Some(Failure::Status), None);
     }
-    let (met, body) = plan.checks.judge(conn.request.wish, status, body_bytes, conn.content.take());
+    let (met, body) =
+        plan.checks.evaluate(conn.request.body_handling, status, body_bytes, conn.content.take());
     ((!met).then_some(Failure::Expect), body)
 }
 
 /// The times of a request. One that was never sent on its connection was not served; one that was redirected counts
 /// from the send of the first of its chain.
-fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> Times {
+fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> RequestTimes {
     let request = &conn.request;
     let sent_ns = match (request.hops, conn.written_bytes) {
         (0, 0) => None,
@@ -181,5 +182,5 @@ fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> Times {
         Some(list) => list.name(request.item),
         None => targets.get(request.template).name,
     };
-    Times { intended_ns: request.intended_ns, sent_ns, name }
+    RequestTimes { intended_ns: request.intended_ns, sent_ns, name }
 }

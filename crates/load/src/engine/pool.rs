@@ -2,7 +2,7 @@
 
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine};
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::results::failure::Failure;
 use crate::results::recorder::Report;
 
@@ -10,7 +10,7 @@ use crate::results::recorder::Report;
 /// keeps the port in TIME_WAIT for a minute, and the server has one port for all clients; we have 28,000 for all.
 const PARK_NS: u64 = 100_000_000;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Whether one more request could be on its way at once.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
@@ -93,14 +93,14 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.begun_ns = begun_ns;
         conn.late_ns = begun_ns.saturating_sub(conn.request.could_ns);
         let origin = &self.plan.origins[conn.origin];
-        match self.world.connect(slot, token(slot, conn.generation), origin) {
+        match self.io.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
                 let now_ns = self.stamp();
                 if self.over.is_none() {
                     self.transmit(slot, now_ns);
                 }
             }
-            Err(broke) => self.fail(slot, Failure::of_connect(broke), begun_ns),
+            Err(error) => self.fail(slot, Failure::from_connect(error), begun_ns),
         }
     }
 
@@ -120,10 +120,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Closes the socket of a slot; the slot stays taken.
     pub(super) fn disconnect(&mut self, slot: u32) {
         self.sample_closed(slot);
-        self.world.close(slot);
+        self.io.close(slot);
         let conn = &mut self.conns[slot as usize];
         if std::mem::take(&mut conn.established) {
-            self.recorder.closed();
+            self.recorder.connection_closed();
         }
         conn.content = None;
         conn.generation = conn.generation.wrapping_add(1);
@@ -142,7 +142,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.phase = Phase::Parked;
         let parked = token(slot, conn.generation);
         if std::mem::take(&mut conn.established) {
-            self.recorder.closed();
+            self.recorder.connection_closed();
         }
         self.open -= 1;
         if self.parked.len() >= self.parked_max

@@ -276,17 +276,17 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
 fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
     let answer = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
     let refused = [wire("HTTP/1.1 500 No\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
-    let bodies = Expectation::Regex("x$".into());
+    let body_buffers = Expectation::Regex("x$".into());
     let swollen = [vec![b'x'; 17 << 20], vec![b'y'; 1]].concat();
     let swollen =
         [wire(&format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", swollen.len())), swollen].concat();
     for (answer, expect, good, dropped) in [
         (answer.clone(), vec![], 3, true),
         (answer.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
-        (answer, vec![bodies.clone()], 3, false),
-        (refused, vec![bodies.clone()], 0, true),
+        (answer, vec![body_buffers.clone()], 3, false),
+        (refused, vec![body_buffers.clone()], 0, true),
         // Beyond the bound nothing more is needed of it.
-        (swollen, vec![bodies], 0, true),
+        (swollen, vec![body_buffers], 0, true),
     ] {
         let mut load = requests(3);
         load.expect = expect;

@@ -1,11 +1,11 @@
 //! An answer on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
 
-use super::conn::{HeadWish, Phase, Request, token};
+use super::conn::{KeepHead, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
-use crate::http::content_check::{Content, Spare};
-use crate::http::response::{AtClose, Fed, Listener};
-use crate::http::response_head::{Head, has_line, header_value};
-use crate::io::network_io::{Broke, World};
+use crate::http::content_check::{BodyCheck, BufferPool};
+use crate::http::response::{CloseOutcome, FeedResult, ResponseObserver};
+use crate::http::response_head::{ResponseHead, has_line, header_value};
+use crate::io::network_io::{NetworkIo, SocketError};
 use crate::plan::{LOCATION_BYTES_MAX, Plan, is_redirect};
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, microseconds};
@@ -20,7 +20,7 @@ const REQUEST_TIMEOUT: u16 = 408;
 /// Reads of one connection before others have their turn.
 const READS_MAX: usize = 16;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Reads the connections that had more to read than their turn allowed.
     pub(super) fn read_again(&mut self) {
         for index in (0..self.again.len()).rev() {
@@ -40,22 +40,27 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
     /// unless the server's close is to be read too.
     pub(super) fn receive(&mut self, slot: u32) {
-        let may_drop = !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.wish.kept;
+        let may_drop =
+            !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.body_handling.kept;
         for _ in 0..READS_MAX {
             let conn = &mut self.conns[slot as usize];
-            let left = conn.answer.fixed_left();
+            let left = conn.answer.remaining_fixed_body();
             let dropping = left >= DISCARD_BYTES_MIN && conn.reads_no_body();
-            let memory = &mut self.memory[conn.request.template];
+            let head_cache = &mut self.head_cache[conn.request.template];
             let asked = match dropping {
                 true => left.min(BUFFER_BYTES as u64) as usize,
-                false if !conn.answer.begun() && may_drop && memory.expects_body(DISCARD_BYTES_MIN) => {
+                false
+                    if !conn.answer.has_started()
+                        && may_drop
+                        && head_cache.expects_body(DISCARD_BYTES_MIN) =>
+                {
                     FIRST_READ_BYTES
                 }
                 false => BUFFER_BYTES,
             };
             let got = match dropping {
-                true => self.world.discard(slot, &mut self.buffer[..asked]),
-                false => self.world.recv(slot, &mut self.buffer[..asked]),
+                true => self.io.discard(slot, &mut self.buffer[..asked]),
+                false => self.io.recv(slot, &mut self.buffer[..asked]),
             };
             match got {
                 Ok(0) => return self.on_close(slot),
@@ -69,13 +74,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                         return;
                     }
                 }
-                Err(Broke::INTERRUPTED) => {}
-                Err(Broke::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
-                Err(Broke::AGAIN) => return,
-                Err(broke) => {
+                Err(SocketError::INTERRUPTED) => {}
+                Err(SocketError::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
+                Err(SocketError::AGAIN) => return,
+                Err(error) => {
                     self.stamp();
                     if self.over.is_none() {
-                        self.broken(slot, Failure::of_transfer(broke));
+                        self.broken(slot, Failure::from_transfer(error));
                     }
                     return;
                 }
@@ -92,7 +97,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     fn note_received(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         self.received_ns = match conn.stamped {
-            true => self.world.received_ns(slot, conn.sent_ns, self.now_ns),
+            true => self.io.received_ns(slot, conn.sent_ns, self.now_ns),
             false => None,
         };
     }
@@ -102,32 +107,32 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
         conn.received_bytes += count as u64;
-        if !conn.answer.begun() {
+        if !conn.answer.has_started() {
             let came_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
             self.recorder.report.first_byte.record(microseconds(conn.sent_ns, came_ns));
             conn.first_byte_ns = came_ns;
         }
-        let to_head = self.targets.get(conn.request.template).to_head;
-        let memory = &mut self.memory[conn.request.template];
+        let is_head_request = self.targets.get(conn.request.template).is_head_request;
+        let head_cache = &mut self.head_cache[conn.request.template];
         let fed = match dropped {
-            true if conn.answer.dropped(count as u64) => Ok(Fed::Done { extra_bytes: 0 }),
-            true => Ok(Fed::More),
+            true if conn.answer.skip_body(count as u64) => Ok(FeedResult::Done { extra_bytes: 0 }),
+            true => Ok(FeedResult::More),
             false if self.plan.listens() => {
                 let mut seeing = Seeing {
                     plan: self.plan,
-                    bodies: &mut self.bodies,
+                    body_buffers: &mut self.body_buffers,
                     content: &mut conn.content,
                     request: &conn.request,
                     location: &mut conn.location,
                     head: &mut conn.head,
                 };
-                conn.answer.feed_to(&mut seeing, &self.buffer[..count], memory, to_head)
+                conn.answer.feed_observed(&mut seeing, &self.buffer[..count], head_cache, is_head_request)
             }
-            false => conn.answer.feed(&self.buffer[..count], memory, to_head),
+            false => conn.answer.feed(&self.buffer[..count], head_cache, is_head_request),
         };
         match fed {
-            Ok(Fed::More) => return false,
-            Ok(Fed::Done { extra_bytes }) => self.answered(slot, extra_bytes),
+            Ok(FeedResult::More) => return false,
+            Ok(FeedResult::Done { extra_bytes }) => self.answered(slot, extra_bytes),
             Err(_) => self.fail(slot, Failure::Protocol, self.now_ns),
         }
         true
@@ -144,17 +149,17 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
         match conn.answer.at_close() {
-            AtClose::Complete => self.answered(slot, 0),
-            AtClose::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
-            AtClose::Early if conn.send_failed => self.broken(slot, Failure::Reset),
-            AtClose::Early => self.broken(slot, Failure::ClosedEarly),
+            CloseOutcome::Complete => self.answered(slot, 0),
+            CloseOutcome::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
+            CloseOutcome::Early if conn.send_failed => self.broken(slot, Failure::Reset),
+            CloseOutcome::Early => self.broken(slot, Failure::ClosedEarly),
         }
     }
 
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
     pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
-        let begun = self.conns[slot as usize].answer.begun();
+        let begun = self.conns[slot as usize].answer.has_started();
         // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
         match closed && !begun && self.may_resend(slot) {
@@ -167,7 +172,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// 9110, 15.5.9), and that may cross the request as a close without a word does.
     pub(super) fn is_last_word(&self, slot: u32) -> bool {
         let answer = &self.conns[slot as usize].answer;
-        let tired = answer.status() == REQUEST_TIMEOUT && !answer.keep();
+        let tired = answer.status() == REQUEST_TIMEOUT && !answer.keep_alive();
         tired && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
     }
 
@@ -205,19 +210,19 @@ pub(super) fn came_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read
 /// What is to be seen of an answer.
 struct Seeing<'a> {
     plan: &'a Plan,
-    bodies: &'a mut Spare,
-    content: &'a mut Option<Content>,
+    body_buffers: &'a mut BufferPool,
+    content: &'a mut Option<BodyCheck>,
     request: &'a Request,
     location: &'a mut Vec<u8>,
     head: &'a mut Vec<u8>,
 }
 
-impl Listener for Seeing<'_> {
-    fn head(&mut self, head: Head, bytes: &[u8]) {
-        let keeps_head = match self.request.head_wish {
-            HeadWish::Never => false,
-            HeadWish::WithCookies => has_line(bytes, "set-cookie:"),
-            HeadWish::Always => true,
+impl ResponseObserver for Seeing<'_> {
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
+        let keeps_head = match self.request.keep_head {
+            KeepHead::Never => false,
+            KeepHead::IfSetsCookies => has_line(bytes, "set-cookie:"),
+            KeepHead::Always => true,
         };
         if keeps_head {
             self.head.extend_from_slice(bytes);
@@ -232,7 +237,8 @@ impl Listener for Seeing<'_> {
         }
         // An answer that fails by its status is not looked into.
         if self.plan.is_ok(head.status) {
-            *self.content = self.plan.checks.content(head, self.request.wish, self.bodies);
+            *self.content =
+                self.plan.checks.start_body_check(head, self.request.body_handling, self.body_buffers);
         }
     }
 

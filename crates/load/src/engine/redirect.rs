@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::conn::Conn;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::{Plan, Template};
 use crate::results::recorder::Report;
 use std::collections::{HashMap, VecDeque};
@@ -232,7 +232,7 @@ fn redirected(plan: &Plan, template: &Template, status: u16, location: &[u8]) ->
     Some(Template::new(redirect.source, origin, template.name))
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Follows the redirect that the answer on this slot is. False when it is none, or cannot be followed.
     pub(super) fn follow(&mut self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
@@ -249,7 +249,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let Some((number, new)) = target else { return false };
         let (bytes, sent_ns) = (conn.received_bytes, conn.sent_ns);
         if new {
-            self.forget_heads(number);
+            self.reset_head_cache(number);
         }
         self.targets.hold(number);
         self.targets.release(request.template);
@@ -271,12 +271,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 }
 
-impl<W, X> Engine<'_, W, X> {
+impl<N, X> Engine<'_, N, X> {
     /// A new target took this number: the meaning of a head depends on what it answers.
-    pub(super) fn forget_heads(&mut self, number: usize) {
-        match self.memory.get_mut(number) {
-            Some(memory) => *memory = Default::default(),
-            None => self.memory.push(Default::default()),
+    pub(super) fn reset_head_cache(&mut self, number: usize) {
+        match self.head_cache.get_mut(number) {
+            Some(head_cache) => *head_cache = Default::default(),
+            None => self.head_cache.push(Default::default()),
         }
     }
 }

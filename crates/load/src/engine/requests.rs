@@ -1,15 +1,15 @@
 //! The start of a request: due, put on a connection, sent.
 
-use super::conn::{HeadWish, Phase, Request, token};
+use super::conn::{KeepHead, Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
-use crate::http::content_check::Wish;
-use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::http::content_check::BodyHandling;
+use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::plan::Choice;
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, microseconds};
 use rustix::io::Errno;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Starts what is due, up to a batch.
     pub(super) fn start_due(&mut self) {
         for _ in 0..START_BATCH {
@@ -114,8 +114,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             retried: false,
             hops: 0,
             confirms: false,
-            wish: Wish::default(),
-            head_wish: HeadWish::Never,
+            body_handling: BodyHandling::default(),
+            keep_head: KeepHead::Never,
             sent_ns: 0,
         }
     }
@@ -196,8 +196,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// A kept connection speaks between requests: it closes, perhaps after a last word such as a 408.
     fn on_idle(&mut self, slot: u32) {
-        match self.world.recv(slot, &mut self.buffer) {
-            Err(Broke::AGAIN | Broke::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
+        match self.io.recv(slot, &mut self.buffer) {
+            Err(SocketError::AGAIN | SocketError::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
             _ => self.quiet_close(slot),
         }
     }
@@ -209,7 +209,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             let template = self.targets.get(conn.request.template);
             let left = conn.message.left(template, conn.written_bytes);
             let (asked, length_bytes) = (left.len(), conn.message.length_bytes(template));
-            match self.world.send(slot, left) {
+            match self.io.send(slot, left) {
                 Ok(count) => {
                     self.recorder.report.bytes_sent += count as u64;
                     if conn.written_bytes == 0 {
@@ -227,27 +227,27 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                         return;
                     }
                 }
-                Err(Broke::INTERRUPTED) => {}
-                Err(Broke::AGAIN) => return,
-                Err(broke) => return self.not_sent(slot, broke),
+                Err(SocketError::INTERRUPTED) => {}
+                Err(SocketError::AGAIN) => return,
+                Err(error) => return self.not_sent(slot, error),
             }
         }
     }
 
     /// The connection took no more of a request.
-    fn not_sent(&mut self, slot: u32, broke: Broke) {
+    fn not_sent(&mut self, slot: u32, error: SocketError) {
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
-            return self.fail(slot, Failure::of_connect(broke), self.now_ns);
+            return self.fail(slot, Failure::from_connect(error), self.now_ns);
         }
         // The server may have answered before it closed: what there is to read decides.
         conn.send_failed = true;
         conn.hangup = true;
         conn.phase = Phase::Receiving;
-        if matches!(broke, Broke::Os(Errno::PIPE | Errno::CONNRESET)) {
+        if matches!(error, SocketError::Os(Errno::PIPE | Errno::CONNRESET)) {
             self.receive(slot);
         } else {
-            self.broken(slot, Failure::of_transfer(broke));
+            self.broken(slot, Failure::from_transfer(error));
         }
     }
 
@@ -259,12 +259,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         if !conn.established {
             conn.established = true;
             let mut established_ns = now_ns;
-            if let Handshake::Done { begun_ns, ended_ns, resumed } = self.world.handshake(slot) {
+            if let Handshake::Done { begun_ns, ended_ns, resumed } = self.io.handshake(slot) {
                 (established_ns, conn.sent_ns) = (begun_ns, ended_ns);
-                self.recorder.shook_hands(begun_ns, ended_ns, resumed);
+                self.recorder.handshake_done(begun_ns, ended_ns, resumed);
             }
-            self.recorder.opened(conn.begun_ns, established_ns);
-            conn.stamped = self.world.is_stamped(slot);
+            self.recorder.connection_opened(conn.begun_ns, established_ns);
+            conn.stamped = self.io.has_rx_timestamps(slot);
             self.recorder.report.stamps.connections += u64::from(conn.stamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);

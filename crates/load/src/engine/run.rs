@@ -1,11 +1,11 @@
 //! Runs a load: one engine per thread, and the caller merges what they report second by second.
 
 use crate::engine::Engine;
-use crate::engine::connection_abort::Hope;
+use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
 use crate::io::clock::monotonic_ns;
-use crate::io::epoll::{EpollWorld, EventLoop};
-use crate::io::rx_timestamps::Stamps;
+use crate::io::epoll::{EpollIo, EventLoop};
+use crate::io::rx_timestamps::RxTimestamps;
 use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
 use crate::results::merge::Merger;
@@ -35,13 +35,13 @@ const AWAKE_NS: u64 = 200_000;
 /// needs; whatever the server does is a result. A number of requests without a duration ends early, with
 /// [`EndReason::Hopeless`], when for 30 s no connection came about.
 pub fn run(prepared: &Prepared, control: &Control, sink: &mut dyn FnMut(Interval)) -> Result<LoadEnd> {
-    run_with(prepared, control, Hope::of(&prepared.plan), sink)
+    run_with(prepared, control, ConnectionAbort::of(&prepared.plan), sink)
 }
 
 fn run_with(
     prepared: &Prepared,
     control: &Control,
-    mut hope: Hope,
+    mut connection_abort: ConnectionAbort,
     sink: &mut dyn FnMut(Interval),
 ) -> Result<LoadEnd> {
     let plan = &prepared.plan;
@@ -69,7 +69,7 @@ fn run_with(
         let mut merger = Merger::new(plan.labels(), shares.len());
         start.begin();
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
-            if hope.see(&interval) {
+            if connection_abort.see(&interval) {
                 control.stop(EndReason::Hopeless);
             }
             sink(interval);
@@ -220,7 +220,7 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result
             .hint("leave --clock kernel out: the times then end by the engine's own clock")
     };
     let event_loop = |share| {
-        let stamps = Stamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
+        let stamps = RxTimestamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
         let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
         EventLoop::new(waker, &plan.origins, stamps).map_err(no_loop)
     };
@@ -232,7 +232,7 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result
 fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, place: Place<'_>) {
     let Seat { share, to_merger, from_merger } = seat;
     let labels = plan.labels();
-    let mut first = Some(Box::new(Report::touched(&labels)));
+    let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
         to_merger.send((share.thread, full)).ok()?;
         // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
@@ -240,10 +240,10 @@ fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, 
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
-    let world = EpollWorld::new(event_loop, plan.tls.as_ref(), &plan.transport, plan.slots(share));
-    let mut engine = Engine::new(plan, control, share, world, exchange);
+    let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, plan.slots(share));
+    let mut engine = Engine::new(plan, control, share, io, exchange);
     if let Some(at_ns) = place.take() {
-        engine.world_mut().begin_at(at_ns);
+        engine.io_mut().set_start(at_ns);
         wait_until(at_ns);
         engine.run();
     }
@@ -306,8 +306,8 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
         let (mut started, mut ended) = (0, 0);
-        let hope = Hope::lasting(&prepared.plan, 2);
-        let end = run_with(&prepared, &Control::new(), hope, &mut |interval| {
+        let connection_abort = ConnectionAbort::lasting(&prepared.plan, 2);
+        let end = run_with(&prepared, &Control::new(), connection_abort, &mut |interval| {
             started += interval.started;
             ended += interval.completed + interval.failed;
         })

@@ -3,7 +3,7 @@
 
 use super::Engine;
 use crate::engine::control::Control;
-use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
 use crate::plan::prepare;
@@ -219,7 +219,7 @@ impl<'s> Sim<'s> {
     }
 }
 
-impl World for Sim<'_> {
+impl NetworkIo for Sim<'_> {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }
@@ -228,7 +228,7 @@ impl World for Sim<'_> {
         self.now_ns.get() / 2
     }
 
-    fn connect(&mut self, slot: u32, token: u64, _: &Origin) -> Result<(), Broke> {
+    fn connect(&mut self, slot: u32, token: u64, _: &Origin) -> Result<(), SocketError> {
         self.call();
         assert!(!self.sockets.contains_key(&slot), "slot {slot} is taken");
         self.connections += 1;
@@ -239,7 +239,7 @@ impl World for Sim<'_> {
         Ok(())
     }
 
-    fn is_looked_up(&self, slot: u32) -> bool {
+    fn is_resolving(&self, slot: u32) -> bool {
         self.naming && self.sockets.get(&slot).is_some_and(|socket| !socket.accepted && !socket.refused)
     }
 
@@ -247,14 +247,14 @@ impl World for Sim<'_> {
         Handshake::None
     }
 
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
         self.call();
         let send_max = self.send_max;
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         match socket {
             _ if socket.refused => return Err(Errno::CONNREFUSED.into()),
             _ if socket.reset => return Err(Errno::PIPE.into()),
-            _ if !socket.accepted => return Err(Broke::AGAIN),
+            _ if !socket.accepted => return Err(SocketError::AGAIN),
             _ => {}
         }
         let count = bytes.len().min(send_max);
@@ -280,7 +280,7 @@ impl World for Sim<'_> {
         Ok(count)
     }
 
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
         self.call();
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         if socket.floods {
@@ -293,18 +293,18 @@ impl World for Sim<'_> {
         match count {
             0 if socket.reset => Err(Errno::CONNRESET.into()),
             0 if socket.closed => Ok(0),
-            0 => Err(Broke::AGAIN),
+            0 => Err(SocketError::AGAIN),
             count => Ok(count),
         }
     }
 
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
         let count = self.recv(slot, buffer)?;
         self.discarded_bytes.set(self.discarded_bytes.get() + count as u64);
         Ok(count)
     }
 
-    fn is_stamped(&self, _: u32) -> bool {
+    fn has_rx_timestamps(&self, _: u32) -> bool {
         self.stamping
     }
 

@@ -2,7 +2,7 @@
 //! say.
 
 use super::simulation::*;
-use crate::schedule::rate_profile::Course;
+use crate::schedule::rate_profile::RateProfile;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use webdyno_model::interval::EndReason;
@@ -94,8 +94,8 @@ fn users_come_and_go_with_the_stages() {
         let (spans, outcome) = closed(&texts, threads, answer_ns);
         let stages = stages(&texts).stages;
         let level = |ns: u64| {
-            let mut levels = crate::schedule::user_profile::Levels::of(&stages, 0);
-            levels.active(ns)
+            let mut user_profile = crate::schedule::user_profile::UserProfile::of(&stages, 0);
+            user_profile.active(ns)
         };
         for at_ns in (0..700).map(|step| step * 10 * MS + 3 * MS) {
             let busy = spans.iter().filter(|(from, to)| (*from..*to).contains(&at_ns)).count() as u32;
@@ -121,7 +121,7 @@ proptest! {
     // nanosecond, as many as the integral says, and (checked in all simulations) none is lost between seconds.
     #[test]
     fn any_stages_are_kept_to_the_nanosecond(
-        levels in prop::collection::vec((0u32..300, 0u32..300, 100u64..1500), 1..4),
+        user_profile in prop::collection::vec((0u32..300, 0u32..300, 100u64..1500), 1..4),
         threads in 1usize..4, poisson: bool, seed: u64,
     ) {
         let shape = |&(from, to, ms): &(u32, u32, u64)| Stage {
@@ -129,7 +129,7 @@ proptest! {
             shape: stage::Shape::Ramp { from: from.into(), to: to.into() },
             measured: true,
         };
-        let stages: Vec<Stage> = levels.iter().map(shape).collect();
+        let stages: Vec<Stage> = user_profile.iter().map(shape).collect();
         prop_assume!(stage::highest(&stages) > 0.0);
         let mut load = workload(Arrival::Open { rate_per_s: 1.0, poisson }, 64, 1);
         load.seed = seed;
@@ -137,8 +137,8 @@ proptest! {
         let (arrived, outcome) = arrivals(&load, threads);
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
         let pacers = (0..threads as u64).map(|thread| {
-            let course = std::sync::Arc::new(Course::of(&stages));
-            crate::schedule::pacer::Pacer::course(course, thread, threads as u64, None, poisson.then_some(seed))
+            let rate_profile = std::sync::Arc::new(RateProfile::of(&stages));
+            crate::schedule::pacer::Pacer::rate_profile(rate_profile, thread, threads as u64, None, poisson.then_some(seed))
         });
         let starts = pacers.flat_map(|mut pacer| std::iter::from_fn(move || {
             let next = pacer.next_ns();

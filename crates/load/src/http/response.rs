@@ -5,7 +5,7 @@
 //! buffer that the connection keeps for its life and that is bounded.
 
 use crate::http::chunked::Chunked;
-use crate::http::response_head::{Framing, Head, HeadMemory, NotHttp, parse};
+use crate::http::response_head::{Framing, NotHttp, ResponseHead, ResponseHeadCache, parse};
 
 /// Longest head, in bytes; longer is a protocol error.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -20,7 +20,7 @@ const SPILL_BYTES_KEPT: usize = 4 * 1024;
 
 /// Where the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ReadState {
     Head,
     Fixed { left: u64 },
     Chunked(Chunked),
@@ -30,7 +30,7 @@ enum Stage {
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fed {
+pub(crate) enum FeedResult {
     /// The answer goes on.
     More,
     /// The answer is complete; so many bytes of the piece lie behind it.
@@ -39,7 +39,7 @@ pub(crate) enum Fed {
 
 /// What the end of the connection means for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtClose {
+pub(crate) enum CloseOutcome {
     /// It was framed by the close: complete.
     Complete,
     /// It was cut off.
@@ -49,40 +49,40 @@ pub(crate) enum AtClose {
 }
 
 /// Sees an answer go by: its head, then its body freed of its framing.
-pub(crate) trait Listener {
+pub(crate) trait ResponseObserver {
     /// The head of the answer, not of an interim one; it is the whole of `bytes`.
-    fn head(&mut self, head: Head, bytes: &[u8]);
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]);
     /// A piece of the body.
     fn body(&mut self, bytes: &[u8]);
 }
 
 /// Nobody listens.
-impl Listener for () {
+impl ResponseObserver for () {
     #[inline]
-    fn head(&mut self, _: Head, _: &[u8]) {}
+    fn head(&mut self, _: ResponseHead, _: &[u8]) {}
     #[inline]
     fn body(&mut self, _: &[u8]) {}
 }
 
 /// An answer that is being received.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    stage: Stage,
+pub(crate) struct Response {
+    stage: ReadState,
     status: u16,
-    keep: bool,
+    keep_alive: bool,
     begun: bool,
     interim: u8,
     body_bytes: u64,
     spill: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// Ready for an answer.
     pub(crate) fn new() -> Self {
         Self {
-            stage: Stage::Head,
+            stage: ReadState::Head,
             status: 0,
-            keep: false,
+            keep_alive: false,
             begun: false,
             interim: 0,
             body_bytes: 0,
@@ -92,8 +92,8 @@ impl Answer {
 
     /// Ready for the next answer; keeps its memory.
     pub(crate) fn reset(&mut self) {
-        self.stage = Stage::Head;
-        (self.status, self.keep, self.begun) = (0, false, false);
+        self.stage = ReadState::Head;
+        (self.status, self.keep_alive, self.begun) = (0, false, false);
         (self.interim, self.body_bytes) = (0, 0);
         self.spill.clear();
         self.spill.shrink_to(SPILL_BYTES_KEPT);
@@ -105,63 +105,63 @@ impl Answer {
     }
 
     /// Whether the server leaves the connection open for another request.
-    pub(crate) fn keep(&self) -> bool {
-        self.keep
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.keep_alive
     }
 
     /// Whether any byte has arrived.
-    pub(crate) fn begun(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         self.begun
     }
 
     /// Decoded bytes of the body so far.
     pub(crate) fn body_bytes(&self) -> u64 {
         match self.stage {
-            Stage::Chunked(chunked) => chunked.body_bytes(),
+            ReadState::Chunked(chunked) => chunked.body_bytes(),
             _ => self.body_bytes,
         }
     }
 
     /// Bytes of a body of known length that are still to come: they may be dropped unread.
-    pub(crate) fn fixed_left(&self) -> u64 {
+    pub(crate) fn remaining_fixed_body(&self) -> u64 {
         match self.stage {
-            Stage::Fixed { left } => left,
+            ReadState::Fixed { left } => left,
             _ => 0,
         }
     }
 
     /// Takes note that `count` bytes of a body of known length were dropped unread. True at its end.
-    pub(crate) fn dropped(&mut self, count: u64) -> bool {
-        if let Stage::Fixed { left } = self.stage {
-            self.take_fixed(left, count);
+    pub(crate) fn skip_body(&mut self, count: u64) -> bool {
+        if let ReadState::Fixed { left } = self.stage {
+            self.consume_fixed(left, count);
         }
-        self.stage == Stage::Done
+        self.stage == ReadState::Done
     }
 
     /// Takes a piece of the answer.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Fed, NotHttp> {
-        self.feed_to(&mut (), bytes, memory, to_head)
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<FeedResult, NotHttp> {
+        self.feed_observed(&mut (), bytes, memory, is_head_request)
     }
 
     /// Takes a piece of the answer and shows it to a listener.
     #[inline]
-    pub(crate) fn feed_to(
+    pub(crate) fn feed_observed(
         &mut self,
-        listener: &mut impl Listener,
+        listener: &mut impl ResponseObserver,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Fed, NotHttp> {
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<FeedResult, NotHttp> {
         self.begun |= !bytes.is_empty();
         let mut at = 0;
-        while self.stage == Stage::Head {
-            let Some((head, used)) = self.feed_head(&bytes[at..], memory, to_head)? else {
-                return Ok(Fed::More);
+        while self.stage == ReadState::Head {
+            let Some((head, used)) = self.feed_head(&bytes[at..], memory, is_head_request)? else {
+                return Ok(FeedResult::More);
             };
             if !head.is_interim() {
                 match self.spill.is_empty() {
@@ -175,21 +175,21 @@ impl Answer {
         }
         at += self.feed_body(listener, &bytes[at..])?;
         Ok(match self.stage {
-            Stage::Done => Fed::Done { extra_bytes: bytes.len() - at },
-            _ => Fed::More,
+            ReadState::Done => FeedResult::Done { extra_bytes: bytes.len() - at },
+            _ => FeedResult::More,
         })
     }
 
     /// What it means that the server closed now.
-    pub(crate) fn at_close(&mut self) -> AtClose {
+    pub(crate) fn at_close(&mut self) -> CloseOutcome {
         match self.stage {
-            Stage::UntilClose | Stage::Done => {
-                self.stage = Stage::Done;
-                AtClose::Complete
+            ReadState::UntilClose | ReadState::Done => {
+                self.stage = ReadState::Done;
+                CloseOutcome::Complete
             }
             // What came in pieces may not have been looked at yet.
-            Stage::Head if parse(&self.spill, false).is_err() => AtClose::NotHttp,
-            _ => AtClose::Early,
+            ReadState::Head if parse(&self.spill, false).is_err() => CloseOutcome::NotHttp,
+            _ => CloseOutcome::Early,
         }
     }
 
@@ -204,11 +204,11 @@ impl Answer {
     fn feed_head(
         &mut self,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Option<(Head, usize)>, NotHttp> {
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<Option<(ResponseHead, usize)>, NotHttp> {
         if self.spill.is_empty()
-            && let Some(head) = memory.parse(bytes, to_head)?
+            && let Some(head) = memory.parse(bytes, is_head_request)?
         {
             let bounded = head.length_bytes <= HEAD_BYTES_MAX;
             return bounded.then_some(Some((head, head.length_bytes))).ok_or(NotHttp);
@@ -218,7 +218,7 @@ impl Answer {
         self.spill.extend_from_slice(&bytes[..bytes.len().min(room)]);
         let worth_parsing = before < EAGER_BYTES || has_blank_line(&self.spill[before.saturating_sub(3)..]);
         let parsed = match worth_parsing && before > 0 {
-            true => memory.parse(&self.spill, to_head)?,
+            true => memory.parse(&self.spill, is_head_request)?,
             false => None,
         };
         match parsed {
@@ -228,42 +228,42 @@ impl Answer {
         }
     }
 
-    fn begin_body(&mut self, head: Head) -> Result<(), NotHttp> {
+    fn begin_body(&mut self, head: ResponseHead) -> Result<(), NotHttp> {
         if head.is_interim() {
             self.interim += 1;
             return if self.interim > INTERIM_MAX { Err(NotHttp) } else { Ok(()) };
         }
         self.status = head.status;
-        self.keep = head.keep;
+        self.keep_alive = head.keep_alive;
         self.stage = match head.framing {
-            Framing::Empty | Framing::Fixed(0) => Stage::Done,
-            Framing::Fixed(left) => Stage::Fixed { left },
-            Framing::Chunked => Stage::Chunked(Chunked::new()),
-            Framing::UntilClose => Stage::UntilClose,
+            Framing::Empty | Framing::Fixed(0) => ReadState::Done,
+            Framing::Fixed(left) => ReadState::Fixed { left },
+            Framing::Chunked => ReadState::Chunked(Chunked::new()),
+            Framing::UntilClose => ReadState::UntilClose,
         };
         Ok(())
     }
 
     /// Counts what belongs to the body and returns how much that was.
-    fn feed_body(&mut self, listener: &mut impl Listener, bytes: &[u8]) -> Result<usize, NotHttp> {
+    fn feed_body(&mut self, listener: &mut impl ResponseObserver, bytes: &[u8]) -> Result<usize, NotHttp> {
         match &mut self.stage {
-            Stage::Head | Stage::Done => Ok(0),
-            Stage::Fixed { left } => {
+            ReadState::Head | ReadState::Done => Ok(0),
+            ReadState::Fixed { left } => {
                 let left = *left;
                 let take = left.min(bytes.len() as u64);
                 listener.body(&bytes[..take as usize]);
-                self.take_fixed(left, take);
+                self.consume_fixed(left, take);
                 Ok(take as usize)
             }
-            Stage::Chunked(chunked) => {
+            ReadState::Chunked(chunked) => {
                 let used = chunked.feed_into(bytes, |data| listener.body(data)).map_err(|_| NotHttp)?;
                 if chunked.is_done() {
                     self.body_bytes = chunked.body_bytes();
-                    self.stage = Stage::Done;
+                    self.stage = ReadState::Done;
                 }
                 Ok(used)
             }
-            Stage::UntilClose => {
+            ReadState::UntilClose => {
                 listener.body(bytes);
                 self.body_bytes += bytes.len() as u64;
                 Ok(bytes.len())
@@ -271,11 +271,11 @@ impl Answer {
         }
     }
 
-    fn take_fixed(&mut self, left: u64, take: u64) {
+    fn consume_fixed(&mut self, left: u64, take: u64) {
         self.body_bytes += take;
         self.stage = match left.saturating_sub(take) {
-            0 => Stage::Done,
-            left => Stage::Fixed { left },
+            0 => ReadState::Done,
+            left => ReadState::Fixed { left },
         };
     }
 }
@@ -292,22 +292,22 @@ mod tests {
 
     /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the answer.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
         let mut behind = None;
         for piece in pieces {
             match behind {
                 Some(extra) => behind = Some(extra + piece.len()),
                 None => {
-                    if let Fed::Done { extra_bytes } = answer.feed(piece, &mut memory, false)? {
+                    if let FeedResult::Done { extra_bytes } = answer.feed(piece, &mut memory, false)? {
                         behind = Some(extra_bytes);
                     }
                 }
             }
         }
-        if closes && behind.is_none() && answer.at_close() == AtClose::Complete {
+        if closes && behind.is_none() && answer.at_close() == CloseOutcome::Complete {
             behind = Some(0);
         }
-        Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep(), extra)))
+        Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep_alive(), extra)))
     }
 
     /// Status, body bytes, whether the connection is kept, and bytes behind the answer.
@@ -390,9 +390,9 @@ mod tests {
 
     #[test]
     fn a_large_head_in_pieces_leaves_little_memory() {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
         for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
-            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(Fed::More));
+            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(FeedResult::More));
         }
         assert!(answer.memory_bytes() >= 60_000);
         answer.reset();
@@ -401,12 +401,12 @@ mod tests {
 
     #[test]
     fn dropped_bytes_count_like_read_ones() {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
-        assert_eq!(answer.feed(head, &mut memory, false), Ok(Fed::More));
-        assert_eq!(answer.fixed_left(), 97);
-        assert!(!answer.dropped(90));
-        assert!(answer.dropped(7));
-        assert_eq!((answer.body_bytes(), answer.fixed_left()), (100, 0));
+        assert_eq!(answer.feed(head, &mut memory, false), Ok(FeedResult::More));
+        assert_eq!(answer.remaining_fixed_body(), 97);
+        assert!(!answer.skip_body(90));
+        assert!(answer.skip_body(7));
+        assert_eq!((answer.body_bytes(), answer.remaining_fixed_body()), (100, 0));
     }
 }

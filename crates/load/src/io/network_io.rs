@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// Something happened on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// What the engine gave to [`World::connect`].
+    /// What the engine gave to [`NetworkIo::connect`].
     pub(crate) token: u64,
     /// Bytes, an error or the peer's close may be read.
     pub(crate) readable: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Ready {
 
 /// Why a call on a socket did nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broke {
+pub(crate) enum SocketError {
     /// What the kernel said.
     Os(Errno),
     /// The name of the server did not resolve.
@@ -50,41 +50,41 @@ pub(crate) enum Handshake {
     },
 }
 
-impl Broke {
+impl SocketError {
     /// Nothing is wrong, there is only nothing to do now.
     pub(crate) const AGAIN: Self = Self::Os(Errno::AGAIN);
     /// A signal came; the call may be made again at once.
     pub(crate) const INTERRUPTED: Self = Self::Os(Errno::INTR);
 }
 
-impl From<Errno> for Broke {
+impl From<Errno> for SocketError {
     fn from(errno: Errno) -> Self {
         Self::Os(errno)
     }
 }
 
 /// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
-/// non-blocking except [`World::wait`]; readiness is told once per edge, as epoll(7) defines it.
-pub(crate) trait World {
+/// non-blocking except [`NetworkIo::wait`]; readiness is told once per edge, as epoll(7) defines it.
+pub(crate) trait NetworkIo {
     /// Nanoseconds since the load began.
     fn now_ns(&self) -> u64;
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
     /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
     /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
-    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError>;
     /// Whether the name of the server is still looked up for a connection.
-    fn is_looked_up(&self, slot: u32) -> bool;
+    fn is_resolving(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.
     fn handshake(&self, slot: u32) -> Handshake;
     /// Sends what the kernel takes. What was not counted is given again.
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke>;
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError>;
     /// Receives what is there; 0 is the end.
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
     /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
     /// Whether the kernel stamps what comes on this socket.
-    fn is_stamped(&self, slot: u32) -> bool;
+    fn has_rx_timestamps(&self, slot: u32) -> bool;
     /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
     /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;

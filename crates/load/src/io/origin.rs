@@ -26,19 +26,19 @@ pub(crate) struct Origin {
     /// Whom TLS is to speak with; `None` for plain HTTP.
     pub(crate) server_name: Option<ServerName<'static>>,
     /// Where it is.
-    pub(crate) place: Place,
+    pub(crate) endpoint: Endpoint,
 }
 
 /// Where a server is.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// Behind a unix socket.
     Unix(PathBuf),
     /// In a network.
-    Tcp(Tcp),
+    Tcp(TcpEndpoint),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(to, "{}", path.display()),
@@ -49,14 +49,14 @@ impl fmt::Display for Place {
 
 /// A host and a port.
 #[derive(Debug)]
-pub(crate) struct Tcp {
+pub(crate) struct TcpEndpoint {
     /// Its name or address, as the resolver takes it.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
     /// Where it may be; never empty.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether the name is looked up anew for each connection.
-    pub(crate) each: bool,
+    pub(crate) resolve_each: bool,
     /// Which of the addresses is used: the first one, unless a probe found that another one answers.
     chosen: AtomicUsize,
 }
@@ -64,16 +64,16 @@ pub(crate) struct Tcp {
 impl Origin {
     /// The address in use; `None` for a unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match &self.place {
-            Place::Tcp(tcp) => Some(tcp.address()),
-            Place::Unix(_) => None,
+        match &self.endpoint {
+            Endpoint::Tcp(tcp) => Some(tcp.address()),
+            Endpoint::Unix(_) => None,
         }
     }
 
     /// Its name, and where it is if that says more.
-    pub(crate) fn shown(&self) -> String {
-        let place = self.place.to_string();
-        if place == self.authority { place } else { format!("{} at {place}", self.authority) }
+    pub(crate) fn display_name(&self) -> String {
+        let endpoint = self.endpoint.to_string();
+        if endpoint == self.authority { endpoint } else { format!("{} at {endpoint}", self.authority) }
     }
 
     /// Its URL without a path.
@@ -83,7 +83,7 @@ impl Origin {
     }
 }
 
-impl Tcp {
+impl TcpEndpoint {
     /// The address in use.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[self.chosen.load(Ordering::Relaxed)]
@@ -119,17 +119,17 @@ impl<'a> Origins<'a> {
 
     /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that can
     /// be reached from the sources given.
-    pub(crate) fn of(&mut self, url: &Url) -> Result<usize> {
+    pub(crate) fn index_of(&mut self, url: &Url) -> Result<usize> {
         if let Some(known) = position(url, &self.found) {
             return Ok(known);
         }
         let authority = authority(url);
         let server_name = if is_secure(url) { Some(server_name(url)?) } else { None };
-        let place = match &self.transport.unix_socket {
-            Some(path) => Place::Unix(path.clone()),
-            None => Place::Tcp(self.resolve(url)?),
+        let endpoint = match &self.transport.unix_socket {
+            Some(path) => Endpoint::Unix(path.clone()),
+            None => Endpoint::Tcp(self.resolve(url)?),
         };
-        self.found.push(Origin { authority, server_name, place });
+        self.found.push(Origin { authority, server_name, endpoint });
         Ok(self.found.len() - 1)
     }
 
@@ -138,8 +138,8 @@ impl<'a> Origins<'a> {
         self.found
     }
 
-    fn resolve(&self, url: &Url) -> Result<Tcp> {
-        let (host, port) = destination(url, &self.transport.connect_to);
+    fn resolve(&self, url: &Url) -> Result<TcpEndpoint> {
+        let (host, port) = connect_target(url, &self.transport.connect_to);
         let cannot = |cause: String| {
             UserError::cannot_run(format!("cannot resolve {host}: {cause}"))
                 .hint(format!("check the name: getent hosts {host}"))
@@ -156,8 +156,8 @@ impl<'a> Origins<'a> {
             return Err(none_fits(&host, self.transport));
         }
         // An address is its own name.
-        let each = self.transport.resolve_each && host.parse::<IpAddr>().is_err();
-        Ok(Tcp { host: host.into(), port, addresses, each, chosen: AtomicUsize::new(0) })
+        let resolve_each = self.transport.resolve_each && host.parse::<IpAddr>().is_err();
+        Ok(TcpEndpoint { host: host.into(), port, addresses, resolve_each, chosen: AtomicUsize::new(0) })
     }
 }
 
@@ -186,7 +186,7 @@ fn none_fits(host: &str, transport: &Transport) -> UserError {
 }
 
 /// Host and port that a connection really goes to: the first rule that fits decides, as with curl.
-fn destination(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
+fn connect_target(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
     // std takes IPv6 addresses without the brackets of a URL.
     let bare = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let host = bare(url.host_str().unwrap_or_default());
@@ -238,17 +238,19 @@ fn server_name(url: &Url) -> Result<ServerName<'static>> {
 }
 
 fn check_unix(path: &Path, transport: &Transport) -> Result<()> {
-    let shown = path.display();
+    let display_name = path.display();
     let length = path.as_os_str().len();
     if length == 0 || length > UNIX_PATH_BYTES_MAX {
         return Err(UserError::usage(format!(
-            "`{shown}` has {length} bytes, the path of a unix socket has 1 to {UNIX_PATH_BYTES_MAX}"
+            "`{display_name}` has {length} bytes, the path of a unix socket has 1 to {UNIX_PATH_BYTES_MAX}"
         ))
         .hint("link to it from a shorter path: ln -s"));
     }
     if !transport.source_ips.is_empty() || !transport.connect_to.is_empty() || transport.resolve_each {
-        return Err(UserError::usage(format!("connections to the unix socket {shown} have no addresses"))
-            .hint("leave out --source-ip, --connect-to and --resolve, or --unix-socket"));
+        return Err(UserError::usage(format!(
+            "connections to the unix socket {display_name} have no addresses"
+        ))
+        .hint("leave out --source-ip, --connect-to and --resolve, or --unix-socket"));
     }
     Ok(())
 }
@@ -302,7 +304,7 @@ mod tests {
             ("http://a:7/", &["|||9"], ("a", 9)),
         ] {
             let rules: Vec<_> = rules.iter().map(|text| rule(text)).collect();
-            let (host, port) = destination(&Url::parse(url).unwrap(), &rules);
+            let (host, port) = connect_target(&Url::parse(url).unwrap(), &rules);
             assert_eq!((host.as_str(), port), expected, "{url} {rules:?}");
         }
     }
@@ -311,7 +313,7 @@ mod tests {
     fn only_addresses_that_can_be_reached_are_used() {
         let of = |transport: &Transport, url: &str| {
             let mut origins = Origins::new(transport)?;
-            origins.of(&Url::parse(url).unwrap())?;
+            origins.index_of(&Url::parse(url).unwrap())?;
             Ok::<_, UserError>(origins.into_vec())
         };
         let v4_only = Transport { source_ips: vec!["127.0.0.2".parse().unwrap()], ..Transport::default() };
@@ -336,7 +338,7 @@ mod tests {
         let transport = Transport { unix_socket: Some("/run/x".into()), ..Transport::default() };
         let mut origins = Origins::new(&transport).unwrap();
         let urls = ["http://a/1", "https://a/1", "http://a/2", "https://a:443/2", "http://b/"];
-        let numbers = urls.map(|url| origins.of(&Url::parse(url).unwrap()).unwrap());
+        let numbers = urls.map(|url| origins.index_of(&Url::parse(url).unwrap()).unwrap());
         assert_eq!(numbers, [0, 1, 0, 1, 2]);
         let found = origins.into_vec();
         assert!(found[0].server_name.is_none() && found[1].server_name.is_some());

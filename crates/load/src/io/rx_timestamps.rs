@@ -37,13 +37,13 @@ const TOLERANCE_NS: i64 = 2_000;
 
 /// The realtime clock between two readings of the monotonic one, all in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reading {
+struct ClockReading {
     before_ns: u64,
     realtime_ns: u64,
     after_ns: u64,
 }
 
-impl Reading {
+impl ClockReading {
     /// Now. `None` when the readings lie too far apart each time: the thread was held.
     fn now() -> Option<Self> {
         (0..READINGS_MAX).map(|_| Self::once()).find(|reading| reading.width_ns() <= READING_NS_MAX)
@@ -66,28 +66,28 @@ fn clock_ns(clock: ClockId) -> u64 {
 
 /// How far the realtime clock is ahead of the monotonic one, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Offset {
+struct ClockOffset {
     ahead_ns: i64,
     since_ns: u64,
 }
 
-impl Offset {
-    fn of(reading: Reading) -> Self {
+impl ClockOffset {
+    fn from_reading(reading: ClockReading) -> Self {
         let middle_ns = reading.before_ns + reading.width_ns() / 2;
         let ahead_ns = (reading.realtime_ns as i64).wrapping_sub(middle_ns as i64);
         Self { ahead_ns, since_ns: reading.after_ns }
     }
 
     /// From the narrowest of several readings.
-    fn measured() -> Option<Self> {
-        let readings = (0..MEASUREMENTS).filter_map(|_| Reading::now());
-        let narrowest = readings.min_by_key(Reading::width_ns)?;
+    fn measure() -> Option<Self> {
+        let readings = (0..MEASUREMENTS).filter_map(|_| ClockReading::now());
+        let narrowest = readings.min_by_key(ClockReading::width_ns)?;
         // Whatever was read before it counts as set: the others may have been read on both sides of a step.
-        Some(Self { since_ns: clock_ns(ClockId::Monotonic), ..Self::of(narrowest) })
+        Some(Self { since_ns: clock_ns(ClockId::Monotonic), ..Self::from_reading(narrowest) })
     }
 
     /// Whether a reading can have been taken with this difference.
-    fn agrees(&self, reading: Reading) -> bool {
+    fn is_consistent_with(&self, reading: ClockReading) -> bool {
         let at_least = (reading.before_ns as i64).wrapping_add(self.ahead_ns) - TOLERANCE_NS;
         let at_most = (reading.after_ns as i64).wrapping_add(self.ahead_ns) + TOLERANCE_NS;
         (at_least..=at_most).contains(&(reading.realtime_ns as i64))
@@ -104,7 +104,7 @@ impl Offset {
 
 /// What is known of the socket in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum SlotTimestamp {
     /// Read without stamps.
     Plain,
     /// The stamp of the last read on the realtime clock, 0 when it had none.
@@ -112,11 +112,11 @@ enum Slot {
 }
 
 /// Reads with stamps.
-pub(crate) struct StampReader {
+pub(crate) struct RxTimestampReader {
     control: Vec<u8>,
 }
 
-impl StampReader {
+impl RxTimestampReader {
     /// With room for a stamp.
     pub(crate) fn new() -> Self {
         Self { control: cmsg_space!(Timestamps) }
@@ -135,24 +135,24 @@ impl StampReader {
         let got = recvmsg::<()>(fd, &mut pieces, Some(&mut self.control), flags)
             .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
         // A control message that does not fit is no stamp.
-        let stamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(stamp_of));
+        let stamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
         Ok((got.bytes, stamp_ns.unwrap_or(0)))
     }
 }
 
 /// The stamps of one thread's connections.
-pub(crate) struct Stamps {
+pub(crate) struct RxTimestamps {
     /// Every how many connections one is stamped; `None` for none at all.
     every: Option<u64>,
     begun: u64,
-    slots: Vec<Slot>,
-    reader: StampReader,
-    offset: Option<Offset>,
+    slots: Vec<SlotTimestamp>,
+    reader: RxTimestampReader,
+    offset: Option<ClockOffset>,
     // Held so that stamping stays switched on.
     _keeper: Option<OwnedFd>,
 }
 
-impl Stamps {
+impl RxTimestamps {
     /// For so many slots. An error when every connection is to be stamped and the kernel refuses.
     pub(crate) fn new(clock: Clock, slots: usize) -> Result<Self> {
         let every = match clock {
@@ -160,17 +160,17 @@ impl Stamps {
             Clock::Auto => Some(SAMPLE_EVERY),
             Clock::Kernel => Some(1),
         };
-        let keeper = match every.map(|_| keeper()) {
+        let timestamping_socket = match every.map(|_| timestamping_socket()) {
             Some(Err(errno)) if clock == Clock::Kernel => return Err(errno),
-            keeper => keeper.and_then(Result::ok),
+            timestamping_socket => timestamping_socket.and_then(Result::ok),
         };
         Ok(Self {
-            every: every.filter(|_| keeper.is_some()),
+            every: every.filter(|_| timestamping_socket.is_some()),
             begun: 0,
-            slots: vec![Slot::Plain; slots],
-            reader: StampReader::new(),
-            offset: keeper.as_ref().and_then(|_| Offset::measured()),
-            _keeper: keeper,
+            slots: vec![SlotTimestamp::Plain; slots],
+            reader: RxTimestampReader::new(),
+            offset: timestamping_socket.as_ref().and_then(|_| ClockOffset::measure()),
+            _keeper: timestamping_socket,
         })
     }
 
@@ -178,15 +178,15 @@ impl Stamps {
     pub(crate) fn begin(&mut self, slot: u32, socket: impl AsFd) {
         let Some(every) = self.every else { return };
         self.begun += 1;
-        if (self.begun - 1).is_multiple_of(every) && switch_on(socket).is_ok() {
-            self.slots[slot as usize] = Slot::Stamped(0);
+        if (self.begun - 1).is_multiple_of(every) && enable_rx_timestamps(socket).is_ok() {
+            self.slots[slot as usize] = SlotTimestamp::Stamped(0);
         }
     }
 
     /// Whether the socket in this slot is stamped.
     #[inline]
-    pub(crate) fn is_stamped(&self, slot: u32) -> bool {
-        self.slots[slot as usize] != Slot::Plain
+    pub(crate) fn has_rx_timestamps(&self, slot: u32) -> bool {
+        self.slots[slot as usize] != SlotTimestamp::Plain
     }
 
     /// As recv(2) on a socket that is stamped; keeps the stamp.
@@ -206,32 +206,32 @@ impl Stamps {
 
     /// The last read of this slot, made elsewhere, had this stamp.
     pub(crate) fn note(&mut self, slot: u32, stamp_ns: u64) {
-        self.slots[slot as usize] = Slot::Stamped(stamp_ns);
+        self.slots[slot as usize] = SlotTimestamp::Stamped(stamp_ns);
     }
 
     /// The socket of this slot is closed.
     pub(crate) fn end(&mut self, slot: u32) {
-        self.slots[slot as usize] = Slot::Plain;
+        self.slots[slot as usize] = SlotTimestamp::Plain;
     }
 
     /// When the kernel received the last bytes that a read of this slot gave, on the monotonic clock: they were read at
     /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a stamp that can be believed.
     pub(crate) fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
-        let Slot::Stamped(stamp_ns @ 1..) = self.slots[slot as usize] else {
+        let SlotTimestamp::Stamped(stamp_ns @ 1..) = self.slots[slot as usize] else {
             return None;
         };
-        let reading = Reading::now()?;
+        let reading = ClockReading::now()?;
         match self.offset {
-            Some(offset) if offset.agrees(reading) => offset.convert(stamp_ns, sent_ns, read_ns),
+            Some(offset) if offset.is_consistent_with(reading) => offset.convert(stamp_ns, sent_ns, read_ns),
             _ => {
-                self.offset = Offset::measured();
+                self.offset = ClockOffset::measure();
                 None
             }
         }
     }
 }
 
-fn stamp_of(message: ControlMessageOwned) -> Option<u64> {
+fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
     match message {
         ControlMessageOwned::ScmTimestampsns(stamps) => {
             let (s, ns) = (stamps.system.tv_sec(), stamps.system.tv_nsec());
@@ -242,14 +242,14 @@ fn stamp_of(message: ControlMessageOwned) -> Option<u64> {
 }
 
 /// A socket that nobody uses, and that wants stamps.
-fn keeper() -> Result<OwnedFd> {
+fn timestamping_socket() -> Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    switch_on(&socket)?;
+    enable_rx_timestamps(&socket)?;
     Ok(socket)
 }
 
-fn switch_on(socket: impl AsFd) -> Result<()> {
+fn enable_rx_timestamps(socket: impl AsFd) -> Result<()> {
     let wanted = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
     setsockopt(&socket, Timestamping, &wanted).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
@@ -262,14 +262,14 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    fn reading(before_ns: u64, realtime_ns: u64, after_ns: u64) -> Reading {
-        Reading { before_ns, realtime_ns, after_ns }
+    fn reading(before_ns: u64, realtime_ns: u64, after_ns: u64) -> ClockReading {
+        ClockReading { before_ns, realtime_ns, after_ns }
     }
 
     #[test]
     fn a_set_clock_is_told_from_the_width_of_a_reading() {
-        let offset = Offset::of(reading(1_000, 900_000_000, 1_100));
-        for (realtime_ns, agrees) in [
+        let offset = ClockOffset::from_reading(reading(1_000, 900_000_000, 1_100));
+        for (realtime_ns, is_consistent_with) in [
             (900_500_000, true),
             (900_500_000 + 3_000, false),
             (900_500_000 - 3_000, false),
@@ -277,14 +277,14 @@ mod tests {
             (900_500_000 + 3_600_000_000_000, false),
         ] {
             let seen = reading(500_950, realtime_ns, 501_150);
-            assert_eq!(offset.agrees(seen), agrees, "{realtime_ns}");
+            assert_eq!(offset.is_consistent_with(seen), is_consistent_with, "{realtime_ns}");
         }
     }
 
     // A stamp counts only when nobody can have set the clock between its packet and now.
     #[test]
     fn a_stamp_of_before_the_clock_was_set_does_not_count() {
-        let offset = Offset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
+        let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
         for (stamp_ns, sent_ns, read_ns, received_ns) in [
             (1_000_080_000, 60_000, 90_000, Some(80_000)),
             // Sent before the difference was known.
@@ -305,14 +305,14 @@ mod tests {
         fn converting_is_exact(ahead_ns in -1_000_000_000_000i64..2_000_000_000_000_000_000,
                                sent_ns in 1_000_000_000_000u64..2_000_000_000_000, flight_ns in 0u64..1_000_000_000,
                                lay_ns in 0u64..1_000_000_000) {
-            let offset = Offset { ahead_ns, since_ns: sent_ns };
+            let offset = ClockOffset { ahead_ns, since_ns: sent_ns };
             let received_ns = sent_ns + flight_ns;
             let stamp_ns = (received_ns as i64 + ahead_ns) as u64;
             prop_assert_eq!(offset.convert(stamp_ns, sent_ns, received_ns + lay_ns), Some(received_ns));
         }
     }
 
-    fn pair(stamps: &mut Stamps) -> (TcpStream, TcpStream) {
+    fn pair(stamps: &mut RxTimestamps) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         stamps.begin(0, &client);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     /// Sends bytes until the stamps are switched on, which the kernel does in its own time.
-    fn stamped_read(stamps: &mut Stamps, flags: RecvFlags) -> (u64, u64, u64) {
+    fn stamped_read(stamps: &mut RxTimestamps, flags: RecvFlags) -> (u64, u64, u64) {
         let (client, mut server) = pair(stamps);
         for _ in 0..200 {
             let sent_ns = clock_ns(ClockId::Monotonic);
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn the_kernel_says_when_bytes_came_and_not_when_they_were_read() {
         for flags in [RecvFlags::empty(), RecvFlags::TRUNC] {
-            let mut stamps = Stamps::new(Clock::Kernel, 1).unwrap();
+            let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
             let (received_ns, written_ns, read_ns) = stamped_read(&mut stamps, flags);
             // Over loopback the packet has come before the write returns.
             assert!(received_ns <= written_ns + 2_000, "{received_ns} {written_ns}");
@@ -353,11 +353,11 @@ mod tests {
     fn a_sample_begins_with_the_first_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let count = |clock| {
-            let mut stamps = Stamps::new(clock, 40).unwrap();
+            let mut stamps = RxTimestamps::new(clock, 40).unwrap();
             let clients: Vec<_> =
                 (0..40).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
             clients.iter().zip(0..).for_each(|(client, slot)| stamps.begin(slot, client));
-            (0..40).filter(|&slot| stamps.is_stamped(slot)).collect::<Vec<_>>()
+            (0..40).filter(|&slot| stamps.has_rx_timestamps(slot)).collect::<Vec<_>>()
         };
         assert_eq!(count(Clock::Auto), [0, 16, 32]);
         assert!(count(Clock::Engine).is_empty());
@@ -366,14 +366,14 @@ mod tests {
 
     #[test]
     fn after_the_clock_was_set_the_next_request_is_stamped_again() {
-        let mut stamps = Stamps::new(Clock::Kernel, 1).unwrap();
+        let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
         stamped_read(&mut stamps, RecvFlags::empty());
         // As if somebody had set the clock an hour back in between.
         if let Some(offset) = &mut stamps.offset {
             offset.ahead_ns += 3_600_000_000_000;
         }
         let (client, mut server) = pair(&mut stamps);
-        let mut ask = |stamps: &mut Stamps| {
+        let mut ask = |stamps: &mut RxTimestamps| {
             let sent_ns = clock_ns(ClockId::Monotonic);
             server.write_all(b"x").unwrap();
             assert_eq!(stamps.recv(0, &client, &mut [0; 16], RecvFlags::empty()), Ok(1));

@@ -13,7 +13,7 @@ use rustix::fd::AsFd;
 use std::sync::LazyLock;
 
 /// The beginning of `struct tcp_info` in words of 32 bits, up to `tcpi_data_segs_out`.
-type Words = [u32; 40];
+type TcpInfoFields = [u32; 40];
 const RTT: usize = 17;
 const TOTAL_RETRANS: usize = 25;
 const MIN_RTT: usize = 37;
@@ -27,7 +27,7 @@ sockopt_impl!(
     GetOnly,
     libc::IPPROTO_TCP,
     libc::TCP_INFO,
-    Words
+    TcpInfoFields
 );
 
 /// One reading of a connection. Its counts run since the connection was begun, and wrap.
@@ -45,23 +45,23 @@ pub(crate) struct TcpReading {
 
 /// Reads a socket. `None` when it is no TCP socket or the kernel does not tell.
 pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
-    static TELLS: LazyLock<bool> = LazyLock::new(|| {
+    static IS_SUPPORTED: LazyLock<bool> = LazyLock::new(|| {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         version(&release).is_some_and(|version| version >= RELEASE_MIN)
     });
     // nix insists on getting all that was asked for.
-    let words = TELLS.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
-    Some(reading(&words))
+    let fields = IS_SUPPORTED.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
+    Some(reading(&fields))
 }
 
-fn reading(words: &Words) -> TcpReading {
+fn reading(fields: &TcpInfoFields) -> TcpReading {
     // 0 and the largest number stand for "none yet".
     let time = |us: u32| (us != 0 && us != u32::MAX).then_some(u64::from(us));
     TcpReading {
-        round_trip_us: time(words[RTT]),
-        round_trip_min_us: time(words[MIN_RTT]),
-        data_segments_sent: words[DATA_SEGS_OUT],
-        segments_retransmitted: words[TOTAL_RETRANS],
+        round_trip_us: time(fields[RTT]),
+        round_trip_min_us: time(fields[MIN_RTT]),
+        data_segments_sent: fields[DATA_SEGS_OUT],
+        segments_retransmitted: fields[TOTAL_RETRANS],
     }
 }
 

@@ -31,8 +31,8 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         .with_safe_default_protocol_versions()
         .map_err(|error| UserError::cannot_run(format!("TLS cannot be set up: {error}")))?;
     let verifier: Arc<dyn ServerCertVerifier> = match options.insecure {
-        true => Arc::new(Anyone { provider }),
-        false => Arc::new(Trusted::new(options.ca_file.as_deref(), provider)?),
+        true => Arc::new(AcceptAnyCertificate { provider }),
+        false => Arc::new(CaOrPinnedCertificate::new(options.ca_file.as_deref(), provider)?),
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = match (&options.certificate_file, &options.key_file) {
@@ -113,11 +113,11 @@ fn wrong_key(certificate: &Path, key: &Path, error: &Error) -> UserError {
 
 /// Accepts any certificate.
 #[derive(Debug)]
-struct Anyone {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -155,13 +155,13 @@ impl ServerCertVerifier for Anyone {
 
 /// Accepts what an authority has signed, and a certificate of a server that itself stands in the file given.
 #[derive(Debug)]
-struct Trusted {
+struct CaOrPinnedCertificate {
     by_authority: Arc<WebPkiServerVerifier>,
     /// What the file given holds.
     given: Vec<CertificateDer<'static>>,
 }
 
-impl Trusted {
+impl CaOrPinnedCertificate {
     fn new(ca_file: Option<&Path>, provider: Arc<CryptoProvider>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         let given = ca_file.map(certificates).transpose()?.unwrap_or_default();
@@ -193,7 +193,7 @@ impl Trusted {
     }
 }
 
-impl ServerCertVerifier for Trusted {
+impl ServerCertVerifier for CaOrPinnedCertificate {
     /// A certificate of a server that the user has named itself is the one meant, whoever has signed it (it itself
     /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
     fn verify_server_cert(
@@ -210,7 +210,7 @@ impl ServerCertVerifier for Trusted {
         }
         // By itself, so that nothing else that the server sends can be what is wrong with it.
         match self.by_authority.verify_server_cert(shown, &[], name, ocsp, now) {
-            Err(Error::InvalidCertificate(why)) if only_its_signer_is_unknown(&why) => {
+            Err(Error::InvalidCertificate(why)) if is_unknown_issuer_only(&why) => {
                 let parsed = rustls::server::ParsedCertificate::try_from(shown)?;
                 rustls::client::verify_server_name(&parsed, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -244,7 +244,7 @@ impl ServerCertVerifier for Trusted {
 
 /// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then at
 /// its use, and at last for who has signed it.
-fn only_its_signer_is_unknown(why: &CertificateError) -> bool {
+fn is_unknown_issuer_only(why: &CertificateError) -> bool {
     match why {
         CertificateError::UnknownIssuer => true,
         CertificateError::Other(OtherError(why)) => why.to_string() == OF_AN_AUTHORITY,

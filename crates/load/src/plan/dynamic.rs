@@ -6,7 +6,7 @@
 
 use super::{USER_AGENT, authority};
 use crate::plan::request_template::{Source, parse_url};
-use crate::plan::script::text::{Place, Text};
+use crate::plan::script::text::{Text, TextContext};
 use crate::plan::script::variables::{Names, VariableId, Variables};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -56,26 +56,26 @@ impl Dynamic {
             message: format!("request `{}`: {}", spec.name, error.message),
             ..error
         };
-        let text = |text: &str, place: Place| Text::parse(text, names, place).map_err(told);
+        let text = |text: &str, place: TextContext| Text::parse(text, names, place).map_err(told);
         let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let fields = spec.headers.iter();
-        let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, Place::Header)?)));
+        let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, TextContext::Header)?)));
         // A form with a file in it need not be UTF-8.
         let body = Some(spec.body.bytes()).filter(|body| body.windows(2).any(|two| two == b"${"));
         let sends_length = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
         Ok(Self {
             method: spec.method.clone(),
-            url: text(&spec.url, Place::Url)?,
+            url: text(&spec.url, TextContext::Url)?,
             fields: fields.collect::<Result<_>>()?,
             auth: match spec.auth.as_ref().filter(|_| !given("Authorization")) {
                 None => None,
                 Some(Auth::Basic { name, password }) => {
-                    Some(AuthText::Basic(text(name, Place::Body)?, text(password, Place::Body)?))
+                    Some(AuthText::Basic(text(name, TextContext::Body)?, text(password, TextContext::Body)?))
                 }
-                Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, Place::Header)?)),
+                Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, TextContext::Header)?)),
             },
             body: match body {
-                Some(body) => BodyText::Text(Text::of_bytes(body, names, Place::Body).map_err(told)?),
+                Some(body) => BodyText::Text(Text::of_bytes(body, names, TextContext::Body).map_err(told)?),
                 None => BodyText::Fixed(spec.body.clone()),
             },
             lacks_host: !given("Host"),

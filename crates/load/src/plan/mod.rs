@@ -16,13 +16,13 @@ pub(crate) use crate::plan::session_templates::{Script, Step};
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
 
-use crate::http::content_check::Checks;
+use crate::http::content_check::ResponseChecks;
 use crate::io::descriptors;
-use crate::io::descriptors::Need;
-use crate::io::origin::{Origin, Origins, Place, Tcp, authority, position};
+use crate::io::descriptors::DescriptorNeed;
+use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
 use crate::io::{ports, tls};
 use crate::plan::thread_share::ThreadShare;
-use crate::schedule::rate_profile::Course;
+use crate::schedule::rate_profile::RateProfile;
 use choice::List;
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
@@ -85,9 +85,9 @@ impl Prepared {
 
     /// The servers that the requests really go to; none for a unix socket.
     pub fn destinations(&self) -> Vec<Destination> {
-        let tcp = |origin: &Origin| match &origin.place {
-            Place::Unix(_) => None,
-            Place::Tcp(Tcp { host, port, addresses, .. }) => {
+        let tcp = |origin: &Origin| match &origin.endpoint {
+            Endpoint::Unix(_) => None,
+            Endpoint::Tcp(TcpEndpoint { host, port, addresses, .. }) => {
                 Some(Destination { host: host.to_string(), port: *port, addresses: addresses.clone() })
             }
         };
@@ -128,7 +128,7 @@ impl Prepared {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
         plan.stages.clone_from(&workload.stages);
-        plan.course = course_of(workload);
+        plan.rate_profile = course_of(workload);
         if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
             script.users = visits.users.clamp(1, script.users);
         }
@@ -143,7 +143,7 @@ impl Prepared {
         let plan = &mut self.plan;
         let known = plan.origins.len();
         let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
-        let origin = origins.of(url);
+        let origin = origins.index_of(url);
         plan.origins = origins.into_vec();
         let finds = plan.script.as_ref().is_some_and(|script| script.finds);
         let by = if finds { "redirects or pages lead" } else { "redirects lead" };
@@ -189,7 +189,7 @@ pub(crate) struct Plan {
     /// How the level changes; empty for one that does not.
     pub(crate) stages: Vec<Stage>,
     /// The same for open arrival.
-    pub(crate) course: Option<Arc<Course>>,
+    pub(crate) rate_profile: Option<Arc<RateProfile>>,
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
     pub(crate) connections: u32,
@@ -199,7 +199,7 @@ pub(crate) struct Plan {
     /// Most redirects that a request follows.
     pub(crate) redirects_max: u32,
     /// What is expected of answers besides their status.
-    pub(crate) checks: Checks,
+    pub(crate) checks: ResponseChecks,
     /// What visitors do; `None` for requests that have nothing to do with each other.
     pub(crate) script: Option<Script>,
     pub(crate) seed: u64,
@@ -257,8 +257,8 @@ impl Plan {
         }
         let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
-        let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
-        let fitting = descriptors::ensure(need)?;
+        let need = DescriptorNeed { connections: surely, threads: u64::from(self.threads), resolves };
+        let fitting = descriptors::raise_limit(need)?;
         self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
         let spare = self.open_files_left.saturating_sub(self.at_once());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
@@ -383,7 +383,7 @@ pub fn check_url(text: &str) -> Result<Url> {
 /// low, is an error of the machine.
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
-    let checks = Checks::of(&workload.expect)?;
+    let checks = ResponseChecks::of(&workload.expect)?;
     let requests = crate::plan::session_templates::as_browsers_do(workload);
     let script = Script::of(workload, &requests)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
@@ -395,7 +395,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
             url,
             workload.keepalive,
         )?;
-        let origin = origins.of(request.url())?;
+        let origin = origins.index_of(request.url())?;
         templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
     }
     let choice = Choice::of(workload, &templates)?;
@@ -418,7 +418,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         names,
         arrival: workload.arrival,
         stages: workload.stages.clone(),
-        course: course_of(workload),
+        rate_profile: course_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
@@ -466,9 +466,9 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
 }
 
 /// The rates of a load that changes them.
-fn course_of(workload: &Workload) -> Option<Arc<Course>> {
+fn course_of(workload: &Workload) -> Option<Arc<RateProfile>> {
     let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
-    changes.then(|| Arc::new(Course::of(&workload.stages)))
+    changes.then(|| Arc::new(RateProfile::of(&workload.stages)))
 }
 
 /// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
@@ -548,9 +548,9 @@ fn check_expectations(workload: &Workload) -> Result<()> {
         Expectation::Length(bytes) => *bytes > 0,
         _ => false,
     };
-    let to_head = workload.requests.iter().any(|request| request.method == "HEAD");
+    let is_head_request = workload.requests.iter().any(|request| request.method == "HEAD");
     match workload.expect.iter().find(needs_content) {
-        Some(Expectation::Length(bytes)) if to_head => never(
+        Some(Expectation::Length(bytes)) if is_head_request => never(
             format!("an answer to HEAD has no body, and --expect wants one of {bytes} bytes"),
             "leave --expect out, or load it with -m GET",
         ),

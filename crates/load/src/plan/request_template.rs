@@ -26,7 +26,7 @@ pub(crate) struct Template {
     fields_end: usize,
     pub(crate) origin: usize,
     pub(crate) name: usize,
-    pub(crate) to_head: bool,
+    pub(crate) is_head_request: bool,
     pub(crate) idempotent: bool,
     /// It says itself that its connection is to be closed.
     pub(crate) closes: bool,
@@ -54,7 +54,7 @@ impl Template {
             body: if joined { Body::default() } else { source.body.clone() },
             origin,
             name,
-            to_head: method == "HEAD",
+            is_head_request: method == "HEAD",
             idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
             closes: source.says_close(),
             gives_cookies,

@@ -17,7 +17,7 @@ const STEPS_MAX: usize = 64;
 
 /// The rates of a load, from its beginning to its end.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct RateProfile {
     segments: Vec<Segment>,
 }
 
@@ -53,10 +53,10 @@ struct Wave {
     phases: [f64; BINS + 1],
 }
 
-impl Course {
+impl RateProfile {
     /// Of these stages, one behind the other.
     pub(crate) fn of(stages: &[Stage]) -> Self {
-        let mut course = Self { segments: Vec::with_capacity(stages.len() + 1) };
+        let mut rate_profile = Self { segments: Vec::with_capacity(stages.len() + 1) };
         for stage in stages {
             let whole_ns = stage.duration_us * NS_PER_US;
             let line = |duration_ns: u64, from: f64, to: f64| {
@@ -64,18 +64,18 @@ impl Course {
                 (duration_ns, Rate::Line { from, slope })
             };
             match stage.shape {
-                Shape::Hold { level } => course.add(line(whole_ns, level, level)),
-                Shape::Ramp { from, to } => course.add(line(whole_ns, from, to)),
+                Shape::Hold { level } => rate_profile.add(line(whole_ns, level, level)),
+                Shape::Ramp { from, to } => rate_profile.add(line(whole_ns, from, to)),
                 Shape::Spike { from, peak } => {
-                    course.add(line(whole_ns / 2, from, peak));
-                    course.add(line(whole_ns / 2, peak, from));
+                    rate_profile.add(line(whole_ns / 2, from, peak));
+                    rate_profile.add(line(whole_ns / 2, peak, from));
                 }
                 Shape::Sine { low, high, period_us } => {
-                    course.add((whole_ns, Rate::wave(low, high, period_us as f64 / 1e6)));
+                    rate_profile.add((whole_ns, Rate::wave(low, high, period_us as f64 / 1e6)));
                 }
             }
         }
-        course
+        rate_profile
     }
 
     fn add(&mut self, (duration_ns, rate): (u64, Rate)) {
@@ -188,8 +188,8 @@ mod tests {
 
     /// Starts 0, 1, 2, ...
     fn starts(stages: &[Stage]) -> Vec<u64> {
-        let (course, mut hint) = (Course::of(stages), 0);
-        (0u32..).map_while(|x| course.due_ns(f64::from(x), &mut hint)).collect()
+        let (rate_profile, mut hint) = (RateProfile::of(stages), 0);
+        (0u32..).map_while(|x| rate_profile.due_ns(f64::from(x), &mut hint)).collect()
     }
 
     #[test]

@@ -15,7 +15,7 @@ const LEVEL_TOLERANCE: f64 = 1e-9;
 
 /// The number of active users over time. A copy walks the same changes again.
 #[derive(Debug, Clone)]
-pub(crate) struct Levels {
+pub(crate) struct UserProfile {
     stages: Arc<[Stage]>,
     /// The stage that is walked, and where it begins.
     stage: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Levels {
     next: Option<(u64, u32)>,
 }
 
-impl Levels {
+impl UserProfile {
     /// So many users all the time.
     pub(crate) fn constant(users: u32) -> Self {
         let stages = Arc::new([]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn changes(stages: &[Stage]) -> Vec<(u64, u32)> {
-        let mut levels = Levels::of(stages, 0);
+        let mut levels = UserProfile::of(stages, 0);
         let mut all = vec![(0, levels.active(0))];
         all.extend(std::iter::from_fn(|| levels.advance(u64::MAX)));
         all
@@ -219,7 +219,7 @@ mod tests {
         let spike = changes(&stages(&["4s@1..2..1users"]));
         assert_eq!(spike, [(0, 1), (2 * S, 2), (2 * S + 1, 1)]);
         assert_eq!(changes(&[]), [(0, 0)]);
-        assert_eq!(Levels::of(&[], 50).active(0), 50);
+        assert_eq!(UserProfile::of(&[], 50).active(0), 50);
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             let whole_s: f64 = stages.iter().map(Stage::duration_s).sum();
             let mut times: Vec<f64> = shares.iter().map(|share| share * whole_s).collect();
             times.sort_by(f64::total_cmp);
-            let mut levels = Levels::of(&stages, 0);
+            let mut levels = UserProfile::of(&stages, 0);
             for t_s in times {
                 let (mut begin_s, mut level) = (0.0, 0.0);
                 for stage in &stages {

@@ -4,12 +4,12 @@ use super::finds::Kind;
 use super::visitor::{Ended, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::Template;
 use crate::results::recorder::Report;
 use webdyno_model::page::FetchedBy;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
     pub(super) fn go_on(&mut self, place: u32, since_ns: u64) {
         self.take_from_cache(place);
@@ -111,7 +111,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// The request that a fetch is, from now on under way.
     fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
-        let (wish, head_wish) = self.wishes(place, number);
+        let (body_handling, keep_head) = self.wishes(place, number);
         let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
         fetch.state = State::UnderWay;
         if fetch.deadline_ns == 0 {
@@ -127,8 +127,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             retried: false,
             hops: fetch.hops,
             confirms: fetch.confirms,
-            wish,
-            head_wish,
+            body_handling,
+            keep_head,
             sent_ns: fetch.sent_ns,
         }
     }

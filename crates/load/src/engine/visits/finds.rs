@@ -4,7 +4,7 @@
 //! makes room for new ones.
 
 use crate::engine::Engine;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::script::discover;
 use crate::plan::script::discover::{FOUND_MAX, Found, FoundKind};
 use crate::results::recorder::Report;
@@ -78,7 +78,7 @@ impl Lists {
     }
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// What a content embeds that a target, which `key` stands for, has answered with.
     pub(super) fn list_of(&mut self, from: usize, key: u32, url: &Url, kind: Kind, body: &[u8]) -> Rc<List> {
         let mut hasher = DefaultHasher::new();
@@ -120,7 +120,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 continue;
             };
             if is_new {
-                self.forget_heads(number);
+                self.reset_head_cache(number);
             }
             let kind = match kind {
                 FoundKind::StyleSheet => Kind::StyleSheet,

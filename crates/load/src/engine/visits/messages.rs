@@ -4,10 +4,10 @@
 use super::finds::Kind;
 use super::visitor::{Ended, Fetch, State};
 use crate::engine::Engine;
-use crate::engine::conn::{HeadWish, Request};
-use crate::http::content_check::Wish;
+use crate::engine::conn::{KeepHead, Request};
+use crate::http::content_check::BodyHandling;
 use crate::http::response_head::each_value;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::script::cache::Look;
 use crate::plan::{Dynamic, Script, Step};
 use crate::results::recorder::Report;
@@ -16,7 +16,7 @@ use webdyno_model::visit::Resources;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// The time of day, in seconds.
     fn now_s(&self) -> u64 {
         self.visits.epoch_s + self.now_ns / NS_PER_S
@@ -29,14 +29,14 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// What is wanted of the answer to a fetch.
-    pub(super) fn wishes(&self, place: u32, number: u32) -> (Wish, HeadWish) {
+    pub(super) fn wishes(&self, place: u32, number: u32) -> (BodyHandling, KeepHead) {
         let (Some(script), Some(step)) = (&self.plan.script, self.step_of(place)) else {
-            return (Wish::default(), HeadWish::Never);
+            return (BodyHandling::default(), KeepHead::Never);
         };
         let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
         let is_step = number == 0;
         let finds = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
-        let wish = Wish {
+        let body_handling = BodyHandling {
             checked: is_step,
             kept: match fetch.kind {
                 Kind::Step => finds || step.captures.needs_body(),
@@ -46,12 +46,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             needed: is_step && finds,
         };
         let head = match script {
-            _ if is_step && !step.captures.is_empty() => HeadWish::Always,
-            Script { cache: true, .. } => HeadWish::Always,
-            Script { cookies: true, .. } => HeadWish::WithCookies,
-            _ => HeadWish::Never,
+            _ if is_step && !step.captures.is_empty() => KeepHead::Always,
+            Script { cache: true, .. } => KeepHead::Always,
+            Script { cookies: true, .. } => KeepHead::IfSetsCookies,
+            _ => KeepHead::Never,
         };
-        (wish, head)
+        (body_handling, head)
     }
 
     /// Puts together what a fetch sends, where its target does not say it all.

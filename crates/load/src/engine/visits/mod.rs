@@ -21,8 +21,8 @@ mod steps;
 mod visitor;
 
 use super::Engine;
-use super::arrivals::{Arrivals, Levels, Starts, Users};
-use crate::io::network_io::World;
+use super::arrivals::{Arrivals, Starts, UserProfile, Users};
+use crate::io::network_io::NetworkIo;
 use crate::plan::Plan;
 use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::{Report, microseconds};
@@ -85,7 +85,7 @@ impl Visitors {
         Self {
             entry: match starts {
                 Some(starts) => Entry::Starts { starts, due: 0, let_in: 0 },
-                None => Entry::Seats(Users::new(Levels::of(&plan.stages, users), share, users)),
+                None => Entry::Seats(Users::new(UserProfile::of(&plan.stages, users), share, users)),
             },
             thread: u64::from(share.thread),
             threads: u64::from(share.threads),
@@ -106,7 +106,7 @@ impl Visitors {
     }
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Whether visitors make the load.
     #[inline]
     pub(super) fn has_visits(&self) -> bool {

@@ -5,7 +5,7 @@ use super::finds::List;
 use super::visitor::{Ended, Fetch, State};
 use crate::engine::Engine;
 use crate::engine::conn::Request;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::script::discover::FOUND_MAX;
 use crate::results::recorder::{PageEnd, Report, microseconds};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use webdyno_model::page::{FetchedBy, PageTrace, PartTrace, TraceKind};
 use webdyno_model::visit::Resources;
 use webdyno_model::workload::redact_query;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// A document or a style sheet has come: what it brings with it is known.
     pub(super) fn ask_for_parts(&mut self, request: Request, ended: &Ended) {
         let Some(script) = &self.plan.script else { return };

@@ -3,7 +3,7 @@
 use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::io::origin::authority;
 use crate::plan::script::think;
 use crate::plan::{Dynamic, Script};
@@ -43,7 +43,7 @@ impl Drawn {
     }
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Whether it is known what a session of an open load begins with, before its visitor is let in: somebody who comes
     /// back may have it in a cache.
     pub(super) fn is_foreseen(&self, session: u64) -> bool {

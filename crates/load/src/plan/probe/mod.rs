@@ -6,11 +6,11 @@
 
 mod pages;
 
-use crate::http::content_check::{Checks, Content, Spare, Wish};
-use crate::http::response::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
-use crate::http::response_head::{Head, HeadMemory, header_text, header_value};
-use crate::io::blocking_connection::{Wire, open};
-use crate::io::origin::{Origin, Place};
+use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseChecks};
+use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
+use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
+use crate::io::blocking_connection::{BlockingConnection, connect as dial};
+use crate::io::origin::{Endpoint, Origin};
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
@@ -48,7 +48,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let plan = &prepared.plan;
     let timeout = Duration::from_nanos(plan.timeout_ns);
     for (number, origin) in plan.origins.iter().enumerate() {
-        let tcp = matches!(&origin.place, Place::Tcp(tcp) if tcp.addresses.len() > 1);
+        let tcp = matches!(&origin.endpoint, Endpoint::Tcp(tcp) if tcp.addresses.len() > 1);
         if number != plan.templates[0].origin && tcp {
             // The load will tell if it is not there at all; here it only matters which address to use.
             let _ = connect(origin, plan, timeout);
@@ -127,7 +127,7 @@ fn chain(
         };
         let document = |exchange: &mut Exchange, template: &Template| Document {
             url: template.url().clone(),
-            body: exchange.seen.content.take().and_then(Content::kept),
+            body: exchange.seen.content.take().and_then(BodyCheck::kept),
         };
         let Some(redirect) = followed else {
             let document = document(&mut exchange, template);
@@ -165,27 +165,27 @@ fn led_there(told: UserError, by: &Origin) -> UserError {
 }
 
 /// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
-fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Wire>> {
-    let tcp = match &origin.place {
-        Place::Tcp(tcp) => tcp,
-        Place::Unix(path) => {
+fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<BlockingConnection>> {
+    let tcp = match &origin.endpoint {
+        Endpoint::Tcp(tcp) => tcp,
+        Endpoint::Unix(path) => {
             let shown = path.display().to_string();
             let told = |error| match error {
                 // Its server is there, and busy.
                 Errno::AGAIN => Ok(None),
                 errno => Err(no_connection(&shown, None, &errno.into())),
             };
-            return open::unix(path).map(Some).or_else(told);
+            return dial::unix(path).map(Some).or_else(told);
         }
     };
     let mut refused = None;
     for (index, address) in tcp.addresses.iter().enumerate() {
         let source =
             plan.transport.source_ips.iter().find(|source| source.is_ipv4() == address.is_ipv4()).copied();
-        match open::tcp(address, source, timeout) {
-            Ok(wire) => {
+        match dial::tcp(address, source, timeout) {
+            Ok(connection) => {
                 tcp.choose(index);
-                return Ok(Some(wire));
+                return Ok(Some(connection));
             }
             Err(error) => {
                 refused.get_or_insert((*address, error));
@@ -202,7 +202,7 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Wir
 
 /// Why there is no connection, and what helps. There is no address to a unix socket.
 fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
-    let class = Errno::from_io_error(error).map(|errno| Failure::of_connect(errno.into()));
+    let class = Errno::from_io_error(error).map(|errno| Failure::from_connect(errno.into()));
     let (cause, hint) = match (class, address) {
         (Some(Failure::ConnectRefused), Some(address)) => (
             "connection refused".to_owned(),
@@ -235,7 +235,7 @@ fn plain(error: &std::io::Error) -> String {
 struct Exchange {
     begun: Instant,
     timeout: Duration,
-    answer: Answer,
+    answer: Response,
     /// The first bytes of the answer, for the headers that the engine has no use for.
     first: Vec<u8>,
     timed_out: bool,
@@ -250,16 +250,17 @@ struct Seen {
     location: Vec<u8>,
     /// Whether its content is to be kept.
     keeps: bool,
-    content: Option<Content>,
+    content: Option<BodyCheck>,
 }
 
-impl Listener for Seen {
-    fn head(&mut self, head: Head, bytes: &[u8]) {
+impl ResponseObserver for Seen {
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
         if is_redirect(head.status) {
             self.location = header_value(bytes, "location").unwrap_or_default().to_vec();
         } else if self.keeps && head.status < 300 {
-            let wish = Wish { checked: false, kept: true, needed: false };
-            self.content = Checks::default().content(head, wish, &mut Spare::default());
+            let body_handling = BodyHandling { checked: false, kept: true, needed: false };
+            self.content =
+                ResponseChecks::default().start_body_check(head, body_handling, &mut BufferPool::default());
         }
     }
 
@@ -276,7 +277,7 @@ impl Exchange {
         Self {
             begun,
             timeout,
-            answer: Answer::new(),
+            answer: Response::new(),
             first: vec![],
             timed_out: false,
             time: None,
@@ -286,20 +287,26 @@ impl Exchange {
 
     /// Connects and asks, in the time that is left.
     fn ask(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
-        let wire = match self.left() {
+        let connection = match self.left() {
             Ok(left) => connect(origin, plan, left)?,
             Err(_) => None,
         };
-        match wire {
+        match connection {
             None => self.timed_out = true,
-            Some(wire) => self.perform(wire, template, origin, plan)?,
+            Some(connection) => self.perform(connection, template, origin, plan)?,
         }
         Ok(())
     }
 
     /// Sends the request and receives until the answer ends, the server closes, or the time is over.
-    fn perform(&mut self, wire: Wire, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
-        let done = self.send_and_receive(wire, template, origin, plan);
+    fn perform(
+        &mut self,
+        connection: BlockingConnection,
+        template: &Template,
+        origin: &Origin,
+        plan: &Plan,
+    ) -> Result<()> {
+        let done = self.send_and_receive(connection, template, origin, plan);
         self.time = Some(self.begun.elapsed());
         match done {
             Ok(()) => Ok(()),
@@ -308,13 +315,13 @@ impl Exchange {
                 Ok(())
             }
             Err(Trouble::Says(cause)) => {
-                let message = format!("{} {cause}", origin.shown());
+                let message = format!("{} {cause}", origin.display_name());
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
             Err(Trouble::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
-                let message = format!("{} {cause}", origin.shown());
+                let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint(hint))
             }
         }
@@ -322,29 +329,30 @@ impl Exchange {
 
     fn send_and_receive(
         &mut self,
-        wire: Wire,
+        connection: BlockingConnection,
         template: &Template,
         origin: &Origin,
         plan: &Plan,
     ) -> std::result::Result<(), Trouble> {
-        wire.allow(self.left()?).map_err(trouble)?;
-        let mut stream = wire.secure(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(trouble)?;
-        let mut memory = HeadMemory::default();
+        connection.set_timeouts(self.left()?).map_err(trouble)?;
+        let mut stream =
+            connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(trouble)?;
+        let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
             stream.write_all(part).map_err(trouble)?;
         }
         loop {
-            stream.allow(self.left()?).map_err(trouble)?;
+            stream.set_timeouts(self.left()?).map_err(trouble)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(trouble)?,
             };
             if count == 0 {
                 return match self.answer.at_close() {
-                    AtClose::Complete => Ok(()),
-                    AtClose::NotHttp => Err(Trouble::Says("does not answer in HTTP/1")),
-                    AtClose::Early => {
+                    CloseOutcome::Complete => Ok(()),
+                    CloseOutcome::NotHttp => Err(Trouble::Says("does not answer in HTTP/1")),
+                    CloseOutcome::Early => {
                         Err(Trouble::Says("closed the connection before its answer was complete"))
                     }
                 };
@@ -352,9 +360,9 @@ impl Exchange {
             let room = HEAD_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&buffer[..count.min(room)]);
             let bytes = &buffer[..count];
-            match self.answer.feed_to(&mut self.seen, bytes, &mut memory, template.to_head) {
-                Ok(Fed::More) => {}
-                Ok(Fed::Done { .. }) => return Ok(()),
+            match self.answer.feed_observed(&mut self.seen, bytes, &mut memory, template.is_head_request) {
+                Ok(FeedResult::More) => {}
+                Ok(FeedResult::Done { .. }) => return Ok(()),
                 Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
             }
         }

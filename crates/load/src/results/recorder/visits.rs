@@ -100,7 +100,7 @@ impl VisitReport {
     }
 
     /// Adds what another thread saw of the same interval.
-    pub(crate) fn absorb(&mut self, other: &mut Self) {
+    pub(crate) fn merge(&mut self, other: &mut Self) {
         let visitors = self.counts.visitors + other.counts.visitors;
         self.counts.add(&other.counts);
         self.counts.visitors = visitors;
@@ -108,7 +108,7 @@ impl VisitReport {
             *sum += missed;
         }
         if let (Some(sum), Some(pages)) = (&mut self.pages, &mut other.pages) {
-            sum.absorb(pages);
+            sum.merge(pages);
         }
     }
 
@@ -173,7 +173,7 @@ impl NamedReport {
     }
 
     /// Adds another one.
-    pub(super) fn absorb(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.completed += other.completed;
         self.failed += other.failed;
         self.response_time.merge(&other.response_time);
@@ -252,13 +252,13 @@ impl Pages {
         (self.earlier_median_us, self.own_median_us) = (None, None);
     }
 
-    fn absorb(&mut self, other: &mut Self) {
+    fn merge(&mut self, other: &mut Self) {
         self.started += other.started;
         self.completed += other.completed;
         self.failed += other.failed;
         self.in_flight += other.in_flight;
         self.time.merge(&other.time);
-        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.absorb(named));
+        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.merge(named));
         if let Some(trace) = other.slowest.take()
             && self.is_slowest(trace.time_us, trace.failed)
         {
