@@ -32,7 +32,7 @@ pub(super) fn pause_ns(failures: u8) -> u64 {
 
 /// A user whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct UserTurn {
     pub(crate) user: u32,
     pub(crate) intended_ns: u64,
 }
@@ -47,11 +47,11 @@ pub(crate) struct Users {
     active: u32,
     /// Of those that are active from the beginning, so many have begun.
     begun: u32,
-    at_first: u32,
+    active_at_start: u32,
     /// Whether each has a request under way, or waits for its turn.
     engaged: Vec<bool>,
     engaged_count: u32,
-    ready: VecDeque<Turn>,
+    ready: VecDeque<UserTurn>,
     pausing: BinaryHeap<Reverse<(u64, u32)>>,
     failures: Vec<u8>,
 }
@@ -66,7 +66,7 @@ impl Users {
             share: share.clone(),
             active,
             begun: 0,
-            at_first: active,
+            active_at_start: active,
             engaged: vec![false; count],
             engaged_count: 0,
             ready: VecDeque::with_capacity(count),
@@ -76,26 +76,26 @@ impl Users {
     }
 
     /// The next user whose turn it is.
-    pub(crate) fn next(&mut self, now_ns: u64) -> Option<Turn> {
-        self.follow(now_ns);
+    pub(crate) fn next(&mut self, now_ns: u64) -> Option<UserTurn> {
+        self.apply_user_profile(now_ns);
         while let Some(turn) = self.ready.pop_front() {
             if turn.user < self.active {
                 return Some(turn);
             }
             self.leave(turn.user);
         }
-        if self.begun < self.at_first {
+        if self.begun < self.active_at_start {
             let user = self.begun;
             self.begun += 1;
             self.engage(user);
-            return Some(Turn { user, intended_ns: 0 });
+            return Some(UserTurn { user, intended_ns: 0 });
         }
         while let Some(&Reverse((intended_ns, user))) = self.pausing.peek()
             && intended_ns <= now_ns
         {
             self.pausing.pop();
             if user < self.active {
-                return Some(Turn { user, intended_ns });
+                return Some(UserTurn { user, intended_ns });
             }
             self.leave(user);
         }
@@ -104,7 +104,7 @@ impl Users {
 
     /// When somebody is due, or their number changes: 0 for at once, `None` if all are busy and stay so.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        if self.begun < self.at_first || !self.ready.is_empty() {
+        if self.begun < self.active_at_start || !self.ready.is_empty() {
             return Some(0);
         }
         let pausing = self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns);
@@ -113,21 +113,21 @@ impl Users {
 
     /// The user's request ended; the next one is due now, if the user goes on.
     pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
-        if self.goes_on(user, now_ns) {
+        if self.stays_active(user, now_ns) {
             let intended_ns = now_ns;
-            self.ready.push_back(Turn { user, intended_ns });
+            self.ready.push_back(UserTurn { user, intended_ns });
         }
     }
 
     /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises again.
     #[inline]
-    pub(crate) fn goes_on(&mut self, user: u32, now_ns: u64) -> bool {
-        self.follow(now_ns);
-        let goes_on = user < self.active;
-        if !goes_on {
+    pub(crate) fn stays_active(&mut self, user: u32, now_ns: u64) -> bool {
+        self.apply_user_profile(now_ns);
+        let stays_active = user < self.active;
+        if !stays_active {
             self.leave(user);
         }
-        goes_on
+        stays_active
     }
 
     /// Users that have a request under way, or wait for their turn.
@@ -137,14 +137,14 @@ impl Users {
 
     /// Lets those begin who are active by now.
     #[inline]
-    fn follow(&mut self, now_ns: u64) {
+    fn apply_user_profile(&mut self, now_ns: u64) {
         while let Some((intended_ns, active)) = self.user_profile.advance(now_ns) {
             let before = std::mem::replace(&mut self.active, self.share.part(active));
-            self.at_first = self.at_first.min(self.active);
+            self.active_at_start = self.active_at_start.min(self.active);
             for user in before..self.active {
                 if !self.engaged[user as usize] {
                     self.engage(user);
-                    self.ready.push_back(Turn { user, intended_ns });
+                    self.ready.push_back(UserTurn { user, intended_ns });
                 }
             }
         }
@@ -191,14 +191,14 @@ impl Starts {
 
     /// The next start that falls before `until_ns`, once.
     #[inline]
-    pub(crate) fn fall_due(&mut self, until_ns: u64) -> Option<u64> {
+    pub(crate) fn pop_due(&mut self, until_ns: u64) -> Option<u64> {
         let next_ns = self.due.next_ns().filter(|&next_ns| next_ns < until_ns)?;
         self.due.advance();
         Some(next_ns)
     }
 
     /// Whether every start that was asked for has fallen due; never without a bound on their number.
-    pub(crate) fn have_all_fallen_due(&self) -> bool {
+    pub(crate) fn all_due(&self) -> bool {
         self.due.has_taken_all()
     }
 
@@ -219,8 +219,8 @@ impl Starts {
         }
         let intended_ns = self.taken.next_ns()?;
         self.taken.advance();
-        let could_ns = intended_ns.max(self.room_since_ns.unwrap_or(0));
-        Some((intended_ns, could_ns))
+        let sendable_ns = intended_ns.max(self.room_since_ns.unwrap_or(0));
+        Some((intended_ns, sendable_ns))
     }
 
     /// Tells whether there is room for one more request, as of `since_ns`.
@@ -318,7 +318,7 @@ mod tests {
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
         let mut users = users(UserProfile::of(&stages, 0), 3);
-        let turn = |user, intended_ns| Some(Turn { user, intended_ns });
+        let turn = |user, intended_ns| Some(UserTurn { user, intended_ns });
         assert_eq!(
             [users.next(0), users.next(0), users.next(0), users.next(0)],
             [turn(0, 0), turn(1, 0), turn(2, 0), None]
@@ -331,11 +331,11 @@ mod tests {
         users.pause(1, 2 * s - 1);
         assert_eq!((users.next(2 * s), users.engaged()), (None, 2));
         assert_eq!((users.next(2 * s + 10_000_000), users.engaged()), (None, 1));
-        assert!(users.goes_on(0, 3 * s));
+        assert!(users.stays_active(0, 3 * s));
         // The level rises again: who is gone begins anew, at that moment.
         assert_eq!(users.due_ns(), Some(4 * s));
         assert_eq!((users.next(4 * s + 5), users.next(4 * s + 5)), (turn(1, 4 * s), None));
-        assert!(!users.goes_on(0, 6 * s));
+        assert!(!users.stays_active(0, 6 * s));
         users.done(1, 6 * s);
         assert_eq!((users.next(6 * s), users.engaged(), users.due_ns()), (None, 0, None));
     }
@@ -351,7 +351,7 @@ mod tests {
         let mut users = users(UserProfile::of(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);
-        assert!(users.goes_on(1, 2 * s) && users.engaged() == 2);
+        assert!(users.stays_active(1, 2 * s) && users.engaged() == 2);
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_start_could_be_sent_when_it_was_due_and_there_was_room() {
         let mut starts = Starts::new(Pacer::even(1000.0, 0, 1, None));
-        while starts.fall_due(4_500_000).is_some() {}
+        while starts.pop_due(4_500_000).is_some() {}
         assert_eq!(starts.waiting(), 5);
         assert_eq!(starts.take(), Some((0, 0)));
         starts.set_room(false, 100);

@@ -1,6 +1,6 @@
 //! Whose clock ends a time: an engine that is held up, and a kernel that knows better.
 
-use super::receiving::came_ns;
+use super::receiving::arrival_ns;
 use super::simulation::*;
 use proptest::prelude::*;
 use webdyno_model::run::Dist;
@@ -96,7 +96,7 @@ fn no_time_ends_before_it_begins_or_after_it_was_read() {
         (Clock::Auto, Some(70), 90),
         (Clock::Engine, None, 90),
     ] {
-        assert_eq!(came_ns(clock, received_ns, 50, 90), ended_ns, "{clock:?} {received_ns:?}");
+        assert_eq!(arrival_ns(clock, received_ns, 50, 90), ended_ns, "{clock:?} {received_ns:?}");
     }
 }
 

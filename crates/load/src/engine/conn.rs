@@ -17,7 +17,7 @@ pub(crate) struct Request {
     /// When it was to start.
     pub(crate) intended_ns: u64,
     /// When this process could have sent it: from then on, waiting is our own delay.
-    pub(crate) could_ns: u64,
+    pub(crate) sendable_ns: u64,
     /// When it times out.
     pub(crate) deadline_ns: u64,
     /// It was sent before, on a kept connection that the server had closed.
@@ -91,7 +91,7 @@ pub(crate) struct Conn {
     /// A send failed: what can still be read is all there is.
     pub(crate) send_failed: bool,
     /// It had more to read than its turn allowed.
-    pub(crate) waits_for_turn: bool,
+    pub(crate) has_unread_data: bool,
     /// The last reading of its TCP, when it is in the sample.
     pub(crate) tcp: Option<TcpReading>,
     pub(crate) answer: Response,
@@ -111,7 +111,7 @@ impl Conn {
             template: 0,
             item: 0,
             intended_ns: 0,
-            could_ns: 0,
+            sendable_ns: 0,
             deadline_ns: 0,
             retried: false,
             hops: 0,
@@ -137,7 +137,7 @@ impl Conn {
             stamped: false,
             hangup: false,
             send_failed: false,
-            waits_for_turn: false,
+            has_unread_data: false,
             tcp: None,
             answer: Response::new(),
             content: None,
@@ -152,7 +152,7 @@ impl Conn {
         self.origin = origin;
         self.carried = 0;
         (self.established, self.stamped, self.hangup, self.send_failed) = (false, false, false, false);
-        self.waits_for_turn = false;
+        self.has_unread_data = false;
         (self.begun_ns, self.late_ns) = (0, 0);
     }
 
@@ -170,7 +170,7 @@ impl Conn {
 
     /// Whether the rest of the body may be dropped unread.
     #[inline]
-    pub(crate) fn reads_no_body(&self) -> bool {
+    pub(crate) fn may_skip_body(&self) -> bool {
         !self.content.as_ref().is_some_and(BodyCheck::needs_more)
     }
 

@@ -126,8 +126,8 @@ pub(crate) struct Engine<'p, N, X> {
     wake_ns: u64,
     last_outcome_ns: u64,
     /// The next moment at which an interval or the load ends.
-    mark_ns: u64,
-    over: Option<(EndReason, u64)>,
+    next_boundary_ns: u64,
+    load_end: Option<(EndReason, u64)>,
     cpu_begin_ns: u64,
 }
 
@@ -177,8 +177,8 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             received_ns: None,
             wake_ns: 0,
             last_outcome_ns: 0,
-            mark_ns: 0,
-            over: None,
+            next_boundary_ns: 0,
+            load_end: None,
             cpu_begin_ns: 0,
         }
     }
@@ -192,21 +192,21 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
     pub(crate) fn run(&mut self) {
         self.cpu_begin_ns = self.io.cpu_ns();
         self.recorder.set_cpu_start(self.cpu_begin_ns);
-        self.wake_ns = self.stamp();
-        while self.over.is_none() {
+        self.wake_ns = self.update_clock();
+        while self.load_end.is_none() {
             self.start_due();
             self.check_all_ended();
             // Whoever takes the report needs a processor too: what was due at the interval's end goes first.
-            self.hand_over();
-            if self.over.is_some() {
+            self.send_report();
+            if self.load_end.is_some() {
                 break;
             }
             let (until_ns, precise) = self.next_wake();
             let count = self.io.wait(until_ns, precise);
-            self.wake_ns = self.stamp();
+            self.wake_ns = self.update_clock();
             self.check_stopped();
             for index in 0..count {
-                if self.over.is_some() {
+                if self.load_end.is_some() {
                     break;
                 }
                 let ready = self.io.ready(index);
@@ -222,48 +222,48 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
 
     /// Reads the clock, and cuts the intervals that have ended by then.
     #[inline]
-    fn stamp(&mut self) -> u64 {
+    fn update_clock(&mut self) -> u64 {
         self.now_ns = self.io.now_ns();
-        if self.now_ns >= self.mark_ns {
-            self.pass_marks();
+        if self.now_ns >= self.next_boundary_ns {
+            self.end_intervals();
         }
         self.now_ns
     }
 
-    fn pass_marks(&mut self) {
+    fn end_intervals(&mut self) {
         let end_ns = self.plan.duration_ns.unwrap_or(u64::MAX);
-        while self.over.is_none() {
+        while self.load_end.is_none() {
             let boundary_ns = self.recorder.boundary_ns();
-            self.mark_ns = boundary_ns.min(end_ns);
-            if self.now_ns < self.mark_ns {
+            self.next_boundary_ns = boundary_ns.min(end_ns);
+            if self.now_ns < self.next_boundary_ns {
                 return;
             }
-            if self.mark_ns == end_ns {
-                self.over = Some((EndReason::Duration, end_ns));
+            if self.next_boundary_ns == end_ns {
+                self.load_end = Some((EndReason::Duration, end_ns));
                 return;
             }
-            self.fall_due(boundary_ns);
+            self.count_due_starts(boundary_ns);
             self.read_sample();
-            self.hand_over();
-            self.full = Some(self.cut(boundary_ns));
+            self.send_report();
+            self.full = Some(self.finish_interval(boundary_ns));
         }
     }
 
     /// Gives the last interval's report away and takes an empty one for it.
-    fn hand_over(&mut self) {
+    fn send_report(&mut self) {
         if let Some(full) = self.full.take() {
             self.spare = (self.exchange)(full);
-            if self.spare.is_none() && self.over.is_none() {
-                self.over = Some((EndReason::Interrupted, self.now_ns));
+            if self.spare.is_none() && self.load_end.is_none() {
+                self.load_end = Some((EndReason::Interrupted, self.now_ns));
             }
         }
     }
 
-    fn cut(&mut self, end_ns: u64) -> Box<Report> {
+    fn finish_interval(&mut self, end_ns: u64) -> Box<Report> {
         let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(&self.plan.labels())));
         let cpu_ns = self.io.cpu_ns();
         if self.has_visits() {
-            self.note_visits();
+            self.record_visits();
         }
         let full = self.recorder.finish_interval(end_ns, cpu_ns, empty);
         if self.has_visits() {
@@ -273,26 +273,26 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
     }
 
     fn check_stopped(&mut self) {
-        if self.over.is_none()
+        if self.load_end.is_none()
             && let Some(reason) = self.control.stopped()
         {
-            self.over = Some((reason, self.now_ns));
+            self.load_end = Some((reason, self.now_ns));
         }
     }
 
     /// With a bound on requests, the load is over when each has its outcome.
     fn check_all_ended(&mut self) {
-        if self.over.is_some() || self.recorder.in_flight() > 0 {
+        if self.load_end.is_some() || self.recorder.in_flight() > 0 {
             return;
         }
-        let none_left = match &self.arrivals {
+        let all_ended = match &self.arrivals {
             Arrivals::Closed(_) => self.budget.as_ref().is_some_and(Budget::is_exhausted),
-            Arrivals::Open(starts) => starts.have_all_fallen_due(),
-            Arrivals::Visits => self.visits_are_over(),
+            Arrivals::Open(starts) => starts.all_due(),
+            Arrivals::Visits => self.visits_ended(),
         };
-        if none_left {
+        if all_ended {
             let end_ns = self.last_outcome_ns.max(self.recorder.interval_start_ns());
-            self.over = Some((EndReason::Requests, end_ns));
+            self.load_end = Some((EndReason::Requests, end_ns));
         }
     }
 
@@ -311,7 +311,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             Arrivals::Visits => self.visits_due_ns(),
         };
         let others = [expiry, unpark, again].into_iter().flatten().min();
-        let coarse_ns = others.unwrap_or(u64::MAX).min(self.mark_ns);
+        let coarse_ns = others.unwrap_or(u64::MAX).min(self.next_boundary_ns);
         match start {
             // At the same moment too: a start that is due when an interval ends is due to the microsecond.
             Some(start_ns) if start_ns <= coarse_ns => (start_ns, true),
@@ -325,9 +325,9 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
 
     /// Ends the load: what has no outcome is in flight, and counted as such.
     fn finish(&mut self) {
-        let (reason, end_ns) = self.over.unwrap_or((EndReason::Interrupted, self.now_ns));
+        let (reason, end_ns) = self.load_end.unwrap_or((EndReason::Interrupted, self.now_ns));
         self.expire(end_ns);
-        self.fall_due(end_ns);
+        self.count_due_starts(end_ns);
         let mut censored_time = TimeHistogram::new();
         for conn in self.conns.iter().filter(|conn| conn.is_busy()) {
             censored_time.record(microseconds(conn.request.intended_ns, end_ns));
@@ -343,8 +343,8 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             waiting = self.censor_visits(end_ns, &mut censored_time);
         }
         self.read_sample();
-        self.hand_over();
-        let mut full = self.cut(end_ns);
+        self.send_report();
+        let mut full = self.finish_interval(end_ns);
         full.thread_end = Some(ThreadEnd {
             end_ns,
             waiting,

@@ -1,9 +1,9 @@
 //! The end of a request: exactly one outcome, and what becomes of its connection and its user.
 
 use super::conn::{Conn, Phase, Request};
-use super::receiving::came_ns;
+use super::receiving::arrival_ns;
 use super::redirect::{Targets, is_redirected};
-use super::visits::Ended;
+use super::visits::FetchEnd;
 use super::{Arrivals, Engine};
 use crate::io::network_io::{Handshake, NetworkIo};
 use crate::plan::Plan;
@@ -15,24 +15,24 @@ const NOT_MODIFIED: u16 = 304;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// The answer is complete.
-    pub(super) fn answered(&mut self, slot: u32, extra_bytes: usize) {
+    pub(super) fn response_complete(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
-        if self.is_last_word(slot) {
+        if self.is_server_timeout(slot) {
             return self.resend(slot);
         }
         if self.has_visits() {
-            self.take_cookies(slot);
+            self.store_cookies(slot);
         }
         // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
-        let faulty = self.keeps(slot) && extra_bytes > 0;
-        if !faulty && self.follow(slot) {
+        let faulty = self.is_reusable(slot) && extra_bytes > 0;
+        if !faulty && self.follow_redirect(slot) {
             return;
         }
         let conn = &mut self.conns[slot as usize];
         let checked = conn.content.is_some();
         let (failure, body) = match faulty {
             true => (Some(Failure::Protocol), None),
-            false => judge(self.plan, conn),
+            false => check_response(self.plan, conn),
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
@@ -40,8 +40,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if conn.stamped {
             self.recorder.record_rx_timestamp(self.received_ns, now_ns);
         }
-        let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
-        let mut ended = ended(slot, conn, failure, end_ns, times.sent_ns);
+        let end_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
+        let mut ended = fetch_end(slot, conn, failure, end_ns, times.sent_ns);
         match failure {
             None => self.recorder.complete(times, end_ns),
             Some(failure) => self.recorder.fail(failure, times, end_ns),
@@ -49,48 +49,48 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.last_outcome_ns = now_ns;
         self.deadlines.remove(slot);
         self.targets.release(request.template);
-        self.let_go(slot, extra_bytes == 0);
+        self.keep_or_close(slot, extra_bytes == 0);
         if checked {
             // Looking into a body takes time, and it is ours.
-            self.stamp();
+            self.update_clock();
         }
         if self.has_visits() {
             ended.body = body;
-            return self.answered_to_visitor(request, ended);
+            return self.visitor_response_complete(request, ended);
         }
         self.body_buffers.release(body);
-        if self.over.is_none() {
-            self.next_of_user(request.user);
+        if self.load_end.is_none() {
+            self.start_next_of_user(request.user);
         }
     }
 
     /// The answer to a visitor is complete.
-    fn answered_to_visitor(&mut self, request: Request, mut ended: Ended) {
-        let serial = self.serial_of(request);
+    fn visitor_response_complete(&mut self, request: Request, mut ended: FetchEnd) {
+        let serial = self.step_serial(request);
         self.fetch_ended(request, &mut ended);
         self.body_buffers.release(ended.body);
-        if self.over.is_none() {
-            self.next_of_visitor(request, serial);
+        if self.load_end.is_none() {
+            self.continue_visitor(request, serial);
         }
     }
 
     /// Whether the connection of an answer that has ended may carry another request.
-    fn keeps(&self, slot: u32) -> bool {
+    fn is_reusable(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
         self.plan.keepalive && conn.answer.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
     /// Keeps the connection of an answer that has ended, or lets it end. `clean`: nothing lay behind the answer.
-    pub(super) fn let_go(&mut self, slot: u32, clean: bool) {
-        let keeps = clean && self.keeps(slot);
+    pub(super) fn keep_or_close(&mut self, slot: u32, clean: bool) {
+        let keeps = clean && self.is_reusable(slot);
         let conn = &mut self.conns[slot as usize];
         conn.carried = conn.carried.saturating_add(1);
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
         // One that ended with its answer carries nothing more, whatever the answer says.
         match (keeps, conn.hangup || (keeps && self.io.has_ended(slot))) {
-            (true, false) => self.keep(slot),
-            (true, true) => self.quiet_close(slot),
+            (true, false) => self.keep_idle(slot),
+            (true, true) => self.close_idle_by_peer(slot),
             (false, _) => self.park(slot),
         }
     }
@@ -100,7 +100,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let conn = &self.conns[slot as usize];
         let times = times(self.plan, &self.targets, conn);
         let (request, user) = (conn.request, conn.request.user);
-        let mut ended = ended(slot, conn, Some(failure), end_ns, times.sent_ns);
+        let mut ended = fetch_end(slot, conn, Some(failure), end_ns, times.sent_ns);
         self.targets.release(request.template);
         self.recorder.fail(failure, times, end_ns);
         self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
@@ -137,8 +137,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 }
 
 /// What its visitor is told of a request that has ended.
-fn ended(slot: u32, conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64>) -> Ended {
-    Ended {
+fn fetch_end(
+    slot: u32,
+    conn: &Conn,
+    failure: Option<Failure>,
+    end_ns: u64,
+    sent_ns: Option<u64>,
+) -> FetchEnd {
+    FetchEnd {
         failure,
         end_ns,
         status: conn.answer.status(),
@@ -152,7 +158,7 @@ fn ended(slot: u32, conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns:
 }
 
 /// Why an answer that came is not a good one, and its content, if somebody wants it.
-fn judge(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
+fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
     // It says that what the visitor has is still good: nothing else is to be expected of it.
     if status == NOT_MODIFIED && conn.request.confirms {

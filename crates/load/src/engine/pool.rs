@@ -19,18 +19,18 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// Tells open arrival whether there is room, after something changed.
     #[inline]
-    pub(super) fn note_room(&mut self, since_ns: u64) {
+    pub(super) fn update_room(&mut self, since_ns: u64) {
         let room = self.has_room();
         if let Arrivals::Open(starts) = &mut self.arrivals {
             starts.set_room(room, since_ns);
         }
         if self.has_visits() {
-            self.note_room_for_visits(room, since_ns);
+            self.update_room_for_visits(room, since_ns);
         }
     }
 
     /// Takes a kept connection to this origin, the one used last: it is the least likely to be closed soon.
-    pub(super) fn take_idle(&mut self, origin: usize) -> Option<u32> {
+    pub(super) fn acquire_idle(&mut self, origin: usize) -> Option<u32> {
         while let Some(kept) = self.idle[origin].pop_back() {
             if let Some(slot) = self.slot_of(kept, Phase::Idle) {
                 self.idle_count -= 1;
@@ -48,24 +48,24 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Keeps a connection for the next request.
-    pub(super) fn keep(&mut self, slot: u32) {
+    pub(super) fn keep_idle(&mut self, slot: u32) {
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Idle;
         self.idle_count += 1;
         let origin = conn.origin;
         let kept = token(slot, conn.generation);
         match self.has_visits() {
-            true => self.keep_own(slot),
+            true => self.keep_visitor_connection(slot),
             false => self.idle[origin].push_back(kept),
         }
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Opens a connection for a request.
     pub(super) fn open(&mut self, request: Request) {
         let origin = self.targets.get(request.template).origin;
         if self.open >= self.open_max {
-            self.close_an_idle_one();
+            self.close_one_idle();
         }
         if self.free.is_empty() {
             self.unpark(u64::MAX);
@@ -74,10 +74,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let Some(slot) = self.free.pop() else { return };
         self.open += 1;
         if self.has_visits() {
-            self.own_opened(request, origin);
+            self.visitor_connection_opened(request, origin);
         }
         self.conns[slot as usize].renew(origin);
-        self.compose(slot, request);
+        self.prepare_slot(slot, request);
         self.deadlines.add(slot, request.deadline_ns);
         self.connect(slot);
     }
@@ -85,18 +85,18 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Begins the connection of a slot that has its request, and sends at once if it is established at once, as it
     /// is within one machine: that saves a round through the event loop.
     pub(super) fn connect(&mut self, slot: u32) {
-        let begun_ns = self.stamp();
-        if self.over.is_some() {
+        let begun_ns = self.update_clock();
+        if self.load_end.is_some() {
             return;
         }
         let conn = &mut self.conns[slot as usize];
         conn.begun_ns = begun_ns;
-        conn.late_ns = begun_ns.saturating_sub(conn.request.could_ns);
+        conn.late_ns = begun_ns.saturating_sub(conn.request.sendable_ns);
         let origin = &self.plan.origins[conn.origin];
         match self.io.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
-                let now_ns = self.stamp();
-                if self.over.is_none() {
+                let now_ns = self.update_clock();
+                if self.load_end.is_none() {
                     self.transmit(slot, now_ns);
                 }
             }
@@ -107,14 +107,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Closes the connection of a slot and frees it.
     pub(super) fn close(&mut self, slot: u32) {
         if self.has_visits() {
-            self.own_closed(slot);
+            self.visitor_connection_closed(slot);
         }
         self.disconnect(slot);
         let phase = std::mem::replace(&mut self.conns[slot as usize].phase, Phase::Free);
         self.idle_count -= u32::from(phase == Phase::Idle);
         self.free.push(slot);
         self.open -= 1;
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Closes the socket of a slot; the slot stays taken.
@@ -136,7 +136,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             return self.close(slot);
         }
         if self.has_visits() {
-            self.own_closed(slot);
+            self.visitor_connection_closed(slot);
         }
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Parked;
@@ -151,7 +151,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             self.close_parked(oldest);
         }
         self.parked.push_back((parked, self.now_ns + PARK_NS));
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Closes the parked connections whose wait ends by then.
@@ -174,24 +174,24 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// The server closed a kept connection between requests: normal.
-    pub(super) fn quiet_close(&mut self, slot: u32) {
+    pub(super) fn close_idle_by_peer(&mut self, slot: u32) {
         self.recorder.report.connections.quiet_closes += 1;
         self.close(slot);
     }
 
     /// In closed arrival each user keeps a connection to each server at most: those of users who left are closed.
-    pub(super) fn close_what_nobody_keeps(&mut self) {
+    pub(super) fn close_surplus_idle(&mut self) {
         let Arrivals::Closed(users) = &self.arrivals else { return };
         let kept_max = users.engaged().saturating_mul(self.plan.origins.len() as u32);
         while self.open > kept_max && self.idle_count > 0 {
-            self.close_an_idle_one();
+            self.close_one_idle();
         }
     }
 
     /// Makes room for a connection to another origin.
-    fn close_an_idle_one(&mut self) {
+    fn close_one_idle(&mut self) {
         if self.has_visits() {
-            return self.close_the_idlest();
+            return self.close_longest_idle();
         }
         for origin in 0..self.idle.len() {
             while let Some(kept) = self.idle[origin].pop_front() {

@@ -27,9 +27,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             let again = self.again.swap_remove(index);
             let conn = &mut self.conns[again as u32 as usize];
             if token(again as u32, conn.generation) == again {
-                conn.waits_for_turn = false;
+                conn.has_unread_data = false;
             }
-            if self.over.is_none()
+            if self.load_end.is_none()
                 && let Some(slot) = self.slot_of(again, Phase::Receiving)
             {
                 self.receive(slot);
@@ -45,7 +45,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         for _ in 0..READS_MAX {
             let conn = &mut self.conns[slot as usize];
             let left = conn.answer.remaining_fixed_body();
-            let dropping = left >= DISCARD_BYTES_MIN && conn.reads_no_body();
+            let dropping = left >= DISCARD_BYTES_MIN && conn.may_skip_body();
             let head_cache = &mut self.head_cache[conn.request.template];
             let asked = match dropping {
                 true => left.min(BUFFER_BYTES as u64) as usize,
@@ -65,9 +65,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             match got {
                 Ok(0) => return self.on_close(slot),
                 Ok(count) => {
-                    self.stamp();
-                    self.note_received(slot);
-                    if self.over.is_some() || self.take(slot, count, dropping) {
+                    self.update_clock();
+                    self.record_rx_time(slot);
+                    if self.load_end.is_some() || self.consume(slot, count, dropping) {
                         return;
                     }
                     if count < asked && !self.conns[slot as usize].hangup {
@@ -75,26 +75,28 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     }
                 }
                 Err(SocketError::INTERRUPTED) => {}
-                Err(SocketError::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
+                Err(SocketError::AGAIN) if conn.send_failed => {
+                    return self.connection_broken(slot, Failure::Reset);
+                }
                 Err(SocketError::AGAIN) => return,
                 Err(error) => {
-                    self.stamp();
-                    if self.over.is_none() {
-                        self.broken(slot, Failure::from_transfer(error));
+                    self.update_clock();
+                    if self.load_end.is_none() {
+                        self.connection_broken(slot, Failure::from_transfer(error));
                     }
                     return;
                 }
             }
         }
         let conn = &mut self.conns[slot as usize];
-        if !std::mem::replace(&mut conn.waits_for_turn, true) {
+        if !std::mem::replace(&mut conn.has_unread_data, true) {
             self.again.push(token(slot, conn.generation));
         }
     }
 
     /// After a read: when the kernel had received what it gave, on connections that are stamped.
     #[inline]
-    fn note_received(&mut self, slot: u32) {
+    fn record_rx_time(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         self.received_ns = match conn.stamped {
             true => self.io.received_ns(slot, conn.sent_ns, self.now_ns),
@@ -103,22 +105,22 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Takes bytes of an answer. True when that settled the request.
-    fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
+    fn consume(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
         conn.received_bytes += count as u64;
         if !conn.answer.has_started() {
-            let came_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
-            self.recorder.report.first_byte.record(microseconds(conn.sent_ns, came_ns));
-            conn.first_byte_ns = came_ns;
+            let arrival_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
+            self.recorder.report.first_byte.record(microseconds(conn.sent_ns, arrival_ns));
+            conn.first_byte_ns = arrival_ns;
         }
         let is_head_request = self.targets.get(conn.request.template).is_head_request;
         let head_cache = &mut self.head_cache[conn.request.template];
         let fed = match dropped {
             true if conn.answer.skip_body(count as u64) => Ok(FeedResult::Done { extra_bytes: 0 }),
             true => Ok(FeedResult::More),
-            false if self.plan.listens() => {
-                let mut seeing = Seeing {
+            false if self.plan.inspects_responses() => {
+                let mut capture = ResponseCapture {
                     plan: self.plan,
                     body_buffers: &mut self.body_buffers,
                     content: &mut conn.content,
@@ -126,13 +128,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     location: &mut conn.location,
                     head: &mut conn.head,
                 };
-                conn.answer.feed_observed(&mut seeing, &self.buffer[..count], head_cache, is_head_request)
+                conn.answer.feed_observed(&mut capture, &self.buffer[..count], head_cache, is_head_request)
             }
             false => conn.answer.feed(&self.buffer[..count], head_cache, is_head_request),
         };
         match fed {
             Ok(FeedResult::More) => return false,
-            Ok(FeedResult::Done { extra_bytes }) => self.answered(slot, extra_bytes),
+            Ok(FeedResult::Done { extra_bytes }) => self.response_complete(slot, extra_bytes),
             Err(_) => self.fail(slot, Failure::Protocol, self.now_ns),
         }
         true
@@ -140,8 +142,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// The server closed.
     fn on_close(&mut self, slot: u32) {
-        self.stamp();
-        if self.over.is_some() {
+        self.update_clock();
+        if self.load_end.is_some() {
             return;
         }
         // The kernel stamps bytes, not the close.
@@ -149,16 +151,16 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
         match conn.answer.at_close() {
-            CloseOutcome::Complete => self.answered(slot, 0),
+            CloseOutcome::Complete => self.response_complete(slot, 0),
             CloseOutcome::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
-            CloseOutcome::Early if conn.send_failed => self.broken(slot, Failure::Reset),
-            CloseOutcome::Early => self.broken(slot, Failure::ClosedEarly),
+            CloseOutcome::Early if conn.send_failed => self.connection_broken(slot, Failure::Reset),
+            CloseOutcome::Early => self.connection_broken(slot, Failure::ClosedEarly),
         }
     }
 
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
-    pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
+    pub(super) fn connection_broken(&mut self, slot: u32, failure: Failure) {
         let begun = self.conns[slot as usize].answer.has_started();
         // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
@@ -170,10 +172,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// Whether the answer is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
     /// 9110, 15.5.9), and that may cross the request as a close without a word does.
-    pub(super) fn is_last_word(&self, slot: u32) -> bool {
+    pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
         let answer = &self.conns[slot as usize].answer;
-        let tired = answer.status() == REQUEST_TIMEOUT && !answer.keep_alive();
-        tired && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
+        let server_timed_out = answer.status() == REQUEST_TIMEOUT && !answer.keep_alive();
+        server_timed_out && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
     }
 
     /// Whether a request may be sent again, provided that it was not answered.
@@ -200,7 +202,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
 /// When bytes that were read just now came, by the clock that is to count. Bytes may have come before the request was
 /// sent (an answer that does not wait for it); no time ends before it begins.
-pub(super) fn came_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
+pub(super) fn arrival_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
     match (clock, received_ns) {
         (Clock::Kernel, Some(received_ns)) => received_ns.max(sent_ns).min(read_ns),
         _ => read_ns,
@@ -208,7 +210,7 @@ pub(super) fn came_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read
 }
 
 /// What is to be seen of an answer.
-struct Seeing<'a> {
+struct ResponseCapture<'a> {
     plan: &'a Plan,
     body_buffers: &'a mut BufferPool,
     content: &'a mut Option<BodyCheck>,
@@ -217,7 +219,7 @@ struct Seeing<'a> {
     head: &'a mut Vec<u8>,
 }
 
-impl ResponseObserver for Seeing<'_> {
+impl ResponseObserver for ResponseCapture<'_> {
     fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
         let keeps_head = match self.request.keep_head {
             KeepHead::Never => false,

@@ -15,7 +15,7 @@ use url::Url;
 /// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
 const SPARE_TARGETS: usize = 256;
 /// From here on a serial is that of a list's entry.
-const ENTRIES: u64 = 1 << 63;
+const LIST_ENTRY_SERIALS: u64 = 1 << 63;
 /// As many more where documents are searched for what they embed.
 const FOUND_TARGETS: usize = 8192;
 /// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages under way have at once.
@@ -29,7 +29,7 @@ const DYNAMIC_KEY: &[u8] = b"dynamic";
 #[derive(Debug)]
 pub(crate) struct Targets<'p> {
     planned: &'p [Template],
-    found: Vec<Found>,
+    found: Vec<FoundTarget>,
     found_max: usize,
     by_key: HashMap<Vec<u8>, usize>,
     /// Where the next key is put together.
@@ -40,7 +40,7 @@ pub(crate) struct Targets<'p> {
 }
 
 #[derive(Debug)]
-struct Found {
+struct FoundTarget {
     template: Template,
     /// A number of its own: the place is used again, this is not.
     serial: u64,
@@ -59,7 +59,7 @@ impl<'p> Targets<'p> {
             found: vec![],
             found_max: open_max as usize
                 + SPARE_TARGETS
-                + if plan.script.as_ref().is_some_and(|script| script.finds) { FOUND_TARGETS } else { 0 },
+                + if plan.script.as_ref().is_some_and(|script| script.discovers) { FOUND_TARGETS } else { 0 },
             by_key: HashMap::new(),
             key: vec![],
             unused: VecDeque::new(),
@@ -99,21 +99,21 @@ impl<'p> Targets<'p> {
         origin: usize,
     ) -> Option<(usize, bool)> {
         let template = self.get(from);
-        let along = template.along();
+        let propagation_hash = template.propagation_hash();
         self.key.clear();
         self.key.extend_from_slice(PART_KEY);
-        self.key.extend_from_slice(&along.to_ne_bytes());
+        self.key.extend_from_slice(&propagation_hash.to_ne_bytes());
         self.key.extend_from_slice(url.as_str().as_bytes());
         if let Some(&known) = self.by_key.get(&self.key) {
             return Some((known, false));
         }
-        let name = plan.name_of_part(url.path());
+        let name = plan.part_name(url.path());
         let template = Template::new(self.get(from).part(url.clone()), origin, name);
         Some((self.add(template)?, true))
     }
 
     /// Where a redirect of a request leads that was put together for this one sending.
-    pub(super) fn target_of_own(
+    pub(super) fn target_of_rendered(
         &mut self,
         plan: &Plan,
         own: &Template,
@@ -160,7 +160,7 @@ impl<'p> Targets<'p> {
         let list = plan.choice.list();
         let serial = match from.checked_sub(self.planned.len()) {
             // Entries of one kind differ in what a relative location means.
-            None if list.is_some() => ENTRIES + u64::from(item),
+            None if list.is_some() => LIST_ENTRY_SERIALS + u64::from(item),
             None => from as u64,
             Some(place) => self.found[place].serial,
         };
@@ -183,7 +183,7 @@ impl<'p> Targets<'p> {
     }
 
     /// The place of the target that was left unused first.
-    fn take_unused(&mut self) -> Option<usize> {
+    fn pop_unused(&mut self) -> Option<usize> {
         while let Some(place) = self.unused.pop_front() {
             self.found[place].is_listed = false;
             if self.found[place].users == 0 {
@@ -204,12 +204,12 @@ impl<'p> Targets<'p> {
     fn add(&mut self, template: Template) -> Option<usize> {
         self.made += 1;
         let serial = self.planned.len() as u64 + self.made;
-        let found = Found { template, serial, key: self.key.clone(), users: 0, is_listed: true };
+        let found = FoundTarget { template, serial, key: self.key.clone(), users: 0, is_listed: true };
         let place = if self.found.len() < self.found_max {
             self.found.push(found);
             self.found.len() - 1
         } else {
-            let place = self.take_unused()?;
+            let place = self.pop_unused()?;
             let old = std::mem::replace(&mut self.found[place], found);
             self.by_key.remove(&old.key);
             place
@@ -234,7 +234,7 @@ fn redirected(plan: &Plan, template: &Template, status: u16, location: &[u8]) ->
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Follows the redirect that the answer on this slot is. False when it is none, or cannot be followed.
-    pub(super) fn follow(&mut self, slot: u32) -> bool {
+    pub(super) fn follow_redirect(&mut self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
         let request = conn.request;
         if !is_redirected(conn) || request.hops >= self.plan.redirects_max {
@@ -242,8 +242,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let status = conn.answer.status();
         let from = (request.template, request.item);
-        let target = match self.has_visits().then(|| self.own_template(request)).flatten() {
-            Some(own) => self.targets.target_of_own(self.plan, &own, status, &conn.location),
+        let target = match self.has_visits().then(|| self.rendered_template(request)).flatten() {
+            Some(own) => self.targets.target_of_rendered(self.plan, &own, status, &conn.location),
             None => self.targets.target(self.plan, from, status, &conn.location),
         };
         let Some((number, new)) = target else { return false };
@@ -258,15 +258,15 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if request.hops == 0 {
             next.sent_ns = sent_ns;
         }
-        (next.template, next.could_ns, next.retried) = (number, self.wake_ns, false);
+        (next.template, next.sendable_ns, next.retried) = (number, self.wake_ns, false);
         next.hops += 1;
         self.deadlines.remove(slot);
-        self.let_go(slot, true);
+        self.keep_or_close(slot, true);
         match self.has_visits() {
             true => self.fetch_redirected(next, bytes),
-            false => self.begin(next),
+            false => self.dispatch(next),
         }
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
         true
     }
 }

@@ -13,7 +13,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Starts what is due, up to a batch.
     pub(super) fn start_due(&mut self) {
         for _ in 0..START_BATCH {
-            if self.over.is_some() || !self.start_one() {
+            if self.load_end.is_some() || !self.start_one() {
                 return;
             }
         }
@@ -33,34 +33,34 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Counts the starts that fall before `until_ns`.
-    pub(super) fn fall_due(&mut self, until_ns: u64) {
+    pub(super) fn count_due_starts(&mut self, until_ns: u64) {
         if let Arrivals::Open(starts) = &mut self.arrivals {
-            while let Some(intended_ns) = starts.fall_due(until_ns) {
+            while let Some(intended_ns) = starts.pop_due(until_ns) {
                 self.recorder.start(intended_ns);
             }
         }
         if self.has_visits() {
-            self.visits_fall_due(until_ns);
+            self.count_due_visits(until_ns);
         }
     }
 
     /// Starts the next request if one is due and possible.
     fn start_one(&mut self) -> bool {
-        self.fall_due(self.now_ns + 1);
+        self.count_due_starts(self.now_ns + 1);
         let room = self.has_room();
         let now_ns = self.now_ns;
         match &mut self.arrivals {
-            Arrivals::Visits => return self.next_visit(),
+            Arrivals::Visits => return self.advance_visits(),
             Arrivals::Open(starts) => {
                 if !room {
                     return false;
                 }
-                let Some((intended_ns, could_ns)) = starts.take() else {
+                let Some((intended_ns, sendable_ns)) = starts.take() else {
                     return false;
                 };
-                let request = self.request(0, intended_ns, could_ns, now_ns);
-                self.begin(request);
-                self.note_room(self.wake_ns);
+                let request = self.request(0, intended_ns, sendable_ns, now_ns);
+                self.dispatch(request);
+                self.update_room(self.wake_ns);
             }
             Arrivals::Closed(users) => {
                 let Some(turn) = users.next(now_ns) else {
@@ -71,7 +71,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 }
                 self.recorder.start(turn.intended_ns);
                 let request = self.request(turn.user, turn.intended_ns, turn.intended_ns, turn.intended_ns);
-                self.begin(request);
+                self.dispatch(request);
             }
         }
         true
@@ -102,14 +102,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// The next request. Its timeout runs from `taken_ns`.
-    fn request(&mut self, user: u32, intended_ns: u64, could_ns: u64, taken_ns: u64) -> Request {
+    fn request(&mut self, user: u32, intended_ns: u64, sendable_ns: u64, taken_ns: u64) -> Request {
         let (template, item) = self.choose();
         Request {
             user,
             template,
             item,
             intended_ns,
-            could_ns,
+            sendable_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
             retried: false,
             hops: 0,
@@ -121,15 +121,15 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Sends a request on a kept connection, or on a new one.
-    pub(super) fn begin(&mut self, request: Request) {
+    pub(super) fn dispatch(&mut self, request: Request) {
         let origin = self.targets.get(request.template).origin;
-        match self.take_idle(origin) {
+        match self.acquire_idle(origin) {
             None => self.open(request),
             Some(slot) => {
-                self.put_on(slot, request);
-                self.stamp();
-                if self.over.is_none() {
-                    self.transmit(slot, request.could_ns);
+                self.assign_to_connection(slot, request);
+                self.update_clock();
+                if self.load_end.is_none() {
+                    self.transmit(slot, request.sendable_ns);
                 }
             }
         }
@@ -137,13 +137,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// Gives a slot its request. One that the target does not say it all of is put together here.
     #[inline]
-    pub(super) fn compose(&mut self, slot: u32, request: Request) {
+    pub(super) fn prepare_slot(&mut self, slot: u32, request: Request) {
         let visited = self.has_visits();
         let conn = &mut self.conns[slot as usize];
         conn.assign(request);
         if visited {
             conn.message.clear();
-            return self.put_together(slot, request);
+            return self.build_message(slot, request);
         }
         match self.plan.choice.list().filter(|_| self.targets.is_planned(request.template)) {
             Some(list) => list.write(request.item, &mut conn.message),
@@ -151,8 +151,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    pub(super) fn put_on(&mut self, slot: u32, request: Request) {
-        self.compose(slot, request);
+    pub(super) fn assign_to_connection(&mut self, slot: u32, request: Request) {
+        self.prepare_slot(slot, request);
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Sending;
         conn.late_ns = 0;
@@ -171,10 +171,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         conn.hangup |= ready.hangup;
         match conn.phase {
             // One that waits for its next turn has it at the end of this round, and not twice.
-            Phase::Receiving if ready.readable && !conn.waits_for_turn => self.receive(slot),
+            Phase::Receiving if ready.readable && !conn.has_unread_data => self.receive(slot),
             Phase::Connecting | Phase::Sending => {
-                self.stamp();
-                if self.over.is_none() {
+                self.update_clock();
+                if self.load_end.is_none() {
                     self.transmit(slot, self.wake_ns);
                 }
                 // An edge is told once: what came with it must be read now, unless the connection was replaced.
@@ -191,19 +191,19 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     fn is_same_and_established(&self, slot: u32, ready: u64) -> bool {
         let conn = &self.conns[slot as usize];
         let under_way = matches!(conn.phase, Phase::Sending | Phase::Receiving);
-        token(slot, conn.generation) == ready && under_way && self.over.is_none()
+        token(slot, conn.generation) == ready && under_way && self.load_end.is_none()
     }
 
     /// A kept connection speaks between requests: it closes, perhaps after a last word such as a 408.
     fn on_idle(&mut self, slot: u32) {
         match self.io.recv(slot, &mut self.buffer) {
             Err(SocketError::AGAIN | SocketError::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
-            _ => self.quiet_close(slot),
+            _ => self.close_idle_by_peer(slot),
         }
     }
 
-    /// Sends what is left of a request. `could_ns` is the moment since when it could have been sent.
-    pub(super) fn transmit(&mut self, slot: u32, could_ns: u64) {
+    /// Sends what is left of a request. `sendable_ns` is the moment since when it could have been sent.
+    pub(super) fn transmit(&mut self, slot: u32, sendable_ns: u64) {
         loop {
             let conn = &mut self.conns[slot as usize];
             let template = self.targets.get(conn.request.template);
@@ -213,7 +213,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 Ok(count) => {
                     self.recorder.report.bytes_sent += count as u64;
                     if conn.written_bytes == 0 {
-                        self.note_sent(slot, could_ns);
+                        self.record_sent(slot, sendable_ns);
                     }
                     let conn = &mut self.conns[slot as usize];
                     conn.written_bytes += count;
@@ -229,13 +229,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 }
                 Err(SocketError::INTERRUPTED) => {}
                 Err(SocketError::AGAIN) => return,
-                Err(error) => return self.not_sent(slot, error),
+                Err(error) => return self.send_failed_with(slot, error),
             }
         }
     }
 
     /// The connection took no more of a request.
-    fn not_sent(&mut self, slot: u32, error: SocketError) {
+    fn send_failed_with(&mut self, slot: u32, error: SocketError) {
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
             return self.fail(slot, Failure::from_connect(error), self.now_ns);
@@ -247,12 +247,12 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if matches!(error, SocketError::Os(Errno::PIPE | Errno::CONNRESET)) {
             self.receive(slot);
         } else {
-            self.broken(slot, Failure::from_transfer(error));
+            self.connection_broken(slot, Failure::from_transfer(error));
         }
     }
 
     /// The first bytes of a request are on their way; on a new connection that proves that it is established.
-    fn note_sent(&mut self, slot: u32, could_ns: u64) {
+    fn record_sent(&mut self, slot: u32, sendable_ns: u64) {
         let now_ns = self.now_ns;
         let conn = &mut self.conns[slot as usize];
         conn.sent_ns = now_ns;
@@ -274,17 +274,17 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let conn = &self.conns[slot as usize];
         self.recorder.report.connections.reused += u64::from(conn.carried > 0);
         if !conn.request.retried && conn.request.hops == 0 {
-            let delay_us = microseconds(could_ns, conn.late_ns.saturating_add(now_ns));
+            let delay_us = microseconds(sendable_ns, conn.late_ns.saturating_add(now_ns));
             self.recorder.report.client_delay.record(delay_us);
         }
     }
 
     /// In closed arrival, the user's next request follows at once.
-    pub(super) fn next_of_user(&mut self, user: u32) {
+    pub(super) fn start_next_of_user(&mut self, user: u32) {
         let now_ns = self.now_ns;
         let Arrivals::Closed(users) = &mut self.arrivals else { return };
-        if !users.goes_on(user, now_ns) {
-            return self.close_what_nobody_keeps();
+        if !users.stays_active(user, now_ns) {
+            return self.close_surplus_idle();
         }
         if !self.claim() {
             return;
@@ -292,11 +292,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.recorder.start(now_ns);
         let request = self.request(user, now_ns, self.wake_ns, now_ns);
         let origin = self.targets.get(request.template).origin;
-        match self.take_idle(origin) {
+        match self.acquire_idle(origin) {
             // The clock was read when the answer ended, which is now.
             Some(slot) => {
-                self.put_on(slot, request);
-                self.transmit(slot, request.could_ns);
+                self.assign_to_connection(slot, request);
+                self.transmit(slot, request.sendable_ns);
             }
             None => self.open(request),
         }

@@ -72,7 +72,7 @@ struct Socket {
     outbox: Vec<u8>,
     requests: u64,
     /// When the last bytes came.
-    came_ns: Option<u64>,
+    arrival_ns: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -199,7 +199,7 @@ impl<'s> Sim<'s> {
                 Event::Refuse => socket.refused = true,
                 Event::Bytes(bytes) => {
                     socket.inbox.extend(bytes);
-                    socket.came_ns = Some(at_ns);
+                    socket.arrival_ns = Some(at_ns);
                 }
                 Event::Close => socket.closed = true,
                 Event::Reset => socket.reset = true,
@@ -309,9 +309,9 @@ impl NetworkIo for Sim<'_> {
     }
 
     fn received_ns(&mut self, slot: u32, sent_ns: u64, _: u64) -> Option<u64> {
-        let came_ns = self.sockets.get(&slot)?.came_ns?;
+        let arrival_ns = self.sockets.get(&slot)?.arrival_ns?;
         let set = self.clock_set_ns <= self.now_ns.get() && sent_ns < self.clock_set_ns;
-        (!set).then_some(came_ns)
+        (!set).then_some(arrival_ns)
     }
 
     fn tcp_info(&self, slot: u32) -> Option<TcpReading> {

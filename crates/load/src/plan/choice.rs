@@ -24,14 +24,14 @@ pub(crate) enum Choice {
     /// The planned ones by their weights.
     Weighted(Weighted),
     /// The entries of a list.
-    Listed(List),
+    Listed(ListRequests),
 }
 
 impl Choice {
     /// What the workload says. Its requests are already known as `templates`.
     pub(super) fn of(workload: &Workload, templates: &[Template]) -> Result<Self> {
         if let Some(list) = &workload.list {
-            return List::of(list, templates).map(Self::Listed);
+            return ListRequests::of(list, templates).map(Self::Listed);
         }
         check_weights(workload)?;
         let first = workload.requests.first().map_or(1.0, |request| request.weight);
@@ -65,7 +65,7 @@ impl Choice {
 
     /// The list, if there is one.
     #[inline]
-    pub(crate) fn list(&self) -> Option<&List> {
+    pub(crate) fn list(&self) -> Option<&ListRequests> {
         match self {
             Self::Listed(list) => Some(list),
             _ => None,
@@ -86,10 +86,10 @@ fn check_weights(workload: &Workload) -> Result<()> {
 
 /// A list of requests.
 #[derive(Debug)]
-pub(crate) struct List {
+pub(crate) struct ListRequests {
     entries: Arc<ListEntries>,
     order: Order,
-    kinds: Vec<Wire>,
+    kinds: Vec<RequestFrame>,
 }
 
 #[derive(Debug)]
@@ -101,16 +101,16 @@ enum Order {
 
 /// What stands around the targets of a kind.
 #[derive(Debug)]
-struct Wire {
+struct RequestFrame {
     /// The method and a blank.
     before: Vec<u8>,
     /// From behind the target to the end of the head, but for the length of the body.
-    behind: Vec<u8>,
+    after: Vec<u8>,
     /// Whether the length is told of an empty body too.
-    tells_length: bool,
+    sends_content_length: bool,
 }
 
-impl List {
+impl ListRequests {
     fn of(list: &RequestList, templates: &[Template]) -> Result<Self> {
         let entries =
             list.entries.clone().filter(|entries| !entries.entries.is_empty()).ok_or_else(|| {
@@ -127,11 +127,11 @@ impl List {
             (true, true) => Order::Random,
             (true, false) => Order::InTurn,
         };
-        let wire = |template: &Template| {
-            let (before, behind, tells_length) = template.around_target()?;
-            Ok(Wire { before, behind, tells_length })
+        let frame = |template: &Template| {
+            let (before, after, sends_content_length) = template.frame_around_target()?;
+            Ok(RequestFrame { before, after, sends_content_length })
         };
-        let kinds = templates.iter().map(wire).collect::<Result<_>>()?;
+        let kinds = templates.iter().map(frame).collect::<Result<_>>()?;
         Ok(Self { entries, order, kinds })
     }
 
@@ -157,13 +157,13 @@ impl List {
         let Some(entry) = self.entries.entries.get(item as usize) else {
             return message.clear();
         };
-        let wire = &self.kinds[entry.kind as usize];
+        let frame = &self.kinds[entry.kind as usize];
         let (body, shared) = self.entries.body(entry);
         let head = message.begin();
-        head.extend_from_slice(&wire.before);
+        head.extend_from_slice(&frame.before);
         head.extend_from_slice(self.entries.target(entry));
-        head.extend_from_slice(&wire.behind);
-        if wire.tells_length || !body.is_empty() {
+        head.extend_from_slice(&frame.after);
+        if frame.sends_content_length || !body.is_empty() {
             head.extend_from_slice(b"Content-Length: ");
             push_decimal(head, body.len());
             head.extend_from_slice(b"\r\n");
@@ -180,7 +180,7 @@ impl List {
         let entry: &ListEntry = self.entries.entries.get(item)?;
         let (body, shared) = self.entries.body(entry);
         let body = shared.cloned().unwrap_or_else(|| body.to_vec().into());
-        kinds.get(entry.kind as usize)?.of_entry(self.entries.target(entry), body)
+        kinds.get(entry.kind as usize)?.for_list_entry(self.entries.target(entry), body)
     }
 }
 

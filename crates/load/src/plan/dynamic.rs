@@ -28,10 +28,10 @@ pub(crate) struct Dynamic {
     auth: Option<AuthText>,
     body: BodyText,
     /// Header fields that it does not give itself.
-    lacks_host: bool,
-    lacks_agent: bool,
-    lacks_accept: bool,
-    lacks_length: bool,
+    adds_host: bool,
+    adds_user_agent: bool,
+    adds_accept: bool,
+    adds_content_length: bool,
     closes: bool,
     keepalive: bool,
 }
@@ -52,17 +52,18 @@ enum AuthText {
 impl Dynamic {
     /// Reads a request. A usage error names it.
     pub(super) fn of(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
-        let told = |error: UserError| UserError {
+        let with_name = |error: UserError| UserError {
             message: format!("request `{}`: {}", spec.name, error.message),
             ..error
         };
-        let text = |text: &str, place: TextContext| Text::parse(text, names, place).map_err(told);
+        let text = |text: &str, place: TextContext| Text::parse(text, names, place).map_err(with_name);
         let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let fields = spec.headers.iter();
         let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, TextContext::Header)?)));
         // A form with a file in it need not be UTF-8.
         let body = Some(spec.body.bytes()).filter(|body| body.windows(2).any(|two| two == b"${"));
-        let sends_length = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
+        let has_content_length =
+            !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
         Ok(Self {
             method: spec.method.clone(),
             url: text(&spec.url, TextContext::Url)?,
@@ -75,13 +76,15 @@ impl Dynamic {
                 Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, TextContext::Header)?)),
             },
             body: match body {
-                Some(body) => BodyText::Text(Text::of_bytes(body, names, TextContext::Body).map_err(told)?),
+                Some(body) => {
+                    BodyText::Text(Text::of_bytes(body, names, TextContext::Body).map_err(with_name)?)
+                }
                 None => BodyText::Fixed(spec.body.clone()),
             },
-            lacks_host: !given("Host"),
-            lacks_agent: !given("User-Agent"),
-            lacks_accept: !given("Accept"),
-            lacks_length: sends_length,
+            adds_host: !given("Host"),
+            adds_user_agent: !given("User-Agent"),
+            adds_accept: !given("Accept"),
+            adds_content_length: has_content_length,
             closes: !keepalive && !given("Connection"),
             keepalive,
         })
@@ -112,12 +115,12 @@ impl Dynamic {
     }
 
     /// Whether it says itself which cookies it sends.
-    pub(crate) fn gives_cookies(&self) -> bool {
+    pub(crate) fn sends_own_cookies(&self) -> bool {
         self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cookie"))
     }
 
-    /// Where it goes. `before`: the URL of the step before. `None` when a variable has no value, or it is no URL.
-    pub(crate) fn url(&self, variables: &Variables, before: Option<&Url>) -> Option<Url> {
+    /// Where it goes. `previous`: the URL of the step before. `None` when a variable has no value, or it is no URL.
+    pub(crate) fn url(&self, variables: &Variables, previous: Option<&Url>) -> Option<Url> {
         let mut text = vec![];
         match self.url.whole() {
             // A link is read as it stands on the page.
@@ -125,8 +128,8 @@ impl Dynamic {
             None => self.url.render(variables, &mut text).ok()?,
         }
         let text = std::str::from_utf8(&text).ok().filter(|text| text.len() <= URL_BYTES_MAX)?;
-        let mut url = match before.filter(|_| self.is_link()) {
-            Some(before) => before.join(text).ok()?,
+        let mut url = match previous.filter(|_| self.is_link()) {
+            Some(previous) => previous.join(text).ok()?,
             None => Url::parse(text).ok()?,
         };
         url.set_fragment(None);
@@ -149,13 +152,13 @@ impl Dynamic {
             let _ = write!(into, "?{query}");
         }
         into.extend_from_slice(b" HTTP/1.1\r\n");
-        if self.lacks_host {
+        if self.adds_host {
             let _ = write!(into, "Host: {}\r\n", authority(url));
         }
-        if self.lacks_agent {
+        if self.adds_user_agent {
             let _ = write!(into, "User-Agent: {USER_AGENT}\r\n");
         }
-        if self.lacks_accept {
+        if self.adds_accept {
             into.extend_from_slice(b"Accept: */*\r\n");
         }
         if self.closes {
@@ -177,7 +180,7 @@ impl Dynamic {
             }
             BodyText::Fixed(body) => body.clone(),
         };
-        if self.lacks_length {
+        if self.adds_content_length {
             let _ = write!(into, "Content-Length: {}\r\n", own.len() as u64 + fixed.length_bytes());
         }
         into.extend_from_slice(b"\r\n");
@@ -227,7 +230,7 @@ impl Dynamic {
             BodyText::Text(text) => filled(text)?.into(),
             BodyText::Fixed(body) => body.clone(),
         };
-        Some(Source::made(self.method.clone(), url, headers, body, self.keepalive))
+        Some(Source::from_parts(self.method.clone(), url, headers, body, self.keepalive))
     }
 }
 
@@ -242,8 +245,8 @@ pub(super) fn fixed_url(text: &str) -> Result<Option<Url>> {
     if fixed.is_empty() {
         return Ok(None);
     }
-    let behind = fixed.split_once("://").map_or("", |(_, behind)| behind);
-    if fixed.len() < text.len() && !behind.contains(['/', '?', '#']) {
+    let after = fixed.split_once("://").map_or("", |(_, after)| after);
+    if fixed.len() < text.len() && !after.contains(['/', '?', '#']) {
         return Err(UserError::usage(format!("in `{text}` the server depends on a variable"))
             .hint("write the server out; variables may stand in the path and the query"));
     }

@@ -12,7 +12,7 @@ pub(crate) mod thread_share;
 pub(crate) use crate::plan::request_template::{
     LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
 };
-pub(crate) use crate::plan::session_templates::{Script, Step};
+pub(crate) use crate::plan::session_templates::{Script, StepPlan};
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
 
@@ -23,7 +23,7 @@ use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, posit
 use crate::io::{ports, tls};
 use crate::plan::thread_share::ThreadShare;
 use crate::schedule::rate_profile::RateProfile;
-use choice::List;
+use choice::ListRequests;
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -128,7 +128,7 @@ impl Prepared {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
         plan.stages.clone_from(&workload.stages);
-        plan.rate_profile = course_of(workload);
+        plan.rate_profile = rate_profile_of(workload);
         if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
             script.users = visits.users.clamp(1, script.users);
         }
@@ -139,14 +139,14 @@ impl Prepared {
 
     /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be found.
     /// An error when it cannot have what the load needs for it.
-    pub(crate) fn admit(&mut self, url: &Url) -> Result<Option<usize>> {
+    pub(crate) fn add_origin(&mut self, url: &Url) -> Result<Option<usize>> {
         let plan = &mut self.plan;
         let known = plan.origins.len();
         let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
         let origin = origins.index_of(url);
         plan.origins = origins.into_vec();
-        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
-        let by = if finds { "redirects or pages lead" } else { "redirects lead" };
+        let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
+        let by = if discovers { "redirects or pages lead" } else { "redirects lead" };
         let origin = match origin {
             Ok(origin) => origin,
             Err(error) => {
@@ -155,7 +155,7 @@ impl Prepared {
             }
         };
         if plan.origins.len() > known
-            && let Err(error) = plan.make_room_for_the_new()
+            && let Err(error) = plan.prepare_new_origin()
         {
             plan.origins.truncate(known);
             return Err(error);
@@ -167,8 +167,12 @@ impl Prepared {
     }
 
     /// What is told of the connections once all servers are known.
-    pub(crate) fn note_connections(&mut self) {
-        let notes = [self.plan.scarcity(), self.plan.idle_sources(), self.plan.idle_tls()];
+    pub(crate) fn add_connection_warnings(&mut self) {
+        let notes = [
+            self.plan.connection_shortage_warning(),
+            self.plan.unused_sources_warning(),
+            self.plan.unused_tls_warning(),
+        ];
         notes.into_iter().flatten().for_each(|text| self.warn(text));
     }
 }
@@ -222,13 +226,13 @@ impl Plan {
 
     /// Whether anything of an answer is looked at besides its status and its framing.
     #[inline]
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn inspects_responses(&self) -> bool {
         self.redirects_max > 0 || self.checks.may_read_bodies() || self.script.is_some()
     }
 
     /// Requests that can be told apart: entries of the list, or what is planned.
     pub(crate) fn distinct(&self) -> usize {
-        self.choice.list().map_or(self.templates.len(), List::count)
+        self.choice.list().map_or(self.templates.len(), ListRequests::count)
     }
 
     /// Entry `item` of the list as a request of its own; `None` without a list.
@@ -242,32 +246,32 @@ impl Plan {
     }
 
     /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
-    fn make_room_for_the_new(&mut self) -> Result<()> {
+    fn prepare_new_origin(&mut self) -> Result<()> {
         if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
             self.tls = Some(tls::config(&self.transport.tls)?);
         }
-        self.make_room()
+        self.reserve_descriptors()
     }
 
     /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
     /// is room for them.
-    fn make_room(&mut self) -> Result<()> {
+    fn reserve_descriptors(&mut self) -> Result<()> {
         if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
             self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
         }
-        let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
+        let surely = u64::from(self.connections_required()).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
         let need = DescriptorNeed { connections: surely, threads: u64::from(self.threads), resolves };
         let fitting = descriptors::raise_limit(need)?;
         self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
-        let spare = self.open_files_left.saturating_sub(self.at_once());
+        let spare = self.open_files_left.saturating_sub(self.connections_max());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
         self.parked_max = self.connections.min(spare).min(parked_max);
         Ok(())
     }
 
     /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
-    fn surely_open(&self) -> u32 {
+    fn connections_required(&self) -> u32 {
         match (&self.script, self.arrival) {
             (Some(script), Arrival::Closed) => self.connections.min(script.users),
             _ => self.connections,
@@ -275,7 +279,7 @@ impl Plan {
     }
 
     /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
-    fn kept_at_best(&self) -> u32 {
+    fn connections_wanted(&self) -> u32 {
         match self.arrival {
             // Of all visitors together.
             _ if self.script.is_some() => self.connections,
@@ -285,39 +289,42 @@ impl Plan {
     }
 
     /// Most connections of all threads at once.
-    fn at_once(&self) -> u32 {
+    fn connections_max(&self) -> u32 {
         // A user has one request at a time: with a connection for each user nobody waits for one.
-        self.kept_at_best().min(self.open_files_left).min(self.ports_left).max(self.surely_open())
+        self.connections_wanted()
+            .min(self.open_files_left)
+            .min(self.ports_left)
+            .max(self.connections_required())
     }
 
     /// What several servers mean for the connections, where there are too few of them to be kept.
-    fn scarcity(&self) -> Option<String> {
+    fn connection_shortage_warning(&self) -> Option<String> {
         let servers = self.origins.len();
         if self.script.is_some() {
-            return (self.at_once() < self.connections).then(|| {
+            return (self.connections_max() < self.connections).then(|| {
                 format!(
                     "visitors would have up to {} connections at once, and open files or half of the local ports (more \
                      are searched for slowly) allow {}: beyond them idle ones are closed, and requests wait. To allow more \
                      raise the limit (ulimit -n), or give further addresses of this machine (--source-ip)",
                     self.connections,
-                    self.at_once()
+                    self.connections_max()
                 )
             });
         }
         if servers < 2 || !self.keepalive {
             return None;
         }
-        if self.at_once() < self.kept_at_best() {
+        if self.connections_max() < self.connections_wanted() {
             return Some(format!(
                 "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
                  connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
-                self.kept_at_best(),
-                self.at_once()
+                self.connections_wanted(),
+                self.connections_max()
             ));
         }
         let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
-        let few = (servers as u32).saturating_mul(self.threads);
-        (rate_is_set && self.connections < few.saturating_mul(2)).then(|| {
+        let worthwhile_min = (servers as u32).saturating_mul(self.threads);
+        (rate_is_set && self.connections < worthwhile_min.saturating_mul(2)).then(|| {
             format!(
                 "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
                  leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
@@ -327,7 +334,7 @@ impl Plan {
     }
 
     /// Addresses that no connection begins from, as no server has one of their kind.
-    fn idle_sources(&self) -> Option<String> {
+    fn unused_sources_warning(&self) -> Option<String> {
         let reached = |ipv4: bool| {
             let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
             self.transport.resolve_each || self.origins.iter().any(one)
@@ -345,7 +352,7 @@ impl Plan {
     }
 
     /// Flags of TLS that change nothing, as no server speaks it.
-    fn idle_tls(&self) -> Option<String> {
+    fn unused_tls_warning(&self) -> Option<String> {
         let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
         let given = self.transport.tls != TlsOptions::default();
         (given && !secure).then(|| {
@@ -356,14 +363,14 @@ impl Plan {
 
     /// Most connections of a thread at once.
     pub(crate) fn open_max(&self, share: &ThreadShare) -> u32 {
-        let at_once = self.at_once();
+        let connections_max = self.connections_max();
         match &self.script {
             // A thread with more users than another has more connections too.
             Some(script) if self.arrival == Arrival::Closed && script.users > 0 => {
                 let (seats, users) = (u64::from(share.part(script.users)), u64::from(script.users));
-                u32::try_from((u64::from(at_once) * seats).div_ceil(users)).unwrap_or(u32::MAX)
+                u32::try_from((u64::from(connections_max) * seats).div_ceil(users)).unwrap_or(u32::MAX)
             }
-            _ => share.part(at_once),
+            _ => share.part(connections_max),
         }
     }
 
@@ -384,27 +391,27 @@ pub fn check_url(text: &str) -> Result<Url> {
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
     let checks = ResponseChecks::of(&workload.expect)?;
-    let requests = crate::plan::session_templates::as_browsers_do(workload);
+    let requests = crate::plan::session_templates::with_browser_headers(workload);
     let script = Script::of(workload, &requests)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &requests {
-        let url = crate::plan::session_templates::known_url(spec, &requests)?;
+        let url = crate::plan::session_templates::representative_url(spec, &requests)?;
         let request = crate::plan::request_template::Source::of(
             &crate::plan::session_templates::fixed_part(spec),
             url,
             workload.keepalive,
         )?;
         let origin = origins.index_of(request.url())?;
-        templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
+        templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));
     }
     let choice = Choice::of(workload, &templates)?;
     choice.list().into_iter().for_each(|list| names = list.names().to_vec());
     let origins = origins.into_vec();
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
-    let tls = tls_of(workload, secure)?;
-    if script.as_ref().is_some_and(|script| script.finds) {
-        crate::plan::session_templates::with_place_for_others(&mut names);
+    let tls = tls_config(workload, secure)?;
+    if script.as_ref().is_some_and(|script| script.discovers) {
+        crate::plan::session_templates::add_other_name(&mut names);
     }
     if names.len() <= 1 {
         names.clear();
@@ -418,11 +425,11 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         names,
         arrival: workload.arrival,
         stages: workload.stages.clone(),
-        rate_profile: course_of(workload),
+        rate_profile: rate_profile_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
-        threads: threads_of(workload, script.as_ref()),
+        threads: thread_count(workload, script.as_ref()),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
         redirects_max: workload.redirects_max,
@@ -435,13 +442,13 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         ports_left: u32::MAX,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
-    plan.make_room()?;
+    plan.reserve_descriptors()?;
     let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
     Ok(Prepared { plan, warnings })
 }
 
 /// How many engine threads the load has.
-fn threads_of(workload: &Workload, script: Option<&Script>) -> u32 {
+fn thread_count(workload: &Workload, script: Option<&Script>) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let threads = workload.threads.unwrap_or(cores);
     // A thread without a user has nothing to do.
@@ -461,29 +468,29 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
         let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
         plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
     }
-    let surely = Workload { connections: plan.surely_open(), ..workload.clone() };
+    let surely = Workload { connections: plan.connections_required(), ..workload.clone() };
     ports::check(&surely, &destinations)
 }
 
 /// The rates of a load that changes them.
-fn course_of(workload: &Workload) -> Option<Arc<RateProfile>> {
+fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
     let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
     changes.then(|| Arc::new(RateProfile::of(&workload.stages)))
 }
 
 /// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
-fn tls_of(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
+fn tls_config(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
     match secure || workload.transport.tls != TlsOptions::default() {
-        true => tls::config(&workload.transport.tls).map(Some).map_err(with_paths),
+        true => tls::config(&workload.transport.tls).map(Some).map_err(with_path_hint),
         false => Ok(None),
     }
 }
 
 /// A file of TLS that cannot be read: the flags that name one.
-fn with_paths(told: UserError) -> UserError {
-    match told.hint {
-        Some(_) => told,
-        None => told.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
+fn with_path_hint(error: UserError) -> UserError {
+    match error.hint {
+        Some(_) => error,
+        None => error.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
     }
 }
 
@@ -558,7 +565,7 @@ fn check_expectations(workload: &Workload) -> Result<()> {
     }
 }
 
-fn name_of(name: &str, names: &mut Vec<String>) -> usize {
+fn name_index(name: &str, names: &mut Vec<String>) -> usize {
     let known = |names: &[String], name: &str| names.iter().position(|known| known == name);
     let full = names.len() >= NAMES_MAX - 1 && known(names, name).is_none();
     let name = if full { OTHER_NAMES } else { name };

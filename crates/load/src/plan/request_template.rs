@@ -31,9 +31,9 @@ pub(crate) struct Template {
     /// It says itself that its connection is to be closed.
     pub(crate) closes: bool,
     /// It says itself which cookies it sends.
-    pub(crate) gives_cookies: bool,
+    pub(crate) sends_own_cookies: bool,
     /// What tells apart requests for the same URL that others of a page would send.
-    along: u64,
+    propagation_hash: u64,
     source: Source,
 }
 
@@ -46,7 +46,7 @@ impl Template {
         if joined {
             head.extend_from_slice(source.body.bytes());
         }
-        let gives_cookies = source.given("Cookie").next().is_some();
+        let sends_own_cookies = source.user_header("Cookie").next().is_some();
         let method = source.method.as_str();
         Self {
             head,
@@ -56,9 +56,9 @@ impl Template {
             name,
             is_head_request: method == "HEAD",
             idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
-            closes: source.says_close(),
-            gives_cookies,
-            along: source.along(),
+            closes: source.has_connection_close(),
+            sends_own_cookies,
+            propagation_hash: source.propagation_hash(),
             source,
         }
     }
@@ -85,18 +85,18 @@ impl Template {
 
     /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length of
     /// the body left out), and whether the length of an empty body is told. An error when the user tells a length.
-    pub(super) fn around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
+    pub(super) fn frame_around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
         let source = &self.source;
-        if source.given("Content-Length").next().is_some() {
+        if source.user_header("Content-Length").next().is_some() {
             return Err(UserError::usage("the bodies of a list have no Content-Length in common")
                 .hint("leave the header out: the right one is sent with every body"));
         }
-        let behind = format!(" HTTP/1.1\r\n{}{}", source.own_fields(), source.given_fields());
-        Ok((format!("{} ", source.method).into_bytes(), behind.into_bytes(), source.tells_length()))
+        let after = format!(" HTTP/1.1\r\n{}{}", source.default_headers(), source.user_headers());
+        Ok((format!("{} ", source.method).into_bytes(), after.into_bytes(), source.sends_content_length()))
     }
 
     /// The request of this kind with this target and this body.
-    pub(super) fn of_entry(&self, target: &[u8], body: Body) -> Option<Self> {
+    pub(super) fn for_list_entry(&self, target: &[u8], body: Body) -> Option<Self> {
         let source = &self.source;
         let target = std::str::from_utf8(target).ok()?;
         let url = Url::parse(&format!("{}{target}", source.url.origin().ascii_serialization())).ok()?;
@@ -124,20 +124,20 @@ impl Template {
     }
 
     /// Tells apart what two requests would ask for the same parts of a page with.
-    pub(crate) fn along(&self) -> u64 {
-        self.along
+    pub(crate) fn propagation_hash(&self) -> u64 {
+        self.propagation_hash
     }
 
     /// The request for a part of the page that this one is the document of, as a browser makes it: its own header fields
     /// go along, secrets only to its own server.
     pub(crate) fn part(&self, url: Url) -> Source {
         let same_origin = url.origin() == self.source.url.origin();
-        let goes_along = |name: &str| {
+        let is_propagated = |name: &str| {
             (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
-                && !is_about_content(name)
+                && !is_content_header(name)
         };
-        let headers = self.source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
-        Source::made("GET".into(), url, headers, Body::default(), self.source.keepalive)
+        let headers = self.source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
+        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.keepalive)
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -154,18 +154,18 @@ impl Template {
         let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
         check_url(&url, url.as_str()).ok()?;
         // Whoever names another host than it connects to is on the server that it names.
-        let named = source.given("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
+        let named = source.user_header("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
         let same_origin = url.origin() == source.url.origin() || named && url.scheme() == source.url.scheme();
         let becomes_get = match status {
             301 | 302 => source.method == "POST",
             303 => source.method != "HEAD",
             _ => false,
         };
-        let goes_along = |name: &str| {
+        let is_propagated = |name: &str| {
             (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
-                && !(becomes_get && is_about_content(name))
+                && !(becomes_get && is_content_header(name))
         };
-        let headers = source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
+        let headers = source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
         let source = Source {
             method: if becomes_get { "GET".into() } else { source.method.clone() },
             url,
@@ -183,7 +183,7 @@ pub(crate) fn is_redirect(status: u16) -> bool {
 }
 
 /// Header fields that go with the content that a redirect drops: RFC 9110, 15.4, and what announces content.
-fn is_about_content(name: &str) -> bool {
+fn is_content_header(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.starts_with("content-")
         || matches!(lower.as_str(), "digest" | "expect" | "last-modified" | "trailer")
@@ -221,11 +221,11 @@ impl Source {
             }
             headers.push(("Authorization".to_owned(), value));
         }
-        Ok(Self::made(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
+        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
     }
 
     /// From its parts.
-    pub(super) fn made(
+    pub(super) fn from_parts(
         method: String,
         url: Url,
         headers: Vec<(String, String)>,
@@ -236,7 +236,7 @@ impl Source {
     }
 
     /// A number for the header fields that go along with the parts of a page, and for its server.
-    fn along(&self) -> u64 {
+    fn propagation_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.url.origin().hash(&mut hasher);
         self.headers.hash(&mut hasher);
@@ -249,14 +249,14 @@ impl Source {
     }
 
     /// The values of a header that the user gave.
-    fn given(&self, name: &str) -> impl Iterator<Item = &str> {
+    fn user_header(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.headers.iter().filter(move |(given, _)| given.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str())
     }
 
     /// Whether its headers say that the connection is to be closed: RFC 9112, 9.6.
-    fn says_close(&self) -> bool {
-        let mut options = self.given("Connection").flat_map(|value| value.split(','));
+    fn has_connection_close(&self) -> bool {
+        let mut options = self.user_header("Connection").flat_map(|value| value.split(','));
         options.any(|option| option.trim().eq_ignore_ascii_case("close"))
     }
 
@@ -264,24 +264,25 @@ impl Source {
     fn head(&self) -> Vec<u8> {
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let mut text = format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.own_fields());
-        let has_body = !self.body.is_empty() || self.tells_length();
-        if has_body && self.given("Content-Length").next().is_none() {
+        let mut text =
+            format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
+        let has_body = !self.body.is_empty() || self.sends_content_length();
+        if has_body && self.user_header("Content-Length").next().is_none() {
             text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
         }
-        text.push_str(&self.given_fields());
+        text.push_str(&self.user_headers());
         text.push_str("\r\n");
         text.into_bytes()
     }
 
     /// Whether the length of a body is told that is empty: RFC 9110, 8.6.
-    fn tells_length(&self) -> bool {
+    fn sends_content_length(&self) -> bool {
         matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }
 
     /// The headers that every request has, unless the user gives them.
-    fn own_fields(&self) -> String {
-        let given = |name: &str| self.given(name).next().is_some();
+    fn default_headers(&self) -> String {
+        let given = |name: &str| self.user_header(name).next().is_some();
         let mut text = String::new();
         let host = authority(&self.url);
         for (name, value) in [("Host", host.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
@@ -296,7 +297,7 @@ impl Source {
     }
 
     /// The headers that the user gives.
-    fn given_fields(&self) -> String {
+    fn user_headers(&self) -> String {
         self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }
 }
@@ -307,7 +308,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Url> {
     // `localhost:80/` is a URL of the scheme localhost, and `127.0.0.1:80` is none.
     if !text.contains("://")
         && Url::parse(&format!("http://{text}")).is_ok_and(|meant| check_url(&meant, text).is_ok())
-        && is_like_a_host(text)
+        && looks_like_host(text)
     {
         return Err(UserError::usage(format!("`{text}` does not say http:// or https://"))
             .hint(format!("put http:// before it: http://{text}")));
@@ -321,7 +322,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Url> {
 }
 
 /// Whether this may be a host with or without a port and a path: no scheme such as mailto, and no path of a file.
-fn is_like_a_host(text: &str) -> bool {
+fn looks_like_host(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or(text);
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),

@@ -1,7 +1,7 @@
 //! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
 
-use super::finds::Kind;
-use super::visitor::{Ended, State};
+use super::embedded::Kind;
+use super::visitor::{FetchEnd, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
 use crate::io::network_io::NetworkIo;
@@ -11,18 +11,18 @@ use webdyno_model::page::FetchedBy;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
-    pub(super) fn go_on(&mut self, place: u32, since_ns: u64) {
-        self.take_from_cache(place);
+    pub(super) fn send_waiting(&mut self, place: u32, since_ns: u64) {
+        self.use_cached_document(place);
         let visitor = &self.visits.visitors[place as usize];
         let (serial, mut from) = (visitor.serial, visitor.first_waiting);
         let mut blocked = None;
-        while self.over.is_none()
+        while self.load_end.is_none()
             && let Some(number) = self.visits.visitors[place as usize].waiting_from(from)
         {
             let sent = self.send_fetch(place, number, since_ns);
             if self.visits.visitors[place as usize].serial != serial {
                 // It failed at once, and was the last one of its step.
-                return self.note_room(self.wake_ns);
+                return self.update_room(self.wake_ns);
             }
             from = number + 1;
             if !sent {
@@ -36,19 +36,19 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let first = blocked.unwrap_or(from);
         // One that was redirected meanwhile may wait before it.
         visitor.first_waiting = visitor.waiting_from(0).map_or(first, |waiting| waiting.min(first));
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Puts a fetch on a connection. False when there is none for it now.
     fn send_fetch(&mut self, place: u32, number: u32, since_ns: u64) -> bool {
         let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
         let origin = fetch.origin as usize;
-        if let Some(slot) = self.take_own(place, origin) {
+        if let Some(slot) = self.acquire_visitor_connection(place, origin) {
             let request = self.request_of(place, number, since_ns);
-            self.put_on(slot, request);
-            self.stamp();
-            if self.over.is_none() {
-                self.transmit(slot, request.could_ns);
+            self.assign_to_connection(slot, request);
+            self.update_clock();
+            if self.load_end.is_none() {
+                self.transmit(slot, request.sendable_ns);
             }
             return true;
         }
@@ -82,7 +82,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let mut served = false;
         while let Some(number) = self.visits.visitors[place as usize].waiting_from(from) {
             from = number + 1;
-            if !self.may_have_another(place, number) {
+            if !self.may_open_connection(place, number) {
                 continue;
             }
             if served {
@@ -92,26 +92,26 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 break;
             }
             served = self.send_fetch(place, number, since_ns);
-            if self.visits.visitors[place as usize].serial != serial || self.over.is_some() {
+            if self.visits.visitors[place as usize].serial != serial || self.load_end.is_some() {
                 break;
             }
         }
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
         true
     }
 
     /// Whether a fetch may have a connection: its visitor has fewer than it may have.
-    fn may_have_another(&self, place: u32, number: u32) -> bool {
+    fn may_open_connection(&self, place: u32, number: u32) -> bool {
         let visitor = &self.visits.visitors[place as usize];
         let origin = visitor.fetches[number as usize].origin as usize;
         let max = self.plan.script.as_ref().map_or(0, |script| script.connections_per_host);
-        u32::from(visitor.open_to(origin)) < max || self.idle_of(place, origin).is_some()
+        u32::from(visitor.open_to(origin)) < max || self.idle_index(place, origin).is_some()
     }
 
     /// The request that a fetch is, from now on under way.
     fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
-        let (body_handling, keep_head) = self.wishes(place, number);
+        let (body_handling, keep_head) = self.response_handling(place, number);
         let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
         fetch.state = State::UnderWay;
         if fetch.deadline_ns == 0 {
@@ -122,7 +122,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             template: fetch.target as usize,
             item: number,
             intended_ns: fetch.known_ns,
-            could_ns: fetch.could_ns.max(since_ns),
+            sendable_ns: fetch.sendable_ns.max(since_ns),
             deadline_ns: fetch.deadline_ns,
             retried: false,
             hops: fetch.hops,
@@ -140,14 +140,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let fetch = &mut visitor.fetches[next.item as usize];
         (fetch.state, fetch.url, fetch.confirms) = (State::Waiting, None, false);
         (fetch.target, fetch.origin) = (next.template as u32, origin as u32);
-        (fetch.hops, fetch.sent_ns, fetch.could_ns) = (next.hops, next.sent_ns, next.could_ns);
+        (fetch.hops, fetch.sent_ns, fetch.sendable_ns) = (next.hops, next.sent_ns, next.sendable_ns);
         fetch.bytes += bytes;
         visitor.first_waiting = visitor.first_waiting.min(next.item);
-        self.go_on(next.user, next.could_ns);
+        self.send_waiting(next.user, next.sendable_ns);
     }
 
     /// The request of a fetch as it was put together for this one sending, if it was.
-    pub(in crate::engine) fn own_template(&self, request: Request) -> Option<Template> {
+    pub(in crate::engine) fn rendered_template(&self, request: Request) -> Option<Template> {
         let visitor = &self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
         let url = fetch.url.as_deref()?;
@@ -157,13 +157,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A fetch has its outcome.
-    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut Ended) {
+    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut FetchEnd) {
         // Nobody takes its place as long as it is looked at.
         self.targets.hold(request.template);
-        self.keep_of_answer(request, ended);
-        self.note_end(request, ended);
+        self.store_response(request, ended);
+        self.record_fetch_end(request, ended);
         if ended.failure.is_none() {
-            self.look_into(request, ended);
+            self.process_content(request, ended);
         }
         if self.visits.visitors[request.user as usize].left == 0 {
             self.step_ended(request.user);
@@ -172,18 +172,18 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// What a good answer brings with it.
-    fn look_into(&mut self, request: Request, ended: &Ended) {
+    fn process_content(&mut self, request: Request, ended: &FetchEnd) {
         let kind = self.visits.visitors[request.user as usize].fetches[request.item as usize].kind;
         if kind == Kind::Step {
-            self.note_url(request);
+            self.record_url(request);
         }
         if kind != Kind::Part {
-            self.ask_for_parts(request, ended);
+            self.fetch_embedded(request, ended);
         }
     }
 
     /// Notes how a fetch ended.
-    fn note_end(&mut self, request: Request, ended: &Ended) {
+    fn record_fetch_end(&mut self, request: Request, ended: &FetchEnd) {
         let visitor = &mut self.visits.visitors[request.user as usize];
         let fetch = &mut visitor.fetches[request.item as usize];
         fetch.state = State::Ended;
@@ -207,11 +207,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// After an answer: what its visitor does next.
-    pub(in crate::engine) fn next_of_visitor(&mut self, request: Request, serial: u32) {
+    pub(in crate::engine) fn continue_visitor(&mut self, request: Request, serial: u32) {
         let visitor = &self.visits.visitors[request.user as usize];
         // A new step begins behind those who have waited longer.
         match visitor.serial == serial || self.visits.queue.is_empty() {
-            true => self.go_on(request.user, self.wake_ns),
+            true => self.send_waiting(request.user, self.wake_ns),
             false => self.make_ready(request.user, self.wake_ns),
         }
     }
@@ -225,19 +225,19 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Which step of its visitor a request belongs to.
-    pub(in crate::engine) fn serial_of(&self, request: Request) -> u32 {
+    pub(in crate::engine) fn step_serial(&self, request: Request) -> u32 {
         self.visits.visitors[request.user as usize].serial
     }
 
     /// A kept connection of a visitor to this server: its place among them.
-    fn idle_of(&self, place: u32, origin: usize) -> Option<usize> {
+    fn idle_index(&self, place: u32, origin: usize) -> Option<usize> {
         let idle = &self.visits.visitors[place as usize].idle;
         idle.iter().rposition(|&kept| self.conns[kept as u32 as usize].origin == origin)
     }
 
     /// Takes a visitor's kept connection to this server, the one used last.
-    fn take_own(&mut self, place: u32, origin: usize) -> Option<u32> {
-        let at = self.idle_of(place, origin)?;
+    fn acquire_visitor_connection(&mut self, place: u32, origin: usize) -> Option<u32> {
+        let at = self.idle_index(place, origin)?;
         let slot = self.visits.visitors[place as usize].idle.remove(at) as u32;
         self.visits.idle.remove(slot);
         self.idle_count -= 1;
@@ -245,7 +245,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A visitor's connection carries nothing for now.
-    pub(in crate::engine) fn keep_own(&mut self, slot: u32) {
+    pub(in crate::engine) fn keep_visitor_connection(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         let kept = token(slot, conn.generation);
         self.visits.idle.add(slot, self.now_ns);
@@ -253,12 +253,12 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A visitor has one more connection.
-    pub(in crate::engine) fn own_opened(&mut self, request: Request, origin: usize) {
+    pub(in crate::engine) fn visitor_connection_opened(&mut self, request: Request, origin: usize) {
         self.visits.visitors[request.user as usize].opened(origin);
     }
 
     /// A connection is about to be closed, or parked: it is nobody's any more.
-    pub(in crate::engine) fn own_closed(&mut self, slot: u32) {
+    pub(in crate::engine) fn visitor_connection_closed(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         let gone = token(slot, conn.generation);
         self.visits.idle.remove(slot);
@@ -266,7 +266,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Closes the connection that has carried nothing for the longest time.
-    pub(in crate::engine) fn close_the_idlest(&mut self) {
+    pub(in crate::engine) fn close_longest_idle(&mut self) {
         if let Some((slot, _)) = self.visits.idle.first() {
             self.close(slot);
         }

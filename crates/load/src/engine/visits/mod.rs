@@ -12,9 +12,9 @@
 //!
 //! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change nothing.
 
+mod embedded;
 mod entry;
 mod fetches;
-mod finds;
 mod messages;
 mod pages;
 mod steps;
@@ -27,12 +27,12 @@ use crate::plan::Plan;
 use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::{Report, microseconds};
 use crate::schedule::deadlines::Deadlines;
-use entry::{Arrived, Entry};
-use finds::Lists;
+use embedded::EmbeddedCache;
+use entry::{VisitorArrival, VisitorArrivals};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
-pub(super) use visitor::Ended;
+pub(super) use visitor::FetchEnd;
 use visitor::{Phase, State, Visitor};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::workload::Arrival;
@@ -44,7 +44,7 @@ pub(super) const VISITOR_BYTES: usize = std::mem::size_of::<Visitor>();
 /// The visitors of one thread.
 #[derive(Debug)]
 pub(super) struct Visitors {
-    entry: Entry,
+    entry: VisitorArrivals,
     /// This thread's number, and how many there are.
     thread: u64,
     threads: u64,
@@ -65,7 +65,7 @@ pub(super) struct Visitors {
     /// Connections that carry nothing, in the order in which they were left.
     idle: Deadlines,
     /// What documents embed.
-    lists: Lists,
+    lists: EmbeddedCache,
     /// Where header lines are put together.
     lines: Vec<u8>,
     /// The time of day at which the load begins, in seconds: caches compare it with what servers say.
@@ -80,24 +80,26 @@ impl Visitors {
     pub(super) fn new(plan: &Plan, share: &ThreadShare, starts: Option<Starts>) -> Self {
         let script = plan.script.as_ref();
         let users = script.filter(|_| plan.arrival == Arrival::Closed).map_or(0, |script| script.users);
-        let seats = share.part(users);
+        let users_here = share.part(users);
         let slots = if script.is_some() { plan.slots(share) } else { 0 };
         Self {
             entry: match starts {
-                Some(starts) => Entry::Starts { starts, due: 0, let_in: 0 },
-                None => Entry::Seats(Users::new(UserProfile::of(&plan.stages, users), share, users)),
+                Some(starts) => VisitorArrivals::Starts { starts, due: 0, admitted: 0 },
+                None => {
+                    VisitorArrivals::Users(Users::new(UserProfile::of(&plan.stages, users), share, users))
+                }
             },
             thread: u64::from(share.thread),
             threads: u64::from(share.threads),
-            visitors: (0..seats).map(|_| Visitor::nobody()).collect(),
+            visitors: (0..users_here).map(|_| Visitor::absent()).collect(),
             away: vec![],
             present: 0,
-            timers: BinaryHeap::with_capacity(seats as usize),
-            ready: VecDeque::with_capacity(seats as usize),
+            timers: BinaryHeap::with_capacity(users_here as usize),
+            ready: VecDeque::with_capacity(users_here as usize),
             queue: VecDeque::new(),
             room_since_ns: Some(0),
             idle: Deadlines::new(slots),
-            lists: Lists::default(),
+            lists: EmbeddedCache::default(),
             lines: vec![],
             epoch_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             pages_in_flight: 0,
@@ -114,36 +116,36 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Lets the next one go on who can. False when nobody can.
-    pub(super) fn next_visit(&mut self) -> bool {
+    pub(super) fn advance_visits(&mut self) -> bool {
         if self.serve_queue() {
             return true;
         }
         if let Some((place, since_ns)) = self.visits.ready.pop_front() {
             self.visits.visitors[place as usize].ready = false;
-            self.go_on(place, since_ns);
+            self.send_waiting(place, since_ns);
             return true;
         }
         let room = self.has_room() && self.visits.queue.is_empty();
-        let seated = self.visits.entry.has_seats();
+        let closed_load = self.visits.entry.is_closed();
         match self.visits.entry.next(self.now_ns, room) {
-            Some(arrived) if !seated || self.claim() => self.come(arrived),
+            Some(arrival) if !closed_load || self.claim() => self.visitor_arrives(arrival),
             _ => return false,
         }
         true
     }
 
     /// Somebody comes.
-    fn come(&mut self, arrived: Arrived) {
+    fn visitor_arrives(&mut self, arrival: VisitorArrival) {
         let visits = &mut self.visits;
-        let number = arrived.number * visits.threads + visits.thread;
+        let number = arrival.number * visits.threads + visits.thread;
         let place = match visits.entry {
-            Entry::Seats(_) => arrived.number as u32,
-            Entry::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
-                visits.visitors.push(Visitor::nobody());
+            VisitorArrivals::Users(_) => arrival.number as u32,
+            VisitorArrivals::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
+                visits.visitors.push(Visitor::absent());
                 visits.visitors.len() as u32 - 1
             }),
         };
-        let counted = !visits.entry.has_seats();
+        let counted = !visits.entry.is_closed();
         let visitor = &mut visits.visitors[place as usize];
         // Whoever takes a seat again goes on with its numbers.
         if counted || visitor.serial == 0 {
@@ -151,18 +153,18 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let is_first = !counted && visitor.serial == 0;
         visits.present += 1;
-        let left_us = if is_first { self.thinks_at_first(number) } else { 0 };
+        let left_us = if is_first { self.initial_think_us(number) } else { 0 };
         if left_us > 0 {
-            return self.wait_before_session(place, arrived.intended_ns + left_us * 1000);
+            return self.wait_before_session(place, arrival.intended_ns + left_us * 1000);
         }
-        self.begin_session(place, arrived.intended_ns, arrived.could_ns, counted);
-        self.go_on(place, arrived.could_ns);
-        self.note_room(self.wake_ns);
+        self.begin_session(place, arrival.intended_ns, arrival.sendable_ns, counted);
+        self.send_waiting(place, arrival.sendable_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Counts what falls due before `until_ns`: starts, and steps whose think time is over.
-    pub(super) fn visits_fall_due(&mut self, until_ns: u64) {
-        while let Some((number, intended_ns)) = self.visits.entry.fall_due(until_ns) {
+    pub(super) fn count_due_visits(&mut self, until_ns: u64) {
+        while let Some((number, intended_ns)) = self.visits.entry.pop_due(until_ns) {
             self.count_start(number * self.visits.threads + self.visits.thread, intended_ns);
         }
         while let Some(&Reverse((due_ns, place))) = self.visits.timers.peek()
@@ -170,13 +172,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         {
             self.visits.timers.pop();
             match self.visits.visitors[place as usize].phase {
-                Phase::BeforeSession if !self.visits.entry.goes_on(place, due_ns) => {
+                Phase::BeforeSession if !self.visits.entry.stays_active(place, due_ns) => {
                     self.leave(place);
                     continue;
                 }
                 Phase::BeforeSession => self.begin_session(place, due_ns, due_ns, false),
                 Phase::BeforeStep => self.begin_step(place, due_ns, due_ns, false),
-                Phase::Away | Phase::Fetching => continue,
+                Phase::Absent | Phase::Fetching => continue,
             }
             self.make_ready(place, 0);
         }
@@ -202,19 +204,19 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Whether nobody is there, and nobody will come.
-    pub(super) fn visits_are_over(&self) -> bool {
+    pub(super) fn visits_ended(&self) -> bool {
         self.visits.present == 0 && self.visits.entry.is_over(self.is_exhausted())
     }
 
     /// Tells whether there is room for one more connection, as of `since_ns`.
-    pub(super) fn note_room_for_visits(&mut self, room: bool, since_ns: u64) {
+    pub(super) fn update_room_for_visits(&mut self, room: bool, since_ns: u64) {
         let visits = &mut self.visits;
         visits.room_since_ns = room.then(|| visits.room_since_ns.unwrap_or(since_ns));
         visits.entry.set_room(room && visits.queue.is_empty(), since_ns);
     }
 
     /// Writes into the report of an interval what holds at its end.
-    pub(super) fn note_visits(&mut self) {
+    pub(super) fn record_visits(&mut self) {
         let visits = &mut self.visits;
         let report = &mut self.recorder.report.visits;
         report.counts.visitors = visits.present;
@@ -242,7 +244,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             waiting += 1;
         }
         while let Some((number, intended_ns)) = self.visits.entry.next_waiting() {
-            if self.is_foreseen(number * self.visits.threads + self.visits.thread) {
+            if self.is_predictable(number * self.visits.threads + self.visits.thread) {
                 censored_time.record(microseconds(intended_ns, end_ns));
                 waiting += 1;
             }

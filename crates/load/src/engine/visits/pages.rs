@@ -1,8 +1,8 @@
 //! Pages: the parts that a document brings with it, and how a page ended.
 
-use super::finds::Kind;
-use super::finds::List;
-use super::visitor::{Ended, Fetch, State};
+use super::embedded::EmbeddedResources;
+use super::embedded::Kind;
+use super::visitor::{Fetch, FetchEnd, State};
 use crate::engine::Engine;
 use crate::engine::conn::Request;
 use crate::io::network_io::NetworkIo;
@@ -15,7 +15,7 @@ use webdyno_model::workload::redact_query;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// A document or a style sheet has come: what it brings with it is known.
-    pub(super) fn ask_for_parts(&mut self, request: Request, ended: &Ended) {
+    pub(super) fn fetch_embedded(&mut self, request: Request, ended: &FetchEnd) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
@@ -27,11 +27,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     (None, Some(list)) => Some(list.clone()),
                     (None, None) => None,
                     (Some(body), _) => {
-                        let key = self.targets.key(fetch.asked as usize);
+                        let key = self.targets.key(fetch.first_target as usize);
                         let url =
                             fetch.url.as_deref().unwrap_or_else(|| self.targets.get(request.template).url());
                         let (url, kind) = (url.clone(), fetch.kind);
-                        Some(self.list_of(request.template, key, &url, kind, body))
+                        Some(self.embedded_in(request.template, key, &url, kind, body))
                     }
                 };
                 list.into_iter().for_each(|list| self.add_list(request.user, request.item, &list));
@@ -41,13 +41,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// What was found on a page, or in a style sheet of it, is known.
-    fn add_list(&mut self, place: u32, by: u32, list: &Rc<List>) {
+    fn add_list(&mut self, place: u32, by: u32, list: &Rc<EmbeddedResources>) {
         let visitor = &mut self.visits.visitors[place as usize];
         visitor.fetches[by as usize].list = Some(list.clone());
-        visitor.page_failed |= list.lacks_some;
+        visitor.page_failed |= list.is_incomplete;
         for &(target, kind) in &list.parts {
             let visitor = &mut self.visits.visitors[place as usize];
-            if visitor.asks_for(target) {
+            if visitor.has_fetch(target) {
                 continue;
             }
             // Style sheets and frames may name ever new ones.
@@ -75,7 +75,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             return;
         };
         (fetch.origin, fetch.first_origin) = (origin as u32, origin as u32);
-        self.look_up(place, &mut fetch);
+        self.check_cache(place, &mut fetch);
         if fetch.state != State::Cached {
             self.recorder.start(self.now_ns);
             self.targets.hold(target as usize);
@@ -83,7 +83,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             return;
         }
         let list = fetch.list.take();
-        fetch = taken_from_cache(fetch, self.now_ns);
+        fetch = cached_fetch(fetch, self.now_ns);
         self.recorder.report.visits.counts.cache_hits += 1;
         let visitor = &mut self.visits.visitors[place as usize];
         visitor.add(fetch);
@@ -92,18 +92,18 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A step's own answer is in the cache: its parts are known at once.
-    pub(super) fn take_from_cache(&mut self, place: u32) {
+    pub(super) fn use_cached_document(&mut self, place: u32) {
         let visitor = &mut self.visits.visitors[place as usize];
         let Some(fetch) = visitor.fetches.first_mut().filter(|fetch| fetch.state == State::Cached) else {
             return;
         };
         let list = fetch.list.take();
         let known_ns = fetch.known_ns;
-        let asked = fetch.asked;
-        *fetch = taken_from_cache(fetch.clone(), known_ns);
+        let first_target = fetch.first_target;
+        *fetch = cached_fetch(fetch.clone(), known_ns);
         visitor.left -= 1;
         self.recorder.report.visits.counts.cache_hits += 1;
-        self.note_cached_url(place, asked);
+        self.record_cached_url(place, first_target);
         match list {
             Some(list) => self.add_list(place, 0, &list),
             None => self.add_listed(place),
@@ -145,14 +145,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// How the page went that a visitor has fetched just now.
     fn trace(&self, place: u32, name: String, time_us: u64) -> PageTrace {
         let visitor = &self.visits.visitors[place as usize];
-        let home = visitor.fetches.first().map(|fetch| self.targets.get(fetch.asked as usize).origin);
+        let home = visitor.fetches.first().map(|fetch| self.targets.get(fetch.first_target as usize).origin);
         let part = |fetch: &Fetch| {
-            let target = self.targets.get(fetch.asked as usize);
+            let target = self.targets.get(fetch.first_target as usize);
             let at_us = |at_ns: u64| (at_ns > 0).then(|| microseconds(visitor.due_ns, at_ns));
             PartTrace {
                 name: match Some(target.origin) == home {
                     // Its URL lacks what variables stand for.
-                    _ if self.plan.is_dynamic(fetch.asked as usize) => {
+                    _ if self.plan.is_dynamic(fetch.first_target as usize) => {
                         let known = self.plan.names.get(target.name).or_else(|| self.plan.names.first());
                         known.cloned().unwrap_or_else(|| name.clone())
                     }
@@ -180,6 +180,6 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 }
 
 /// A fetch that the cache answers, at this moment.
-fn taken_from_cache(fetch: Fetch, at_ns: u64) -> Fetch {
+fn cached_fetch(fetch: Fetch, at_ns: u64) -> Fetch {
     Fetch { state: State::Ended, by: FetchedBy::Cache, ended_ns: at_ns, ..fetch }
 }

@@ -15,13 +15,13 @@ use std::cmp::Reverse;
 const SESSION_DRAWS: u64 = 1;
 
 /// The kind of random numbers that say when visitors begin.
-const FIRST_DRAWS: u64 = 2;
+const INITIAL_THINK_DRAWS: u64 = 2;
 
 /// How long whoever can do nothing waits before the next session.
-const NOTHING_NS: u64 = 10_000_000;
+const EMPTY_SESSION_PAUSE_NS: u64 = 10_000_000;
 
 /// What a session draws at its beginning.
-struct Drawn {
+struct SessionDraw {
     random: SplitMix,
     /// Whether the visitor of the session before makes it.
     returning: bool,
@@ -29,8 +29,8 @@ struct Drawn {
     spec: u32,
 }
 
-impl Drawn {
-    fn of(script: &Script, seed: u64, session: u64) -> Self {
+impl SessionDraw {
+    fn new(script: &Script, seed: u64, session: u64) -> Self {
         let mut random = SplitMix::stream(seed, SESSION_DRAWS, session);
         let returning = random.fraction() < script.returning_fraction;
         let spec = script.choice.draw(&mut random) as u32;
@@ -38,26 +38,26 @@ impl Drawn {
     }
 
     /// Whether its first step can be taken, and is asked for.
-    fn is_foreseen(&self, script: &Script) -> bool {
-        !self.returning && script.step_at(self.spec, 0).is_sure
+    fn is_predictable(&self, script: &Script) -> bool {
+        !self.returning && script.step_at(self.spec, 0).is_always_possible
     }
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Whether it is known what a session of an open load begins with, before its visitor is let in: somebody who comes
     /// back may have it in a cache.
-    pub(super) fn is_foreseen(&self, session: u64) -> bool {
+    pub(super) fn is_predictable(&self, session: u64) -> bool {
         let script = self.plan.script.as_ref();
-        script.is_some_and(|script| Drawn::of(script, self.plan.seed, session).is_foreseen(script))
+        script.is_some_and(|script| SessionDraw::new(script, self.plan.seed, session).is_predictable(script))
     }
 
     /// A start of an open load is due.
     pub(super) fn count_start(&mut self, session: u64, intended_ns: u64) {
         let Some(script) = &self.plan.script else { return };
-        let drawn = Drawn::of(script, self.plan.seed, session);
-        if drawn.is_foreseen(script) {
+        let draw = SessionDraw::new(script, self.plan.seed, session);
+        if draw.is_predictable(script) {
             self.recorder.report.visits.counts.sessions_started += 1;
-            self.count_step(drawn.spec, 0);
+            self.count_step(draw.spec, 0);
             self.recorder.start(intended_ns);
         }
     }
@@ -71,35 +71,36 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// A visitor begins a session. `foreseeable`: it was counted, if it could be.
-    pub(super) fn begin_session(&mut self, place: u32, due_ns: u64, could_ns: u64, foreseeable: bool) {
+    /// A visitor begins a session. `predictable`: it was counted, if it could be.
+    pub(super) fn begin_session(&mut self, place: u32, due_ns: u64, sendable_ns: u64, predictable: bool) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &mut self.visits.visitors[place as usize];
-        let drawn = Drawn::of(script, self.plan.seed, visitor.session);
-        let counted = foreseeable && drawn.is_foreseen(script);
-        (visitor.random, visitor.spec, visitor.broken, visitor.url) = (drawn.random, drawn.spec, false, None);
+        let draw = SessionDraw::new(script, self.plan.seed, visitor.session);
+        let counted = predictable && draw.is_predictable(script);
+        (visitor.random, visitor.spec, visitor.incomplete, visitor.url) =
+            (draw.random, draw.spec, false, None);
         script.set_variables(visitor.number, visitor.session, &mut visitor.random, &mut visitor.variables);
-        if !drawn.returning {
-            self.forget(place);
+        if !draw.returning {
+            self.reset_place(place);
         }
         self.recorder.report.visits.counts.sessions_started += u64::from(!counted);
         match self.next_step(place, 0) {
-            true => self.begin_step(place, due_ns, could_ns, counted),
+            true => self.begin_step(place, due_ns, sendable_ns, counted),
             // Nothing at all can be done.
-            false => self.end_session(place, due_ns, NOTHING_NS),
+            false => self.end_session(place, due_ns, EMPTY_SESSION_PAUSE_NS),
         }
     }
 
     /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them at
     /// once would come in waves ever after. A ramp says itself who begins when.
-    pub(super) fn thinks_at_first(&self, number: u64) -> u64 {
+    pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
             return 0;
         };
-        let spec = Drawn::of(script, self.plan.seed, number).spec;
+        let spec = SessionDraw::new(script, self.plan.seed, number).spec;
         let last = script.sessions[spec as usize].steps.last();
-        let mut random = SplitMix::stream(self.plan.seed, FIRST_DRAWS, number);
-        last.map_or(0, |step| think::left(&step.think, &mut random))
+        let mut random = SplitMix::stream(self.plan.seed, INITIAL_THINK_DRAWS, number);
+        last.map_or(0, |step| think::residual(&step.think, &mut random))
     }
 
     /// A visitor who was not there yet waits for the first session.
@@ -108,7 +109,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Somebody else takes a place: nothing is left of who was there.
-    fn forget(&mut self, place: u32) {
+    fn reset_place(&mut self, place: u32) {
         self.close_idle_of(place);
         let visitor = &mut self.visits.visitors[place as usize];
         visitor.jar.clear();
@@ -135,14 +136,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             if has_values && script.dynamic_at(step.request).is_none_or(&mut leads) {
                 return true;
             }
-            visitor.broken = true;
+            visitor.incomplete = true;
             counts.steps_skipped += 1;
         }
         false
     }
 
     /// A step begins: its request is known.
-    pub(super) fn begin_step(&mut self, place: u32, due_ns: u64, could_ns: u64, counted: bool) {
+    pub(super) fn begin_step(&mut self, place: u32, due_ns: u64, sendable_ns: u64, counted: bool) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &mut self.visits.visitors[place as usize];
         let (spec, number) = (visitor.spec, visitor.step);
@@ -156,9 +157,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         (visitor.due_ns, visitor.page_failed) = (due_ns, false);
         (visitor.left, visitor.first_waiting) = (0, 0);
         visitor.fetches.clear();
-        let mut fetch = Fetch::new(target, origin, due_ns, could_ns);
+        let mut fetch = Fetch::new(target, origin, due_ns, sendable_ns);
         fetch.url = url.map(Box::new);
-        self.look_up(place, &mut fetch);
+        self.check_cache(place, &mut fetch);
         if !counted {
             self.count_step(spec, number);
             if fetch.state == State::Waiting {
@@ -193,13 +194,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let users = self.plan.script.as_ref().map_or(0, |script| script.users);
         let visitor = &mut self.visits.visitors[place as usize];
         let counts = &mut self.recorder.report.visits.counts;
-        match visitor.broken {
+        match visitor.incomplete {
             true => counts.sessions_broken += 1,
             false => counts.sessions_completed += 1,
         }
         visitor.session += u64::from(users);
         visitor.serial = visitor.serial.wrapping_add(1);
-        match self.visits.entry.goes_on(place, self.now_ns) && self.claim() {
+        match self.visits.entry.stays_active(place, self.now_ns) && self.claim() {
             true => self.wait_for(place, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
             false => self.leave(place),
         }
@@ -219,11 +220,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     pub(super) fn leave(&mut self, place: u32) {
         self.close_idle_of(place);
         let visitor = &mut self.visits.visitors[place as usize];
-        visitor.phase = Phase::Away;
+        visitor.phase = Phase::Absent;
         visitor.serial = visitor.serial.wrapping_add(1);
         visitor.fetches.clear();
         self.visits.present -= 1;
-        if !self.visits.entry.has_seats() {
+        if !self.visits.entry.is_closed() {
             self.visits.away.push(place);
         }
     }

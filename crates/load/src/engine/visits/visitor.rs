@@ -1,6 +1,6 @@
 //! One visitor: where it is in its session, what it fetches just now, and its connections.
 
-use super::finds::{Kind, List};
+use super::embedded::{EmbeddedResources, Kind};
 use crate::plan::script::cache::Cache;
 use crate::plan::script::cookies::Jar;
 use crate::plan::script::variables::Variables;
@@ -14,7 +14,7 @@ use webdyno_model::page::FetchedBy;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is not there.
-    Away,
+    Absent,
     /// It waits for its next session, or begins it.
     BeforeSession,
     /// It spends its think time.
@@ -44,7 +44,7 @@ pub(super) struct Visitor {
     /// Steps in a row for which no connection came about.
     pub(super) failures: u8,
     /// A step was skipped.
-    pub(super) broken: bool,
+    pub(super) incomplete: bool,
     /// It waits in the queue for a connection.
     pub(super) queued: bool,
     /// It is among those who can go on.
@@ -70,9 +70,9 @@ pub(super) struct Visitor {
 
 impl Visitor {
     /// Nobody yet.
-    pub(super) fn nobody() -> Self {
+    pub(super) fn absent() -> Self {
         Self {
-            phase: Phase::Away,
+            phase: Phase::Absent,
             number: 0,
             session: 0,
             random: SplitMix::new(0),
@@ -81,7 +81,7 @@ impl Visitor {
             due_ns: 0,
             serial: 0,
             failures: 0,
-            broken: false,
+            incomplete: false,
             queued: false,
             ready: false,
             page_failed: false,
@@ -105,8 +105,8 @@ impl Visitor {
     }
 
     /// Whether the step asks for this target already.
-    pub(super) fn asks_for(&self, target: u32) -> bool {
-        self.fetches.iter().any(|fetch| fetch.asked == target)
+    pub(super) fn has_fetch(&self, target: u32) -> bool {
+        self.fetches.iter().any(|fetch| fetch.first_target == target)
     }
 
     /// The first fetch that waits, from `from` on.
@@ -159,13 +159,13 @@ pub(super) struct Fetch {
     /// The cache has it, and the server is asked whether it has changed.
     pub(super) confirms: bool,
     /// What it embeds, as far as that is known.
-    pub(super) list: Option<Rc<List>>,
+    pub(super) list: Option<Rc<EmbeddedResources>>,
     /// Its URL, when that has variables.
     pub(super) url: Option<Box<Url>>,
     /// Which of the thread's targets; a redirect changes it.
     pub(super) target: u32,
     /// The target that it began with.
-    pub(super) asked: u32,
+    pub(super) first_target: u32,
     pub(super) origin: u32,
     /// The server that it was to be asked of at first.
     pub(super) first_origin: u32,
@@ -174,7 +174,7 @@ pub(super) struct Fetch {
     /// When it was known.
     pub(super) known_ns: u64,
     /// Since when it could have been sent, but for connections.
-    pub(super) could_ns: u64,
+    pub(super) sendable_ns: u64,
     /// When it times out; 0 before it was given a connection.
     pub(super) deadline_ns: u64,
     /// Redirects that it has followed.
@@ -191,7 +191,7 @@ pub(super) struct Fetch {
 
 impl Fetch {
     /// A request to this target of this server, known since `known_ns`.
-    pub(super) fn new(target: u32, origin: usize, known_ns: u64, could_ns: u64) -> Self {
+    pub(super) fn new(target: u32, origin: usize, known_ns: u64, sendable_ns: u64) -> Self {
         Self {
             state: State::Waiting,
             kind: Kind::Step,
@@ -199,12 +199,12 @@ impl Fetch {
             list: None,
             url: None,
             target,
-            asked: target,
+            first_target: target,
             origin: origin as u32,
             first_origin: origin as u32,
             required: true,
             known_ns,
-            could_ns,
+            sendable_ns,
             deadline_ns: 0,
             hops: 0,
             sent_ns: 0,
@@ -220,7 +220,7 @@ impl Fetch {
 
 /// How an answer, or the want of one, ended a fetch.
 #[derive(Debug)]
-pub(in crate::engine) struct Ended {
+pub(in crate::engine) struct FetchEnd {
     pub(in crate::engine) failure: Option<Failure>,
     pub(in crate::engine) end_ns: u64,
     pub(in crate::engine) status: u16,

@@ -54,8 +54,9 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             let _ = connect(origin, plan, timeout);
         }
     }
-    let (first, own) = prepared.plan.first_request();
-    let (seen, _) = chain(prepared, first, own, Instant::now(), timeout).map_err(Ended::error)?;
+    let (first, first_template) = prepared.plan.first_request();
+    let (capture, _) =
+        follow_chain(prepared, first, first_template, Instant::now(), timeout).map_err(ChainError::error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
@@ -67,58 +68,58 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
                 None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
             };
             if is_safe {
-                match chain(prepared, number, None, begun, timeout) {
-                    Err(Ended::Here(error)) => return Err(error),
+                match follow_chain(prepared, number, None, begun, timeout) {
+                    Err(ChainError::Local(error)) => return Err(error),
                     // What is wrong with the servers, the load will tell.
-                    Ok(_) | Err(Ended::There(_)) => {}
+                    Ok(_) | Err(ChainError::Server(_)) => {}
                 }
             }
         }
     }
     pages::explore(prepared, timeout)?;
-    prepared.note_connections();
-    Ok(seen)
+    prepared.add_connection_warnings();
+    Ok(capture)
 }
 
 /// Whose fault it is that a chain of requests ended with an error.
-enum Ended {
+enum ChainError {
     /// This machine cannot do what the load needs.
-    Here(UserError),
+    Local(UserError),
     /// A server is not there, or is no server.
-    There(UserError),
+    Server(UserError),
 }
 
-impl Ended {
+impl ChainError {
     fn error(self) -> UserError {
         match self {
-            Self::Here(error) | Self::There(error) => error,
+            Self::Local(error) | Self::Server(error) => error,
         }
     }
 }
 
-/// Sends a request of the plan, or `own` instead of it, and follows its redirects. Gives with what it showed the page that
+/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Gives with what it showed the page that
 /// the answer is.
-fn chain(
+fn follow_chain(
     prepared: &mut Prepared,
     number: usize,
-    own: Option<Template>,
+    first_template: Option<Template>,
     begun: Instant,
     timeout: Duration,
-) -> std::result::Result<(Probe, Document), Ended> {
-    let mut next: Option<Template> = own.or_else(|| prepared.plan.entry(number));
+) -> std::result::Result<(Probe, Document), ChainError> {
+    let mut next: Option<Template> = first_template.or_else(|| prepared.plan.entry(number));
     // Which server led to the one that is asked.
-    let mut led_by: Option<usize> = None;
+    let mut redirected_by: Option<usize> = None;
     let mut hops = 0;
     loop {
         let plan = &prepared.plan;
         let template = next.as_ref().unwrap_or(&plan.templates[number]);
         let origin = &plan.origins[template.origin];
-        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
-        let mut exchange = Exchange::new(begun, timeout, finds);
-        exchange.ask(template, origin, plan).map_err(|told| {
-            Ended::There(match led_by {
-                Some(other) => led_there(told, &plan.origins[other]),
-                None => told,
+        let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
+        let mut exchange = Exchange::new(begun, timeout, discovers);
+        exchange.run(template, origin, plan).map_err(|error| {
+            ChainError::Server(match redirected_by {
+                Some(other) => with_redirect_source(error, &plan.origins[other]),
+                None => error,
             })
         })?;
         let followed = match hops < plan.redirects_max && !exchange.timed_out {
@@ -127,7 +128,7 @@ fn chain(
         };
         let document = |exchange: &mut Exchange, template: &Template| Document {
             url: template.url().clone(),
-            body: exchange.seen.content.take().and_then(BodyCheck::kept),
+            body: exchange.capture.content.take().and_then(BodyCheck::kept),
         };
         let Some(redirect) = followed else {
             let document = document(&mut exchange, template);
@@ -137,14 +138,14 @@ fn chain(
         let (same, name) = (template.origin, template.name);
         let origin = match redirect.same_origin {
             true => Some(same),
-            false => prepared.admit(redirect.source.url()).map_err(Ended::Here)?,
+            false => prepared.add_origin(redirect.source.url()).map_err(ChainError::Local)?,
         };
         // A server that cannot be found is one that the load will not go to either.
         let Some(origin) = origin else {
             return Ok((exchange.result(), here));
         };
         if origin != same {
-            led_by = Some(same);
+            redirected_by = Some(same);
         }
         next = Some(Template::new(redirect.source, origin, name));
         hops += 1;
@@ -160,8 +161,8 @@ struct Document {
 }
 
 /// An error of a server that the user did not name, with the one that led there.
-fn led_there(told: UserError, by: &Origin) -> UserError {
-    UserError { message: format!("{} ({} redirects there)", told.message, by.url()), ..told }
+fn with_redirect_source(error: UserError, by: &Origin) -> UserError {
+    UserError { message: format!("{} ({} redirects there)", error.message, by.url()), ..error }
 }
 
 /// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
@@ -169,13 +170,13 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Blo
     let tcp = match &origin.endpoint {
         Endpoint::Tcp(tcp) => tcp,
         Endpoint::Unix(path) => {
-            let shown = path.display().to_string();
-            let told = |error| match error {
+            let display_name = path.display().to_string();
+            let error = |error| match error {
                 // Its server is there, and busy.
                 Errno::AGAIN => Ok(None),
-                errno => Err(no_connection(&shown, None, &errno.into())),
+                errno => Err(no_connection(&display_name, None, &errno.into())),
             };
-            return dial::unix(path).map(Some).or_else(told);
+            return dial::unix(path).map(Some).or_else(error);
         }
     };
     let mut refused = None;
@@ -201,7 +202,7 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Blo
 }
 
 /// Why there is no connection, and what helps. There is no address to a unix socket.
-fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
+fn no_connection(display_name: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
     let class = Errno::from_io_error(error).map(|errno| Failure::from_connect(errno.into()));
     let (cause, hint) = match (class, address) {
         (Some(Failure::ConnectRefused), Some(address)) => (
@@ -221,7 +222,7 @@ fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Erro
         ),
         (_, None) => (plain(error), "nothing listens there; see what does: ss -lx".to_owned()),
     };
-    UserError::cannot_run(format!("cannot connect to {shown}: {cause}")).hint(hint)
+    UserError::cannot_run(format!("cannot connect to {display_name}: {cause}")).hint(hint)
 }
 
 /// An error of the system in lower case and without its number.
@@ -235,17 +236,17 @@ fn plain(error: &std::io::Error) -> String {
 struct Exchange {
     begun: Instant,
     timeout: Duration,
-    answer: Response,
+    response: Response,
     /// The first bytes of the answer, for the headers that the engine has no use for.
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
-    seen: Seen,
+    capture: ProbeCapture,
 }
 
 /// What is to be seen of an answer.
 #[derive(Default)]
-struct Seen {
+struct ProbeCapture {
     /// Where it redirects to, if it does.
     location: Vec<u8>,
     /// Whether its content is to be kept.
@@ -253,7 +254,7 @@ struct Seen {
     content: Option<BodyCheck>,
 }
 
-impl ResponseObserver for Seen {
+impl ResponseObserver for ProbeCapture {
     fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
         if is_redirect(head.status) {
             self.location = header_value(bytes, "location").unwrap_or_default().to_vec();
@@ -277,16 +278,16 @@ impl Exchange {
         Self {
             begun,
             timeout,
-            answer: Response::new(),
+            response: Response::new(),
             first: vec![],
             timed_out: false,
             time: None,
-            seen: Seen { keeps, ..Seen::default() },
+            capture: ProbeCapture { keeps, ..ProbeCapture::default() },
         }
     }
 
     /// Connects and asks, in the time that is left.
-    fn ask(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
+    fn run(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
         let connection = match self.left() {
             Ok(left) => connect(origin, plan, left)?,
             Err(_) => None,
@@ -310,16 +311,16 @@ impl Exchange {
         self.time = Some(self.begun.elapsed());
         match done {
             Ok(()) => Ok(()),
-            Err(Trouble::TimedOut) => {
+            Err(ExchangeError::TimedOut) => {
                 self.timed_out = true;
                 Ok(())
             }
-            Err(Trouble::Says(cause)) => {
+            Err(ExchangeError::Protocol(cause)) => {
                 let message = format!("{} {cause}", origin.display_name());
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
-            Err(Trouble::Tls(error)) => {
+            Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
                 let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint(hint))
@@ -333,60 +334,61 @@ impl Exchange {
         template: &Template,
         origin: &Origin,
         plan: &Plan,
-    ) -> std::result::Result<(), Trouble> {
-        connection.set_timeouts(self.left()?).map_err(trouble)?;
+    ) -> std::result::Result<(), ExchangeError> {
+        connection.set_timeouts(self.left()?).map_err(exchange_error)?;
         let mut stream =
-            connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(trouble)?;
+            connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
         let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
-            stream.write_all(part).map_err(trouble)?;
+            stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            stream.set_timeouts(self.left()?).map_err(trouble)?;
+            stream.set_timeouts(self.left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                got => got.map_err(trouble)?,
+                got => got.map_err(exchange_error)?,
             };
             if count == 0 {
-                return match self.answer.at_close() {
+                return match self.response.at_close() {
                     CloseOutcome::Complete => Ok(()),
-                    CloseOutcome::NotHttp => Err(Trouble::Says("does not answer in HTTP/1")),
+                    CloseOutcome::NotHttp => Err(ExchangeError::Protocol("does not answer in HTTP/1")),
                     CloseOutcome::Early => {
-                        Err(Trouble::Says("closed the connection before its answer was complete"))
+                        Err(ExchangeError::Protocol("closed the connection before its answer was complete"))
                     }
                 };
             }
             let room = HEAD_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&buffer[..count.min(room)]);
             let bytes = &buffer[..count];
-            match self.answer.feed_observed(&mut self.seen, bytes, &mut memory, template.is_head_request) {
+            match self.response.feed_observed(&mut self.capture, bytes, &mut memory, template.is_head_request)
+            {
                 Ok(FeedResult::More) => {}
                 Ok(FeedResult::Done { .. }) => return Ok(()),
-                Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
+                Err(_) => return Err(ExchangeError::Protocol("does not answer in HTTP/1")),
             }
         }
     }
 
     /// The time that is left, which the system wants to be above zero.
-    fn left(&self) -> std::result::Result<Duration, Trouble> {
+    fn left(&self) -> std::result::Result<Duration, ExchangeError> {
         match self.timeout.checked_sub(self.begun.elapsed()) {
             Some(left) if left > Duration::ZERO => Ok(left),
-            _ => Err(Trouble::TimedOut),
+            _ => Err(ExchangeError::TimedOut),
         }
     }
 
     /// The request that the answer leads to.
     fn redirected(&self, template: &Template) -> Option<Redirect> {
-        let location = &self.seen.location;
-        (!location.is_empty()).then(|| template.redirected(self.answer.status(), location))?
+        let location = &self.capture.location;
+        (!location.is_empty()).then(|| template.redirected(self.response.status(), location))?
     }
 
     fn result(self) -> Probe {
         let time = self.time.unwrap_or(self.timeout);
         Probe {
-            status: Some(self.answer.status()).filter(|&status| status > 0),
-            body_bytes: self.answer.body_bytes(),
+            status: Some(self.response.status()).filter(|&status| status > 0),
+            body_bytes: self.response.body_bytes(),
             time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
             server: header_text(&self.first, "server"),
             timed_out: self.timed_out,
@@ -395,22 +397,22 @@ impl Exchange {
 }
 
 /// Why there is no complete answer.
-enum Trouble {
+enum ExchangeError {
     TimedOut,
     /// What the server did, told after its name.
-    Says(&'static str),
+    Protocol(&'static str),
     /// TLS failed.
     Tls(Box<rustls::Error>),
 }
 
-fn trouble(error: std::io::Error) -> Trouble {
+fn exchange_error(error: std::io::Error) -> ExchangeError {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => return Trouble::TimedOut,
-        ErrorKind::UnexpectedEof => return Trouble::Says("closed the connection within TLS"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => return ExchangeError::TimedOut,
+        ErrorKind::UnexpectedEof => return ExchangeError::Protocol("closed the connection within TLS"),
         _ => {}
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => Trouble::Tls(Box::new(error.clone())),
-        None => Trouble::Says("reset the connection"),
+        Some(error) => ExchangeError::Tls(Box::new(error.clone())),
+        None => ExchangeError::Protocol("reset the connection"),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Cache {
 
 /// What is known of something that is to be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look<'a> {
+pub(crate) enum CacheLookup<'a> {
     /// Nothing: it is asked for.
     Absent,
     /// It is there, and need not be asked for.
@@ -42,7 +42,7 @@ struct Entry {
     /// Fresh before this time.
     fresh_until_s: u64,
     /// What was said of it.
-    says: Says,
+    freshness: Freshness,
     /// Entity tag, and behind it the time of the last change as it was written.
     validators: Box<[u8]>,
     etag_bytes: u16,
@@ -50,7 +50,7 @@ struct Entry {
 
 /// How long an answer says that it is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
+enum Freshness {
     /// So long.
     Seconds(u64),
     /// Nothing; it was last changed then.
@@ -61,17 +61,17 @@ enum Says {
 
 impl Cache {
     /// What is known of `key` at `now_s`, seconds since 1970.
-    pub(crate) fn look(&self, key: u32, now_s: u64) -> Look<'_> {
+    pub(crate) fn lookup(&self, key: u32, now_s: u64) -> CacheLookup<'_> {
         let Some((_, entry)) = self.place(key).ok().and_then(|place| self.entries.get(place)) else {
-            return Look::Absent;
+            return CacheLookup::Absent;
         };
         if now_s < entry.fresh_until_s {
-            return Look::Fresh;
+            return CacheLookup::Fresh;
         }
         let (etag, changed) = entry.validators.split_at(usize::from(entry.etag_bytes));
         match (etag.is_empty(), changed.is_empty()) {
-            (true, true) => Look::Absent,
-            (etag_lacks, changed_lacks) => Look::Stale {
+            (true, true) => CacheLookup::Absent,
+            (etag_lacks, changed_lacks) => CacheLookup::Stale {
                 etag: (!etag_lacks).then_some(etag),
                 last_modified: (!changed_lacks).then_some(changed),
             },
@@ -81,7 +81,7 @@ impl Cache {
     /// Keeps a good answer to a GET, or forgets the one before when this one may not be kept. `head` begins with the
     /// status line.
     pub(crate) fn store(&mut self, key: u32, head: &[u8], now_s: u64) {
-        let entry = read(head).and_then(|fields| fields.entry(now_s));
+        let entry = parse_fields(head).and_then(|fields| fields.entry(now_s));
         match (self.place(key), entry) {
             (Ok(place), Some(entry)) => self.entries[place].1 = entry,
             (Ok(place), None) => drop(self.entries.remove(place)),
@@ -95,16 +95,16 @@ impl Cache {
     /// Notes that the server confirmed what is kept: `head` is that of a 304, whose fields replace those before (RFC
     /// 9111, 4.3.4).
     pub(crate) fn confirm(&mut self, key: u32, head: &[u8], now_s: u64) {
-        let (Ok(place), Some(fields)) = (self.place(key), read(head)) else { return };
+        let (Ok(place), Some(fields)) = (self.place(key), parse_fields(head)) else { return };
         if fields.no_store || fields.varies_always {
             self.entries.remove(place);
             return;
         }
         let entry = &mut self.entries[place].1;
-        if fields.says_something() {
-            entry.says = fields.says(now_s);
+        if fields.has_freshness() {
+            entry.freshness = fields.freshness(now_s);
         }
-        entry.fresh_until_s = fields.fresh_until_s(entry.says, now_s);
+        entry.fresh_until_s = fields.fresh_until_s(entry.freshness, now_s);
         if let Some((validators, etag_bytes)) = fields.validators()
             && !validators.is_empty()
         {
@@ -124,7 +124,7 @@ impl Cache {
 
 /// The fields of an answer that matter.
 #[derive(Debug, Default)]
-struct Fields<'a> {
+struct CacheFields<'a> {
     status: u16,
     no_store: bool,
     no_cache: bool,
@@ -141,21 +141,21 @@ struct Fields<'a> {
     etag: Option<&'a [u8]>,
 }
 
-fn read(head: &[u8]) -> Option<Fields<'_>> {
+fn parse_fields(head: &[u8]) -> Option<CacheFields<'_>> {
     let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut lines);
     httparse::ParserConfig::default()
         .allow_obsolete_multiline_headers_in_responses(true)
         .parse_response(&mut response, head)
         .ok()?;
-    let mut fields = Fields { status: response.code?, ..Fields::default() };
+    let mut fields = CacheFields { status: response.code?, ..CacheFields::default() };
     for Header { name, value } in response.headers.iter() {
         fields.note(name, value.trim_ascii());
     }
     Some(fields)
 }
 
-impl<'a> Fields<'a> {
+impl<'a> CacheFields<'a> {
     fn note(&mut self, name: &str, value: &'a [u8]) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match () {
@@ -197,33 +197,35 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn says_something(&self) -> bool {
+    fn has_freshness(&self) -> bool {
         self.has_cache_control || self.expires_s.is_some() || self.last_modified.is_some()
     }
 
     /// RFC 9111, 4.2.1 and 4.2.2.
-    fn says(&self, now_s: u64) -> Says {
+    fn freshness(&self, now_s: u64) -> Freshness {
         if self.no_cache || self.pragma_no_cache && !self.has_cache_control {
-            return Says::Never;
+            return Freshness::Never;
         }
         if let Some(seconds) = self.max_age_s {
-            return Says::Seconds(seconds);
+            return Freshness::Seconds(seconds);
         }
         match self.expires_s {
-            Some(Some(expires_s)) => Says::Seconds(expires_s.saturating_sub(self.date_s.unwrap_or(now_s))),
-            Some(None) => Says::Never,
-            None if self.must_revalidate => Says::Never,
-            None => self.last_modified.and_then(date_s).map_or(Says::Never, Says::LastChange),
+            Some(Some(expires_s)) => {
+                Freshness::Seconds(expires_s.saturating_sub(self.date_s.unwrap_or(now_s)))
+            }
+            Some(None) => Freshness::Never,
+            None if self.must_revalidate => Freshness::Never,
+            None => self.last_modified.and_then(date_s).map_or(Freshness::Never, Freshness::LastChange),
         }
     }
 
     /// RFC 9111, 4.2.3. The time that the answer took is left out: it is below the second.
-    fn fresh_until_s(&self, says: Says, now_s: u64) -> u64 {
+    fn fresh_until_s(&self, freshness: Freshness, now_s: u64) -> u64 {
         let date_s = self.date_s.unwrap_or(now_s);
-        let lifetime_s = match says {
-            Says::Seconds(seconds) => seconds,
-            Says::LastChange(changed_s) => date_s.saturating_sub(changed_s) / 10,
-            Says::Never => 0,
+        let lifetime_s = match freshness {
+            Freshness::Seconds(seconds) => seconds,
+            Freshness::LastChange(changed_s) => date_s.saturating_sub(changed_s) / 10,
+            Freshness::Never => 0,
         };
         let age_s = self.age_s.max(now_s.saturating_sub(date_s));
         now_s.saturating_add(lifetime_s).saturating_sub(age_s)
@@ -244,11 +246,11 @@ impl<'a> Fields<'a> {
             return None;
         }
         let (validators, etag_bytes) = self.validators().unwrap_or_default();
-        let says = self.says(now_s);
-        let fresh_until_s = self.fresh_until_s(says, now_s);
+        let freshness = self.freshness(now_s);
+        let fresh_until_s = self.fresh_until_s(freshness, now_s);
         (fresh_until_s > now_s || !validators.is_empty()).then_some(Entry {
             fresh_until_s,
-            says,
+            freshness,
             validators,
             etag_bytes,
         })

@@ -27,7 +27,7 @@ impl Attributes {
     }
 
     /// The value of each in a document; `None` for one whose selector matches nothing, or whose first match lacks it.
-    pub(super) fn take(&self, body: &[u8]) -> Vec<Option<String>> {
+    pub(super) fn extract(&self, body: &[u8]) -> Vec<Option<String>> {
         if self.0.is_empty() {
             return vec![];
         }

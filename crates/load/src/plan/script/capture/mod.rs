@@ -20,13 +20,13 @@ pub(crate) const CAPTURES_MAX: usize = u64::BITS as usize;
 /// The captures of a step, ready to be taken.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    captures: Vec<(VariableId, From)>,
+    captures: Vec<(VariableId, CaptureSource)>,
     /// Those of HTML attributes are taken in one pass.
     attributes: Attributes,
 }
 
 #[derive(Debug)]
-enum From {
+enum CaptureSource {
     Regex(Regex),
     Json(json::Pointer),
     Header(String),
@@ -56,16 +56,16 @@ impl Captures {
         Ok(captures)
     }
 
-    fn from(&mut self, from: &CaptureFrom) -> Result<From> {
+    fn from(&mut self, from: &CaptureFrom) -> Result<CaptureSource> {
         Ok(match from {
-            CaptureFrom::Regex(pattern) => From::Regex(compiled(pattern)?),
-            CaptureFrom::JsonPointer(pointer) => From::Json(json::Pointer::parse(pointer)?),
-            CaptureFrom::Header(name) if is_field_name(name) => From::Header(name.clone()),
+            CaptureFrom::Regex(pattern) => CaptureSource::Regex(compile_regex(pattern)?),
+            CaptureFrom::JsonPointer(pointer) => CaptureSource::Json(json::Pointer::parse(pointer)?),
+            CaptureFrom::Header(name) if is_field_name(name) => CaptureSource::Header(name.clone()),
             CaptureFrom::Header(name) => {
                 return Err(UserError::usage(format!("`{name}` cannot be the name of a header")));
             }
             CaptureFrom::HtmlAttribute { selector, attribute } => {
-                From::Attribute(self.attributes.add(selector, attribute)?)
+                CaptureSource::Attribute(self.attributes.add(selector, attribute)?)
             }
         })
     }
@@ -77,28 +77,32 @@ impl Captures {
 
     /// Whether the decoded body is needed.
     pub(crate) fn needs_body(&self) -> bool {
-        self.captures.iter().any(|(_, from)| !matches!(from, From::Header(_)))
+        self.captures.iter().any(|(_, from)| !matches!(from, CaptureSource::Header(_)))
     }
 
     /// Takes the values of an answer: `head` begins with its status line, `body` is decoded. Gives the places, in the
     /// order of the specification, of those that matched nothing; their variables have no value then.
-    pub(crate) fn take(
+    pub(crate) fn extract(
         &self,
         head: &[u8],
         body: &[u8],
         variables: &mut Variables,
     ) -> impl Iterator<Item = usize> + use<> {
-        let mut found = self.attributes.take(body);
+        let mut found = self.attributes.extract(body);
         let mut missed = 0u64;
         for (place, (id, from)) in self.captures.iter().enumerate() {
             let taken = match from {
-                From::Regex(pattern) => pattern.captures(body).and_then(|groups| {
+                CaptureSource::Regex(pattern) => pattern.captures(body).and_then(|groups| {
                     let group = if groups.len() > 1 { groups.get(1) } else { groups.get(0) };
                     group.map(|group| variables.set(*id, group.as_bytes()))
                 }),
-                From::Json(pointer) => pointer.find(body).map(|value| variables.set(*id, value.as_bytes())),
-                From::Header(name) => header_value(head, name).map(|value| variables.set(*id, value)),
-                From::Attribute(number) => {
+                CaptureSource::Json(pointer) => {
+                    pointer.find(body).map(|value| variables.set(*id, value.as_bytes()))
+                }
+                CaptureSource::Header(name) => {
+                    header_value(head, name).map(|value| variables.set(*id, value))
+                }
+                CaptureSource::Attribute(number) => {
                     let value = found.get_mut(*number).and_then(Option::take);
                     value.map(|value| variables.set(*id, value.as_bytes()))
                 }
@@ -112,9 +116,9 @@ impl Captures {
     }
 }
 
-fn compiled(pattern: &str) -> Result<Regex> {
+fn compile_regex(pattern: &str) -> Result<Regex> {
     let problem = match Regex::new(pattern) {
-        Ok(compiled) => return Ok(compiled),
+        Ok(compile_regex) => return Ok(compile_regex),
         Err(problem) => problem.to_string(),
     };
     // The library draws a picture of several lines; the last one says it.

@@ -13,7 +13,7 @@ fn taken(from: CaptureFrom, body: &[u8]) -> Option<Vec<u8>> {
     let id = names.find("value").unwrap();
     let mut variables = Variables::default();
     variables.set(id, b"of the step before");
-    let missed: Vec<usize> = captures.take(HEAD, body, &mut variables).collect();
+    let missed: Vec<usize> = captures.extract(HEAD, body, &mut variables).collect();
     let value = variables.get(id).map(<[u8]>::to_vec);
     // What is missed has no value, not that of before.
     assert_eq!(missed, if value.is_some() { vec![] } else { vec![0] });
@@ -161,7 +161,7 @@ fn several_are_taken_of_one_answer() {
     assert!(captures.needs_body() && !captures.is_empty());
     let mut variables = Variables::default();
     let missed: Vec<usize> =
-        captures.take(HEAD, b"<a value=1><a value=3><b value=2>", &mut variables).collect();
+        captures.extract(HEAD, b"<a value=1><a value=3><b value=2>", &mut variables).collect();
     assert_eq!(missed, [2, 4]);
     let value = |name| names.find(name).and_then(|id| variables.get(id));
     let values = ["v0", "v1", "v2", "v3", "v4", "v5"].map(value);
@@ -197,7 +197,7 @@ fn what_cannot_be_captured_is_refused() {
     assert!(Captures::of(&many, &mut Names::default()).is_err());
     let all = vec![CaptureSpec { name: "x".into(), from: attribute("a") }; CAPTURES_MAX];
     let captures = Captures::of(&all, &mut Names::default()).unwrap();
-    assert_eq!(captures.take(HEAD, b"", &mut Variables::default()).count(), CAPTURES_MAX);
+    assert_eq!(captures.extract(HEAD, b"", &mut Variables::default()).count(), CAPTURES_MAX);
 }
 
 proptest! {
@@ -232,6 +232,6 @@ proptest! {
         let from = [attribute("a"), CaptureFrom::JsonPointer("/a".into()), CaptureFrom::Header("a".into())];
         let specs = from.map(|from| CaptureSpec { name: "x".into(), from });
         let captures = Captures::of(&specs, &mut Names::default()).unwrap();
-        prop_assert!(captures.take(&head, &body, &mut Variables::default()).count() <= 3);
+        prop_assert!(captures.extract(&head, &body, &mut Variables::default()).count() <= 3);
     }
 }

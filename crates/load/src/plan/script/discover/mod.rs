@@ -30,7 +30,7 @@ const URL_BYTES_MAX: usize = 16 << 10;
 
 /// What something is asked for as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FoundKind {
+pub(crate) enum ResourceKind {
     /// Its own URLs are found by [`css()`].
     StyleSheet,
     /// A script or module.
@@ -49,23 +49,23 @@ pub(crate) enum FoundKind {
 
 /// Something that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundUrl {
     /// Where: `http` or `https`, without fragment.
     pub(crate) url: Url,
     /// What as.
-    pub(crate) kind: FoundKind,
+    pub(crate) kind: ResourceKind,
 }
 
 /// What was found so far, each URL once, in the order in which it is asked for.
 #[derive(Debug)]
-struct Finds {
+struct FoundUrls {
     base: Url,
-    found: Vec<Found>,
+    found: Vec<FoundUrl>,
     /// Where each lies; [`usize::MAX`] for the document itself.
     places: HashMap<Url, usize>,
 }
 
-impl Finds {
+impl FoundUrls {
     fn new(document: &Url) -> Self {
         let mut own = document.clone();
         own.set_fragment(None);
@@ -73,7 +73,7 @@ impl Finds {
     }
 
     /// Notes a reference as it is written in an attribute or a style.
-    fn add(&mut self, reference: &str, kind: FoundKind) {
+    fn add(&mut self, reference: &str, kind: ResourceKind) {
         let reference = reference.trim_matches(|c: char| c <= ' ');
         if reference.is_empty() || reference.len() > URL_BYTES_MAX || self.found.len() >= FOUND_MAX {
             return;
@@ -87,13 +87,13 @@ impl Finds {
         url.set_fragment(None);
         match self.places.entry(url) {
             Entry::Vacant(place) => {
-                self.found.push(Found { url: place.key().clone(), kind });
+                self.found.push(FoundUrl { url: place.key().clone(), kind });
                 place.insert(self.found.len() - 1);
             }
             Entry::Occupied(place) => {
                 // A style sheet that was preloaded is still one when it is used.
                 if let Some(found) = self.found.get_mut(*place.get())
-                    && kind == FoundKind::StyleSheet
+                    && kind == ResourceKind::StyleSheet
                 {
                     found.kind = kind;
                 }
