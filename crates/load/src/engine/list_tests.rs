@@ -1,7 +1,7 @@
 //! Lists and weights in the simulated world: what is sent, in which order, and as which name it counts.
 
 use super::simulation::*;
-use crate::workload::urls::{Around, parse};
+use crate::workload::urls::{ListContext, parse};
 use std::collections::BTreeMap;
 use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 
@@ -13,8 +13,8 @@ fn listed(text: &str, random: bool, arrival: Arrival, count: u64) -> Workload {
     load.stop = Stop { duration_us: None, requests: Some(count) };
     let mut files = |_: &std::path::Path| Ok(vec![b'x'; 100_000]);
     let list =
-        parse("list", text.as_bytes(), Around { method: "GET", variable: &|_| None, read: &mut files });
-    list.unwrap().put_into(&mut load, "list", &[("X-Mine".into(), "1".into())], random);
+        parse("list", text.as_bytes(), ListContext { method: "GET", variable: &|_| None, read: &mut files });
+    list.unwrap().apply_to(&mut load, "list", &[("X-Mine".into(), "1".into())], random);
     load
 }
 

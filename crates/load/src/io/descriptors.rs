@@ -85,20 +85,20 @@ mod tests {
         assert_eq!(room(100, 24, None), Ok(None));
         assert_eq!(room(100, 24, Some(1024)), Ok(Some(1000)));
         assert_eq!(room(1000, 24, Some(1024)), Ok(Some(1000)));
-        let told = room(5000, 24, Some(1024)).unwrap_err();
+        let error = room(5000, 24, Some(1024)).unwrap_err();
         assert_eq!(
-            told.message,
+            error.message,
             "5000 connections and 24 other open files are needed, this process may have 1024"
         );
         assert_eq!(
-            told.hint.as_deref(),
+            error.hint.as_deref(),
             Some("raise the limit first: ulimit -n 5024; or use -c 1000 or fewer")
         );
-        assert_eq!(told.exit_code(), 1);
+        assert_eq!(error.exit_code(), 1);
         // No connection at all is no advice.
-        let told = room(1, 24, Some(24)).unwrap_err();
-        assert_eq!(told.hint.as_deref(), Some("raise the limit first: ulimit -n 25"));
-        assert!(told.message.starts_with("1 connection and"), "{told}");
+        let error = room(1, 24, Some(24)).unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some("raise the limit first: ulimit -n 25"));
+        assert!(error.message.starts_with("1 connection and"), "{error}");
     }
 
     #[test]

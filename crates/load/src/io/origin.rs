@@ -318,15 +318,15 @@ mod tests {
         };
         let v4_only = Transport { source_ips: vec!["127.0.0.2".parse().unwrap()], ..Transport::default() };
         assert!(of(&v4_only, "http://127.0.0.1/").is_ok());
-        let told = of(&v4_only, "http://[::1]/").unwrap_err();
-        assert_eq!(told.message, "::1 has no address that can be reached from 127.0.0.2");
+        let error = of(&v4_only, "http://[::1]/").unwrap_err();
+        assert_eq!(error.message, "::1 has no address that can be reached from 127.0.0.2");
         let family = Transport { address_family: AddressFamily::Ipv6, ..Transport::default() };
         assert_eq!(of(&family, "http://127.0.0.1/").unwrap_err().message, "127.0.0.1 has no IPv6 address");
         // TEST-NET-1 (RFC 5737) is nobody's address.
         let strange = Transport { source_ips: vec!["192.0.2.1".parse().unwrap()], ..Transport::default() };
-        let told = of(&strange, "http://127.0.0.1/").unwrap_err();
-        assert_eq!(told.message, "192.0.2.1 is no address of this machine");
-        assert_eq!(told.exit_code(), 2);
+        let error = of(&strange, "http://127.0.0.1/").unwrap_err();
+        assert_eq!(error.message, "192.0.2.1 is no address of this machine");
+        assert_eq!(error.exit_code(), 2);
         let long = Transport { unix_socket: Some("x".repeat(108).into()), ..Transport::default() };
         assert!(of(&long, "http://a/").unwrap_err().message.contains("108 bytes"));
         let both = Transport { unix_socket: Some("/run/x".into()), ..v4_only };

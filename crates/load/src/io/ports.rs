@@ -241,7 +241,7 @@ mod tests {
     }
 
     /// Whether it is refused, and whether it is warned about, with 1000 ports.
-    fn told(workload: &Workload, ports: &[u16], reused: bool) -> (bool, bool) {
+    fn check_outcome(workload: &Workload, ports: &[u16], reused: bool) -> (bool, bool) {
         let address = |port: &u16| SocketAddr::from(([192, 0, 2, 1], *port));
         let demand = demand(workload, &ports.iter().map(address).collect::<Vec<_>>());
         let supply = PortSupply { ports: 1000, used: 0 };
@@ -275,21 +275,21 @@ mod tests {
             (workload(open(16.0), 50, false, (Some(3600), None)), &[80], (false, false)),
             (workload(open(5000.0), 50, false, (None, Some(900))), &[80], (false, false)),
         ] {
-            assert_eq!(told(&load, ports, false), expected, "{load:?} to {ports:?}");
+            assert_eq!(check_outcome(&load, ports, false), expected, "{load:?} to {ports:?}");
         }
-        assert_eq!(told(&workload(open(500.0), 50, false, for_10_s), &[80], true), (false, false));
+        assert_eq!(check_outcome(&workload(open(500.0), 50, false, for_10_s), &[80], true), (false, false));
     }
 
     #[test]
     fn a_refusal_has_both_numbers_and_what_helps() {
         let demand = PortDemand { at_once: Some(30_000), cap: 30_000, sharing: 1, opened: None };
-        let told = refuse(&demand, PortSupply { ports: 28_232, used: 232 }).unwrap_err();
+        let error = refuse(&demand, PortSupply { ports: 28_232, used: 232 }).unwrap_err();
         assert_eq!(
-            told.message,
+            error.message,
             "30000 connections to one address need as many local ports, this machine has 28232"
         );
         // What is in use is not there, and the very last ones are not found.
-        assert!(told.hint.unwrap().contains("-c 27718 or fewer"));
+        assert!(error.hint.unwrap().contains("-c 27718 or fewer"));
         let opens = PortDemand { at_once: None, cap: 50, sharing: 1, opened: Some((1000.0, 600.0)) };
         let said = warning(&opens, PortSupply { ports: 28_232, used: 0 }, false).unwrap();
         assert!(said.contains("60000 local ports") && said.contains("28232"), "{said}");
@@ -301,8 +301,8 @@ mod tests {
         assert!(said.contains("300 local ports") && said.contains("of which 12 are in use"), "{said}");
         assert!(said.ends_with("use -c 140 or fewer"), "{said}");
         // No connection at all is no advice.
-        let told = refuse(&demand, PortSupply { ports: 1000, used: 1000 }).unwrap_err();
-        assert!(told.hint.unwrap().starts_with("wait a minute"));
+        let error = refuse(&demand, PortSupply { ports: 1000, used: 1000 }).unwrap_err();
+        assert!(error.hint.unwrap().starts_with("wait a minute"));
     }
 
     #[test]

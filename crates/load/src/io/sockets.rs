@@ -40,8 +40,8 @@ pub(crate) fn try_source(source: IpAddr) -> Result<()> {
 /// Has a connection begin from this address. Its port is chosen when the destination is known: then each source has all
 /// ports towards each destination, and none is taken that is in use towards another one.
 fn bind(socket: &OwnedFd, source: IpAddr) -> Result<()> {
-    let told = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
-    setsockopt(socket, IpBindAddressNoPort, &true).map_err(told)?;
+    let to_errno = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
+    setsockopt(socket, IpBindAddressNoPort, &true).map_err(to_errno)?;
     rustix::net::bind(socket, &SocketAddr::new(source, 0))
 }
 

@@ -340,22 +340,22 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
     match url.scheme() {
         "http" | "https" => {}
         other => {
-            let told = UserError::usage(format!(
+            let error = UserError::usage(format!(
                 "`{text}` has the scheme {other}, only http and https can be loaded"
             ));
-            return Err(told.hint("write it as in http://localhost:8080/path"));
+            return Err(error.hint("write it as in http://localhost:8080/path"));
         }
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let told = UserError::usage("a URL with credentials in it would end up in logs");
-        return Err(told.hint(
+        let error = UserError::usage("a URL with credentials in it would end up in logs");
+        return Err(error.hint(
             "leave them out of the URL and give them as a header: -H \"Authorization: Basic $(printf NAME:PASSWORD | base64)\"",
         ));
     }
     match url.host() {
         Some(_) if url.port() == Some(0) => {
-            let told = UserError::usage(format!("`{text}` has the port 0, and no server listens there"));
-            Err(told.hint("see which ports servers listen on: ss -ltn"))
+            let error = UserError::usage(format!("`{text}` has the port 0, and no server listens there"));
+            Err(error.hint("see which ports servers listen on: ss -ltn"))
         }
         Some(_) => Ok(()),
         None => Err(UserError::usage(format!("`{text}` names no host"))),

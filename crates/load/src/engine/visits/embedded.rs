@@ -24,7 +24,7 @@ const LATEST_TARGETS_MAX: usize = 8192;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A step's own request.
-    StepPlan,
+    Step,
     /// Something that embeds nothing.
     Part,
     StyleSheet,

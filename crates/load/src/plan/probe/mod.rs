@@ -55,8 +55,8 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
         }
     }
     let (first, first_template) = prepared.plan.first_request();
-    let (capture, _) =
-        follow_chain(prepared, first, first_template, Instant::now(), timeout).map_err(ChainError::error)?;
+    let (capture, _) = follow_chain(prepared, first, first_template, Instant::now(), timeout)
+        .map_err(ChainError::into_user_error)?;
     if prepared.plan.redirects_max > 0 {
         let begun = Instant::now();
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
@@ -90,7 +90,7 @@ enum ChainError {
 }
 
 impl ChainError {
-    fn error(self) -> UserError {
+    fn into_user_error(self) -> UserError {
         match self {
             Self::Local(error) | Self::Server(error) => error,
         }
@@ -171,12 +171,12 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Blo
         Endpoint::Tcp(tcp) => tcp,
         Endpoint::Unix(path) => {
             let display_name = path.display().to_string();
-            let error = |error| match error {
+            let on_unix_error = |error| match error {
                 // Its server is there, and busy.
                 Errno::AGAIN => Ok(None),
                 errno => Err(no_connection(&display_name, None, &errno.into())),
             };
-            return dial::unix(path).map(Some).or_else(error);
+            return dial::unix(path).map(Some).or_else(on_unix_error);
         }
     };
     let mut refused = None;

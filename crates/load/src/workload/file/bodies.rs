@@ -1,10 +1,10 @@
 //! Bodies of requests in a workload file: a text, a file, a form, a form with files, JSON.
 
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
+use super::keys::{TableKeys, Value};
+use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::Scope;
 use super::texts;
-use super::texts::Uses;
+use super::texts::VariableUses;
 use crate::workload::forms;
 use crate::workload::forms::{File, Part};
 use webdyno_model::error::io_error;
@@ -25,7 +25,11 @@ pub(super) struct Body {
 }
 
 /// The body of a request; `None` when it has none.
-pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, uses: &mut Uses) -> Read<Option<Body>> {
+pub(super) fn read(
+    scope: &Scope<'_>,
+    keys: &TableKeys<'_>,
+    uses: &mut VariableUses,
+) -> FileResult<Option<Body>> {
     let Some(value) = keys.one_of(&["body", "body_file", "form", "multipart", "json"])? else {
         return Ok(None);
     };
@@ -48,17 +52,20 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, uses: &mut Uses) -> Read<
     Ok(Some(body))
 }
 
-fn too_large(at: Place, what: &str) -> Box<Wrong> {
-    Wrong::new(at, format!("{what} has more than {BODY_BYTES_MAX} bytes, which is the most that can be sent"))
-        .hint("send a smaller body")
+fn too_large(at: SourceSpan, what: &str) -> Box<FileError> {
+    FileError::new(
+        at,
+        format!("{what} has more than {BODY_BYTES_MAX} bytes, which is the most that can be sent"),
+    )
+    .hint("send a smaller body")
 }
 
 /// The bytes of a file that a value names.
-pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> Read<Vec<u8>> {
+pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> FileResult<Vec<u8>> {
     let path = scope.files.beside(value.at.file, value.word()?);
     let bytes = (scope.fetch)(&path).map_err(|error| {
-        let told = io_error("read", path.display(), &error);
-        Wrong::of(value.at, told, "paths are relative to the file that names them")
+        let error = io_error("read", path.display(), &error);
+        FileError::from_user_error(value.at, error, "paths are relative to the file that names them")
     })?;
     if bytes.len() > BODY_BYTES_MAX {
         return Err(too_large(value.at, &path.display().to_string()));
@@ -67,7 +74,7 @@ pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> Read<Vec<u8>> {
 }
 
 /// The fields of a form: each value may be a list, which is as many fields of one name.
-fn fields<'t>(value: &Value<'t>) -> Read<Vec<(&'t str, Value<'t>)>> {
+fn fields<'t>(value: &Value<'t>) -> FileResult<Vec<(&'t str, Value<'t>)>> {
     let mut fields = vec![];
     for (name, _, value) in value.entries("a form")? {
         let values = value.as_list().unwrap_or_else(|| vec![value]);
@@ -76,7 +83,7 @@ fn fields<'t>(value: &Value<'t>) -> Read<Vec<(&'t str, Value<'t>)>> {
     Ok(fields)
 }
 
-fn urlencoded(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
+fn urlencoded(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>> {
     let mut pairs = vec![];
     for (name, value) in fields(value)? {
         let text = value.plain()?;
@@ -87,7 +94,7 @@ fn urlencoded(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
     Ok(pairs.join("&").into_bytes())
 }
 
-fn json(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
+fn json(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>> {
     note_texts(value, uses)?;
     let mut text = String::new();
     value.json(&mut text, &texts::json_text)?;
@@ -95,7 +102,7 @@ fn json(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
 }
 
 /// Notes the variables in all texts of a JSON value.
-fn note_texts(value: &Value<'_>, uses: &mut Uses) -> Read<()> {
+fn note_texts(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<()> {
     if let Some(text) = value.as_text() {
         uses.note(value.at, text)?;
     } else if let Some(list) = value.as_list() {
@@ -109,7 +116,7 @@ fn note_texts(value: &Value<'_>, uses: &mut Uses) -> Read<()> {
     Ok(())
 }
 
-fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut Uses) -> Read<Body> {
+fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Body> {
     let mut parts = vec![];
     for (name, value) in fields(value)? {
         uses.note(value.at, name)?;
@@ -132,12 +139,12 @@ fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut Uses) -> Read<Body
     Ok(Body { bytes, content_type: Some(content_type), is_multipart: true, is_raw: false })
 }
 
-fn media_type(value: &Value<'_>) -> Read<String> {
+fn media_type(value: &Value<'_>) -> FileResult<String> {
     let text = value.text()?;
     if forms::is_media_type(text) {
         return Ok(text.to_owned());
     }
-    Err(Wrong::new(value.at, format!("`{text}` is not the type of a file"))
+    Err(FileError::new(value.at, format!("`{text}` is not the type of a file"))
         .hint("write it as in \"image/png\""))
 }
 

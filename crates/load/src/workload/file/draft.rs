@@ -13,10 +13,10 @@ use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop
 use webdyno_model::{Result, UserError};
 
 /// Requests at once, and visitors, when nobody says how many.
-const AT_ONCE_DEFAULT: u32 = 50;
+const CONCURRENCY_DEFAULT: u32 = 50;
 /// Redirects in a row that visitors follow, when nobody says how many. Browsers follow 20 (WHATWG Fetch, 4.4); a site that
 /// needs more than 10 is broken.
-pub const REDIRECTS_OF_VISITORS: u32 = 10;
+pub const VISITOR_REDIRECTS_DEFAULT: u32 = 10;
 /// Connections of a load of visitors at a given rate, when nobody says how many.
 const CONNECTIONS_OPEN_DEFAULT: u32 = 10_000;
 /// More connections than this are not asked for.
@@ -87,7 +87,7 @@ pub struct Draft {
 
 impl Draft {
     /// Requests that are taken in turn, or pages: then each is loaded with what is found in it.
-    pub fn of_requests(requests: Vec<RequestSpec>, are_pages: bool) -> Self {
+    pub fn from_requests(requests: Vec<RequestSpec>, are_pages: bool) -> Self {
         let entry = |(index, request): (usize, &RequestSpec)| {
             let page = are_pages.then(PageSpec::default);
             let step = StepSpec { request: index, page, ..StepSpec::default() };
@@ -99,9 +99,9 @@ impl Draft {
     }
 
     /// The requests of a list.
-    pub fn of_list(list: UrlList, file: &str, headers: &[(String, String)], random: bool) -> Self {
+    pub fn from_list(list: UrlList, file: &str, headers: &[(String, String)], random: bool) -> Self {
         let mut workload = Workload::default();
-        list.put_into(&mut workload, file, headers, random);
+        list.apply_to(&mut workload, file, headers, random);
         Self { requests: workload.requests, list: workload.list, ..Self::default() }
     }
 
@@ -134,7 +134,7 @@ impl Draft {
             Some(_) => self.requests.clone(),
             None => self.entries.iter().map(|entry| self.weighted(entry)).collect(),
         };
-        let redirects = if visits.is_some() { REDIRECTS_OF_VISITORS } else { 0 };
+        let redirects = if visits.is_some() { VISITOR_REDIRECTS_DEFAULT } else { 0 };
         let mut workload = Workload {
             requests,
             arrival: match settings.rate_per_s {
@@ -144,7 +144,7 @@ impl Draft {
                 None => Arrival::Closed,
             },
             stop,
-            connections: settings.connections.unwrap_or(AT_ONCE_DEFAULT),
+            connections: settings.connections.unwrap_or(CONCURRENCY_DEFAULT),
             timeout_us: settings.timeout_us.unwrap_or(Workload::default().timeout_us),
             keepalive: settings.keepalive.unwrap_or(true),
             ok_status: settings.ok_status.clone().unwrap_or_default(),
@@ -169,7 +169,7 @@ impl Draft {
     }
 
     /// The workload as the file alone describes it.
-    pub fn whole(&self) -> Result<Workload> {
+    pub fn workload_as_written(&self) -> Result<Workload> {
         let length = self.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
         let duration_us = self.settings.stages.is_empty().then_some(length);
         self.workload(Stop { duration_us, requests: None })
@@ -196,7 +196,7 @@ impl Draft {
         let settings = &self.settings;
         Visits {
             sessions: self.entries.iter().map(|entry| entry.session.clone()).collect(),
-            users: settings.users.unwrap_or(AT_ONCE_DEFAULT).max(1),
+            users: settings.users.unwrap_or(CONCURRENCY_DEFAULT).max(1),
             think: settings.think.unwrap_or_default(),
             cookies: settings.cookies.unwrap_or(true),
             cache: settings.cache.unwrap_or(false),

@@ -20,12 +20,12 @@ mod texts;
 mod write;
 
 pub use describe::describe;
-pub use draft::{Draft, Entry, REDIRECTS_OF_VISITORS, Settings};
+pub use draft::{Draft, Entry, Settings, VISITOR_REDIRECTS_DEFAULT};
 pub use requests::request_name;
 pub use write::to_toml;
 
-use keys::Keys;
-use place::{Files, Place, Read, Wrong};
+use keys::TableKeys;
+use place::{FileError, FileResult, Files, SourceSpan};
 use reader::Reader;
 use scope::Scope;
 use std::cell::RefCell;
@@ -43,14 +43,14 @@ const DEPTH_MAX: usize = 32;
 pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
 
 /// The same for those who share it.
-type Fetch<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
+type ReadShared<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 
 /// Reads a workload file and the files that it names. A usage error for one that cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<Draft> {
     let bytes = std::fs::read(path).map_err(|error| {
-        let told = io_error("read the workload", path.display(), &error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let error = io_error("read the workload", path.display(), &error);
+        let hint = error.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -62,39 +62,39 @@ pub fn read(path: &Path) -> Result<Draft> {
 
 /// What the text of a workload file means. `path` is where it was read from, `read` reads the files that it names.
 pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
-    draft(text, path, read)?.whole()
+    draft(text, path, read)?.workload_as_written()
 }
 
 /// The same before its defaults.
 pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
-    let mut loading = Loading { files: Files::default(), outer: vec![], finished: vec![], read };
-    if let Err(wrong) = loading.load(path.to_owned(), text.to_owned(), &mut vec![]) {
-        return Err(loading.files.told(*wrong));
+    let mut loader = Loader { files: Files::default(), outer: vec![], finish_request: vec![], read };
+    if let Err(wrong) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
+        return Err(loader.files.into_user_error(*wrong));
     }
-    let Loading { files, outer, finished, read } = loading;
+    let Loader { files, outer, finish_request, read } = loader;
     let read = RefCell::new(read);
     let fetch = |path: &Path| (read.borrow_mut())(path);
-    understand(&files, &outer, &finished, &fetch).map_err(|wrong| files.told(*wrong))
+    read_tables(&files, &outer, &finish_request, &fetch).map_err(|wrong| files.into_user_error(*wrong))
 }
 
 /// The files, being loaded.
-struct Loading<'a> {
+struct Loader<'a> {
     files: Files,
     /// The file that includes each one.
     outer: Vec<Option<usize>>,
     /// The files in the order in which what they say counts: included ones first.
-    finished: Vec<usize>,
+    finish_request: Vec<usize>,
     read: ReadFile<'a>,
 }
 
-impl Loading<'_> {
+impl Loader<'_> {
     /// Takes in a file and those that it includes. `open` are the files on the way to it.
-    fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> Read<()> {
+    fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> FileResult<()> {
         let file = self.files.add(path, text);
         self.outer.push(open.last().copied());
         open.push(file);
         let tree = tree(&self.files, file)?;
-        let included = reader::includes(&Keys::of(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
+        let included = reader::includes(&TableKeys::new(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
         drop(tree);
         for (at, written) in included {
             let path = self.files.beside(file, &written);
@@ -102,33 +102,33 @@ impl Loading<'_> {
             if let Some(first) = open.iter().position(is_it) {
                 let circle: Vec<String> =
                     open[first..].iter().map(|&index| self.files.path(index).display().to_string()).collect();
-                let told = format!(
+                let message = format!(
                     "the files include each other in a circle: {} -> {}",
                     circle.join(" -> "),
                     circle[0]
                 );
-                return Err(Wrong::new(at, told).hint("leave one of the includes out"));
+                return Err(FileError::new(at, message).hint("leave one of the includes out"));
             }
             // What two files include is there once.
             if (0..self.files.len()).any(|index| is_it(&index)) {
                 continue;
             }
             if open.len() >= DEPTH_MAX {
-                return Err(Wrong::new(at, format!("files include each other {DEPTH_MAX} deep"))
+                return Err(FileError::new(at, format!("files include each other {DEPTH_MAX} deep"))
                     .hint("is a directory a link to one that it lies in?"));
             }
             let bytes = (self.read)(&path).map_err(|error| {
-                let told = io_error("read", path.display(), &error);
-                Wrong::of(at, told, "paths are relative to the file that names them")
+                let error = io_error("read", path.display(), &error);
+                FileError::from_user_error(at, error, "paths are relative to the file that names them")
             })?;
             let text = String::from_utf8(bytes).map_err(|_| {
-                Wrong::new(at, format!("{} is not UTF-8", path.display()))
+                FileError::new(at, format!("{} is not UTF-8", path.display()))
                     .hint("a workload file is a text in TOML")
             })?;
             self.load(path, text, open)?;
         }
         open.pop();
-        self.finished.push(file);
+        self.finish_request.push(file);
         Ok(())
     }
 }
@@ -149,30 +149,35 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The tables of a file.
-fn tree(files: &Files, file: usize) -> Read<(Place, DeTable<'_>)> {
+fn tree(files: &Files, file: usize) -> FileResult<(SourceSpan, DeTable<'_>)> {
     let text = files.text(file);
     match DeTable::parse(text) {
-        Ok(table) => Ok((Place::new(file, 0..0), table.into_inner())),
+        Ok(table) => Ok((SourceSpan::new(file, 0..0), table.into_inner())),
         Err(error) => {
             let span = error.span().unwrap_or(text.len()..text.len());
             let message = error.message().replace('\n', " ");
-            Err(Wrong::new(Place::new(file, span), message)
+            Err(FileError::new(SourceSpan::new(file, span), message)
                 .hint("the file is written in TOML: key = value, texts between quotes, [[request]] before each request"))
         }
     }
 }
 
 /// Reads all tables of all files.
-fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &Fetch<'_>) -> Read<Draft> {
-    let trees = (0..files.len()).map(|file| tree(files, file)).collect::<Read<Vec<_>>>()?;
+fn read_tables(
+    files: &Files,
+    outer: &[Option<usize>],
+    order: &[usize],
+    fetch: &ReadShared<'_>,
+) -> FileResult<Draft> {
+    let trees = (0..files.len()).map(|file| tree(files, file)).collect::<FileResult<Vec<_>>>()?;
     let mut tops = vec![];
     for (at, table) in &trees {
-        tops.push(Keys::of(*at, table, "the file", settings::TOP_KEYS)?);
+        tops.push(TableKeys::new(*at, table, "the file", settings::TOP_KEYS)?);
     }
     // A file comes behind the one that includes it.
     let mut scopes: Vec<Scope<'_>> = vec![];
     for (top, outer) in tops.iter().zip(outer) {
-        let scope = Scope::of(files, fetch, top, outer.map(|outer| &scopes[outer]))?;
+        let scope = Scope::new(files, fetch, top, outer.map(|outer| &scopes[outer]))?;
         scopes.push(scope);
     }
     let mut reader = Reader::new(files);
@@ -180,7 +185,7 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
         reader.definitions(&scopes[file], &tops[file])?;
     }
     for &file in order {
-        reader.sessions_of(&scopes[file], &tops[file])?;
+        reader.read_sessions(&scopes[file], &tops[file])?;
     }
     for &file in order {
         reader.list(&scopes[file], &tops[file])?;
@@ -188,7 +193,7 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
     let draft = reader.finish()?;
     if draft.entries.is_empty() && draft.list.is_none() {
         let path = files.path(0).display();
-        return Err(Wrong::whole(format!("{path}: there is nothing to load"))
+        return Err(FileError::without_place(format!("{path}: there is nothing to load"))
             .hint("write a [[request]], a [[page]] or a [[session]]; docs/workload.md has examples"));
     }
     Ok(draft)

@@ -8,18 +8,18 @@ use webdyno_model::UserError;
 /// Characters of a line that are shown, so that the error fits a terminal.
 const SHOWN_MAX: usize = 70;
 /// Characters that are shown before the place, where the line is longer.
-const BEFORE: usize = 20;
+const CONTEXT_BEFORE: usize = 20;
 
 /// Bytes of one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourceSpan {
     /// Its place among the files.
     pub(super) file: usize,
     start: usize,
     end: usize,
 }
 
-impl Place {
+impl SourceSpan {
     pub(super) fn new(file: usize, span: Range<usize>) -> Self {
         Self { file, start: span.start, end: span.end }
     }
@@ -32,31 +32,31 @@ impl Place {
 
 /// Something that is wrong with a workload file.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct FileError {
     /// Where; `None` where the message names the file itself.
-    at: Option<Place>,
+    at: Option<SourceSpan>,
     message: String,
     hint: Option<String>,
 }
 
 /// What reading a part of a file gives.
-pub(super) type Read<T> = Result<T, Box<Wrong>>;
+pub(super) type FileResult<T> = Result<T, Box<FileError>>;
 
-impl Wrong {
+impl FileError {
     /// Something wrong at a place.
-    pub(super) fn new(at: Place, message: impl Into<String>) -> Box<Self> {
+    pub(super) fn new(at: SourceSpan, message: impl Into<String>) -> Box<Self> {
         Box::new(Self { at: Some(at), message: message.into(), hint: None })
     }
 
     /// An error of another reader, at the place of what it read. A file has no flags: where its hint names one, `hint`
     /// takes its place.
-    pub(super) fn of(at: Place, error: UserError, hint: &str) -> Box<Self> {
-        let own = error.hint.filter(|own| !own.contains(" -"));
-        Self::new(at, error.message).hint(own.unwrap_or_else(|| hint.to_owned()))
+    pub(super) fn from_user_error(at: SourceSpan, error: UserError, hint: &str) -> Box<Self> {
+        let original_hint = error.hint.filter(|original_hint| !original_hint.contains(" -"));
+        Self::new(at, error.message).hint(original_hint.unwrap_or_else(|| hint.to_owned()))
     }
 
     /// Something wrong with the whole of a file.
-    pub(super) fn whole(message: String) -> Box<Self> {
+    pub(super) fn without_place(message: String) -> Box<Self> {
         Box::new(Self { at: None, message, hint: None })
     }
 
@@ -76,7 +76,7 @@ impl Wrong {
         let hint = match nearest(written, &known) {
             Some(word) => format!("did you mean `{word}`?"),
             None if known.is_empty() => return self,
-            None => format!("there is {}", listed(&known)),
+            None => format!("there is {}", join_limited(&known)),
         };
         self.hint(hint)
     }
@@ -90,10 +90,10 @@ fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The first words of a list, in one line.
-fn listed(known: &[&str]) -> String {
-    const WORDS_MAX: usize = 40;
-    let shown = known.iter().take(WORDS_MAX).copied().collect::<Vec<_>>().join(", ");
-    if known.len() > WORDS_MAX { format!("{shown}, and {} more", known.len() - WORDS_MAX) } else { shown }
+fn join_limited(known: &[&str]) -> String {
+    const LISTED_MAX: usize = 40;
+    let shown = known.iter().take(LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
+    if known.len() > LISTED_MAX { format!("{shown}, and {} more", known.len() - LISTED_MAX) } else { shown }
 }
 
 /// The files of a workload with their texts.
@@ -130,13 +130,13 @@ impl Files {
     }
 
     /// `FILE:LINE:COLUMN` of a place; columns are counted in characters.
-    pub(super) fn position(&self, at: Place) -> String {
+    pub(super) fn position(&self, at: SourceSpan) -> String {
         let (line, _, before) = self.line(at);
         format!("{}:{line}:{}", self.path(at.file).display(), before.chars().count() + 1)
     }
 
     /// The number of its first line, that line, and what stands in it before the place.
-    fn line(&self, at: Place) -> (usize, &str, &str) {
+    fn line(&self, at: SourceSpan) -> (usize, &str, &str) {
         let text = self.text(at.file);
         // A place may lie behind the end, or inside of a character that the parser did not like.
         let mut start = at.start.min(text.len());
@@ -150,24 +150,24 @@ impl Files {
     }
 
     /// The error as the user sees it.
-    pub(super) fn told(&self, wrong: Wrong) -> UserError {
+    pub(super) fn into_user_error(&self, wrong: FileError) -> UserError {
         let mut message = wrong.message;
         if let Some(at) = wrong.at {
-            message = format!("{}: {message}{}", self.position(at), self.shown(at));
+            message = format!("{}: {message}{}", self.position(at), self.source_excerpt(at));
         }
-        let told = UserError::usage(message);
+        let error = UserError::usage(message);
         match wrong.hint {
-            Some(hint) => told.hint(hint),
-            None => told,
+            Some(hint) => error.hint(hint),
+            None => error,
         }
     }
 
     /// The line of a place, and the place underlined.
-    fn shown(&self, at: Place) -> String {
+    fn source_excerpt(&self, at: SourceSpan) -> String {
         let (number, line, before) = self.line(at);
         let written: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let column = before.chars().count().min(written.len());
-        let begin = if written.len() > SHOWN_MAX { column.saturating_sub(BEFORE) } else { 0 };
+        let begin = if written.len() > SHOWN_MAX { column.saturating_sub(CONTEXT_BEFORE) } else { 0 };
         let end = written.len().min(begin + SHOWN_MAX);
         let length = self
             .text(at.file)

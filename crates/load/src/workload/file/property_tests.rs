@@ -167,7 +167,7 @@ proptest! {
         } else {
             nothing(path)
         };
-        if let Err(error) = draft(&text, Path::new("w.toml"), &mut read).and_then(|draft| draft.whole()) {
+        if let Err(error) = draft(&text, Path::new("w.toml"), &mut read).and_then(|draft| draft.workload_as_written()) {
             prop_assert!(error.hint.is_some() && error.exit_code() == 2, "{}", error.message);
         }
     }

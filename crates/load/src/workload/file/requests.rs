@@ -1,10 +1,10 @@
 //! Requests and pages of a workload file.
 
 use super::bodies;
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
+use super::keys::{TableKeys, Value};
+use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::{Scope, auth, headers, merge};
-use super::texts::{self, Piece, Uses};
+use super::texts::{self, Piece, VariableUses};
 use crate::plan::{check_fields, parse_url};
 use url::Url;
 use webdyno_model::visit::{Auth, PageSpec, Part, Resources};
@@ -32,15 +32,15 @@ pub(super) const PAGE_KEYS: &[&str] = &[
 pub(super) const RESOURCE_KEYS: &[&str] = &["url", "name", "headers", "required"];
 /// A request that was read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ParsedRequest {
     /// What is sent.
     pub(super) spec: RequestSpec,
     /// Where its name stands, if it was given one.
-    pub(super) named: Option<Place>,
+    pub(super) named: Option<SourceSpan>,
     /// Where it stands.
-    pub(super) at: Place,
+    pub(super) at: SourceSpan,
     /// The variables in it, and where.
-    pub(super) uses: Vec<(String, Place)>,
+    pub(super) uses: Vec<(String, SourceSpan)>,
 }
 
 /// The name that a request has when nobody gives it one: its path with the query, secrets replaced.
@@ -52,8 +52,8 @@ pub fn request_name(url: &str) -> String {
 }
 
 /// A request from its table. `base` is what its URL is relative to.
-pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Read<Found> {
-    let mut uses = Uses::default();
+pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) -> FileResult<ParsedRequest> {
+    let mut uses = VariableUses::default();
     let url = keys.need("url", "url = \"/path\"")?;
     let url = full_url(url.at, uses.note(url.at, url.word()?)?, base)?;
     let body = bodies::read(scope, keys, &mut uses)?;
@@ -64,7 +64,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
     };
     let name = keys.get("name");
     let given = name.as_ref().map(Value::word).transpose()?;
-    let mut spec = RequestSpec { method, ..of_url(scope, &url, &mut uses)? };
+    let mut spec = RequestSpec { method, ..request_for_url(scope, &url, &mut uses)? };
     if let Some(value) = keys.get("headers") {
         merge(&mut spec.headers, headers(&value, &mut uses)?);
     }
@@ -77,7 +77,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
         let said = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         match body.content_type {
             Some(_) if said && body.is_multipart => {
-                return Err(Wrong::new(
+                return Err(FileError::new(
                     keys.at,
                     "a multipart form names its boundary in a Content-Type of its own",
                 )
@@ -93,12 +93,12 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
         None if spec.method == "GET" => request_name(&url),
         None => format!("{} {}", spec.method, request_name(&url)),
     };
-    let found = Found { spec, named: name.map(|value| value.at), at: keys.at, uses: uses.0 };
-    finished(found, is_raw)
+    let found = ParsedRequest { spec, named: name.map(|value| value.at), at: keys.at, uses: uses.0 };
+    finish_request(found, is_raw)
 }
 
 /// A GET of a URL that is already full, with the headers that all requests of the file have.
-fn of_url(scope: &Scope<'_>, url: &str, uses: &mut Uses) -> Read<RequestSpec> {
+fn request_for_url(scope: &Scope<'_>, url: &str, uses: &mut VariableUses) -> FileResult<RequestSpec> {
     uses.0.extend(scope.uses.iter().cloned());
     Ok(RequestSpec {
         name: request_name(url),
@@ -110,16 +110,21 @@ fn of_url(scope: &Scope<'_>, url: &str, uses: &mut Uses) -> Read<RequestSpec> {
 }
 
 /// A GET of a URL in a text.
-pub(super) fn read_url(scope: &Scope<'_>, at: Place, text: &str, base: Option<&Url>) -> Read<Found> {
-    let mut uses = Uses::default();
+pub(super) fn read_url(
+    scope: &Scope<'_>,
+    at: SourceSpan,
+    text: &str,
+    base: Option<&Url>,
+) -> FileResult<ParsedRequest> {
+    let mut uses = VariableUses::default();
     let url = full_url(at, uses.note(at, text)?, base)?;
-    let spec = of_url(scope, &url, &mut uses)?;
-    finished(Found { spec, named: None, at, uses: uses.0 }, false)
+    let spec = request_for_url(scope, &url, &mut uses)?;
+    finish_request(ParsedRequest { spec, named: None, at, uses: uses.0 }, false)
 }
 
 /// Whether its texts are to be filled in decides how they are written: `$${` stays where they are. A raw body is sent
 /// as it is.
-fn finished(mut found: Found, is_raw: bool) -> Read<Found> {
+fn finish_request(mut found: ParsedRequest, is_raw: bool) -> FileResult<ParsedRequest> {
     let spec = &mut found.spec;
     spec.has_variables = !found.uses.is_empty();
     match (spec.has_variables, is_raw) {
@@ -142,16 +147,22 @@ fn finished(mut found: Found, is_raw: bool) -> Read<Found> {
     }
     let length = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     if length && spec.has_variables {
-        let told = "Content-Length is given, and the length is not known before the variables have values";
-        return Err(Wrong::new(found.at, told).hint("leave the header out: it is sent with every body"));
+        let message = "Content-Length is given, and the length is not known before the variables have values";
+        return Err(
+            FileError::new(found.at, message).hint("leave the header out: it is sent with every body")
+        );
     }
     check_fields(spec).map_err(|error| {
-        Wrong::of(found.at, error, "a header is written as headers = { Accept = \"text/html\" }")
+        FileError::from_user_error(
+            found.at,
+            error,
+            "a header is written as headers = { Accept = \"text/html\" }",
+        )
     })?;
     Ok(found)
 }
 
-fn method(value: &Value<'_>) -> Read<String> {
+fn method(value: &Value<'_>) -> FileResult<String> {
     let text = value.text()?;
     let is_good = (1..=32).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
@@ -159,20 +170,20 @@ fn method(value: &Value<'_>) -> Read<String> {
     if is_good {
         return Ok(text.to_ascii_uppercase());
     }
-    Err(Wrong::new(value.at, format!("`{text}` is not a method that can be sent"))
+    Err(FileError::new(value.at, format!("`{text}` is not a method that can be sent"))
         .hint("write one such as GET, HEAD, POST, PUT or DELETE"))
 }
 
 /// A URL in full.
-fn full_url(at: Place, text: &str, base: Option<&Url>) -> Read<String> {
+fn full_url(at: SourceSpan, text: &str, base: Option<&Url>) -> FileResult<String> {
     let hint = "write it as in \"/path\" or \"http://127.0.0.1:8080/path\"";
     let full = match texts::full_url(text, base) {
         Ok(Some(full)) => full,
         Ok(None) => {
-            return Err(Wrong::new(at, format!("`{text}` names no server, and the file has no base"))
+            return Err(FileError::new(at, format!("`{text}` names no server, and the file has no base"))
                 .hint("write base = \"http://127.0.0.1:8080\" at the top of the file"));
         }
-        Err(why) => return Err(Wrong::new(at, why).hint(hint)),
+        Err(why) => return Err(FileError::new(at, why).hint(hint)),
     };
     let pieces = texts::read_pieces(at, &full)?;
     if !matches!(pieces[..], [Piece::Variable { .. }]) {
@@ -185,26 +196,30 @@ fn full_url(at: Place, text: &str, base: Option<&Url>) -> Read<String> {
             message: error.message.replace(&filled, text),
             ..error
         };
-        parse_url(&filled).map_err(|error| Wrong::of(at, as_written(error), hint))?;
+        parse_url(&filled).map_err(|error| FileError::from_user_error(at, as_written(error), hint))?;
     }
     Ok(full)
 }
 
 /// A page's resources that are listed: what is sent, and whether the page fails without it.
-pub(super) enum Listed {
+pub(super) enum ParsedResources {
     /// Nothing, or what is found.
     Rule(Resources),
     /// These.
-    Parts(Vec<(Found, bool)>),
+    Parts(Vec<(ParsedRequest, bool)>),
 }
 
 /// What a page embeds; URLs are relative to the page's own.
-pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> Read<Listed> {
-    let Some(value) = keys.get("resources") else { return Ok(Listed::Rule(Resources::Found)) };
+pub(super) fn resources(
+    scope: &Scope<'_>,
+    keys: &TableKeys<'_>,
+    document: &str,
+) -> FileResult<ParsedResources> {
+    let Some(value) = keys.get("resources") else { return Ok(ParsedResources::Rule(Resources::Found)) };
     let Some(list) = value.as_list() else {
         return match value.as_text() {
-            Some("found") => Ok(Listed::Rule(Resources::Found)),
-            Some("none") => Ok(Listed::Rule(Resources::Left)),
+            Some("found") => Ok(ParsedResources::Rule(Resources::Found)),
+            Some("none") => Ok(ParsedResources::Rule(Resources::Left)),
             _ => Err(value.wrong("\"found\", \"none\" or a list of URLs", "\"found\"")),
         };
     };
@@ -225,11 +240,11 @@ pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> R
         let required = keys.read("required", Value::flag)?.unwrap_or(true);
         parts.push((read(scope, &keys, base)?, required));
     }
-    Ok(Listed::Parts(parts))
+    Ok(ParsedResources::Parts(parts))
 }
 
 /// The page of its parts' places.
-pub(super) fn page_of(parts: Vec<(usize, bool)>) -> PageSpec {
+pub(super) fn page_from_parts(parts: Vec<(usize, bool)>) -> PageSpec {
     let part = |(request, required)| Part { request, required };
     PageSpec { resources: Resources::Listed(parts.into_iter().map(part).collect()) }
 }

@@ -1,9 +1,9 @@
 //! What a file sets for all of its requests: base URL, header lines and authentication.
 
-use super::Fetch;
-use super::keys::{Keys, Value};
-use super::place::{Files, Place, Read, Wrong};
-use super::texts::Uses;
+use super::ReadShared;
+use super::keys::{TableKeys, Value};
+use super::place::{FileError, FileResult, Files, SourceSpan};
+use super::texts::VariableUses;
 use crate::plan::{check_fields, parse_url};
 use url::Url;
 use webdyno_model::visit::Auth;
@@ -15,7 +15,7 @@ pub(super) const AUTH_KEYS: &[&str] = &["user", "password", "bearer"];
 /// What holds for everything in one file.
 pub(super) struct Scope<'t> {
     pub(super) files: &'t Files,
-    pub(super) fetch: &'t Fetch<'t>,
+    pub(super) fetch: &'t ReadShared<'t>,
     /// What URLs are relative to.
     pub(super) base: Option<Url>,
     /// Headers of all requests.
@@ -23,17 +23,17 @@ pub(super) struct Scope<'t> {
     /// Who sends them.
     pub(super) auth: Option<Auth>,
     /// The variables in those.
-    pub(super) uses: Vec<(String, Place)>,
+    pub(super) uses: Vec<(String, SourceSpan)>,
 }
 
 impl<'t> Scope<'t> {
     /// What holds for a file: what it says, else what the file says that includes it.
-    pub(super) fn of(
+    pub(super) fn new(
         files: &'t Files,
-        fetch: &'t Fetch<'t>,
-        top: &Keys<'_>,
+        fetch: &'t ReadShared<'t>,
+        top: &TableKeys<'_>,
         outer: Option<&Scope<'t>>,
-    ) -> Read<Self> {
+    ) -> FileResult<Self> {
         let mut scope = Self {
             files,
             fetch,
@@ -42,7 +42,7 @@ impl<'t> Scope<'t> {
             auth: outer.and_then(|outer| outer.auth.clone()),
             uses: outer.map(|outer| outer.uses.clone()).unwrap_or_default(),
         };
-        let mut uses = Uses::default();
+        let mut uses = VariableUses::default();
         if let Some(base) = top.read("base", base)? {
             scope.base = Some(base);
         }
@@ -58,14 +58,15 @@ impl<'t> Scope<'t> {
 }
 
 /// The base of a file: an address without variables.
-pub(super) fn base(value: &Value<'_>) -> Read<Url> {
+pub(super) fn base(value: &Value<'_>) -> FileResult<Url> {
     let text = value.text()?;
-    parse_url(text)
-        .map_err(|error| Wrong::of(value.at, error, "write it as in base = \"http://127.0.0.1:8080\""))
+    parse_url(text).map_err(|error| {
+        FileError::from_user_error(value.at, error, "write it as in base = \"http://127.0.0.1:8080\"")
+    })
 }
 
 /// Header lines, in their order; a list of texts is as many lines.
-pub(super) fn headers(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<(String, String)>> {
+pub(super) fn headers(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<(String, String)>> {
     let mut headers = vec![];
     for (name, at, value) in value.entries("headers")? {
         let lines = value.as_list().unwrap_or_else(|| vec![value]);
@@ -76,7 +77,11 @@ pub(super) fn headers(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<(String, S
             let is_length = name.eq_ignore_ascii_case("content-length");
             if !is_length {
                 check_fields(&one).map_err(|error| {
-                    Wrong::of(at, error, "a header is written as headers = { Accept = \"text/html\" }")
+                    FileError::from_user_error(
+                        at,
+                        error,
+                        "a header is written as headers = { Accept = \"text/html\" }",
+                    )
                 })?;
             }
             headers.extend(one.headers);
@@ -92,9 +97,10 @@ pub(super) fn merge(into: &mut Vec<(String, String)>, headers: Vec<(String, Stri
 }
 
 /// Who sends requests.
-pub(super) fn auth(value: &Value<'_>, uses: &mut Uses) -> Read<Auth> {
+pub(super) fn auth(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Auth> {
     let keys = value.keys("an authentication", AUTH_KEYS)?;
-    let mut text = |value: &Value<'_>| -> Read<String> { Ok(uses.note(value.at, value.word()?)?.to_owned()) };
+    let mut text =
+        |value: &Value<'_>| -> FileResult<String> { Ok(uses.note(value.at, value.word()?)?.to_owned()) };
     keys.one_of(&["user", "bearer"])?;
     keys.one_of(&["password", "bearer"])?;
     if let Some(token) = keys.get("bearer") {
@@ -104,7 +110,7 @@ pub(super) fn auth(value: &Value<'_>, uses: &mut Uses) -> Read<Auth> {
     let name = keys.need("user", example)?;
     let password = keys.need("password", example)?;
     if name.text()?.contains(':') {
-        return Err(Wrong::new(name.at, "the name of a user has no colon: it ends there (RFC 7617)")
+        return Err(FileError::new(name.at, "the name of a user has no colon: it ends there (RFC 7617)")
             .hint("write the password as `password`"));
     }
     Ok(Auth::Basic { name: text(&name)?, password: text(&password)? })

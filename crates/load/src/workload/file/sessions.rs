@@ -2,9 +2,9 @@
 
 use super::captures;
 use super::draft::Entry;
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
-use super::reader::{Reader, Top};
+use super::keys::{TableKeys, Value};
+use super::place::{FileError, FileResult, SourceSpan};
+use super::reader::{Reader, TopLevel};
 use super::requests::{PAGE_KEYS, REQUEST_KEYS};
 use super::scope::Scope;
 use super::settings::{think, weight};
@@ -17,13 +17,13 @@ pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
 
 impl<'t> Reader<'t> {
     /// The sessions of one file.
-    pub(super) fn sessions_of(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
+    pub(super) fn read_sessions(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
         list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
     }
 
     /// Reads a session.
-    pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<()> {
+    pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &TableKeys<'t>) -> FileResult<()> {
         let number = self.sessions.len() + 1;
         let name = match keys.get("name") {
             Some(value) => value.word()?.to_owned(),
@@ -31,29 +31,29 @@ impl<'t> Reader<'t> {
         };
         let at = keys.get("name").map_or(keys.at, |value| value.at);
         if let Some((before, _)) = self.sessions.iter().find(|(_, entry)| entry.session.name == name) {
-            let told = format!(
+            let message = format!(
                 "two sessions are called `{name}`; the other one is at {}",
                 self.files.position(*before)
             );
-            return Err(Wrong::new(at, told).hint("give them different names"));
+            return Err(FileError::new(at, message).hint("give them different names"));
         }
         let steps = keys.need("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
         let list = steps.tables("session.step")?;
         if list.is_empty() {
-            return Err(Wrong::new(steps.at, format!("the session `{name}` has no steps"))
+            return Err(FileError::new(steps.at, format!("the session `{name}` has no steps"))
                 .hint("give it at least one [[session.step]]"));
         }
         let weight = weight(keys)?.unwrap_or(1.0);
-        let steps = list.iter().map(|step| self.step(scope, step)).collect::<Read<Vec<StepSpec>>>()?;
+        let steps = list.iter().map(|step| self.step(scope, step)).collect::<FileResult<Vec<StepSpec>>>()?;
         let session = SessionSpec { name, weight, steps };
         self.sessions.push((at, Entry { session, is_request: false }));
         Ok(())
     }
 
-    fn step(&mut self, scope: &Scope<'t>, value: &Value<'t>) -> Read<StepSpec> {
+    fn step(&mut self, scope: &Scope<'t>, value: &Value<'t>) -> FileResult<StepSpec> {
         let keys = value.keys("a step", STEP_KEYS)?;
         let Some(what) = keys.one_of(&["request", "page"])? else {
-            return Err(Wrong::new(keys.at, "a step needs `request` or `page`").hint(
+            return Err(FileError::new(keys.at, "a step needs `request` or `page`").hint(
                 "as in request = \"login\", page = \"/\" or request = { url = \"/cart\", json = { id = 1 } }",
             ));
         };
@@ -89,22 +89,22 @@ impl<'t> Reader<'t> {
     fn called(
         &mut self,
         scope: &Scope<'t>,
-        at: Place,
+        at: SourceSpan,
         text: &str,
         is_page: bool,
-    ) -> Read<(usize, Option<PageSpec>)> {
+    ) -> FileResult<(usize, Option<PageSpec>)> {
         let named: Vec<usize> = (0..self.tops.len()).filter(|&index| self.name_of(index) == text).collect();
         let of_kind: Vec<usize> =
             named.iter().copied().filter(|&index| self.tops[index].page.is_some() == is_page).collect();
         let kind = if is_page { "page" } else { "request" };
-        let what = |top: &Top| (top.request, top.page.clone());
+        let what = |top: &TopLevel| (top.request, top.page.clone());
         let different = of_kind.iter().map(|&index| what(&self.tops[index])).collect::<Vec<_>>();
         if let Some(first) = different.first().filter(|first| different.iter().all(|other| other == *first)) {
             of_kind.iter().for_each(|&index| self.tops[index].is_named = true);
             return Ok(first.clone());
         }
         if of_kind.len() > 1 {
-            return Err(Wrong::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
+            return Err(FileError::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
                 .hint("give each a `name` of its own"));
         }
         let is_url = text.starts_with('/') || text.contains("://") || text.starts_with("${");
@@ -115,7 +115,7 @@ impl<'t> Reader<'t> {
                 self.request_at(scope, at, text).map(|request| (request, None))
             };
         }
-        let wrong = Wrong::new(at, format!("no {kind} is called `{text}`"))
+        let wrong = FileError::new(at, format!("no {kind} is called `{text}`"))
             .hint(format!("write [[{kind}]] with that name, or a URL, as in {kind} = \"/path\""));
         if named.is_empty() {
             let of_kind = self.tops.iter().filter(|top| top.page.is_some() == is_page);
@@ -133,10 +133,10 @@ impl<'t> Reader<'t> {
 }
 
 /// Within a session, each step is made once.
-fn no_weight(keys: &Keys<'_>) -> Read<()> {
+fn no_weight(keys: &TableKeys<'_>) -> FileResult<()> {
     match keys.get("weight") {
         None => Ok(()),
-        Some(value) => Err(Wrong::new(value.at, "a step is always made, and its request has a `weight`")
+        Some(value) => Err(FileError::new(value.at, "a step is always made, and its request has a `weight`")
             .hint("leave it out here; the session has one")),
     }
 }

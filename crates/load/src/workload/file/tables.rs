@@ -1,8 +1,8 @@
 //! Tables of rows for sessions: CSV files, RFC 4180, read by the crate csv.
 
 use super::captures::new_name;
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
+use super::keys::{TableKeys, Value};
+use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::Scope;
 use std::sync::Arc;
 use webdyno_model::error::io_error;
@@ -12,7 +12,7 @@ use webdyno_model::visit::{RowOrder, Table};
 pub(super) const TABLE_KEYS: &[&str] = &["file", "order", "columns", "delimiter"];
 
 /// Reads a table and its file. Gives it with the place where its columns are named.
-pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>) -> Read<(Place, Table)> {
+pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(SourceSpan, Table)> {
     let file = keys.need("file", "file = \"users.csv\"")?;
     let order = keys.read("order", order)?.unwrap_or_default();
     let given = keys.read("columns", Value::texts)?;
@@ -20,12 +20,12 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>) -> Read<(Place, Table)> {
     let delimiter = keys.read("delimiter", delimiter)?.unwrap_or(b',');
     let path = scope.files.beside(file.at.file, file.word()?);
     let bytes = (scope.fetch)(&path).map_err(|error| {
-        let told = io_error("read the table", path.display(), &error);
-        Wrong::of(file.at, told, "paths are relative to the file that names them")
+        let error = io_error("read the table", path.display(), &error);
+        FileError::from_user_error(file.at, error, "paths are relative to the file that names them")
     })?;
-    let in_table = |message: String| Wrong::new(file.at, format!("{}: {message}", path.display()));
+    let in_table = |message: String| FileError::new(file.at, format!("{}: {message}", path.display()));
     let in_line =
-        |line: u64, message: String| Wrong::new(file.at, format!("{}:{line}: {message}", path.display()));
+        |line: u64, message: String| FileError::new(file.at, format!("{}:{line}: {message}", path.display()));
     let mut reader =
         csv::ReaderBuilder::new().has_headers(given.is_none()).delimiter(delimiter).from_reader(&bytes[..]);
     let mut columns: Vec<String> = match &given {
@@ -46,7 +46,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>) -> Read<(Place, Table)> {
     for (index, name) in columns.iter().enumerate() {
         new_name(at, name)?;
         if columns[..index].contains(name) {
-            return Err(Wrong::new(at, format!("two columns are called `{name}`"))
+            return Err(FileError::new(at, format!("two columns are called `{name}`"))
                 .hint("name them with `columns`, and leave the first line out"));
         }
     }
@@ -82,22 +82,22 @@ fn columns_text(count: usize) -> String {
 }
 
 /// An error of the reader, with the line of the file that it is about.
-fn uneven(path: &str, at: Place, error: &csv::Error) -> Box<Wrong> {
+fn uneven(path: &str, at: SourceSpan, error: &csv::Error) -> Box<FileError> {
     let line = error.position().map_or(1, csv::Position::line);
     match error.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => Wrong::new(
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => FileError::new(
             at,
             format!("{path}:{line}: {}, and the lines before have {expected_len}", fields(*len)),
         )
         .hint("a comma within a field stands between double quotes"),
-        csv::ErrorKind::Utf8 { .. } => Wrong::new(at, format!("{path}:{line}: this line is not UTF-8"))
+        csv::ErrorKind::Utf8 { .. } => FileError::new(at, format!("{path}:{line}: this line is not UTF-8"))
             .hint("convert it: iconv -f latin1 -t utf-8 FILE"),
-        _ => Wrong::new(at, format!("{path}:{line}: {error}")),
+        _ => FileError::new(at, format!("{path}:{line}: {error}")),
     }
 }
 
 /// Whether rows or requests are taken in turn or drawn.
-pub(super) fn order(value: &Value<'_>) -> Read<RowOrder> {
+pub(super) fn order(value: &Value<'_>) -> FileResult<RowOrder> {
     match value.as_text() {
         Some("in turn") => Ok(RowOrder::InTurn),
         Some("random") => Ok(RowOrder::Random),
@@ -105,7 +105,7 @@ pub(super) fn order(value: &Value<'_>) -> Read<RowOrder> {
     }
 }
 
-fn delimiter(value: &Value<'_>) -> Read<u8> {
+fn delimiter(value: &Value<'_>) -> FileResult<u8> {
     match value.as_text().map(str::as_bytes) {
         Some([byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
         _ => Err(value.wrong("one character", "\";\"")),

@@ -1,7 +1,7 @@
 //! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs, forms
 //! and JSON before the variables have values.
 
-use super::place::{Place, Read, Wrong};
+use super::place::{FileError, FileResult, SourceSpan};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
@@ -56,20 +56,20 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 /// The same of a text at a place.
-pub(super) fn read_pieces(at: Place, text: &str) -> Read<Vec<Piece<'_>>> {
+pub(super) fn read_pieces(at: SourceSpan, text: &str) -> FileResult<Vec<Piece<'_>>> {
     pieces(text).map_err(|why| {
-        Wrong::new(at, why)
+        FileError::new(at, why)
             .hint("write ${name} or ${name|form}; $${ stands for the two characters themselves")
     })
 }
 
 /// Gathers the variables of a request's texts.
 #[derive(Default)]
-pub(super) struct Uses(pub(super) Vec<(String, Place)>);
+pub(super) struct VariableUses(pub(super) Vec<(String, SourceSpan)>);
 
-impl Uses {
+impl VariableUses {
     /// Notes the variables of a text, and gives the text.
-    pub(super) fn note<'a>(&mut self, at: Place, text: &'a str) -> Read<&'a str> {
+    pub(super) fn note<'a>(&mut self, at: SourceSpan, text: &'a str) -> FileResult<&'a str> {
         for piece in read_pieces(at, text)? {
             if let Piece::Variable { name, .. } = piece {
                 self.0.push((name.to_owned(), at));

@@ -136,7 +136,7 @@ fn settings(workload: &Workload) -> String {
         );
     }
     if let Some(visits) = &workload.visits {
-        of_visitors(&mut text, visits);
+        write_visits(&mut text, visits);
     }
     for stage in &workload.stages {
         let level = match (workload.arrival, &workload.visits) {
@@ -149,7 +149,7 @@ fn settings(workload: &Workload) -> String {
     text
 }
 
-fn of_visitors(text: &mut String, visits: &Visits) {
+fn write_visits(text: &mut String, visits: &Visits) {
     if visits.think != Think::None {
         line(text, "think", &quoted(&visits.think.to_string()));
     }
@@ -248,7 +248,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
         match &session.steps[..] {
             [step] if are_pages || are_requests => {
                 text.push_str(if are_pages { "\n[[page]]\n" } else { "\n[[request]]\n" });
-                of_step(workload, step).iter().for_each(|(key, value)| line(text, key, value));
+                step_keys(workload, step).iter().for_each(|(key, value)| line(text, key, value));
                 weight(text, session.weight);
             }
             steps => {
@@ -258,7 +258,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
                 for step in steps {
                     text.push_str("\n[[session.step]]\n");
                     let what = if step.page.is_some() { "page" } else { "request" };
-                    line(text, what, &table(&of_step(workload, step)));
+                    line(text, what, &table(&step_keys(workload, step)));
                     if !step.captures.is_empty() {
                         line(text, "capture", &list(step.captures.iter().map(capture)));
                     }
@@ -272,7 +272,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
 }
 
 /// The keys of a step's request or page.
-fn of_step(workload: &Workload, step: &StepSpec) -> Vec<(String, String)> {
+fn step_keys(workload: &Workload, step: &StepSpec) -> Vec<(String, String)> {
     let of = |index: usize| workload.requests.get(index).map(request).unwrap_or_default();
     let mut pairs = of(step.request);
     match step.page.as_ref().map(|page| &page.resources) {

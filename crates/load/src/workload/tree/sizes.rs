@@ -39,15 +39,15 @@ pub fn sizes(law: Sizes, total_bytes: u64, mean_bytes: u64, seed: u64) -> Result
     let count = (total_bytes as f64 / mean_bytes.max(1) as f64).round().max(1.0);
     if (count * mean_bytes as f64 / total_bytes.max(1) as f64 - 1.0).abs() > TOLERANCE {
         let hint = format!("as in --total {}", (count as u64).saturating_mul(mean_bytes));
-        let told =
+        let message =
             format!("{total_bytes} bytes are no whole number of files of {mean_bytes} bytes on average");
-        return Err(UserError::usage(told).hint(hint));
+        return Err(UserError::usage(message).hint(hint));
     }
     if count > FILES_MAX as f64 {
-        let told = format!(
+        let message = format!(
             "{total_bytes} bytes in files of {mean_bytes} are {count} files, {FILES_MAX} are the most"
         );
-        return Err(UserError::usage(told).hint("give a larger --mean-size, or a smaller --total"));
+        return Err(UserError::usage(message).hint("give a larger --mean-size, or a smaller --total"));
     }
     let mut random = SplitMix::stream(seed, STREAM, 0);
     let drawn: Vec<f64> = (0..count as u64).map(|_| draw(law, &mut random)).collect();
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_told() {
-        let told = sizes(Sizes::Fixed, 10_000, 6000, 1).unwrap_err();
-        assert_eq!(told.message, "10000 bytes are no whole number of files of 6000 bytes on average");
-        assert_eq!(told.hint.as_deref(), Some("as in --total 12000"));
+        let error = sizes(Sizes::Fixed, 10_000, 6000, 1).unwrap_err();
+        assert_eq!(error.message, "10000 bytes are no whole number of files of 6000 bytes on average");
+        assert_eq!(error.hint.as_deref(), Some("as in --total 12000"));
         assert!(sizes(Sizes::Fixed, 1 << 40, 1, 1).unwrap_err().message.contains("20000000 are the most"));
         assert_eq!(sizes(Sizes::Fixed, 6000, 6000, 1), Ok(vec![6000]));
     }

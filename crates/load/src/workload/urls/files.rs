@@ -1,6 +1,6 @@
 //! Lists as files: read piece by piece, so that a long one is in memory once.
 
-use super::{Around, Reader, UrlList};
+use super::{ListContext, Reader, UrlList};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -24,15 +24,15 @@ pub fn read(path: &Path, method: &str) -> Result<UrlList> {
     let is_stdin = path.as_os_str() == "-";
     let shown = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
     let cannot = |error: &io::Error| {
-        let told = io_error("read", &shown, error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give a file with one URL a line: ls -l FILE".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let error = io_error("read", &shown, error);
+        let hint = error.hint.clone().unwrap_or_else(|| "give a file with one URL a line: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     };
     let mut source: Box<dyn Read> = match is_stdin {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(path).map_err(|error| cannot(&error))?),
     };
-    let mut reader = Reader::new(&shown, Around { method, variable: &variable, read: &mut body });
+    let mut reader = Reader::new(&shown, ListContext { method, variable: &variable, read: &mut body });
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match source.read(&mut piece) {

@@ -3,7 +3,7 @@
 //! Facts: src/cfg.c (what is a comment, what a variable), src/eval.c (how it is replaced) and src/url.c (methods, `-T`) of
 //! siege. Where siege lets a slip through (a variable that is nowhere is replaced by nothing), it is an error here.
 
-use super::wrong::Wrong;
+use super::wrong::LineError;
 
 /// Methods that a line may name; those with a body behind them come first.
 pub(super) const METHODS: [&str; 7] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "GET", "HEAD"];
@@ -19,12 +19,12 @@ pub(super) struct Line<'a> {
     pub(super) method: Option<usize>,
     /// What follows `-T`.
     pub(super) content_type: Option<&'a [u8]>,
-    pub(super) sent: Sent<'a>,
+    pub(super) sent: LineBody<'a>,
 }
 
 /// The body of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sent<'a> {
+pub(super) enum LineBody<'a> {
     Nothing,
     Text(&'a [u8]),
     /// In a file, which was named at this byte of the line.
@@ -46,13 +46,15 @@ pub(super) fn trimmed(text: &[u8]) -> (&[u8], usize) {
 }
 
 /// `NAME=value`: the length of the name, and where the value begins. `None` for a line that is a request.
-pub(super) fn assigned(text: &[u8]) -> Result<Option<(usize, usize)>, Wrong> {
+pub(super) fn parse_assignment(text: &[u8]) -> Result<Option<(usize, usize)>, LineError> {
     let name = name_bytes(text);
     if text.get(name) != Some(&b'=') {
         return Ok(None);
     }
     if name == 0 {
-        return Err(Wrong::at(0, "there is no name before the `=`").hint("write it as HOST=localhost:8080"));
+        return Err(
+            LineError::at_byte(0, "there is no name before the `=`").hint("write it as HOST=localhost:8080")
+        );
     }
     Ok(Some((name, text.len() - trimmed(&text[name + 1..]).0.len())))
 }
@@ -76,7 +78,7 @@ pub(super) fn expand(
     text: &[u8],
     value: impl Fn(&[u8]) -> Option<Vec<u8>>,
     into: &mut Vec<u8>,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let mut from = 0;
     while let Some(found) = memchr::memchr(b'$', &text[from..]) {
         let at = from + found;
@@ -98,11 +100,11 @@ pub(super) fn expand(
         let shown = String::from_utf8_lossy(name);
         if name.is_empty() || text.get(at + 2 + name.len()) != Some(&close) {
             let opened = char::from(text[at + 1]);
-            return Err(Wrong::at(at, format!("`${opened}{shown}` is no variable"))
+            return Err(LineError::at_byte(at, format!("`${opened}{shown}` is no variable"))
                 .hint("write it as ${NAME} or $(NAME), and \\$ for a dollar that is none"));
         }
         let value = value(name).ok_or_else(|| {
-            Wrong::at(
+            LineError::at_byte(
                 at,
                 format!("`{shown}` has no value: neither a line before nor the environment gives one"),
             )
@@ -116,25 +118,25 @@ pub(super) fn expand(
 }
 
 /// A line, trimmed, that is a request.
-pub(super) fn split(text: &[u8]) -> Result<Line<'_>, Wrong> {
+pub(super) fn split(text: &[u8]) -> Result<Line<'_>, LineError> {
     let mut from = 0;
     while let Some(found) = memchr::memchr2(b' ', b'\t', &text[from..]) {
         let (end, blanks) = (from + found, trimmed(&text[from + found..]).1);
         let begin = end + blanks;
         let url = &text[..end];
         if text[begin] == b'#' {
-            return Ok(Line { url, method: None, content_type: None, sent: Sent::Nothing });
+            return Ok(Line { url, method: None, content_type: None, sent: LineBody::Nothing });
         }
-        if let Some(method) = method_of(&text[begin..]) {
+        if let Some(method) = parse_method(&text[begin..]) {
             let behind = begin + METHODS[method].len();
             return body(url, method, &text[behind..], behind);
         }
         from = begin;
     }
-    Ok(Line { url: text, method: None, content_type: None, sent: Sent::Nothing })
+    Ok(Line { url: text, method: None, content_type: None, sent: LineBody::Nothing })
 }
 
-fn method_of(text: &[u8]) -> Option<usize> {
+fn parse_method(text: &[u8]) -> Option<usize> {
     let is_it = |method: &&str| {
         text.starts_with(method.as_bytes())
             && text.get(method.len()).is_none_or(|next| is_blank(next) || *next == b'<')
@@ -143,7 +145,7 @@ fn method_of(text: &[u8]) -> Option<usize> {
 }
 
 /// What follows a method, from this byte on.
-fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Result<Line<'a>, Wrong> {
+fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Result<Line<'a>, LineError> {
     let (mut text, blanks) = trimmed(behind);
     let mut at = from + blanks;
     let mut content_type = None;
@@ -152,9 +154,8 @@ fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Resu
         let end = given.iter().position(is_blank).unwrap_or(given.len());
         let named = given[..end].strip_suffix(b";").unwrap_or(&given[..end]);
         if named.is_empty() || !named.iter().all(u8::is_ascii_graphic) {
-            return Err(
-                Wrong::at(at, "`-T` names no type of content").hint("as in URL POST -T application/json {}")
-            );
+            return Err(LineError::at_byte(at, "`-T` names no type of content")
+                .hint("as in URL POST -T application/json {}"));
         }
         content_type = Some(named);
         let (rest, begin) = trimmed(&given[end..]);
@@ -165,18 +166,18 @@ fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Resu
         let rest = before_comment(text);
         if !rest.is_empty() {
             let message = format!("{} carries no body, and `{}` follows it", METHODS[method], shown(rest));
-            return Err(Wrong::at(at, message));
+            return Err(LineError::at_byte(at, message));
         }
-        return Ok(Line { url, method: Some(method), content_type: None, sent: Sent::Nothing });
+        return Ok(Line { url, method: Some(method), content_type: None, sent: LineBody::Nothing });
     }
     let sent = match text.strip_prefix(b"<") {
-        None => Sent::Text(text),
+        None => LineBody::Text(text),
         Some(path) => {
             let (path, blanks) = trimmed(path);
             at += 1 + blanks;
             match std::str::from_utf8(path) {
-                Ok(path) if !path.is_empty() => Sent::File { path, at },
-                _ => return Err(Wrong::at(at, "`<` is followed by the name of no file")),
+                Ok(path) if !path.is_empty() => LineBody::File { path, at },
+                _ => return Err(LineError::at_byte(at, "`<` is followed by the name of no file")),
             }
         }
     };

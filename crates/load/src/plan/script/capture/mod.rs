@@ -45,12 +45,12 @@ impl Captures {
         }
         let mut captures = Self::default();
         for spec in specs {
-            let told = |error: UserError| UserError {
+            let with_name = |error: UserError| UserError {
                 message: format!("capture `{}`: {}", spec.name, error.message),
                 ..error
             };
-            let id = names.declare(&spec.name).map_err(told)?;
-            let from = captures.from(&spec.from).map_err(told)?;
+            let id = names.declare(&spec.name).map_err(with_name)?;
+            let from = captures.from(&spec.from).map_err(with_name)?;
             captures.captures.push((id, from));
         }
         Ok(captures)
