@@ -53,10 +53,10 @@ fn check_times(histogram: &TimeHistogram, times_ns: &[u64], what: &str) {
 }
 
 /// A server that takes so long for its n-th request.
-fn taking(mut time_ns: impl FnMut(Visit) -> u64 + 'static) -> Server<'static> {
+fn taking(mut time_ns: impl FnMut(ServerRequest) -> u64 + 'static) -> Server<'static> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        _ => vec![(time_ns(visit), Act::Send(OK.to_vec()))],
+        0 => vec![(0, ServerAction::Accept)],
+        _ => vec![(time_ns(visit), ServerAction::Send(OK.to_vec()))],
     })
 }
 
@@ -118,12 +118,12 @@ fn scripted_times_come_out_as_they_were_given() {
             let truth = RefCell::new(vec![]);
             let server: Server<'_> = Box::new(|visit| {
                 if visit.request == 0 {
-                    return vec![(0, Act::Accept)];
+                    return vec![(0, ServerAction::Accept)];
                 }
                 let mut truth = truth.borrow_mut();
                 let time_ns = scripted(kind, chance(truth.len() as u64));
                 truth.push(time_ns);
-                vec![(time_ns, Act::Send(OK.to_vec()))]
+                vec![(time_ns, ServerAction::Send(OK.to_vec()))]
             });
             let outcome = simulate(&requests(arrival, connections, 5000), server);
             let what = format!("kind {kind}, {arrival:?}");
@@ -138,10 +138,10 @@ fn deaf_to_every_hundredth() -> Server<'static> {
     let mut number = 0;
     Box::new(move |visit| {
         if visit.request == 0 {
-            return vec![(0, Act::Accept)];
+            return vec![(0, ServerAction::Accept)];
         }
         number += 1;
-        if number % 100 == 0 { vec![] } else { vec![(MS, Act::Send(OK.to_vec()))] }
+        if number % 100 == 0 { vec![] } else { vec![(MS, ServerAction::Send(OK.to_vec()))] }
     })
 }
 
@@ -187,12 +187,12 @@ proptest! {
         let load = Workload { seed, ..requests(open(rate, poisson), 64, 400) };
         let arrived = RefCell::new(vec![]);
         let sim = |_| {
-            Sim::new(Box::new(|visit: Visit| {
+            Sim::new(Box::new(|visit: ServerRequest| {
                 if visit.request == 0 {
-                    return vec![(0, Act::Accept)];
+                    return vec![(0, ServerAction::Accept)];
                 }
                 arrived.borrow_mut().push(visit.now_ns);
-                vec![(1000, Act::Send(OK.to_vec()))]
+                vec![(1000, ServerAction::Send(OK.to_vec()))]
             }))
         };
         let outcome = simulate_threads(&load, (0..threads).map(sim).collect());
@@ -231,14 +231,14 @@ proptest! {
         let load = Workload { timeout_us: 130_000, seed, ..workload(arrival, connections, 1700) };
         let sim = |thread: usize| {
             let mut number = thread as u64;
-            Sim::new(Box::new(move |visit: Visit| {
+            Sim::new(Box::new(move |visit: ServerRequest| {
                 number += u64::from(visit.request > 0);
                 let time_ns = scripted(kind, chance(number));
                 match visit.request {
-                    0 => vec![(MS, Act::Accept)],
+                    0 => vec![(MS, ServerAction::Accept)],
                     _ if number.is_multiple_of(deaf_every) => vec![],
-                    _ if number.is_multiple_of(reset_every) => vec![(time_ns, Act::Reset)],
-                    _ => vec![(time_ns, Act::Send(OK.to_vec()))],
+                    _ if number.is_multiple_of(reset_every) => vec![(time_ns, ServerAction::Reset)],
+                    _ => vec![(time_ns, ServerAction::Send(OK.to_vec()))],
                 }
             }))
         };

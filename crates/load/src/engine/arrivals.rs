@@ -199,7 +199,7 @@ impl Starts {
 
     /// Whether every start that was asked for has fallen due; never without a bound on their number.
     pub(crate) fn all_due(&self) -> bool {
-        self.due.has_taken_all()
+        self.due.is_exhausted()
     }
 
     /// When the next start falls due.
@@ -209,11 +209,11 @@ impl Starts {
 
     /// Starts that are due and not taken.
     pub(crate) fn waiting(&self) -> u64 {
-        self.due.taken() - self.taken.taken()
+        self.due.taken_count() - self.taken.taken_count()
     }
 
     /// Takes the oldest start that waits: when it was intended and when it could have been sent.
-    pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
+    pub(crate) fn pop_oldest(&mut self) -> Option<(u64, u64)> {
         if self.waiting() == 0 {
             return None;
         }
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_still_busy_when_the_level_comes_back_begins_nothing_twice() {
+    fn a_user_still_busy_when_the_level_rises_again_starts_nothing_twice() {
         let s = 1_000_000_000;
         let written: Vec<_> = ["1s@2users", "1s@1users", "1s@2users"]
             .iter()
@@ -377,11 +377,11 @@ mod tests {
         let mut starts = Starts::new(Pacer::even(1000.0, 0, 1, None));
         while starts.pop_due(4_500_000).is_some() {}
         assert_eq!(starts.waiting(), 5);
-        assert_eq!(starts.take(), Some((0, 0)));
+        assert_eq!(starts.pop_oldest(), Some((0, 0)));
         starts.set_room(false, 100);
         starts.set_room(true, 2_700_000);
         starts.set_room(true, 9_000_000);
-        let rest: Vec<_> = std::iter::from_fn(|| starts.take()).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| starts.pop_oldest()).collect();
         let ms = 1_000_000;
         let expected = [(ms, 2_700_000), (2 * ms, 2_700_000), (3 * ms, 3 * ms), (4 * ms, 4 * ms)];
         assert_eq!(rest, expected);

@@ -26,10 +26,10 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
     let prepared = prepare(&workload(EACH_SECOND, 2, 3500)).unwrap();
     let sent = Cell::new(0);
     let server: Server<'_> = Box::new(|visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
+        0 => vec![(0, ServerAction::Accept)],
         _ => {
             sent.set(sent.get() + 1);
-            vec![(MS, Act::Send(OK.to_vec()))]
+            vec![(MS, ServerAction::Send(OK.to_vec()))]
         }
     });
     let (mut started, mut sent_when_given) = (0, vec![]);

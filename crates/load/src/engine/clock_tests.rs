@@ -61,8 +61,8 @@ fn answers_without_a_stamp_end_by_the_engines_clock_and_are_counted() {
     // The server closes to end its answers: the kernel stamps bytes, no close.
     let unframed = b"HTTP/1.0 200 OK\r\n\r\nok".to_vec();
     let mut sim = Sim::new(Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        _ => vec![(MS, Act::Send(unframed.clone())), (3 * MS, Act::Close)],
+        0 => vec![(0, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(unframed.clone())), (3 * MS, ServerAction::Close)],
     }));
     sim.stamping = true;
     let mut load = workload(Arrival::Closed, 1, 1000);

@@ -72,7 +72,7 @@ pub(crate) struct Conn {
     /// Bytes of the request that the kernel has taken.
     pub(crate) written_bytes: usize,
     /// When the connection was begun.
-    pub(crate) begun_ns: u64,
+    pub(crate) started_ns: u64,
     /// When the first byte of the request was sent.
     pub(crate) sent_ns: u64,
     /// When the first byte of the answer came.
@@ -80,9 +80,9 @@ pub(crate) struct Conn {
     /// Bytes of the answer so far, head and framing included.
     pub(crate) received_bytes: u64,
     /// Our own delay before the connection was begun.
-    pub(crate) late_ns: u64,
+    pub(crate) connect_delay_ns: u64,
     /// Answers that it has carried.
-    pub(crate) carried: u32,
+    pub(crate) responses_served: u32,
     pub(crate) established: bool,
     /// The kernel stamps what comes on it.
     pub(crate) stamped: bool,
@@ -127,12 +127,12 @@ impl Conn {
             request,
             message: RequestMessage::default(),
             written_bytes: 0,
-            begun_ns: 0,
+            started_ns: 0,
             sent_ns: 0,
             first_byte_ns: 0,
             received_bytes: 0,
-            late_ns: 0,
-            carried: 0,
+            connect_delay_ns: 0,
+            responses_served: 0,
             established: false,
             stamped: false,
             hangup: false,
@@ -150,10 +150,10 @@ impl Conn {
     pub(crate) fn renew(&mut self, origin: usize) {
         self.phase = Phase::Connecting;
         self.origin = origin;
-        self.carried = 0;
+        self.responses_served = 0;
         (self.established, self.stamped, self.hangup, self.send_failed) = (false, false, false, false);
         self.has_unread_data = false;
-        (self.begun_ns, self.late_ns) = (0, 0);
+        (self.started_ns, self.connect_delay_ns) = (0, 0);
     }
 
     /// Gives it a request.

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn hope_is_lost_after_seconds_without_a_connection() {
+    fn the_load_aborts_after_seconds_without_a_connection() {
         let dead = second(0, 5, 0);
         let waiting = second(0, 0, 0);
         for (seconds, lost) in [

@@ -13,28 +13,28 @@ const ANSWERS: [&str; 3] = [
 
 /// What follows the bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Then {
+enum AfterBytes {
     Close,
     Reset,
     Silence,
 }
 
 /// The first connection gives one good answer and cuts the second one; later ones are good.
-fn cutting(answer: &'static str, count: usize, then: Then) -> Server<'static> {
-    let part = Act::Send(answer.as_bytes()[..count].to_vec());
+fn cutting(answer: &'static str, count: usize, then: AfterBytes) -> Server<'static> {
+    let part = ServerAction::Send(answer.as_bytes()[..count].to_vec());
     Box::new(move |visit| match (visit.connection, visit.request) {
-        (_, 0) => vec![(0, Act::Accept)],
+        (_, 0) => vec![(0, ServerAction::Accept)],
         (1, 2) => match then {
-            Then::Close => vec![(MS, part.clone()), (2 * MS, Act::Close)],
-            Then::Reset => vec![(MS, part.clone()), (2 * MS, Act::Reset)],
-            Then::Silence => vec![(MS, part.clone())],
+            AfterBytes::Close => vec![(MS, part.clone()), (2 * MS, ServerAction::Close)],
+            AfterBytes::Reset => vec![(MS, part.clone()), (2 * MS, ServerAction::Reset)],
+            AfterBytes::Silence => vec![(MS, part.clone())],
         },
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     })
 }
 
 /// A kept connection ends at each byte of its second answer.
-fn check_cut(answer: &'static str, count: usize, then: Then, method: &str) {
+fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str) {
     let mut load = workload(Arrival::Closed, 1, 1);
     load.requests[0].method = method.into();
     load.timeout_us = 50_000;
@@ -47,12 +47,12 @@ fn check_cut(answer: &'static str, count: usize, then: Then, method: &str) {
     let quiet = outcome.sum(|interval| interval.connections.quiet_closes);
     let whole = count == answer.len();
     // Nothing of the answer came: an idempotent request is sent again.
-    let crossed = count == 0 && then != Then::Silence && method == "GET";
+    let crossed = count == 0 && then != AfterBytes::Silence && method == "GET";
     let failed = !whole && !crossed;
     let expected = match then {
-        Then::Close => (u64::from(failed), 0, 0),
-        Then::Reset => (0, u64::from(failed), 0),
-        Then::Silence => (0, 0, u64::from(failed)),
+        AfterBytes::Close => (u64::from(failed), 0, 0),
+        AfterBytes::Reset => (0, u64::from(failed), 0),
+        AfterBytes::Silence => (0, 0, u64::from(failed)),
     };
     let told = format!("{method} {answer:?} cut at {count}, {then:?}");
     assert_eq!((closed, reset, timeout), expected, "{told}");
@@ -61,7 +61,7 @@ fn check_cut(answer: &'static str, count: usize, then: Then, method: &str) {
     if method == "GET" && !whole {
         assert_eq!(quiet, u64::from(crossed), "{told}");
     }
-    if then == Then::Silence && failed {
+    if then == AfterBytes::Silence && failed {
         assert_eq!(outcome.merged(|interval| &interval.response_time).dist().max, Some(50_000), "{told}");
     }
 }
@@ -70,10 +70,10 @@ fn check_cut(answer: &'static str, count: usize, then: Then, method: &str) {
 fn a_kept_connection_that_ends_at_any_byte_has_its_class() {
     for answer in ANSWERS {
         for count in 0..=answer.len() {
-            for then in [Then::Close, Then::Reset, Then::Silence] {
+            for then in [AfterBytes::Close, AfterBytes::Reset, AfterBytes::Silence] {
                 for method in ["GET", "POST"] {
                     // The whole answer, and the close as the next POST goes: that is a failure of its own.
-                    if !(count == answer.len() && method == "POST" && then != Then::Silence) {
+                    if !(count == answer.len() && method == "POST" && then != AfterBytes::Silence) {
                         check_cut(answer, count, then, method);
                     }
                 }
@@ -84,10 +84,12 @@ fn a_kept_connection_that_ends_at_any_byte_has_its_class() {
 
 #[test]
 fn a_connection_without_end_takes_its_turn_like_any_other() {
-    let server = Box::new(|visit: Visit| match (visit.connection, visit.request) {
-        (_, 0) => vec![(0, Act::Accept)],
-        (1, _) => vec![(MS, Act::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())), (MS + 1, Act::Flood)],
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+    let server = Box::new(|visit: ServerRequest| match (visit.connection, visit.request) {
+        (_, 0) => vec![(0, ServerAction::Accept)],
+        (1, _) => {
+            vec![(MS, ServerAction::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())), (MS + 1, ServerAction::Flood)]
+        }
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     });
     let mut load = workload(Arrival::Open { rate_per_s: 100.0, poisson: false }, 10, 1000);
     load.timeout_us = 800_000;

@@ -30,17 +30,17 @@ fn resident_bytes() -> u64 {
 fn moody() -> Server<'static> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     Box::new(move |visit| match (visit.connection % 7, visit.request) {
-        (0, 0) => vec![(0, Act::Refuse)],
-        (_, 0) => vec![(0, Act::Accept)],
-        (1, 40) => vec![(MS, Act::Reset)],
-        (2, 40) => vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Close)],
-        (3, 40) => vec![(MS, Act::Send(b"nonsense\r\n\r\n".to_vec()))],
+        (0, 0) => vec![(0, ServerAction::Refuse)],
+        (_, 0) => vec![(0, ServerAction::Accept)],
+        (1, 40) => vec![(MS, ServerAction::Reset)],
+        (2, 40) => vec![(MS, ServerAction::Send(OK[..30].to_vec())), (2 * MS, ServerAction::Close)],
+        (3, 40) => vec![(MS, ServerAction::Send(b"nonsense\r\n\r\n".to_vec()))],
         (4, 40) => vec![],
-        (5, _) => vec![(MS, Act::Send(chunked.to_vec()))],
+        (5, _) => vec![(MS, ServerAction::Send(chunked.to_vec()))],
         (_, request) if request % 2 == 0 => {
-            vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Send(OK[30..].to_vec()))]
+            vec![(MS, ServerAction::Send(OK[..30].to_vec())), (2 * MS, ServerAction::Send(OK[30..].to_vec()))]
         }
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     })
 }
 

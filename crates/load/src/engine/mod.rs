@@ -101,7 +101,7 @@ pub(crate) struct Engine<'p, N, X> {
     /// Connections that wait for the server's close, with the time at which their wait ends.
     parked: VecDeque<(u64, u64)>,
     /// Connections whose server sends faster than one turn reads.
-    again: Vec<u64>,
+    unread: Vec<u64>,
     /// What is sent.
     targets: Targets<'p>,
     /// The last head of each target's answers.
@@ -161,7 +161,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             free: (0..slots as u32).rev().collect(),
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(kept_in_common)).collect(),
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
-            again: Vec::with_capacity(slots),
+            unread: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
             head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
             // Ones: the kernel gives memory that is written to now, not while the first answer waits.
@@ -300,7 +300,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
     fn next_wake(&self) -> (u64, bool) {
         let expiry = self.deadlines.first().map(|(_, at_ns)| at_ns);
         let unpark = self.parked.front().map(|&(_, at_ns)| at_ns);
-        let again = (!self.again.is_empty()).then_some(0);
+        let unread = (!self.unread.is_empty()).then_some(0);
         let start = match &self.arrivals {
             Arrivals::Closed(users) if !self.is_exhausted() => users.due_ns(),
             Arrivals::Closed(_) => None,
@@ -310,7 +310,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             Arrivals::Open(starts) => starts.next_due_ns(),
             Arrivals::Visits => self.visits_due_ns(),
         };
-        let others = [expiry, unpark, again].into_iter().flatten().min();
+        let others = [expiry, unpark, unread].into_iter().flatten().min();
         let coarse_ns = others.unwrap_or(u64::MAX).min(self.next_boundary_ns);
         match start {
             // At the same moment too: a start that is due when an interval ends is due to the microsecond.
@@ -335,7 +335,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         let mut waiting = 0;
         if let Arrivals::Open(starts) = &mut self.arrivals {
             waiting = starts.waiting();
-            while let Some((intended_ns, _)) = starts.take() {
+            while let Some((intended_ns, _)) = starts.pop_oldest() {
                 censored_time.record(microseconds(intended_ns, end_ns));
             }
         }

@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn counts_are_differences_and_syns_count_once() {
-        let reading = |data, again, min| TcpReading {
+        let reading = |data, unread, min| TcpReading {
             round_trip_us: None,
             round_trip_min_us: min,
             data_segments_sent: data,
-            segments_retransmitted: again,
+            segments_retransmitted: unread,
         };
         let mut counts = TcpCounts::default();
         let first = reading(1, 2, Some(90));

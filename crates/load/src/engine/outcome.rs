@@ -84,7 +84,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     pub(super) fn keep_or_close(&mut self, slot: u32, clean: bool) {
         let keeps = clean && self.is_reusable(slot);
         let conn = &mut self.conns[slot as usize];
-        conn.carried = conn.carried.saturating_add(1);
+        conn.responses_served = conn.responses_served.saturating_add(1);
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
         // One that ended with its answer carries nothing more, whatever the answer says.
@@ -151,7 +151,7 @@ fn fetch_end(
         sent_ns,
         first_byte_ns: conn.first_byte_ns,
         bytes: conn.received_bytes,
-        kept_connection: conn.carried > 0,
+        kept_connection: conn.responses_served > 0,
         slot,
         body: None,
     }

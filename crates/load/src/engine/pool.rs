@@ -85,13 +85,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Begins the connection of a slot that has its request, and sends at once if it is established at once, as it
     /// is within one machine: that saves a round through the event loop.
     pub(super) fn connect(&mut self, slot: u32) {
-        let begun_ns = self.update_clock();
+        let started_ns = self.update_clock();
         if self.load_end.is_some() {
             return;
         }
         let conn = &mut self.conns[slot as usize];
-        conn.begun_ns = begun_ns;
-        conn.late_ns = begun_ns.saturating_sub(conn.request.sendable_ns);
+        conn.started_ns = started_ns;
+        conn.connect_delay_ns = started_ns.saturating_sub(conn.request.sendable_ns);
         let origin = &self.plan.origins[conn.origin];
         match self.io.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
@@ -100,7 +100,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     self.transmit(slot, now_ns);
                 }
             }
-            Err(error) => self.fail(slot, Failure::from_connect(error), begun_ns),
+            Err(error) => self.fail(slot, Failure::from_connect(error), started_ns),
         }
     }
 

@@ -23,16 +23,16 @@ fn requests(count: u64) -> Workload {
 /// Accepts, and answers each request after a millisecond with these bytes.
 fn sending(bytes: Vec<u8>) -> Server<'static> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(MS, Act::Send(bytes.clone()))],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(bytes.clone()))],
     })
 }
 
 /// What came of ten requests of one user: failures by class, connections opened, quiet closes, requests sent again.
-fn ten(load: &mut Workload, acts: Vec<(u64, Act)>) -> (u64, ErrorCounts, [u64; 3]) {
+fn ten(load: &mut Workload, acts: Vec<(u64, ServerAction)>) -> (u64, ErrorCounts, [u64; 3]) {
     load.stop.requests = Some(10);
     let server: Server<'_> = Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
+        0 => vec![(0, ServerAction::Accept)],
         _ => acts.clone(),
     });
     let outcome = simulate(load, server);
@@ -51,9 +51,10 @@ fn check_good(method: &str, text: &str, closes: bool, length_bytes: u64, opened:
     let whole = wire(text);
     // In one piece, byte by byte, and cut in the middle of whatever is there.
     for piece in [whole.len(), 1, 7] {
-        let mut acts: Vec<_> = whole.chunks(piece).map(|part| (MS, Act::Send(part.to_vec()))).collect();
+        let mut acts: Vec<_> =
+            whole.chunks(piece).map(|part| (MS, ServerAction::Send(part.to_vec()))).collect();
         if closes {
-            acts.push((MS, Act::Close));
+            acts.push((MS, ServerAction::Close));
         }
         let mut load = requests(10);
         load.requests[0].method = method.into();
@@ -99,11 +100,12 @@ fn interim_answers_are_no_answers() {
     check_good("GET", &text, false, 2, 1);
     check_good("HEAD", &format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\n"), false, 0, 1);
     // One that is followed by nothing is no answer either, and what was begun is not sent again.
-    let mut acts = vec![(MS, Act::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, Act::Close)];
+    let mut acts =
+        vec![(MS, ServerAction::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, ServerAction::Close)];
     let failed = ErrorCounts { closed_early: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts.clone()), (0, failed, [10, 0, 0]));
     // A change of protocol that nobody asked for.
-    acts[0].1 = Act::Send(wire("HTTP/1.1 101 Switching Protocols\n\n"));
+    acts[0].1 = ServerAction::Send(wire("HTTP/1.1 101 Switching Protocols\n\n"));
     let failed = ErrorCounts { protocol: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts), (0, failed, [10, 0, 0]));
 }
@@ -121,18 +123,18 @@ fn what_breaks_the_rules_is_a_protocol_error() {
         &many,
     ] {
         let failed = ErrorCounts { protocol: 10, ..ErrorCounts::default() };
-        let got = ten(&mut requests(10), vec![(MS, Act::Send(wire(text)))]);
+        let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(wire(text)))]);
         assert_eq!((got.0, got.1), (0, failed), "{:?}", &text[..60]);
     }
     // Behind an answer that ends the connection nothing is awaited, so nothing there matters.
     let last = wire("HTTP/1.1 200 OK\nConnection: close\nContent-Length: 2\n\nok, and more");
-    assert_eq!(ten(&mut requests(10), vec![(MS, Act::Send(last))]).0, 10);
+    assert_eq!(ten(&mut requests(10), vec![(MS, ServerAction::Send(last))]).0, 10);
 }
 
 #[test]
 fn a_limit_on_requests_costs_quiet_closes_and_no_failure() {
     let last = wire("HTTP/1.1 200 OK\nKeep-Alive: timeout=5, max=1\nContent-Length: 2\n\nok");
-    let acts = vec![(MS, Act::Send(last)), (MS + 1000, Act::Close)];
+    let acts = vec![(MS, ServerAction::Send(last)), (MS + 1000, ServerAction::Close)];
     let (good, errors, [opened, quiet, resent]) = ten(&mut requests(10), acts.clone());
     // The next request crosses each close, and is sent again.
     assert_eq!((good, errors.total(), opened), (10, 0, 10));
@@ -157,11 +159,11 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
             let after_ns = if crossing { 101 * MS } else { 50 * MS };
             let word = word.clone();
             let server: Server<'_> = Box::new(move |visit| match visit.request {
-                0 => vec![(0, Act::Accept)],
+                0 => vec![(0, ServerAction::Accept)],
                 1 => vec![
-                    (MS, Act::Send(OK.to_vec())),
-                    (after_ns, Act::Send(word.clone())),
-                    (after_ns, Act::Close),
+                    (MS, ServerAction::Send(OK.to_vec())),
+                    (after_ns, ServerAction::Send(word.clone())),
+                    (after_ns, ServerAction::Close),
                 ],
                 _ => vec![],
             });
@@ -176,7 +178,7 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
         }
     }
     // On a fresh connection it is an answer.
-    let got = ten(&mut requests(10), vec![(MS, Act::Send(word))]);
+    let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(word))]);
     assert_eq!((got.0, got.1.status, got.2), (0, 10, [10, 0, 0]));
 }
 
@@ -190,9 +192,9 @@ fn an_answer_before_the_request_is_sent_is_its_answer() {
         let no = wire("HTTP/1.1 413 Content Too Large\nContent-Length: 2\n\nno");
         let server: Server<'_> = Box::new(move |visit| match visit.request {
             0 => {
-                let mut acts = vec![(0, Act::Accept), (5 * MS, Act::Send(no.clone()))];
+                let mut acts = vec![(0, ServerAction::Accept), (5 * MS, ServerAction::Send(no.clone()))];
                 if closes {
-                    acts.push((5 * MS, Act::Close));
+                    acts.push((5 * MS, ServerAction::Close));
                 }
                 acts
             }
@@ -217,9 +219,9 @@ fn a_large_body_follows_its_head_whole() {
         load.requests[0].body = vec![b'x'; 200_000].into();
         let mut sim = Sim::new(answering(MS));
         sim.send_max = send_max;
-        let heard = sim.heard.clone();
+        let received = sim.received.clone();
         assert_eq!(simulate_on(&load, sim).counts(), (3, 0, 0), "{send_max}");
-        assert!(heard.borrow().iter().all(|(_, text)| text.ends_with(&"x".repeat(200_000))));
+        assert!(received.borrow().iter().all(|(_, text)| text.ends_with(&"x".repeat(200_000))));
     }
 }
 
@@ -227,7 +229,7 @@ fn a_large_body_follows_its_head_whole() {
 fn a_connection_that_was_said_to_be_closed_is_not_used_again() {
     let mut load = requests(10);
     load.requests[0].headers = vec![("connection".into(), "TE, Close".into())];
-    let (good, errors, connections) = ten(&mut load, vec![(MS, Act::Send(OK.to_vec()))]);
+    let (good, errors, connections) = ten(&mut load, vec![(MS, ServerAction::Send(OK.to_vec()))]);
     assert_eq!((good, errors.total(), connections), (10, 0, [10, 0, 0]));
 }
 

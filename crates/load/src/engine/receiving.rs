@@ -23,14 +23,14 @@ const READS_MAX: usize = 16;
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Reads the connections that had more to read than their turn allowed.
     pub(super) fn read_again(&mut self) {
-        for index in (0..self.again.len()).rev() {
-            let again = self.again.swap_remove(index);
-            let conn = &mut self.conns[again as u32 as usize];
-            if token(again as u32, conn.generation) == again {
+        for index in (0..self.unread.len()).rev() {
+            let unread = self.unread.swap_remove(index);
+            let conn = &mut self.conns[unread as u32 as usize];
+            if token(unread as u32, conn.generation) == unread {
                 conn.has_unread_data = false;
             }
             if self.load_end.is_none()
-                && let Some(slot) = self.slot_of(again, Phase::Receiving)
+                && let Some(slot) = self.slot_of(unread, Phase::Receiving)
             {
                 self.receive(slot);
             }
@@ -90,7 +90,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let conn = &mut self.conns[slot as usize];
         if !std::mem::replace(&mut conn.has_unread_data, true) {
-            self.again.push(token(slot, conn.generation));
+            self.unread.push(token(slot, conn.generation));
         }
     }
 
@@ -181,7 +181,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Whether a request may be sent again, provided that it was not answered.
     fn may_resend(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
-        conn.carried > 0 && !conn.request.retried && self.targets.get(conn.request.template).idempotent
+        conn.responses_served > 0
+            && !conn.request.retried
+            && self.targets.get(conn.request.template).idempotent
     }
 
     /// Sends the request of a slot again, on a fresh connection.

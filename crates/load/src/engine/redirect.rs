@@ -86,7 +86,7 @@ impl<'p> Targets<'p> {
     pub(super) fn key(&self, number: usize) -> u32 {
         match number.checked_sub(self.planned.len()) {
             None => number as u32,
-            Some(place) => self.found[place].serial as u32,
+            Some(index) => self.found[index].serial as u32,
         }
     }
 
@@ -128,9 +128,9 @@ impl<'p> Targets<'p> {
     }
 
     /// A request to it is under way, or it is on a list.
-    pub(super) fn hold(&mut self, number: usize) {
+    pub(super) fn retain(&mut self, number: usize) {
         if let Some(found) =
-            number.checked_sub(self.planned.len()).and_then(|place| self.found.get_mut(place))
+            number.checked_sub(self.planned.len()).and_then(|index| self.found.get_mut(index))
         {
             found.users += 1;
         }
@@ -139,11 +139,11 @@ impl<'p> Targets<'p> {
     /// A request to it has ended.
     #[inline]
     pub(crate) fn release(&mut self, number: usize) {
-        if let Some(place) = number.checked_sub(self.planned.len()) {
-            let found = &mut self.found[place];
+        if let Some(index) = number.checked_sub(self.planned.len()) {
+            let found = &mut self.found[index];
             found.users -= 1;
             if found.users == 0 && !std::mem::replace(&mut found.is_listed, true) {
-                self.unused.push_back(place);
+                self.unused.push_back(index);
             }
         }
     }
@@ -162,7 +162,7 @@ impl<'p> Targets<'p> {
             // Entries of one kind differ in what a relative location means.
             None if list.is_some() => LIST_ENTRY_SERIALS + u64::from(item),
             None => from as u64,
-            Some(place) => self.found[place].serial,
+            Some(index) => self.found[index].serial,
         };
         self.key.clear();
         self.key.extend_from_slice(&serial.to_ne_bytes());
@@ -184,10 +184,10 @@ impl<'p> Targets<'p> {
 
     /// The place of the target that was left unused first.
     fn pop_unused(&mut self) -> Option<usize> {
-        while let Some(place) = self.unused.pop_front() {
-            self.found[place].is_listed = false;
-            if self.found[place].users == 0 {
-                return Some(place);
+        while let Some(index) = self.unused.pop_front() {
+            self.found[index].is_listed = false;
+            if self.found[index].users == 0 {
+                return Some(index);
             }
         }
         None
@@ -205,18 +205,18 @@ impl<'p> Targets<'p> {
         self.made += 1;
         let serial = self.planned.len() as u64 + self.made;
         let found = FoundTarget { template, serial, key: self.key.clone(), users: 0, is_listed: true };
-        let place = if self.found.len() < self.found_max {
+        let index = if self.found.len() < self.found_max {
             self.found.push(found);
             self.found.len() - 1
         } else {
-            let place = self.pop_unused()?;
-            let old = std::mem::replace(&mut self.found[place], found);
+            let index = self.pop_unused()?;
+            let old = std::mem::replace(&mut self.found[index], found);
             self.by_key.remove(&old.key);
-            place
+            index
         };
         // Until somebody uses it, nobody does.
-        self.unused.push_back(place);
-        let number = self.planned.len() + place;
+        self.unused.push_back(index);
+        let number = self.planned.len() + index;
         self.by_key.insert(self.key.clone(), number);
         Some(number)
     }
@@ -251,7 +251,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if new {
             self.reset_head_cache(number);
         }
-        self.targets.hold(number);
+        self.targets.retain(number);
         self.targets.release(request.template);
         self.recorder.report.redirects += 1;
         let mut next = request;

@@ -55,7 +55,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 if !room {
                     return false;
                 }
-                let Some((intended_ns, sendable_ns)) = starts.take() else {
+                let Some((intended_ns, sendable_ns)) = starts.pop_oldest() else {
                     return false;
                 };
                 let request = self.request(0, intended_ns, sendable_ns, now_ns);
@@ -155,7 +155,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.prepare_slot(slot, request);
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Sending;
-        conn.late_ns = 0;
+        conn.connect_delay_ns = 0;
         self.deadlines.add(slot, request.deadline_ns);
     }
 
@@ -207,9 +207,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         loop {
             let conn = &mut self.conns[slot as usize];
             let template = self.targets.get(conn.request.template);
-            let left = conn.message.left(template, conn.written_bytes);
-            let (asked, length_bytes) = (left.len(), conn.message.length_bytes(template));
-            match self.io.send(slot, left) {
+            let unsent = conn.message.unsent(template, conn.written_bytes);
+            let (offered, length_bytes) = (unsent.len(), conn.message.length_bytes(template));
+            match self.io.send(slot, unsent) {
                 Ok(count) => {
                     self.recorder.report.bytes_sent += count as u64;
                     if conn.written_bytes == 0 {
@@ -223,7 +223,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     }
                     conn.phase = Phase::Sending;
                     // Who took all of a part tells no edge when there is room for the next one.
-                    if count < asked {
+                    if count < offered {
                         return;
                     }
                 }
@@ -259,11 +259,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if !conn.established {
             conn.established = true;
             let mut established_ns = now_ns;
-            if let Handshake::Done { begun_ns, ended_ns, resumed } = self.io.handshake(slot) {
-                (established_ns, conn.sent_ns) = (begun_ns, ended_ns);
-                self.recorder.handshake_done(begun_ns, ended_ns, resumed);
+            if let Handshake::Done { started_ns, ended_ns, resumed } = self.io.handshake(slot) {
+                (established_ns, conn.sent_ns) = (started_ns, ended_ns);
+                self.recorder.handshake_done(started_ns, ended_ns, resumed);
             }
-            self.recorder.connection_opened(conn.begun_ns, established_ns);
+            self.recorder.connection_opened(conn.started_ns, established_ns);
             conn.stamped = self.io.has_rx_timestamps(slot);
             self.recorder.report.stamps.connections += u64::from(conn.stamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
@@ -272,9 +272,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             self.sample_opened(slot);
         }
         let conn = &self.conns[slot as usize];
-        self.recorder.report.connections.reused += u64::from(conn.carried > 0);
+        self.recorder.report.connections.reused += u64::from(conn.responses_served > 0);
         if !conn.request.retried && conn.request.hops == 0 {
-            let delay_us = microseconds(sendable_ns, conn.late_ns.saturating_add(now_ns));
+            let delay_us = microseconds(sendable_ns, conn.connect_delay_ns.saturating_add(now_ns));
             self.recorder.report.client_delay.record(delay_us);
         }
     }

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_requests_ends_when_there_is_no_hope() {
+    fn a_bounded_load_aborts_when_no_connection_succeeds() {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
         let (mut started, mut ended) = (0, 0);

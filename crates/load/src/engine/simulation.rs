@@ -26,7 +26,7 @@ pub(super) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What the server sees: a connection (request 0), then its requests from 1.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Visit {
+pub(super) struct ServerRequest {
     pub(super) connection: u64,
     pub(super) request: u64,
     pub(super) now_ns: u64,
@@ -34,7 +34,7 @@ pub(super) struct Visit {
 
 /// What the server does.
 #[derive(Debug, Clone)]
-pub(super) enum Act {
+pub(super) enum ServerAction {
     /// Lets the connection come about; only for request 0. Without it, it never does.
     Accept,
     Refuse,
@@ -46,16 +46,16 @@ pub(super) enum Act {
 }
 
 /// A server: for each visit, what it does and how many nanoseconds later.
-pub(super) type Server<'s> = Box<dyn FnMut(Visit) -> Vec<(u64, Act)> + 's>;
+pub(super) type Server<'s> = Box<dyn FnMut(ServerRequest) -> Vec<(u64, ServerAction)> + 's>;
 
 /// The requests that arrived whole, in order, each with the number of its connection.
-pub(super) type Heard = Rc<RefCell<Vec<(u64, String)>>>;
+pub(super) type ReceivedRequests = Rc<RefCell<Vec<(u64, String)>>>;
 
 /// Accepts after 0.1 ms and answers each request after a fixed time.
 pub(super) fn answering<'s>(after_ns: u64) -> Server<'s> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(after_ns, Act::Send(OK.to_vec()))],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(after_ns, ServerAction::Send(OK.to_vec()))],
     })
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Sim<'s> {
     /// When somebody sets the clock that the stamps are made with: stamps of before are worthless.
     pub(super) clock_set_ns: u64,
     /// What was asked. Told before the server is visited.
-    pub(super) heard: Heard,
+    pub(super) received: ReceivedRequests,
     /// Bytes that the engine dropped unread.
     pub(super) discarded_bytes: Rc<Cell<u64>>,
     server: Server<'s>,
@@ -129,7 +129,7 @@ impl<'s> Sim<'s> {
             telling: false,
             stalls: vec![],
             clock_set_ns: 0,
-            heard: Heard::default(),
+            received: ReceivedRequests::default(),
             discarded_bytes: Rc::default(),
             server,
             sockets: BTreeMap::new(),
@@ -157,15 +157,15 @@ impl<'s> Sim<'s> {
 
     fn visit(&mut self, slot: u32, connection: u64, request: u64) {
         let now_ns = self.now_ns.get();
-        let acts = (self.server)(Visit { connection, request, now_ns });
+        let acts = (self.server)(ServerRequest { connection, request, now_ns });
         for (delay_ns, act) in acts {
             let event = match act {
-                Act::Accept => Event::Accept,
-                Act::Refuse => Event::Refuse,
-                Act::Send(bytes) => Event::Bytes(bytes),
-                Act::Close => Event::Close,
-                Act::Reset => Event::Reset,
-                Act::Flood => Event::Flood,
+                ServerAction::Accept => Event::Accept,
+                ServerAction::Refuse => Event::Refuse,
+                ServerAction::Send(bytes) => Event::Bytes(bytes),
+                ServerAction::Close => Event::Close,
+                ServerAction::Reset => Event::Reset,
+                ServerAction::Flood => Event::Flood,
             };
             self.later(slot, connection, delay_ns, event);
         }
@@ -266,9 +266,9 @@ impl NetworkIo for Sim<'_> {
             socket.requests += 1;
             let request = socket.requests;
             // Kept only for those who have asked for it: a load may have very many requests.
-            if Rc::strong_count(&self.heard) > 1 {
+            if Rc::strong_count(&self.received) > 1 {
                 let text = String::from_utf8_lossy(&socket.outbox).into_owned();
-                self.heard.borrow_mut().push((connection, text));
+                self.received.borrow_mut().push((connection, text));
             }
             socket.outbox.clear();
             // A server that has closed answers what comes late with a reset.

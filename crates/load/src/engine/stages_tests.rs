@@ -26,12 +26,12 @@ fn load(texts: &[&str], poisson: bool) -> Workload {
 fn arrivals(load: &Workload, threads: usize) -> (Vec<u64>, Outcome) {
     let arrived = RefCell::new(vec![]);
     let sim = |_| {
-        Sim::new(Box::new(|visit: Visit| {
+        Sim::new(Box::new(|visit: ServerRequest| {
             if visit.request == 0 {
-                return vec![(0, Act::Accept)];
+                return vec![(0, ServerAction::Accept)];
             }
             arrived.borrow_mut().push(visit.now_ns);
-            vec![(1000, Act::Send(OK.to_vec()))]
+            vec![(1000, ServerAction::Send(OK.to_vec()))]
         }))
     };
     let outcome = simulate_threads(load, (0..threads).map(sim).collect());
@@ -54,8 +54,8 @@ fn requests_of_a_ramp_arrive_where_its_integral_reaches_them() {
                 200..400 => 2.0 + (n - 200) as f64 / 200.0,
                 _ => 4.0 - ((500 - n) as f64 / 100.0).sqrt(),
             };
-            let late_ns = arrived[n as usize] as f64 - exact_s * 1e9;
-            assert!(late_ns.abs() <= 1.5, "{n}: {late_ns} ns with {threads} threads");
+            let connect_delay_ns = arrived[n as usize] as f64 - exact_s * 1e9;
+            assert!(connect_delay_ns.abs() <= 1.5, "{n}: {connect_delay_ns} ns with {threads} threads");
         }
         let by_second: Vec<u64> = outcome.intervals.iter().map(|interval| interval.started).collect();
         assert_eq!(by_second, [50, 150, 200, 100]);
@@ -74,12 +74,12 @@ fn a_load_ends_with_its_last_stage_and_sends_nothing_in_a_pause() {
 fn closed(texts: &[&str], threads: usize, answer_ns: u64) -> (Vec<(u64, u64)>, Outcome) {
     let spans = RefCell::new(vec![]);
     let sim = |_| {
-        Sim::new(Box::new(|visit: Visit| {
+        Sim::new(Box::new(|visit: ServerRequest| {
             if visit.request == 0 {
-                return vec![(0, Act::Accept)];
+                return vec![(0, ServerAction::Accept)];
             }
             spans.borrow_mut().push((visit.now_ns, visit.now_ns + answer_ns));
-            vec![(answer_ns, Act::Send(OK.to_vec()))]
+            vec![(answer_ns, ServerAction::Send(OK.to_vec()))]
         }))
     };
     let outcome = simulate_threads(&load(texts, false), (0..threads).map(sim).collect());

@@ -332,7 +332,7 @@ mod tests {
 
     // Invariant: how an answer is cut into pieces does not change its meaning, at every single position.
     #[test]
-    fn every_cut_gives_the_same_answer() {
+    fn every_segmentation_gives_the_same_response() {
         for (text, expected) in ANSWERS {
             let bytes = text.as_bytes();
             for cut in 0..=bytes.len() {
@@ -347,7 +347,7 @@ mod tests {
     proptest! {
         // Invariant: the same for any number of cuts.
         #[test]
-        fn any_cuts_give_the_same_answer(which in 0..ANSWERS.len(), mut cuts in prop::collection::vec(0..200usize, 0..6)) {
+        fn any_segmentation_gives_the_same_response(which in 0..ANSWERS.len(), mut cuts in prop::collection::vec(0..200usize, 0..6)) {
             let (text, expected) = ANSWERS[which];
             cuts.sort_unstable();
             let (mut pieces, mut from) = (vec![], 0);

@@ -119,7 +119,7 @@ pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> 
 }
 
 /// Gives each value of a header of the head at the start of `bytes`.
-pub(crate) fn each_value(bytes: &[u8], name: &str, mut visit: impl FnMut(&[u8])) {
+pub(crate) fn for_each_value(bytes: &[u8], name: &str, mut visit: impl FnMut(&[u8])) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
     if config().parse_response(&mut response, bytes).is_ok() {

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_too_low_is_told_with_both_numbers() {
+    fn a_limit_too_low_is_reported_with_both_numbers() {
         assert_eq!(room(100, 24, None), Ok(None));
         assert_eq!(room(100, 24, Some(1024)), Ok(Some(1000)));
         assert_eq!(room(1000, 24, Some(1024)), Ok(Some(1000)));

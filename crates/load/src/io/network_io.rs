@@ -37,12 +37,12 @@ pub(crate) enum Handshake {
     /// It has begun.
     UnderWay {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
-        begun_ns: u64,
+        started_ns: u64,
     },
     /// It is done.
     Done {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
-        begun_ns: u64,
+        started_ns: u64,
         /// When the connection could carry the first request.
         ended_ns: u64,
         /// Whether an earlier session was resumed.

@@ -73,7 +73,7 @@ impl LookupQueue {
     }
 
     /// The next question; `None` when there will be none.
-    fn take(&self) -> Option<LookupRequest> {
+    fn next(&self) -> Option<LookupRequest> {
         let mut waiting = self.lock();
         waiting.idle += 1;
         while waiting.requests.is_empty() && !waiting.closed {
@@ -95,7 +95,7 @@ impl Worker {
     fn start(&self, queue: Arc<LookupQueue>, number: usize) -> std::io::Result<()> {
         let (lookup, results, signal) = (self.lookup, self.results.clone(), self.signal.clone());
         let work = move || {
-            while let Some(LookupRequest { slot, token, host, port, preferred }) = queue.take() {
+            while let Some(LookupRequest { slot, token, host, port, preferred }) = queue.next() {
                 let address = choose(&lookup(&host, port), preferred);
                 if results.send(LookupResult { slot, token, address }).is_err() {
                     return;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_a_connection_that_was_given_up_is_not_looked_up() {
+    fn a_cancelled_lookup_is_not_resolved() {
         static HELD: Mutex<bool> = Mutex::new(true);
         static CHANGED: Condvar = Condvar::new();
         let lookup: LookupFn = |host, _| {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_with_a_signal_and_names_may_be_gone() {
+    fn results_come_with_a_signal_and_names_may_not_resolve() {
         let lookup: LookupFn = |host, port| match host {
             "there" => vec![SocketAddr::from(([127, 0, 0, 1], port))],
             _ => vec![],

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_clock_is_told_from_the_width_of_a_reading() {
+    fn a_set_clock_is_distinguished_from_reading_jitter() {
         let offset = ClockOffset::from_reading(reading(1_000, 900_000_000, 1_100));
         for (realtime_ns, is_consistent_with) in [
             (900_500_000, true),
@@ -283,7 +283,7 @@ mod tests {
 
     // A stamp counts only when nobody can have set the clock between its packet and now.
     #[test]
-    fn a_stamp_of_before_the_clock_was_set_does_not_count() {
+    fn a_timestamp_from_before_a_clock_step_is_ignored() {
         let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
         for (stamp_ns, sent_ns, read_ns, received_ns) in [
             (1_000_080_000, 60_000, 90_000, Some(80_000)),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_when_bytes_came_and_not_when_they_were_read() {
+    fn rx_timestamps_are_when_bytes_arrived_and_not_when_they_were_read() {
         for flags in [RecvFlags::empty(), RecvFlags::TRUNC] {
             let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
             let (received_ns, written_ns, read_ns) = stamped_read(&mut stamps, flags);

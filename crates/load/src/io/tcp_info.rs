@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connection_tells_nothing() {
+    fn a_socket_that_is_not_tcp_gives_no_reading() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(read(&one), None);
         assert_eq!(reading(&[0; 40]), TcpReading::default());

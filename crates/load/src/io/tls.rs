@@ -42,7 +42,7 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
             let key = key.as_ref().unwrap_or(certificate);
             builder
                 .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
-                .map_err(|error| wrong_key(certificate, key, &error))?
+                .map_err(|error| key_mismatch(certificate, key, &error))?
         }
         (None, Some(key)) => {
             return Err(UserError::usage(format!("the key {} comes without its certificate", key.display()))
@@ -99,7 +99,7 @@ fn cannot_read(what: &str, path: &Path, error: &pem::Error) -> UserError {
     }
 }
 
-fn wrong_key(certificate: &Path, key: &Path, error: &Error) -> UserError {
+fn key_mismatch(certificate: &Path, key: &Path, error: &Error) -> UserError {
     let (certificate, key) = (certificate.display(), key.display());
     match error {
         Error::InconsistentKeys(_) => {

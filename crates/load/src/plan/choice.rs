@@ -74,8 +74,8 @@ impl Choice {
 }
 
 fn check_weights(workload: &Workload) -> Result<()> {
-    let wrong = |weight: f64| !(weight.is_finite() && weight > 0.0);
-    match workload.requests.iter().find(|request| wrong(request.weight)) {
+    let is_invalid = |weight: f64| !(weight.is_finite() && weight > 0.0);
+    match workload.requests.iter().find(|request| is_invalid(request.weight)) {
         None => Ok(()),
         Some(request) => {
             Err(UserError::usage(format!("the weight of {} is {}", request.name, request.weight))

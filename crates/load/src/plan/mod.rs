@@ -496,32 +496,32 @@ fn with_path_hint(error: UserError) -> UserError {
 
 /// Refuses what cannot be meant.
 fn check(workload: &Workload) -> Result<()> {
-    let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+    let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
     if workload.requests.is_empty() {
-        return wrong("there is no URL to load", "give at least one, as in webdyno run http://localhost/");
+        return refuse("there is no URL to load", "give at least one, as in webdyno run http://localhost/");
     }
     if workload.connections == 0 {
-        return wrong("0 connections cannot carry a request", "give at least one with -c");
+        return refuse("0 connections cannot carry a request", "give at least one with -c");
     }
     if workload.threads == Some(0) {
-        return wrong("0 threads cannot send a request", "give at least one with -t");
+        return refuse("0 threads cannot send a request", "give at least one with -t");
     }
     if workload.timeout_us == 0 {
-        return wrong("a timeout of 0 ends every request", "give a longer one, as in --timeout 10s");
+        return refuse("a timeout of 0 ends every request", "give a longer one, as in --timeout 10s");
     }
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
-        return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
+        return refuse("the load would end before it begins", "give a duration with -d or requests with -n");
     }
     if !workload.stages.is_empty() && workload.stop.duration_us != Some(stage::duration_us(&workload.stages))
     {
-        return wrong(
+        return refuse(
             "a load with stages lasts as long as they do",
             "say with --stage alone how long it lasts",
         );
     }
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
-        return wrong(&message, "give at most 50 with --redirects");
+        return refuse(&message, "give at most 50 with --redirects");
     }
     crate::plan::session_templates::check(workload)?;
     check_expectations(workload)?;
@@ -529,7 +529,7 @@ fn check(workload: &Workload) -> Result<()> {
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
     {
         let message = format!("{rate_per_s} requests per second is not a rate that can be sent");
-        return wrong(&message, "give a rate above 0 and up to 10 million with -r");
+        return refuse(&message, "give a rate above 0 and up to 10 million with -r");
     }
     Ok(())
 }

@@ -46,9 +46,9 @@ impl RequestMessage {
 
     /// What may be sent at once when so much was sent; empty at the end.
     #[inline]
-    pub(crate) fn left<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
+    pub(crate) fn unsent<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
         match (self.is_own, self.head.get(written_bytes..)) {
-            (false, _) => template.left(written_bytes),
+            (false, _) => template.unsent(written_bytes),
             (true, Some(left)) if !left.is_empty() => left,
             (true, _) => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
         }

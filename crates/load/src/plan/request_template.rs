@@ -71,7 +71,7 @@ impl Template {
 
     /// What may be sent at once when so much was sent; empty at the end.
     #[inline]
-    pub(crate) fn left(&self, written_bytes: usize) -> &[u8] {
+    pub(crate) fn unsent(&self, written_bytes: usize) -> &[u8] {
         match self.head.get(written_bytes..) {
             Some(left) if !left.is_empty() => left,
             _ => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),

@@ -347,25 +347,25 @@ pub(super) fn with_browser_headers(workload: &Workload) -> Vec<RequestSpec> {
 /// Refuses visits that cannot be meant.
 pub(super) fn check(workload: &Workload) -> Result<()> {
     let Some(visits) = &workload.visits else { return Ok(()) };
-    let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+    let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
     if visits.sessions.is_empty() {
-        return wrong("there is no session for the visitors", "give them a page or a step at least");
+        return refuse("there is no session for the visitors", "give them a page or a step at least");
     }
     if workload.list.is_some() {
-        return wrong(
+        return refuse(
             "visitors do what their steps say, and a list says it too",
             "give the one or the other",
         );
     }
     if visits.users == 0 && workload.arrival == Arrival::Closed {
-        return wrong("0 users visit nothing", "give at least one user");
+        return refuse("0 users visit nothing", "give at least one user");
     }
     if visits.connections_per_host == 0 {
-        return wrong("0 connections per host cannot carry a request", "browsers open 6: leave it out");
+        return refuse("0 connections per host cannot carry a request", "browsers open 6: leave it out");
     }
     if !(0.0..=1.0).contains(&visits.returning_fraction) {
         let message = format!("{} is no share of visitors who come back", visits.returning_fraction);
-        return wrong(&message, "give one from 0 to 1");
+        return refuse(&message, "give one from 0 to 1");
     }
     visits.sessions.iter().try_for_each(|session| check_session(workload, session))
 }

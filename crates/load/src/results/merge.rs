@@ -69,7 +69,7 @@ impl Merger {
         let mut thread_cpu_us = vec![0; self.threads.len()];
         for (number, report) in reports.into_iter().enumerate() {
             let Some(mut report) = report else {
-                self.add_left_behind(number, length_ns);
+                self.add_ended_thread(number, length_ns);
                 continue;
             };
             thread_cpu_us[number] = report.cpu_ns / 1000;
@@ -118,7 +118,7 @@ impl Merger {
     }
 
     /// A thread that ended in an earlier interval still has requests in flight.
-    fn add_left_behind(&mut self, thread: usize, length_ns: u64) {
+    fn add_ended_thread(&mut self, thread: usize, length_ns: u64) {
         if let Some((_, in_flight)) = &self.threads[thread].end {
             self.sum.in_flight += in_flight.requests;
             self.sum.in_flight_ns += u128::from(in_flight.requests) * u128::from(length_ns);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_thread_left_in_flight_stays_in_flight() {
+    fn requests_in_flight_of_an_ended_thread_stay_in_flight() {
         let mut merger = Merger::new(Labels::default(), 2);
         let next = |merger: &mut Merger| merger.next_interval(&mut |_, _| {});
         merger.add(0, report(0, 990, 3, 3, Some(EndReason::Enough)));

@@ -75,17 +75,17 @@ impl Pacer {
     }
 
     /// How many starts were taken.
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn taken_count(&self) -> u64 {
         self.taken
     }
 
     /// The next start, nanoseconds since the load began; `None` after the last request.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.next_ns.filter(|_| !self.has_taken_all())
+        self.next_ns.filter(|_| !self.is_exhausted())
     }
 
     /// Whether this thread's part of the requests is taken; never without a bound.
-    pub(crate) fn has_taken_all(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.requests.is_some_and(|requests| self.slot() >= requests)
     }
 
@@ -258,15 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_on_requests_is_told_from_the_end_of_the_stages() {
+    fn a_request_bound_is_distinguished_from_the_end_of_the_stages() {
         let rate_profile = rate_profile(&["1s@4/s"]);
         let mut bounded = Pacer::rate_profile(rate_profile.clone(), 0, 1, Some(2), None);
         (0..2).for_each(|_| bounded.advance());
-        assert!(bounded.next_ns().is_none() && bounded.has_taken_all());
+        assert!(bounded.next_ns().is_none() && bounded.is_exhausted());
         let mut over = Pacer::rate_profile(rate_profile, 0, 1, Some(9), None);
         assert_eq!(starts(over.clone(), 9).len(), 4);
         (0..4).for_each(|_| over.advance());
-        assert!(over.next_ns().is_none() && !over.has_taken_all());
+        assert!(over.next_ns().is_none() && !over.is_exhausted());
     }
 
     #[test]

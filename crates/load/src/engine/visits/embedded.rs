@@ -137,7 +137,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 ResourceKind::Frame => Kind::Frame,
                 _ => Kind::Part,
             };
-            self.targets.hold(number);
+            self.targets.retain(number);
             list.parts.push((number as u32, kind));
         }
         list

@@ -48,7 +48,7 @@ impl VisitorArrivals {
             }),
             Self::Starts { .. } if !room => None,
             Self::Starts { starts, admitted, .. } => {
-                let (intended_ns, sendable_ns) = starts.take()?;
+                let (intended_ns, sendable_ns) = starts.pop_oldest()?;
                 *admitted += 1;
                 Some(VisitorArrival { number: *admitted - 1, intended_ns, sendable_ns })
             }
@@ -72,9 +72,9 @@ impl VisitorArrivals {
     }
 
     /// Whether the visitor in this place begins another session.
-    pub(super) fn stays_active(&mut self, place: u32, now_ns: u64) -> bool {
+    pub(super) fn stays_active(&mut self, index: u32, now_ns: u64) -> bool {
         match self {
-            Self::Users(users) => users.stays_active(place, now_ns),
+            Self::Users(users) => users.stays_active(index, now_ns),
             Self::Starts { .. } => false,
         }
     }

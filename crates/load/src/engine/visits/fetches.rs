@@ -11,16 +11,16 @@ use webdyno_model::page::FetchedBy;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
-    pub(super) fn send_waiting(&mut self, place: u32, since_ns: u64) {
-        self.use_cached_document(place);
-        let visitor = &self.visits.visitors[place as usize];
+    pub(super) fn send_waiting(&mut self, index: u32, since_ns: u64) {
+        self.use_cached_document(index);
+        let visitor = &self.visits.visitors[index as usize];
         let (serial, mut from) = (visitor.serial, visitor.first_waiting);
         let mut blocked = None;
         while self.load_end.is_none()
-            && let Some(number) = self.visits.visitors[place as usize].waiting_from(from)
+            && let Some(number) = self.visits.visitors[index as usize].waiting_from(from)
         {
-            let sent = self.send_fetch(place, number, since_ns);
-            if self.visits.visitors[place as usize].serial != serial {
+            let sent = self.send_fetch(index, number, since_ns);
+            if self.visits.visitors[index as usize].serial != serial {
                 // It failed at once, and was the last one of its step.
                 return self.update_room(self.wake_ns);
             }
@@ -32,7 +32,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 }
             }
         }
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let first = blocked.unwrap_or(from);
         // One that was redirected meanwhile may wait before it.
         visitor.first_waiting = visitor.waiting_from(0).map_or(first, |waiting| waiting.min(first));
@@ -40,11 +40,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Puts a fetch on a connection. False when there is none for it now.
-    fn send_fetch(&mut self, place: u32, number: u32, since_ns: u64) -> bool {
-        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+    fn send_fetch(&mut self, index: u32, number: u32, since_ns: u64) -> bool {
+        let fetch = &self.visits.visitors[index as usize].fetches[number as usize];
         let origin = fetch.origin as usize;
-        if let Some(slot) = self.acquire_visitor_connection(place, origin) {
-            let request = self.request_of(place, number, since_ns);
+        if let Some(slot) = self.acquire_visitor_connection(index, origin) {
+            let request = self.request_of(index, number, since_ns);
             self.assign_to_connection(slot, request);
             self.update_clock();
             if self.load_end.is_none() {
@@ -54,17 +54,17 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let Some(script) = &self.plan.script else { return false };
         let room = self.has_room();
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         if u32::from(visitor.open_to(origin)) >= script.connections_per_host {
             return false;
         }
         if !room {
             if !std::mem::replace(&mut visitor.queued, true) {
-                self.visits.queue.push_back(place);
+                self.visits.queue.push_back(index);
             }
             return false;
         }
-        let request = self.request_of(place, number, since_ns);
+        let request = self.request_of(index, number, since_ns);
         self.open(request);
         true
     }
@@ -74,25 +74,25 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if self.visits.queue.is_empty() || !self.has_room() {
             return false;
         }
-        let Some(place) = self.visits.queue.pop_front() else { return false };
+        let Some(index) = self.visits.queue.pop_front() else { return false };
         let since_ns = self.visits.room_since_ns.unwrap_or(self.wake_ns);
-        self.visits.visitors[place as usize].queued = false;
-        let serial = self.visits.visitors[place as usize].serial;
+        self.visits.visitors[index as usize].queued = false;
+        let serial = self.visits.visitors[index as usize].serial;
         let mut from = 0;
         let mut served = false;
-        while let Some(number) = self.visits.visitors[place as usize].waiting_from(from) {
+        while let Some(number) = self.visits.visitors[index as usize].waiting_from(from) {
             from = number + 1;
-            if !self.may_open_connection(place, number) {
+            if !self.may_open_connection(index, number) {
                 continue;
             }
             if served {
                 // The next one is for somebody else, if somebody else waits.
-                self.visits.visitors[place as usize].queued = true;
-                self.visits.queue.push_back(place);
+                self.visits.visitors[index as usize].queued = true;
+                self.visits.queue.push_back(index);
                 break;
             }
-            served = self.send_fetch(place, number, since_ns);
-            if self.visits.visitors[place as usize].serial != serial || self.load_end.is_some() {
+            served = self.send_fetch(index, number, since_ns);
+            if self.visits.visitors[index as usize].serial != serial || self.load_end.is_some() {
                 break;
             }
         }
@@ -101,27 +101,27 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Whether a fetch may have a connection: its visitor has fewer than it may have.
-    fn may_open_connection(&self, place: u32, number: u32) -> bool {
-        let visitor = &self.visits.visitors[place as usize];
+    fn may_open_connection(&self, index: u32, number: u32) -> bool {
+        let visitor = &self.visits.visitors[index as usize];
         let origin = visitor.fetches[number as usize].origin as usize;
         let max = self.plan.script.as_ref().map_or(0, |script| script.connections_per_host);
-        u32::from(visitor.open_to(origin)) < max || self.idle_index(place, origin).is_some()
+        u32::from(visitor.open_to(origin)) < max || self.idle_index(index, origin).is_some()
     }
 
     /// The request that a fetch is, from now on under way.
-    fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
+    fn request_of(&mut self, index: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
-        let (body_handling, keep_head) = self.response_handling(place, number);
-        let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
+        let (body_handling, keep_head) = self.response_handling(index, number);
+        let fetch = &mut self.visits.visitors[index as usize].fetches[number as usize];
         fetch.state = State::UnderWay;
         if fetch.deadline_ns == 0 {
             fetch.deadline_ns = deadline_ns;
         }
         Request {
-            user: place,
+            user: index,
             template: fetch.target as usize,
             item: number,
-            intended_ns: fetch.known_ns,
+            intended_ns: fetch.discovered_ns,
             sendable_ns: fetch.sendable_ns.max(since_ns),
             deadline_ns: fetch.deadline_ns,
             retried: false,
@@ -159,7 +159,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// A fetch has its outcome.
     pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut FetchEnd) {
         // Nobody takes its place as long as it is looked at.
-        self.targets.hold(request.template);
+        self.targets.retain(request.template);
         self.store_response(request, ended);
         self.record_fetch_end(request, ended);
         if ended.failure.is_none() {
@@ -230,15 +230,15 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A kept connection of a visitor to this server: its place among them.
-    fn idle_index(&self, place: u32, origin: usize) -> Option<usize> {
-        let idle = &self.visits.visitors[place as usize].idle;
+    fn idle_index(&self, index: u32, origin: usize) -> Option<usize> {
+        let idle = &self.visits.visitors[index as usize].idle;
         idle.iter().rposition(|&kept| self.conns[kept as u32 as usize].origin == origin)
     }
 
     /// Takes a visitor's kept connection to this server, the one used last.
-    fn acquire_visitor_connection(&mut self, place: u32, origin: usize) -> Option<u32> {
-        let at = self.idle_index(place, origin)?;
-        let slot = self.visits.visitors[place as usize].idle.remove(at) as u32;
+    fn acquire_visitor_connection(&mut self, index: u32, origin: usize) -> Option<u32> {
+        let at = self.idle_index(index, origin)?;
+        let slot = self.visits.visitors[index as usize].idle.remove(at) as u32;
         self.visits.idle.remove(slot);
         self.idle_count -= 1;
         Some(slot)
@@ -273,13 +273,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Closes what a visitor has kept.
-    pub(super) fn close_idle_of(&mut self, place: u32) {
-        while let Some(&kept) = self.visits.visitors[place as usize].idle.last() {
+    pub(super) fn close_idle_of(&mut self, index: u32) {
+        while let Some(&kept) = self.visits.visitors[index as usize].idle.last() {
             match self.slot_of(kept, Phase::Idle) {
                 Some(slot) => self.close(slot),
                 // Cannot be: what is closed is taken out.
                 None => {
-                    self.visits.visitors[place as usize].idle.pop();
+                    self.visits.visitors[index as usize].idle.pop();
                 }
             }
         }

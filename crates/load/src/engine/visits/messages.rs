@@ -6,7 +6,7 @@ use super::visitor::{Fetch, FetchEnd, State};
 use crate::engine::Engine;
 use crate::engine::conn::{KeepHead, Request};
 use crate::http::content_check::BodyHandling;
-use crate::http::response_head::each_value;
+use crate::http::response_head::for_each_value;
 use crate::io::network_io::NetworkIo;
 use crate::plan::script::cache::CacheLookup;
 use crate::plan::{Dynamic, Script, StepPlan};
@@ -23,17 +23,17 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// The step that a visitor takes.
-    pub(super) fn step_of(&self, place: u32) -> Option<&StepPlan> {
-        let visitor = self.visits.visitors.get(place as usize)?;
+    pub(super) fn step_of(&self, index: u32) -> Option<&StepPlan> {
+        let visitor = self.visits.visitors.get(index as usize)?;
         Some(self.plan.script.as_ref()?.step_at(visitor.spec, visitor.step))
     }
 
     /// What is wanted of the answer to a fetch.
-    pub(super) fn response_handling(&self, place: u32, number: u32) -> (BodyHandling, KeepHead) {
-        let (Some(script), Some(step)) = (&self.plan.script, self.step_of(place)) else {
+    pub(super) fn response_handling(&self, index: u32, number: u32) -> (BodyHandling, KeepHead) {
+        let (Some(script), Some(step)) = (&self.plan.script, self.step_of(index)) else {
             return (BodyHandling::default(), KeepHead::Never);
         };
-        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+        let fetch = &self.visits.visitors[index as usize].fetches[number as usize];
         let is_step = number == 0;
         let discovers = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
         let body_handling = BodyHandling {
@@ -111,12 +111,12 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let fetch = &visitor.fetches[conn.request.item as usize];
         let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
         let jar = &mut visitor.jar;
-        each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
+        for_each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
     }
 
     /// Whether the cache has what a fetch is to ask for: then it is not asked, or only whether it has changed.
-    pub(super) fn check_cache(&self, place: u32, fetch: &mut Fetch) {
-        let Some(step) = self.step_of(place) else { return };
+    pub(super) fn check_cache(&self, index: u32, fetch: &mut Fetch) {
+        let Some(step) = self.step_of(index) else { return };
         if fetch.kind == Kind::Step && !step.captures.is_empty() {
             // Values are captured from what comes.
             return;
@@ -135,7 +135,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             // Without its content nobody knows what it embeds.
             return;
         }
-        match self.visits.visitors[place as usize].cache.lookup(key, self.now_s()) {
+        match self.visits.visitors[index as usize].cache.lookup(key, self.now_s()) {
             CacheLookup::Absent => {}
             CacheLookup::Fresh => fetch.state = State::Cached,
             CacheLookup::Stale { .. } => fetch.confirms = true,
@@ -175,9 +175,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// Takes the values of a step's answer.
-    fn capture(&mut self, place: u32, head: &[u8], body: &[u8]) {
+    fn capture(&mut self, index: u32, head: &[u8], body: &[u8]) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let step = script.step_at(visitor.spec, visitor.step);
         for missed in step.captures.extract(head, body, &mut visitor.variables) {
             if let Some(count) =
@@ -201,10 +201,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// The same of an answer that the cache has.
-    pub(super) fn record_cached_url(&mut self, place: u32, first_target: u32) {
+    pub(super) fn record_cached_url(&mut self, index: u32, first_target: u32) {
         if self.plan.script.as_ref().is_some_and(|script| script.has_links) {
             let url = self.targets.get(first_target as usize).url().clone();
-            self.visits.visitors[place as usize].url = Some(Box::new(url));
+            self.visits.visitors[index as usize].url = Some(Box::new(url));
         }
     }
 }

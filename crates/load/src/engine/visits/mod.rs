@@ -120,9 +120,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if self.serve_queue() {
             return true;
         }
-        if let Some((place, since_ns)) = self.visits.ready.pop_front() {
-            self.visits.visitors[place as usize].ready = false;
-            self.send_waiting(place, since_ns);
+        if let Some((index, since_ns)) = self.visits.ready.pop_front() {
+            self.visits.visitors[index as usize].ready = false;
+            self.send_waiting(index, since_ns);
             return true;
         }
         let room = self.has_room() && self.visits.queue.is_empty();
@@ -138,7 +138,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     fn visitor_arrives(&mut self, arrival: VisitorArrival) {
         let visits = &mut self.visits;
         let number = arrival.number * visits.threads + visits.thread;
-        let place = match visits.entry {
+        let index = match visits.entry {
             VisitorArrivals::Users(_) => arrival.number as u32,
             VisitorArrivals::Starts { .. } => visits.away.pop().unwrap_or_else(|| {
                 visits.visitors.push(Visitor::absent());
@@ -146,7 +146,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             }),
         };
         let counted = !visits.entry.is_closed();
-        let visitor = &mut visits.visitors[place as usize];
+        let visitor = &mut visits.visitors[index as usize];
         // Whoever takes a seat again goes on with its numbers.
         if counted || visitor.serial == 0 {
             (visitor.number, visitor.session) = (number, number);
@@ -155,10 +155,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         visits.present += 1;
         let left_us = if is_first { self.initial_think_us(number) } else { 0 };
         if left_us > 0 {
-            return self.wait_before_session(place, arrival.intended_ns + left_us * 1000);
+            return self.wait_before_session(index, arrival.intended_ns + left_us * 1000);
         }
-        self.begin_session(place, arrival.intended_ns, arrival.sendable_ns, counted);
-        self.send_waiting(place, arrival.sendable_ns);
+        self.begin_session(index, arrival.intended_ns, arrival.sendable_ns, counted);
+        self.send_waiting(index, arrival.sendable_ns);
         self.update_room(self.wake_ns);
     }
 
@@ -167,27 +167,27 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         while let Some((number, intended_ns)) = self.visits.entry.pop_due(until_ns) {
             self.count_start(number * self.visits.threads + self.visits.thread, intended_ns);
         }
-        while let Some(&Reverse((due_ns, place))) = self.visits.timers.peek()
+        while let Some(&Reverse((due_ns, index))) = self.visits.timers.peek()
             && due_ns < until_ns
         {
             self.visits.timers.pop();
-            match self.visits.visitors[place as usize].phase {
-                Phase::BeforeSession if !self.visits.entry.stays_active(place, due_ns) => {
-                    self.leave(place);
+            match self.visits.visitors[index as usize].phase {
+                Phase::BeforeSession if !self.visits.entry.stays_active(index, due_ns) => {
+                    self.leave(index);
                     continue;
                 }
-                Phase::BeforeSession => self.begin_session(place, due_ns, due_ns, false),
-                Phase::BeforeStep => self.begin_step(place, due_ns, due_ns, false),
+                Phase::BeforeSession => self.begin_session(index, due_ns, due_ns, false),
+                Phase::BeforeStep => self.begin_step(index, due_ns, due_ns, false),
                 Phase::Absent | Phase::Fetching => continue,
             }
-            self.make_ready(place, 0);
+            self.make_ready(index, 0);
         }
     }
 
     /// Somebody can go on since then.
-    fn make_ready(&mut self, place: u32, since_ns: u64) {
-        if !std::mem::replace(&mut self.visits.visitors[place as usize].ready, true) {
-            self.visits.ready.push_back((place, since_ns));
+    fn make_ready(&mut self, index: u32, since_ns: u64) {
+        if !std::mem::replace(&mut self.visits.visitors[index as usize].ready, true) {
+            self.visits.ready.push_back((index, since_ns));
         }
     }
 
@@ -240,7 +240,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let mut waiting = 0;
         let fetches = self.visits.visitors.iter().flat_map(|visitor| &visitor.fetches);
         for fetch in fetches.filter(|fetch| fetch.state == State::Waiting) {
-            censored_time.record(microseconds(fetch.known_ns, end_ns));
+            censored_time.record(microseconds(fetch.discovered_ns, end_ns));
             waiting += 1;
         }
         while let Some((number, intended_ns)) = self.visits.entry.next_waiting() {

@@ -41,12 +41,12 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// What was found on a page, or in a style sheet of it, is known.
-    fn add_list(&mut self, place: u32, by: u32, list: &Rc<EmbeddedResources>) {
-        let visitor = &mut self.visits.visitors[place as usize];
+    fn add_list(&mut self, index: u32, by: u32, list: &Rc<EmbeddedResources>) {
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.fetches[by as usize].list = Some(list.clone());
         visitor.page_failed |= list.is_incomplete;
         for &(target, kind) in &list.parts {
-            let visitor = &mut self.visits.visitors[place as usize];
+            let visitor = &mut self.visits.visitors[index as usize];
             if visitor.has_fetch(target) {
                 continue;
             }
@@ -55,14 +55,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 visitor.page_failed = true;
                 return;
             }
-            self.add_part(place, target, true, kind);
+            self.add_part(index, target, true, kind);
         }
     }
 
     /// A part of a page is known.
-    fn add_part(&mut self, place: u32, target: u32, required: bool, kind: Kind) {
+    fn add_part(&mut self, index: u32, target: u32, required: bool, kind: Kind) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let mut fetch = Fetch { required, kind, ..Fetch::new(target, 0, self.now_ns, self.wake_ns) };
         let mut origin = Some(self.targets.get(target as usize).origin);
         if let Some(dynamic) = script.dynamic_at(target) {
@@ -75,61 +75,61 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             return;
         };
         (fetch.origin, fetch.first_origin) = (origin as u32, origin as u32);
-        self.check_cache(place, &mut fetch);
+        self.check_cache(index, &mut fetch);
         if fetch.state != State::Cached {
             self.recorder.start(self.now_ns);
-            self.targets.hold(target as usize);
-            self.visits.visitors[place as usize].add(fetch);
+            self.targets.retain(target as usize);
+            self.visits.visitors[index as usize].add(fetch);
             return;
         }
         let list = fetch.list.take();
         fetch = cached_fetch(fetch, self.now_ns);
         self.recorder.report.visits.counts.cache_hits += 1;
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.add(fetch);
         let number = visitor.fetches.len() as u32 - 1;
-        list.into_iter().for_each(|list| self.add_list(place, number, &list));
+        list.into_iter().for_each(|list| self.add_list(index, number, &list));
     }
 
     /// A step's own answer is in the cache: its parts are known at once.
-    pub(super) fn use_cached_document(&mut self, place: u32) {
-        let visitor = &mut self.visits.visitors[place as usize];
+    pub(super) fn use_cached_document(&mut self, index: u32) {
+        let visitor = &mut self.visits.visitors[index as usize];
         let Some(fetch) = visitor.fetches.first_mut().filter(|fetch| fetch.state == State::Cached) else {
             return;
         };
         let list = fetch.list.take();
-        let known_ns = fetch.known_ns;
+        let discovered_ns = fetch.discovered_ns;
         let first_target = fetch.first_target;
-        *fetch = cached_fetch(fetch.clone(), known_ns);
+        *fetch = cached_fetch(fetch.clone(), discovered_ns);
         visitor.left -= 1;
         self.recorder.report.visits.counts.cache_hits += 1;
-        self.record_cached_url(place, first_target);
+        self.record_cached_url(index, first_target);
         match list {
-            Some(list) => self.add_list(place, 0, &list),
-            None => self.add_listed(place),
+            Some(list) => self.add_list(index, 0, &list),
+            None => self.add_listed(index),
         }
-        if self.visits.visitors[place as usize].left == 0 {
-            self.step_ended(place);
-            self.make_ready(place, 0);
+        if self.visits.visitors[index as usize].left == 0 {
+            self.step_ended(index);
+            self.make_ready(index, 0);
         }
     }
 
     /// The parts of a page that names them itself.
-    fn add_listed(&mut self, place: u32) {
+    fn add_listed(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &self.visits.visitors[place as usize];
+        let visitor = &self.visits.visitors[index as usize];
         let page = script.step_at(visitor.spec, visitor.step).page.as_ref();
         if let Some(Resources::Listed(parts)) = page.map(|page| &page.resources) {
             for part in parts {
-                self.add_part(place, part.request as u32, part.required, Kind::Part);
+                self.add_part(index, part.request as u32, part.required, Kind::Part);
             }
         }
     }
 
     /// Counts a page whose last part has ended.
-    pub(super) fn end_page(&mut self, place: u32) {
+    pub(super) fn end_page(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &self.visits.visitors[place as usize];
+        let visitor = &self.visits.visitors[index as usize];
         let Some(page) = &script.step_at(visitor.spec, visitor.step).page else { return };
         let ended_ns = visitor.fetches.iter().map(|fetch| fetch.ended_ns).max().unwrap_or(self.now_ns);
         let time_us = microseconds(visitor.due_ns, ended_ns);
@@ -137,14 +137,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let end = PageEnd { name: page.name, time_us, failed: visitor.page_failed };
         if self.recorder.report.visits.page_ended(end) {
             let name = script.pages.get(page.name).cloned().unwrap_or_default();
-            let trace = self.trace(place, name, time_us);
+            let trace = self.trace(index, name, time_us);
             self.recorder.report.visits.keep(trace);
         }
     }
 
     /// How the page went that a visitor has fetched just now.
-    fn trace(&self, place: u32, name: String, time_us: u64) -> PageTrace {
-        let visitor = &self.visits.visitors[place as usize];
+    fn trace(&self, index: u32, name: String, time_us: u64) -> PageTrace {
+        let visitor = &self.visits.visitors[index as usize];
         let home = visitor.fetches.first().map(|fetch| self.targets.get(fetch.first_target as usize).origin);
         let part = |fetch: &Fetch| {
             let target = self.targets.get(fetch.first_target as usize);
@@ -159,7 +159,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     true => redact_query(&target.url()[url::Position::BeforePath..]),
                     false => redact_query(target.url().as_str()),
                 },
-                known_us: microseconds(visitor.due_ns, fetch.known_ns),
+                known_us: microseconds(visitor.due_ns, fetch.discovered_ns),
                 sent_us: at_us(fetch.sent_ns),
                 first_byte_us: at_us(fetch.first_byte_ns),
                 ended_us: microseconds(visitor.due_ns, fetch.ended_ns),

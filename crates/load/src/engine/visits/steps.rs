@@ -72,22 +72,22 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A visitor begins a session. `predictable`: it was counted, if it could be.
-    pub(super) fn begin_session(&mut self, place: u32, due_ns: u64, sendable_ns: u64, predictable: bool) {
+    pub(super) fn begin_session(&mut self, index: u32, due_ns: u64, sendable_ns: u64, predictable: bool) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let draw = SessionDraw::new(script, self.plan.seed, visitor.session);
         let counted = predictable && draw.is_predictable(script);
         (visitor.random, visitor.spec, visitor.incomplete, visitor.url) =
             (draw.random, draw.spec, false, None);
         script.set_variables(visitor.number, visitor.session, &mut visitor.random, &mut visitor.variables);
         if !draw.returning {
-            self.reset_place(place);
+            self.reset_place(index);
         }
         self.recorder.report.visits.counts.sessions_started += u64::from(!counted);
-        match self.next_step(place, 0) {
-            true => self.begin_step(place, due_ns, sendable_ns, counted),
+        match self.next_step(index, 0) {
+            true => self.begin_step(index, due_ns, sendable_ns, counted),
             // Nothing at all can be done.
-            false => self.end_session(place, due_ns, EMPTY_SESSION_PAUSE_NS),
+            false => self.end_session(index, due_ns, EMPTY_SESSION_PAUSE_NS),
         }
     }
 
@@ -104,22 +104,22 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A visitor who was not there yet waits for the first session.
-    pub(super) fn wait_before_session(&mut self, place: u32, due_ns: u64) {
-        self.wait_for(place, Phase::BeforeSession, due_ns);
+    pub(super) fn wait_before_session(&mut self, index: u32, due_ns: u64) {
+        self.wait_for(index, Phase::BeforeSession, due_ns);
     }
 
     /// Somebody else takes a place: nothing is left of who was there.
-    fn reset_place(&mut self, place: u32) {
-        self.close_idle_of(place);
-        let visitor = &mut self.visits.visitors[place as usize];
+    fn reset_place(&mut self, index: u32) {
+        self.close_idle_of(index);
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.jar.clear();
         visitor.cache.clear();
     }
 
     /// Sets the next step that can be taken, from this one on; the others are skipped. False when there is none.
-    fn next_step(&mut self, place: u32, from: u32) -> bool {
+    fn next_step(&mut self, index: u32, from: u32) -> bool {
         let Some(script) = &self.plan.script else { return false };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let steps = &script.sessions[visitor.spec as usize].steps;
         for (number, step) in steps.iter().enumerate().skip(from as usize) {
             visitor.step = number as u32;
@@ -143,9 +143,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// A step begins: its request is known.
-    pub(super) fn begin_step(&mut self, place: u32, due_ns: u64, sendable_ns: u64, counted: bool) {
+    pub(super) fn begin_step(&mut self, index: u32, due_ns: u64, sendable_ns: u64, counted: bool) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let (spec, number) = (visitor.spec, visitor.step);
         let target = script.step_at(spec, number).request;
         let dynamic = script.dynamic_at(target);
@@ -159,22 +159,22 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         visitor.fetches.clear();
         let mut fetch = Fetch::new(target, origin, due_ns, sendable_ns);
         fetch.url = url.map(Box::new);
-        self.check_cache(place, &mut fetch);
+        self.check_cache(index, &mut fetch);
         if !counted {
             self.count_step(spec, number);
             if fetch.state == State::Waiting {
                 self.recorder.start(due_ns);
             }
         }
-        self.visits.visitors[place as usize].add(fetch);
+        self.visits.visitors[index as usize].add(fetch);
     }
 
     /// Everything that a step fetches has ended.
-    pub(super) fn step_ended(&mut self, place: u32) {
+    pub(super) fn step_ended(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
         let now_ns = self.now_ns;
-        self.end_page(place);
-        let visitor = &mut self.visits.visitors[place as usize];
+        self.end_page(index);
+        let visitor = &mut self.visits.visitors[index as usize];
         let session = &script.sessions[visitor.spec as usize];
         let step = script.step_at(visitor.spec, visitor.step);
         let think_ns = think::draw(&step.think, &mut visitor.random).saturating_mul(1000);
@@ -183,16 +183,16 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let due_ns = now_ns.saturating_add(think_ns.max(pause_ns));
         visitor.fetches.clear();
         let next = visitor.step + 1;
-        match (next as usize) < session.steps.len() && self.next_step(place, next) {
-            true => self.wait_for(place, Phase::BeforeStep, due_ns),
-            false => self.end_session(place, due_ns, 0),
+        match (next as usize) < session.steps.len() && self.next_step(index, next) {
+            true => self.wait_for(index, Phase::BeforeStep, due_ns),
+            false => self.end_session(index, due_ns, 0),
         }
     }
 
     /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if somebody is to.
-    fn end_session(&mut self, place: u32, due_ns: u64, pause_ns: u64) {
+    fn end_session(&mut self, index: u32, due_ns: u64, pause_ns: u64) {
         let users = self.plan.script.as_ref().map_or(0, |script| script.users);
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let counts = &mut self.recorder.report.visits.counts;
         match visitor.incomplete {
             true => counts.sessions_broken += 1,
@@ -200,32 +200,32 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         visitor.session += u64::from(users);
         visitor.serial = visitor.serial.wrapping_add(1);
-        match self.visits.entry.stays_active(place, self.now_ns) && self.claim() {
-            true => self.wait_for(place, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
-            false => self.leave(place),
+        match self.visits.entry.stays_active(index, self.now_ns) && self.claim() {
+            true => self.wait_for(index, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
+            false => self.leave(index),
         }
     }
 
     /// A visitor waits for its next step or session, or begins it.
-    fn wait_for(&mut self, place: u32, phase: Phase, due_ns: u64) {
-        self.visits.visitors[place as usize].phase = phase;
+    fn wait_for(&mut self, index: u32, phase: Phase, due_ns: u64) {
+        self.visits.visitors[index as usize].phase = phase;
         match (due_ns > self.now_ns, phase) {
-            (true, _) => self.visits.timers.push(Reverse((due_ns, place))),
-            (false, Phase::BeforeStep) => self.begin_step(place, due_ns, self.wake_ns, false),
-            (false, _) => self.begin_session(place, due_ns, self.wake_ns, false),
+            (true, _) => self.visits.timers.push(Reverse((due_ns, index))),
+            (false, Phase::BeforeStep) => self.begin_step(index, due_ns, self.wake_ns, false),
+            (false, _) => self.begin_session(index, due_ns, self.wake_ns, false),
         }
     }
 
     /// A visitor leaves for good.
-    pub(super) fn leave(&mut self, place: u32) {
-        self.close_idle_of(place);
-        let visitor = &mut self.visits.visitors[place as usize];
+    pub(super) fn leave(&mut self, index: u32) {
+        self.close_idle_of(index);
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.phase = Phase::Absent;
         visitor.serial = visitor.serial.wrapping_add(1);
         visitor.fetches.clear();
         self.visits.present -= 1;
         if !self.visits.entry.is_closed() {
-            self.visits.away.push(place);
+            self.visits.away.push(index);
         }
     }
 }

@@ -113,7 +113,7 @@ impl Visitor {
     pub(super) fn waiting_from(&self, from: u32) -> Option<u32> {
         let waits = |fetch: &Fetch| fetch.state == State::Waiting;
         let rest = self.fetches.get(from as usize..)?;
-        rest.iter().position(waits).map(|place| from + place as u32)
+        rest.iter().position(waits).map(|index| from + index as u32)
     }
 
     /// How many connections it has to this server.
@@ -172,7 +172,7 @@ pub(super) struct Fetch {
     /// Whether the page fails without it.
     pub(super) required: bool,
     /// When it was known.
-    pub(super) known_ns: u64,
+    pub(super) discovered_ns: u64,
     /// Since when it could have been sent, but for connections.
     pub(super) sendable_ns: u64,
     /// When it times out; 0 before it was given a connection.
@@ -190,8 +190,8 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// A request to this target of this server, known since `known_ns`.
-    pub(super) fn new(target: u32, origin: usize, known_ns: u64, sendable_ns: u64) -> Self {
+    /// A request to this target of this server, known since `discovered_ns`.
+    pub(super) fn new(target: u32, origin: usize, discovered_ns: u64, sendable_ns: u64) -> Self {
         Self {
             state: State::Waiting,
             kind: Kind::Step,
@@ -203,7 +203,7 @@ impl Fetch {
             origin: origin as u32,
             first_origin: origin as u32,
             required: true,
-            known_ns,
+            discovered_ns,
             sendable_ns,
             deadline_ns: 0,
             hops: 0,

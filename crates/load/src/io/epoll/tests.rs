@@ -87,11 +87,12 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
         // A server may be so fast that the request goes out with the same call.
         assert!(matches!(io.send(SLOT, REQUEST), Err(SocketError::AGAIN) | Ok(_)));
         let length_ns = io.now_ns() - called_ns;
-        let (Handshake::UnderWay { begun_ns } | Handshake::Done { begun_ns, .. }) = io.handshake(SLOT) else {
+        let (Handshake::UnderWay { started_ns } | Handshake::Done { started_ns, .. }) = io.handshake(SLOT)
+        else {
             panic!("it has not begun")
         };
         // Whoever stamps it after its first bytes are made and sent does so near the end of the call.
-        early += u32::from(begun_ns - called_ns < length_ns / 2);
+        early += u32::from(started_ns - called_ns < length_ns / 2);
         io.close(SLOT);
     }
     assert!(early >= 9, "{early} of 11");

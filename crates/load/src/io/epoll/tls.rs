@@ -76,16 +76,16 @@ impl TlsInput {
         self.start == self.end
     }
 
-    /// Receives up to `asked` bytes; how many fitted was asked for, too.
-    fn read(&mut self, socket: &OwnedFd, asked: usize) -> rustix::io::Result<(usize, usize)> {
+    /// Receives up to `requested` bytes; how many fitted was asked for, too.
+    fn read(&mut self, socket: &OwnedFd, requested: usize) -> rustix::io::Result<(usize, usize)> {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         } else if self.bytes.len() - self.end < READ_BYTES_MIN {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let asked = asked.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
-        let room = &mut self.bytes[self.end..self.end + asked];
+        let requested = requested.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
+        let room = &mut self.bytes[self.end..self.end + requested];
         let count = match self.stamped {
             false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
             true => {
@@ -97,7 +97,7 @@ impl TlsInput {
             }
         };
         self.end += count;
-        Ok((count, asked))
+        Ok((count, requested))
     }
 }
 
@@ -111,7 +111,7 @@ struct PlaintextBuffer<'a> {
 
 impl PlaintextBuffer<'_> {
     /// Takes what there is room for. Gives how much that was.
-    fn take(&mut self, bytes: &[u8]) -> usize {
+    fn push(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room - self.filled);
         if let Some(buffer) = &mut self.buffer {
             buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
@@ -204,9 +204,9 @@ impl TlsStream {
     ) -> Result<usize, SocketError> {
         if !matches!(self.handshake, Handshake::Done { .. }) {
             self.do_handshake(socket, input, called_ns)?;
-            if let Handshake::UnderWay { begun_ns } = self.handshake {
+            if let Handshake::UnderWay { started_ns } = self.handshake {
                 let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
-                self.handshake = Handshake::Done { begun_ns, ended_ns: now_ns(), resumed };
+                self.handshake = Handshake::Done { started_ns, ended_ns: now_ns(), resumed };
             }
         } else if self.buffered_request_bytes > 0 {
             self.flush(socket)?;
@@ -252,14 +252,15 @@ impl TlsStream {
     ) -> Result<(), SocketError> {
         let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
         loop {
-            let led = self.process(input, &mut nothing).inspect_err(|_| self.send_alert(socket, input))?;
-            if led != TlsProgress::Blocked {
+            let progress =
+                self.process(input, &mut nothing).inspect_err(|_| self.send_alert(socket, input))?;
+            if progress != TlsProgress::Blocked {
                 // The last flight goes out with the request.
                 return Ok(());
             }
             self.flush(socket)?;
             if self.handshake == Handshake::None {
-                self.handshake = Handshake::UnderWay { begun_ns: called_ns };
+                self.handshake = Handshake::UnderWay { started_ns: called_ns };
             }
             match input.read(socket, INPUT_BYTES) {
                 Ok((0, _)) => return Err(SocketError::Tls),
@@ -277,14 +278,14 @@ impl TlsStream {
         buffer: Option<&mut [u8]>,
         room: usize,
     ) -> Result<usize, SocketError> {
-        let mut sink = PlaintextBuffer { buffer, room, filled: 0 };
-        self.take_decrypted(&mut sink);
-        if !sink.is_full() && self.ended.is_none() {
+        let mut plaintext = PlaintextBuffer { buffer, room, filled: 0 };
+        self.drain_decrypted(&mut plaintext);
+        if !plaintext.is_full() && self.ended.is_none() {
             input.load(&mut self.waiting);
-            self.receive_records(socket, input, &mut sink);
+            self.receive_records(socket, input, &mut plaintext);
             self.keep(input);
         }
-        match (sink.filled, self.ended) {
+        match (plaintext.filled, self.ended) {
             (0, None) => Err(SocketError::AGAIN),
             (0, Some(ended)) => ended.map(|()| 0),
             (filled, ended) => {
@@ -296,23 +297,28 @@ impl TlsStream {
     }
 
     /// Until there is no room, nothing is left, or the end has come.
-    fn receive_records(&mut self, socket: &OwnedFd, input: &mut TlsInput, sink: &mut PlaintextBuffer<'_>) {
+    fn receive_records(
+        &mut self,
+        socket: &OwnedFd,
+        input: &mut TlsInput,
+        plaintext: &mut PlaintextBuffer<'_>,
+    ) {
         let mut drained = false;
         for _ in 0..TURNS_MAX {
             if !input.is_empty() {
-                if let Err(error) = self.process(input, sink) {
+                if let Err(error) = self.process(input, plaintext) {
                     self.send_alert(socket, input);
                     self.ended.get_or_insert(Err(error));
                 }
                 // An answer to what came, such as to a new key.
                 let _ = self.flush(socket);
             }
-            if self.ended.is_some() || sink.is_full() || (drained && sink.filled > 0) {
+            if self.ended.is_some() || plaintext.is_full() || (drained && plaintext.filled > 0) {
                 return;
             }
-            match input.read(socket, sink.room - sink.filled) {
+            match input.read(socket, plaintext.room - plaintext.filled) {
                 Ok((0, _)) => self.ended = Some(Err(SocketError::Truncated)),
-                Ok((count, asked)) => drained = count < asked,
+                Ok((count, requested)) => drained = count < requested,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(errno) => self.ended = Some(Err(errno.into())),
@@ -336,11 +342,11 @@ impl TlsStream {
         self.ended.is_some()
     }
 
-    fn take_decrypted(&mut self, sink: &mut PlaintextBuffer<'_>) {
+    fn drain_decrypted(&mut self, plaintext: &mut PlaintextBuffer<'_>) {
         if self.decrypted.is_empty() {
             return;
         }
-        self.decrypted_at += sink.take(&self.decrypted[self.decrypted_at..]);
+        self.decrypted_at += plaintext.push(&self.decrypted[self.decrypted_at..]);
         if self.decrypted_at == self.decrypted.len() {
             (self.decrypted, self.decrypted_at) = (vec![], 0);
         }
@@ -361,14 +367,14 @@ impl TlsStream {
     fn process(
         &mut self,
         input: &mut TlsInput,
-        sink: &mut PlaintextBuffer<'_>,
+        plaintext: &mut PlaintextBuffer<'_>,
     ) -> Result<TlsProgress, SocketError> {
         loop {
-            let (used, step) = self.step(input.filled(), sink, None)?;
+            let (used, step) = self.step(input.filled(), plaintext, None)?;
             input.start += used;
             match step {
-                Some(led) => return Ok(led),
-                None if sink.room > 0 && sink.is_full() => return Ok(TlsProgress::Full),
+                Some(progress) => return Ok(progress),
+                None if plaintext.room > 0 && plaintext.is_full() => return Ok(TlsProgress::Full),
                 None => {}
             }
         }
@@ -396,8 +402,8 @@ impl TlsStream {
     fn step(
         &mut self,
         received: &mut [u8],
-        sink: &mut PlaintextBuffer<'_>,
-        word: Option<TlsWrite<'_>>,
+        plaintext: &mut PlaintextBuffer<'_>,
+        write: Option<TlsWrite<'_>>,
     ) -> Result<(usize, Option<TlsProgress>), SocketError> {
         let UnbufferedStatus { mut discard, state, .. } = self.connection.process_tls_records(received);
         let step = match state.map_err(|_| SocketError::Tls)? {
@@ -405,8 +411,8 @@ impl TlsStream {
                 while let Some(record) = traffic.next_record() {
                     let record = record.map_err(|_| SocketError::Tls)?;
                     discard += record.discard;
-                    let taken = sink.take(record.payload);
-                    self.decrypted.extend_from_slice(&record.payload[taken..]);
+                    let copied = plaintext.push(record.payload);
+                    self.decrypted.extend_from_slice(&record.payload[copied..]);
                 }
                 None
             }
@@ -429,8 +435,8 @@ impl TlsStream {
                 None
             }
             ConnectionState::WriteTraffic(traffic) => {
-                if let Some(word) = word {
-                    word.write(traffic, &mut self.outgoing)?;
+                if let Some(write) = write {
+                    write.write(traffic, &mut self.outgoing)?;
                 }
                 Some(TlsProgress::Open)
             }

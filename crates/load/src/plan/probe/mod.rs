@@ -288,7 +288,7 @@ impl Exchange {
 
     /// Connects and asks, in the time that is left.
     fn run(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
-        let connection = match self.left() {
+        let connection = match self.time_left() {
             Ok(left) => connect(origin, plan, left)?,
             Err(_) => None,
         };
@@ -335,7 +335,7 @@ impl Exchange {
         origin: &Origin,
         plan: &Plan,
     ) -> std::result::Result<(), ExchangeError> {
-        connection.set_timeouts(self.left()?).map_err(exchange_error)?;
+        connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
         let mut stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
         let mut memory = ResponseHeadCache::default();
@@ -344,7 +344,7 @@ impl Exchange {
             stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            stream.set_timeouts(self.left()?).map_err(exchange_error)?;
+            stream.set_timeouts(self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(exchange_error)?,
@@ -371,7 +371,7 @@ impl Exchange {
     }
 
     /// The time that is left, which the system wants to be above zero.
-    fn left(&self) -> std::result::Result<Duration, ExchangeError> {
+    fn time_left(&self) -> std::result::Result<Duration, ExchangeError> {
         match self.timeout.checked_sub(self.begun.elapsed()) {
             Some(left) if left > Duration::ZERO => Ok(left),
             _ => Err(ExchangeError::TimedOut),

@@ -76,11 +76,11 @@ impl Text {
             let end =
                 inner.iter().position(|byte| matches!(byte, b'}' | b'{')).filter(|&end| inner[end] == b'}');
             let end = end.ok_or_else(|| {
-                wrong(text, column(), "`${` is not closed by `}`").hint("`$${` stands for `${` itself")
+                text_error(text, column(), "`${` is not closed by `}`").hint("`$${` stands for `${` itself")
             })?;
             let name = String::from_utf8_lossy(&inner[..end]);
             pieces.push(variable(&name, names).map_err(|problem| {
-                let error = wrong(text, column(), &problem.message);
+                let error = text_error(text, column(), &problem.message);
                 problem.hint.map_or(error.clone(), |hint| error.hint(hint))
             })?);
             rest = &inner[end + 1..];
@@ -193,7 +193,7 @@ fn variable(inner: &str, names: &Names) -> Result<Piece, Problem> {
 /// Longest part of a text that an error shows.
 const SHOWN_CHARS: usize = 60;
 
-fn wrong(text: &[u8], column: usize, problem: &str) -> UserError {
+fn text_error(text: &[u8], column: usize, problem: &str) -> UserError {
     // Text behind what is shown is not looked at: it may be long. A letter has at most four bytes.
     let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN_CHARS + 1))]);
     let mut shown: String = begin.chars().take(SHOWN_CHARS).collect();

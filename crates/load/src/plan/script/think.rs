@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_think_time_has_the_mean_of_renewal_theory() {
+    fn the_residual_think_time_has_the_mean_of_renewal_theory() {
         // The mean is E(t^2) / 2 E(t).
         let second = 1e6;
         for (think, mean_us) in [

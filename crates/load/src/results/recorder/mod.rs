@@ -330,17 +330,17 @@ impl Recorder {
     }
 
     /// A connection was established.
-    pub(crate) fn connection_opened(&mut self, begun_ns: u64, now_ns: u64) {
+    pub(crate) fn connection_opened(&mut self, started_ns: u64, now_ns: u64) {
         self.open_connections += 1;
         let connections = &mut self.report.connections;
         connections.opened += 1;
         connections.peak = connections.peak.max(self.open_connections);
-        self.report.connect_time.record(microseconds(begun_ns, now_ns));
+        self.report.connect_time.record(microseconds(started_ns, now_ns));
     }
 
     /// The TLS handshake of a new connection is done.
-    pub(crate) fn handshake_done(&mut self, begun_ns: u64, ended_ns: u64, resumed: bool) {
-        self.report.tls_handshake.record(microseconds(begun_ns, ended_ns));
+    pub(crate) fn handshake_done(&mut self, started_ns: u64, ended_ns: u64, resumed: bool) {
+        self.report.tls_handshake.record(microseconds(started_ns, ended_ns));
         self.report.connections.tls_resumed += u64::from(resumed);
     }
 

@@ -62,7 +62,7 @@ fn too_large(at: SourceSpan, what: &str) -> Box<FileError> {
 
 /// The bytes of a file that a value names.
 pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> FileResult<Vec<u8>> {
-    let path = scope.files.beside(value.at.file, value.word()?);
+    let path = scope.files.resolve_relative(value.at.file, value.non_empty_text()?);
     let bytes = (scope.fetch)(&path).map_err(|error| {
         let error = io_error("read", path.display(), &error);
         FileError::from_user_error(value.at, error, "paths are relative to the file that names them")
@@ -130,7 +130,8 @@ fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut VariableUses) -> F
         let path = keys.need("file", "{ file = \"photo.png\", type = \"image/png\" }")?;
         let bytes = escaped_bytes(&file(scope, &path)?);
         let own = path.text()?.rsplit('/').next().unwrap_or_default().to_owned();
-        let filename = keys.read("filename", |value| Ok(uses.note(value.at, value.word()?)?.to_owned()))?;
+        let filename =
+            keys.read("filename", |value| Ok(uses.note(value.at, value.non_empty_text()?)?.to_owned()))?;
         let content_type = keys.read("type", media_type)?;
         let file = File { name: filename.unwrap_or_else(|| texts::escaped(&own)), content_type };
         parts.push(Part { name: name.into(), bytes, file: Some(file) });

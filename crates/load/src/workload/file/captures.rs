@@ -30,7 +30,7 @@ pub(super) fn read(value: &Value<'_>) -> FileResult<Vec<(SourceSpan, CaptureSpec
     for element in value.tables("session.step.capture")? {
         let keys = element.keys("a capture", CAPTURE_KEYS)?;
         let name = keys.need("name", "{ name = \"token\", json = \"/token\" }")?;
-        let text = name.word()?;
+        let text = name.non_empty_text()?;
         new_name(name.at, text)?;
         if captures.iter().any(|(_, before)| before.name == text) {
             return Err(FileError::new(name.at, format!("this step captures `{text}` twice"))
@@ -71,7 +71,10 @@ fn from(keys: &TableKeys<'_>) -> FileResult<CaptureFrom> {
             let attribute =
                 keys.need("attribute", "{ name = \"token\", html = \"input\", attribute = \"value\" }")?;
             let selector = text.to_owned();
-            CaptureFrom::HtmlAttribute { selector, attribute: attribute.word()?.to_ascii_lowercase() }
+            CaptureFrom::HtmlAttribute {
+                selector,
+                attribute: attribute.non_empty_text()?.to_ascii_lowercase(),
+            }
         }
     })
 }

@@ -250,7 +250,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn short_think_times_are_told_in_milliseconds() {
+    fn short_think_times_are_described_in_milliseconds() {
         let text = "base = \"http://h/\"\nusers = 5\nthink = \"20ms\"\n[[page]]\nurl = \"/\"\n";
         let workload = parse(text, Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
         let described = describe(&workload, &[]);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_alone_are_told_with_their_shares() {
+    fn plain_requests_are_described_with_their_shares() {
         let request = |path: usize| format!("[[request]]\nurl = \"http://h/{path}\"\n");
         let text: String = (0..20).map(request).collect();
         let workload =

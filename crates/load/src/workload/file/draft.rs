@@ -210,28 +210,28 @@ impl Draft {
 
     /// What cannot be together, of whatever file or flags said it.
     fn check(&self, stop: Stop, has_visits: bool) -> Result<()> {
-        let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+        let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
         let settings = &self.settings;
         if self.list.is_some() && has_visits {
-            return wrong(
+            return refuse(
                 "a list holds requests, and none of them is a visitor's",
                 "leave out what is said of visitors (--users, --think, --page), or write pages and sessions",
             );
         }
         if self.entries.is_empty() && self.list.is_none() {
-            return wrong(
+            return refuse(
                 "there is nothing to load",
                 "write a request, a page or a session: docs/workload.md",
             );
         }
         if settings.users.is_some() && settings.rate_per_s.is_some() {
-            return wrong(
+            return refuse(
                 "users and a rate are two ways to say how much is loaded",
                 "give one of --users and --rate: at a rate each session is begun by somebody new",
             );
         }
         if has_visits && stop.requests.is_some() {
-            return wrong(
+            return refuse(
                 "a number of requests would end the load in the midst of pages and sessions",
                 "give a time with -d instead of -n",
             );
@@ -241,7 +241,7 @@ impl Draft {
             None => settings.rate_per_s.is_some(),
         };
         if settings.poisson == Some(true) && !is_open {
-            return wrong("exponential gaps (poisson) need a rate", "give it, as in --rate 100");
+            return refuse("exponential gaps (poisson) need a rate", "give it, as in --rate 100");
         }
         self.check_stages(stop, has_visits)
     }

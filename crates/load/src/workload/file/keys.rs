@@ -111,14 +111,14 @@ impl<'t> Value<'t> {
     }
 
     /// It is not what is wanted; `example` is.
-    pub(super) fn wrong(&self, wanted: &str, example: &str) -> Box<FileError> {
+    pub(super) fn type_error(&self, wanted: &str, example: &str) -> Box<FileError> {
         FileError::new(self.at, format!("`{}` is {}, and {wanted} is wanted", self.key, self.kind()))
             .hint(format!("write it as in {} = {example}", self.key))
     }
 
     /// A text.
     pub(super) fn text(&self) -> FileResult<&'t str> {
-        self.as_text().ok_or_else(|| self.wrong("a text", "\"words\""))
+        self.as_text().ok_or_else(|| self.type_error("a text", "\"words\""))
     }
 
     /// A text, if it is one.
@@ -130,9 +130,9 @@ impl<'t> Value<'t> {
     }
 
     /// A text that is not empty.
-    pub(super) fn word(&self) -> FileResult<&'t str> {
+    pub(super) fn non_empty_text(&self) -> FileResult<&'t str> {
         match self.text()? {
-            "" => Err(self.wrong("one that is not empty", "\"words\"")),
+            "" => Err(self.type_error("one that is not empty", "\"words\"")),
             text => Ok(text),
         }
     }
@@ -144,7 +144,7 @@ impl<'t> Value<'t> {
             DeValue::Integer(_) => self.integer()?.to_string(),
             DeValue::Float(number) => number.to_string(),
             DeValue::Boolean(flag) => flag.to_string(),
-            _ => return Err(self.wrong("a text, a number, true or false", "\"words\"")),
+            _ => return Err(self.type_error("a text, a number, true or false", "\"words\"")),
         })
     }
 
@@ -152,7 +152,7 @@ impl<'t> Value<'t> {
     pub(super) fn flag(&self) -> FileResult<bool> {
         match self.value {
             DeValue::Boolean(flag) => Ok(*flag),
-            _ => Err(self.wrong("true or false", "true")),
+            _ => Err(self.type_error("true or false", "true")),
         }
     }
 
@@ -161,14 +161,15 @@ impl<'t> Value<'t> {
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         }
-        .ok_or_else(|| self.wrong("a whole number of at most 63 bits", "1"))
+        .ok_or_else(|| self.type_error("a whole number of at most 63 bits", "1"))
     }
 
     /// A whole number within bounds.
     pub(super) fn whole(&self, range: RangeInclusive<u64>) -> FileResult<u64> {
         let example = (*range.start()).max(1).to_string();
-        let wanted =
-            || self.wrong(&format!("a whole number from {} to {}", range.start(), range.end()), &example);
+        let wanted = || {
+            self.type_error(&format!("a whole number from {} to {}", range.start(), range.end()), &example)
+        };
         match self.value {
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
@@ -180,7 +181,7 @@ impl<'t> Value<'t> {
     /// The same of 32 bits.
     pub(super) fn whole_u32(&self, range: RangeInclusive<u32>) -> FileResult<u32> {
         let number = self.whole(u64::from(*range.start())..=u64::from(*range.end()))?;
-        u32::try_from(number).map_err(|_| self.wrong("a smaller number", "1"))
+        u32::try_from(number).map_err(|_| self.type_error("a smaller number", "1"))
     }
 
     /// A number that is finite, if it is one.
@@ -197,13 +198,16 @@ impl<'t> Value<'t> {
     pub(super) fn above_zero(&self, most: f64) -> FileResult<f64> {
         self.as_number()
             .filter(|number| *number > 0.0 && *number <= most)
-            .ok_or_else(|| self.wrong(&format!("a number above 0 and at most {most}"), "1"))
+            .ok_or_else(|| self.type_error(&format!("a number above 0 and at most {most}"), "1"))
     }
 
     /// A number from `least` to `most`.
     pub(super) fn between(&self, least: f64, most: f64) -> FileResult<f64> {
         self.as_number().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-            self.wrong(&format!("a number from {least} to {most}"), &least.max(0.5).min(most).to_string())
+            self.type_error(
+                &format!("a number from {least} to {most}"),
+                &least.max(0.5).min(most).to_string(),
+            )
         })
     }
 
@@ -212,14 +216,14 @@ impl<'t> Value<'t> {
         self.as_text()
             .and_then(parse_duration_us)
             .filter(|us| *us > 0)
-            .ok_or_else(|| self.wrong("a time with its unit", "\"500ms\", \"10s\" or \"2m\""))
+            .ok_or_else(|| self.type_error("a time with its unit", "\"500ms\", \"10s\" or \"2m\""))
     }
 
     /// The tables of a list of them, which is what stands behind `[[name]]`.
     pub(super) fn tables(&self, name: &str) -> FileResult<Vec<Value<'t>>> {
         self.as_list().ok_or_else(|| {
-            let wrong = self.wrong("a list of tables", "");
-            wrong.hint(format!("write [[{name}]], in two pairs of brackets, before each"))
+            let error = self.type_error("a list of tables", "");
+            error.hint(format!("write [[{name}]], in two pairs of brackets, before each"))
         })
     }
 
@@ -237,7 +241,7 @@ impl<'t> Value<'t> {
     /// A list of texts.
     pub(super) fn texts(&self) -> FileResult<Vec<(SourceSpan, &'t str)>> {
         self.as_list()
-            .ok_or_else(|| self.wrong("a list of texts", "[\"words\"]"))?
+            .ok_or_else(|| self.type_error("a list of texts", "[\"words\"]"))?
             .iter()
             .map(|value| Ok((value.at, value.text()?)))
             .collect()
@@ -256,7 +260,7 @@ impl<'t> Value<'t> {
     ) -> FileResult<TableKeys<'t>> {
         match self.value {
             DeValue::Table(table) => TableKeys::new(self.at, table, what, known),
-            _ => Err(self.wrong("a table", "{ .. }")),
+            _ => Err(self.type_error("a table", "{ .. }")),
         }
     }
 
@@ -264,7 +268,7 @@ impl<'t> Value<'t> {
     pub(super) fn entries(&self, what: &'static str) -> FileResult<Vec<(&'t str, SourceSpan, Value<'t>)>> {
         match self.value {
             DeValue::Table(table) => Ok(TableKeys { at: self.at, what, table }.all()),
-            _ => Err(self.wrong("a table", "{ .. }")),
+            _ => Err(self.type_error("a table", "{ .. }")),
         }
     }
 
@@ -275,7 +279,7 @@ impl<'t> Value<'t> {
             DeValue::Integer(_) => into.push_str(&self.integer()?.to_string()),
             DeValue::Float(_) => match self.as_number() {
                 Some(number) => into.push_str(&number.to_string()),
-                None => return Err(self.wrong("a number that JSON has", "1")),
+                None => return Err(self.type_error("a number that JSON has", "1")),
             },
             DeValue::Boolean(flag) => into.push_str(&flag.to_string()),
             DeValue::Datetime(date) => into.push_str(&string(&date.to_string())),

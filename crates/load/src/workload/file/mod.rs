@@ -67,14 +67,14 @@ pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
 
 /// The same before its defaults.
 pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
-    let mut loader = Loader { files: Files::default(), outer: vec![], finish_request: vec![], read };
-    if let Err(wrong) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
-        return Err(loader.files.into_user_error(*wrong));
+    let mut loader = Loader { files: Files::default(), outer: vec![], finished: vec![], read };
+    if let Err(error) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
+        return Err(loader.files.into_user_error(*error));
     }
-    let Loader { files, outer, finish_request, read } = loader;
+    let Loader { files, outer, finished, read } = loader;
     let read = RefCell::new(read);
     let fetch = |path: &Path| (read.borrow_mut())(path);
-    read_tables(&files, &outer, &finish_request, &fetch).map_err(|wrong| files.into_user_error(*wrong))
+    read_tables(&files, &outer, &finished, &fetch).map_err(|error| files.into_user_error(*error))
 }
 
 /// The files, being loaded.
@@ -83,7 +83,7 @@ struct Loader<'a> {
     /// The file that includes each one.
     outer: Vec<Option<usize>>,
     /// The files in the order in which what they say counts: included ones first.
-    finish_request: Vec<usize>,
+    finished: Vec<usize>,
     read: ReadFile<'a>,
 }
 
@@ -97,7 +97,7 @@ impl Loader<'_> {
         let included = reader::includes(&TableKeys::new(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
         drop(tree);
         for (at, written) in included {
-            let path = self.files.beside(file, &written);
+            let path = self.files.resolve_relative(file, &written);
             let is_it = |index: &usize| plain(self.files.path(*index)) == plain(&path);
             if let Some(first) = open.iter().position(is_it) {
                 let circle: Vec<String> =
@@ -128,7 +128,7 @@ impl Loader<'_> {
             self.load(path, text, open)?;
         }
         open.pop();
-        self.finish_request.push(file);
+        self.finished.push(file);
         Ok(())
     }
 }

@@ -125,7 +125,7 @@ impl Files {
     }
 
     /// The path of a file that another one names: from that one's directory.
-    pub(super) fn beside(&self, file: usize, path: &str) -> PathBuf {
+    pub(super) fn resolve_relative(&self, file: usize, path: &str) -> PathBuf {
         self.path(file).parent().unwrap_or(Path::new("")).join(path)
     }
 
@@ -150,15 +150,15 @@ impl Files {
     }
 
     /// The error as the user sees it.
-    pub(super) fn into_user_error(&self, wrong: FileError) -> UserError {
-        let mut message = wrong.message;
-        if let Some(at) = wrong.at {
+    pub(super) fn into_user_error(&self, error: FileError) -> UserError {
+        let mut message = error.message;
+        if let Some(at) = error.at {
             message = format!("{}: {message}{}", self.position(at), self.source_excerpt(at));
         }
-        let error = UserError::usage(message);
-        match wrong.hint {
-            Some(hint) => error.hint(hint),
-            None => error,
+        let user_error = UserError::usage(message);
+        match error.hint {
+            Some(hint) => user_error.hint(hint),
+            None => user_error,
         }
     }
 

@@ -153,8 +153,8 @@ proptest! {
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[\\PC\n]{0,3}|\\$\\{|\\[\\[|\"|= "), 1..4),
     ) {
         let good = DOCUMENT.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
-        let wrong = WRONG.split("=== file\n").skip(1).map(|rest| rest.split("--- told").next().unwrap_or_default());
-        let all: Vec<&str> = good.chain(wrong).collect();
+        let invalid = WRONG.split("=== file\n").skip(1).map(|rest| rest.split("--- told").next().unwrap_or_default());
+        let all: Vec<&str> = good.chain(invalid).collect();
         let mut text: Vec<char> = which.get(&all).chars().collect();
         for (at, cut, put) in changes {
             let begin = at.index(text.len() + 1);

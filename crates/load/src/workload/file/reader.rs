@@ -113,7 +113,7 @@ impl<'t> Reader<'t> {
             )
             .hint("write them into the list, or leave it out"));
         }
-        let path = scope.files.beside(file.at.file, file.word()?);
+        let path = scope.files.resolve_relative(file.at.file, file.non_empty_text()?);
         let list = read_list(scope, &path).map_err(|error| {
             let hint =
                 error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
@@ -269,10 +269,10 @@ impl<'t> Reader<'t> {
 fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
     let read_error = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
     let text = (scope.fetch)(path).map_err(|error| read_error(path, &error))?;
-    let beside = path.parent().unwrap_or(Path::new(""));
+    let list_directory = path.parent().unwrap_or(Path::new(""));
     // As --urls does: where webdyno runs, and then beside the list.
     let mut read = |body: &Path| match (scope.fetch)(body) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (scope.fetch)(&beside.join(body)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (scope.fetch)(&list_directory.join(body)),
         other => other,
     };
     let variable = |name: &str| std::env::var(name).ok();

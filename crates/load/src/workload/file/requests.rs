@@ -55,7 +55,7 @@ pub fn request_name(url: &str) -> String {
 pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) -> FileResult<ParsedRequest> {
     let mut uses = VariableUses::default();
     let url = keys.need("url", "url = \"/path\"")?;
-    let url = full_url(url.at, uses.note(url.at, url.word()?)?, base)?;
+    let url = full_url(url.at, uses.note(url.at, url.non_empty_text()?)?, base)?;
     let body = bodies::read(scope, keys, &mut uses)?;
     let method = match keys.get("method") {
         Some(value) => method(&value)?,
@@ -63,7 +63,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
         None => "GET".into(),
     };
     let name = keys.get("name");
-    let given = name.as_ref().map(Value::word).transpose()?;
+    let given = name.as_ref().map(Value::non_empty_text).transpose()?;
     let mut spec = RequestSpec { method, ..request_for_url(scope, &url, &mut uses)? };
     if let Some(value) = keys.get("headers") {
         merge(&mut spec.headers, headers(&value, &mut uses)?);
@@ -220,7 +220,7 @@ pub(super) fn resources(
         return match value.as_text() {
             Some("found") => Ok(ParsedResources::Rule(Resources::Found)),
             Some("none") => Ok(ParsedResources::Rule(Resources::Left)),
-            _ => Err(value.wrong("\"found\", \"none\" or a list of URLs", "\"found\"")),
+            _ => Err(value.type_error("\"found\", \"none\" or a list of URLs", "\"found\"")),
         };
     };
     let page = Url::parse(document).ok();
@@ -232,9 +232,8 @@ pub(super) fn resources(
             continue;
         }
         if !element.is_table() {
-            return Err(
-                element.wrong("a URL or a table", "[\"/a.png\", { url = \"/b.png\", required = false }]")
-            );
+            return Err(element
+                .type_error("a URL or a table", "[\"/a.png\", { url = \"/b.png\", required = false }]"));
         }
         let keys = element.keys("a resource", RESOURCE_KEYS)?;
         let required = keys.read("required", Value::flag)?.unwrap_or(true);

@@ -99,8 +99,9 @@ pub(super) fn merge(into: &mut Vec<(String, String)>, headers: Vec<(String, Stri
 /// Who sends requests.
 pub(super) fn auth(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Auth> {
     let keys = value.keys("an authentication", AUTH_KEYS)?;
-    let mut text =
-        |value: &Value<'_>| -> FileResult<String> { Ok(uses.note(value.at, value.word()?)?.to_owned()) };
+    let mut text = |value: &Value<'_>| -> FileResult<String> {
+        Ok(uses.note(value.at, value.non_empty_text()?)?.to_owned())
+    };
     keys.one_of(&["user", "bearer"])?;
     keys.one_of(&["password", "bearer"])?;
     if let Some(token) = keys.get("bearer") {

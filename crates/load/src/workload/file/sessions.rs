@@ -26,7 +26,7 @@ impl<'t> Reader<'t> {
     pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &TableKeys<'t>) -> FileResult<()> {
         let number = self.sessions.len() + 1;
         let name = match keys.get("name") {
-            Some(value) => value.word()?.to_owned(),
+            Some(value) => value.non_empty_text()?.to_owned(),
             None => format!("session {number}"),
         };
         let at = keys.get("name").map_or(keys.at, |value| value.at);
@@ -61,7 +61,7 @@ impl<'t> Reader<'t> {
         let think = keys.read("think", think)?;
         let is_page = what.key == "page";
         let (request, page) = match what.as_text() {
-            Some(text) => self.called(scope, what.at, text, is_page)?,
+            Some(text) => self.resolve_reference(scope, what.at, text, is_page)?,
             None if is_page => {
                 let keys = what.keys("a page", PAGE_KEYS)?;
                 no_weight(&keys)?;
@@ -86,7 +86,7 @@ impl<'t> Reader<'t> {
     }
 
     /// What a step calls by its name, or else by its URL.
-    fn called(
+    fn resolve_reference(
         &mut self,
         scope: &Scope<'t>,
         at: SourceSpan,
@@ -115,16 +115,16 @@ impl<'t> Reader<'t> {
                 self.request_at(scope, at, text).map(|request| (request, None))
             };
         }
-        let wrong = FileError::new(at, format!("no {kind} is called `{text}`"))
+        let error = FileError::new(at, format!("no {kind} is called `{text}`"))
             .hint(format!("write [[{kind}]] with that name, or a URL, as in {kind} = \"/path\""));
         if named.is_empty() {
             let of_kind = self.tops.iter().filter(|top| top.page.is_some() == is_page);
             let names: Vec<String> =
                 of_kind.map(|top| self.draft.requests[top.request].name.clone()).collect();
-            return Err(wrong.did_you_mean(text, names.iter().map(String::as_str)));
+            return Err(error.did_you_mean(text, names.iter().map(String::as_str)));
         }
         let other = if is_page { "request" } else { "page" };
-        Err(wrong.hint(format!("`{text}` is a {other}: write {other} = \"{text}\"")))
+        Err(error.hint(format!("`{text}` is a {other}: write {other} = \"{text}\"")))
     }
 
     fn name_of(&self, top: usize) -> &str {

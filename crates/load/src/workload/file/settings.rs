@@ -69,7 +69,7 @@ pub(super) fn read(
             *slot = read;
         }
     }
-    at_most_one_arrival(top)?;
+    check_single_arrival(top)?;
     // What this file says of how much is loaded takes the place of what the files say that it includes.
     if top.get("users").or(top.get("rate")).or(top.get("stage")).is_some() {
         (into.users, into.rate_per_s, into.stages) = (None, None, vec![]);
@@ -116,7 +116,7 @@ pub(super) fn read(
 }
 
 /// Users, a rate and stages each say how much is loaded.
-fn at_most_one_arrival(top: &TableKeys<'_>) -> FileResult<()> {
+fn check_single_arrival(top: &TableKeys<'_>) -> FileResult<()> {
     top.one_of(&["users", "rate", "stage"])?;
     for key in ["duration", "ramp", "ramp_down"] {
         top.one_of(&["stage", key])?;
@@ -129,7 +129,7 @@ pub(super) fn weight(keys: &TableKeys<'_>) -> FileResult<Option<f64>> {
     keys.read("weight", |value| {
         value
             .above_zero(WEIGHT_MAX)
-            .map_err(|wrong| wrong.hint("what is never to be chosen is left out; put # before its lines"))
+            .map_err(|error| error.hint("what is never to be chosen is left out; put # before its lines"))
     })
 }
 

@@ -18,7 +18,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(Sourc
     let given = keys.read("columns", Value::texts)?;
     let at = keys.get("columns").map_or(file.at, |value| value.at);
     let delimiter = keys.read("delimiter", delimiter)?.unwrap_or(b',');
-    let path = scope.files.beside(file.at.file, file.word()?);
+    let path = scope.files.resolve_relative(file.at.file, file.non_empty_text()?);
     let bytes = (scope.fetch)(&path).map_err(|error| {
         let error = io_error("read the table", path.display(), &error);
         FileError::from_user_error(file.at, error, "paths are relative to the file that names them")
@@ -101,13 +101,13 @@ pub(super) fn order(value: &Value<'_>) -> FileResult<RowOrder> {
     match value.as_text() {
         Some("in turn") => Ok(RowOrder::InTurn),
         Some("random") => Ok(RowOrder::Random),
-        _ => Err(value.wrong("\"in turn\" or \"random\"", "\"in turn\"")),
+        _ => Err(value.type_error("\"in turn\" or \"random\"", "\"in turn\"")),
     }
 }
 
 fn delimiter(value: &Value<'_>) -> FileResult<u8> {
     match value.as_text().map(str::as_bytes) {
         Some([byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
-        _ => Err(value.wrong("one character", "\";\"")),
+        _ => Err(value.type_error("one character", "\";\"")),
     }
 }

@@ -188,8 +188,8 @@ mod tests {
                 Piece::Literal("$"),
             ]
         );
-        for wrong in ["${", "${a", "${}", "${a b}", "${1}", "${a|}", "${a|html}", "${é}", "x${"] {
-            assert!(pieces(wrong).is_err(), "{wrong}");
+        for invalid in ["${", "${a", "${}", "${a b}", "${1}", "${a|}", "${a|html}", "${é}", "x${"] {
+            assert!(pieces(invalid).is_err(), "{invalid}");
         }
     }
 
@@ -216,10 +216,10 @@ mod tests {
             assert_eq!(full_url(text, Some(&base)), Ok(Some(full.into())), "{text}");
         }
         assert_eq!(full_url("/a", None), Ok(None));
-        for wrong in
+        for invalid in
             ["http://${host}/", "http://h:${port}/", "${scheme}://h/", "http://a b/", "http://${u}@h/"]
         {
-            assert!(full_url(wrong, Some(&base)).is_err(), "{wrong}");
+            assert!(full_url(invalid, Some(&base)).is_err(), "{invalid}");
         }
     }
 }

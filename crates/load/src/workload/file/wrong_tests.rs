@@ -46,13 +46,13 @@ fn message(text: &str) -> String {
 #[test]
 fn each_wrong_file_is_told_where_and_why() {
     let mut renewed = String::new();
-    let mut wrong = vec![];
+    let mut failures = vec![];
     for case in CASES.split("=== file\n").skip(1) {
         let (text, expected) = case.split_once("--- told\n").unwrap();
         let message = message(text);
         let is_told = message != "nothing\n" && !message.ends_with("hint: \n");
         if message.trim_end() != expected.trim_end() || !is_told {
-            wrong.push(format!("{text}\n{message}"));
+            failures.push(format!("{text}\n{message}"));
         }
         renewed.push_str(&format!("=== file\n{text}--- told\n{message}\n"));
     }
@@ -61,5 +61,5 @@ fn each_wrong_file_is_told_where_and_why() {
         std::fs::write(path, renewed).unwrap();
         return;
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn impossible_sizes_are_refused() {
         let error = sizes(Sizes::Fixed, 10_000, 6000, 1).unwrap_err();
         assert_eq!(error.message, "10000 bytes are no whole number of files of 6000 bytes on average");
         assert_eq!(error.hint.as_deref(), Some("as in --total 12000"));

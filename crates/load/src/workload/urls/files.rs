@@ -22,9 +22,9 @@ pub fn read(path: &Path, method: &str) -> Result<UrlList> {
         other => other,
     };
     let is_stdin = path.as_os_str() == "-";
-    let shown = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    let display_name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
     let cannot = |error: &io::Error| {
-        let error = io_error("read", &shown, error);
+        let error = io_error("read", &display_name, error);
         let hint = error.hint.clone().unwrap_or_else(|| "give a file with one URL a line: ls -l FILE".into());
         UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     };
@@ -32,7 +32,7 @@ pub fn read(path: &Path, method: &str) -> Result<UrlList> {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(path).map_err(|error| cannot(&error))?),
     };
-    let mut reader = Reader::new(&shown, ListContext { method, variable: &variable, read: &mut body });
+    let mut reader = Reader::new(&display_name, ListContext { method, variable: &variable, read: &mut body });
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match source.read(&mut piece) {

@@ -65,7 +65,7 @@ fn name_bytes(text: &[u8]) -> usize {
 }
 
 /// What stands before a blank and `#`.
-pub(super) fn before_comment(text: &[u8]) -> &[u8] {
+pub(super) fn strip_comment(text: &[u8]) -> &[u8] {
     let mut hashes = memchr::memchr_iter(b'#', text);
     match hashes.find(|&at| at == 0 || is_blank(&text[at - 1])) {
         Some(at) => trimmed(&text[..at]).0,
@@ -97,18 +97,18 @@ pub(super) fn expand(
         };
         let name = &text[at + 2..];
         let name = &name[..name_bytes(name)];
-        let shown = String::from_utf8_lossy(name);
+        let name_text = String::from_utf8_lossy(name);
         if name.is_empty() || text.get(at + 2 + name.len()) != Some(&close) {
             let opened = char::from(text[at + 1]);
-            return Err(LineError::at_byte(at, format!("`${opened}{shown}` is no variable"))
+            return Err(LineError::at_byte(at, format!("`${opened}{name_text}` is no variable"))
                 .hint("write it as ${NAME} or $(NAME), and \\$ for a dollar that is none"));
         }
         let value = value(name).ok_or_else(|| {
             LineError::at_byte(
                 at,
-                format!("`{shown}` has no value: neither a line before nor the environment gives one"),
+                format!("`{name_text}` has no value: neither a line before nor the environment gives one"),
             )
-            .hint(format!("write {shown}=VALUE on a line of its own before it"))
+            .hint(format!("write {name_text}=VALUE on a line of its own before it"))
         })?;
         into.extend_from_slice(&value);
         from = at + 3 + name.len();
@@ -163,9 +163,10 @@ fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Resu
         text = rest;
     }
     if method >= WITHOUT_BODY {
-        let rest = before_comment(text);
+        let rest = strip_comment(text);
         if !rest.is_empty() {
-            let message = format!("{} carries no body, and `{}` follows it", METHODS[method], shown(rest));
+            let message =
+                format!("{} carries no body, and `{}` follows it", METHODS[method], displayable(rest));
             return Err(LineError::at_byte(at, message));
         }
         return Ok(Line { url, method: Some(method), content_type: None, sent: LineBody::Nothing });
@@ -185,7 +186,7 @@ fn body<'a>(url: &'a [u8], method: usize, behind: &'a [u8], from: usize) -> Resu
 }
 
 /// The beginning of what was written, as it may be shown.
-pub(super) fn shown(text: &[u8]) -> String {
+pub(super) fn displayable(text: &[u8]) -> String {
     let all = String::from_utf8_lossy(text);
     let plain = all.chars().map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter });
     let short: String = plain.clone().take(60).collect();

@@ -212,8 +212,8 @@ impl<'a> Reader<'a> {
             (1, Some(rest)) => rest,
             _ => line,
         };
-        if let Err(wrong) = self.read_line(line) {
-            self.line_errors.add(self.lines, line, wrong);
+        if let Err(error) = self.read_line(line) {
+            self.line_errors.add(self.lines, line, error);
         }
     }
 
@@ -233,8 +233,8 @@ impl<'a> Reader<'a> {
 
     /// A line that says something; it begins at byte `begin` of what was written.
     fn read_text(&mut self, text: &[u8], begin: usize, expanded: &mut Vec<u8>) -> LineResult<()> {
-        let parse_assignment = line::parse_assignment(text).map_err(|wrong| wrong.shifted(begin))?;
-        let plain = match parse_assignment {
+        let assignment = line::parse_assignment(text).map_err(|error| error.shifted(begin))?;
+        let plain = match assignment {
             Some((_, value)) => &text[value..],
             None => text,
         };
@@ -245,19 +245,19 @@ impl<'a> Reader<'a> {
         } else {
             expanded.clear();
             let value = |name: &[u8]| self.value(name);
-            line::expand(plain, value, expanded).map_err(|wrong| wrong.shifted(at))?;
+            line::expand(plain, value, expanded).map_err(|error| error.shifted(at))?;
             line::trimmed(expanded).0
         };
-        match parse_assignment {
+        match assignment {
             Some((name, _)) => {
-                let value = line::before_comment(plain);
+                let value = line::strip_comment(plain);
                 self.variables.insert(text[..name].to_vec(), value.to_vec());
                 Ok(())
             }
-            None => self.entry(plain).map_err(|wrong| match is_written {
-                true => wrong.shifted(begin),
+            None => self.entry(plain).map_err(|error| match is_written {
+                true => error.shifted(begin),
                 // What stands behind something that was replaced has no column.
-                false => LineError { at: begin, ..wrong },
+                false => LineError { at: begin, ..error },
             }),
         }
     }
@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
                 Ok((text.len() as u32, (!text.is_empty()).then(|| self.type_of(content_type))))
             }
             LineBody::File { path, at } => {
-                let (number, content_type) = self.file(path).map_err(|wrong| wrong.shifted(at))?;
+                let (number, content_type) = self.file(path).map_err(|error| error.shifted(at))?;
                 let given = line.content_type.map(|given| self.type_of(given));
                 Ok((ListEntry::SHARED + number, Some(given.unwrap_or(content_type))))
             }

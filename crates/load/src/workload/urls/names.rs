@@ -23,10 +23,10 @@ pub(super) fn assign(list: &mut ListEntries, kinds: &[Kind], servers: &Servers) 
     if named.keys.len() > NAMES_MAX {
         named = name_by(ending, list, &label_by_kind);
     }
-    let shown = |(label, key): &(u32, Vec<u8>)| {
+    let label_text = |(label, key): &(u32, Vec<u8>)| {
         format!("{}{}", labels[*label as usize], String::from_utf8_lossy(key))
     };
-    list.names = named.keys.iter().take(NAMES_MAX).map(shown).collect();
+    list.names = named.keys.iter().take(NAMES_MAX).map(label_text).collect();
     if named.keys.len() > NAMES_MAX {
         list.names.push(OTHERS.into());
     }

@@ -3,7 +3,7 @@
 //! What goes over the wire is what the url crate makes of a URL (WHATWG URL: blanks and letters beyond ASCII
 //! percent-encoded, `/./` and `/../` resolved). Where nothing is to be resolved that is done here, faster.
 
-use super::line::shown;
+use super::line::displayable;
 use super::wrong::LineError;
 use std::collections::HashMap;
 use url::Url;
@@ -54,12 +54,14 @@ fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), LineError> {
     let before = &url[..url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len())];
     let is_lone = begins(b"http:") || begins(b"https:");
     if is_lone || before.ends_with(b":") && url[before.len()..].starts_with(b"//") {
-        let error =
-            LineError::at_byte(0, format!("`{}` has another scheme than http:// and https://", shown(url)));
+        let error = LineError::at_byte(
+            0,
+            format!("`{}` has another scheme than http:// and https://", displayable(url)),
+        );
         return Err(error.hint("only http and https can be loaded, as in http://localhost:8080/path"));
     }
     if before.is_empty() {
-        return Err(LineError::at_byte(0, format!("`{}` names no host", shown(url)))
+        return Err(LineError::at_byte(0, format!("`{}` names no host", displayable(url)))
             .hint("write it in full, as in http://localhost:8080/path"));
     }
     Ok((false, 0))
@@ -75,7 +77,7 @@ pub(super) fn weight(place: &UrlParts<'_>) -> std::result::Result<Option<f32>, L
         Some(weight) => Ok(Some(weight)),
         None => {
             let at = place.authority_at + place.authority.len() + place.target.len() + 1;
-            Err(LineError::at_byte(at, format!("`{}` is not the weight of a request", shown(text)))
+            Err(LineError::at_byte(at, format!("`{}` is not the weight of a request", displayable(text)))
                 .hint("write a number above 0, as in http://localhost/#weight=2.5"))
         }
     }
@@ -130,12 +132,13 @@ impl Servers {
         check: impl Fn(&str) -> Result<()>,
     ) -> std::result::Result<u32, LineError> {
         let scheme = if place.secure { "https" } else { "http" };
-        let wrong = |message: String| LineError::at_byte(place.authority_at, message);
+        let host_error = |message: String| LineError::at_byte(place.authority_at, message);
         let authority = std::str::from_utf8(place.authority)
-            .map_err(|_| wrong(format!("`{}` is not UTF-8", shown(place.authority))))?;
+            .map_err(|_| host_error(format!("`{}` is not UTF-8", displayable(place.authority))))?;
         let text = format!("{scheme}://{authority}/");
         check(&text).map_err(|error| LineError::from(error).shifted(place.authority_at))?;
-        let url = Url::parse(&text).map_err(|error| wrong(format!("`{authority}` is no host: {error}")))?;
+        let url =
+            Url::parse(&text).map_err(|error| host_error(format!("`{authority}` is no host: {error}")))?;
         let name = url.origin().ascii_serialization();
         let next = self.names.len() as u32;
         let number = *self.number_by_name.entry(name.clone()).or_insert(next);
@@ -167,8 +170,9 @@ impl Servers {
             encode(target, text);
             return Ok(());
         }
-        let url = Url::parse(&format!("{}{written}", self.name(server)))
-            .map_err(|error| LineError::at_byte(at, format!("`{}` is no path: {error}", shown(target))))?;
+        let url = Url::parse(&format!("{}{written}", self.name(server))).map_err(|error| {
+            LineError::at_byte(at, format!("`{}` is no path: {error}", displayable(target)))
+        })?;
         text.extend_from_slice(url.path().as_bytes());
         if let Some(query) = url.query() {
             text.push(b'?');

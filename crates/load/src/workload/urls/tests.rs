@@ -15,7 +15,7 @@ fn read(text: &[u8]) -> Result<UrlList> {
 }
 
 /// What an entry comes to: `POST http://h/a text/plain <body>`.
-fn shown(list: &UrlList, number: usize) -> String {
+fn describe_entry(list: &UrlList, number: usize) -> String {
     let entry = list.entries.entries[number];
     let kind = &list.kinds[entry.kind as usize];
     let server = url::Url::parse(&kind.url).unwrap().origin().ascii_serialization();
@@ -27,7 +27,8 @@ fn shown(list: &UrlList, number: usize) -> String {
 
 fn check(text: &str, expected: &[&str]) {
     let list = read(text.as_bytes()).unwrap_or_else(|error| panic!("{text:?}: {}", error.message));
-    let got: Vec<String> = (0..list.entries.entries.len()).map(|number| shown(&list, number)).collect();
+    let got: Vec<String> =
+        (0..list.entries.entries.len()).map(|number| describe_entry(&list, number)).collect();
     assert_eq!(got, expected, "{text:?}");
 }
 
@@ -94,7 +95,7 @@ fn weights_stand_in_the_fragment() {
 }
 
 #[test]
-fn wrong_lines_are_told_with_their_place() {
+fn wrong_lines_are_reported_with_line_and_column() {
     for (text, place, part) in [
         ("h/a\n  ftp://h/b", "2:3", "another scheme"),
         ("http:/h", "1:1", "another scheme"),

@@ -48,21 +48,21 @@ pub(super) struct LineErrors {
 
 impl LineErrors {
     /// This line, whose text is `line`, is wrong.
-    pub(super) fn add(&mut self, number: u64, line: &[u8], wrong: LineError) {
+    pub(super) fn add(&mut self, number: u64, line: &[u8], error: LineError) {
         self.count += 1;
         if self.first.len() < SHOWN_MAX {
-            let before = &line[..wrong.at.min(line.len())];
+            let before = &line[..error.at.min(line.len())];
             let column = String::from_utf8_lossy(before).chars().count() + 1;
-            self.first.push((number, column, wrong.message));
-            self.hint = self.hint.take().or(wrong.hint);
+            self.first.push((number, column, error.message));
+            self.hint = self.hint.take().or(error.hint);
         }
     }
 
     /// A usage error, unless there is none.
     pub(super) fn end(self, file: &str) -> Result<()> {
-        let shown =
+        let format_line =
             |(line, column, message): &(u64, usize, String)| format!("{file}:{line}:{column}: {message}");
-        let lines: Vec<String> = self.first.iter().map(shown).collect();
+        let lines: Vec<String> = self.first.iter().map(format_line).collect();
         let error = match lines.as_slice() {
             [] => return Ok(()),
             [only] if self.count == 1 => UserError::usage(only),

@@ -174,7 +174,7 @@ impl Item {
 
     fn end(self, finds: &mut FoundUrls) {
         let name = self.name.unwrap_or_default();
-        let fetches = self.has_colon && takes_images(&name);
+        let fetches = self.has_colon && accepts_images(&name);
         if fetches {
             for url in self.urls.iter().filter(|url| !url.starts_with('#')) {
                 finds.add(url, ResourceKind::Image);
@@ -185,7 +185,7 @@ impl Item {
 
 /// Whether a property shows images or filters; a variable may be for one. What no browser knows, as `behavior`, fetches
 /// nothing.
-fn takes_images(name: &str) -> bool {
+fn accepts_images(name: &str) -> bool {
     const WORDS: [&str; 9] = [
         "background",
         "image",

@@ -76,7 +76,7 @@ fn parse(srcset: &str) -> Vec<Candidate<'_>> {
         let (size, next) = if trimmed.len() < url.len() {
             (descriptors(&[]), at)
         } else {
-            let (words, next) = words(srcset, at);
+            let (words, next) = split_descriptors(srcset, at);
             (descriptors(&words), next)
         };
         at = next;
@@ -87,7 +87,7 @@ fn parse(srcset: &str) -> Vec<Candidate<'_>> {
 }
 
 /// The descriptors from `at` on, and where they end, behind their comma. Commas in parentheses do not end them.
-fn words(srcset: &str, at: usize) -> (Vec<&str>, usize) {
+fn split_descriptors(srcset: &str, at: usize) -> (Vec<&str>, usize) {
     let bytes = srcset.as_bytes();
     let (mut words, mut begin, mut inside) = (vec![], None, false);
     for (place, &byte) in bytes.iter().enumerate().skip(at) {
