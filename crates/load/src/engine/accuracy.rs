@@ -1,4 +1,4 @@
-//! What is promised about the figures, proved exactly against servers whose every answer is known: on a simulated
+//! What is promised about the figures, proved exactly against servers whose every response is known: on a simulated
 //! machine nothing but the counting can be wrong. The same promises on real sockets: `tests/it/truth.rs`, and measured
 //! with the real clock beside other tools: `bench/accuracy.sh`.
 
@@ -60,7 +60,7 @@ fn taking(mut time_ns: impl FnMut(ServerRequest) -> u64 + 'static) -> Server<'st
     })
 }
 
-/// Answers in 5 ms; in the first 500 ms of every 2 s nothing is answered, and what fell due is sent when they end.
+/// Answers in 5 ms; in the first 500 ms of every 2 s nothing is answered, and what became due is sent when they end.
 fn frozen_ns(arrived_ns: u64) -> u64 {
     let in_period_ns = (arrived_ns + 5 * MS) % (2000 * MS);
     5 * MS + (500 * MS).saturating_sub(in_period_ns)
@@ -91,7 +91,7 @@ fn a_closed_loop_hardly_sees_the_freeze() {
     assert_eq!(response.dist().max, Some(505_000));
 }
 
-/// Answers that are constant, of two kinds, exponential: the n-th takes so long.
+/// Responses that are constant, of two kinds, exponential: the n-th takes so long.
 fn scripted(kind: u32, chance: f64) -> u64 {
     match kind {
         0 => 10 * MS,

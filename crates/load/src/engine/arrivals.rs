@@ -48,7 +48,7 @@ pub(crate) struct Users {
     /// Of those that are active from the beginning, so many have begun.
     begun: u32,
     active_at_start: u32,
-    /// Whether each has a request under way, or waits for its turn.
+    /// Whether each has a request in progress, or waits for its turn.
     engaged: Vec<bool>,
     engaged_count: u32,
     ready: VecDeque<UserTurn>,
@@ -130,7 +130,7 @@ impl Users {
         stays_active
     }
 
-    /// Users that have a request under way, or wait for their turn.
+    /// Users that have a request in progress, or wait for their turn.
     pub(crate) fn engaged(&self) -> u32 {
         self.engaged_count
     }
@@ -197,12 +197,12 @@ impl Starts {
         Some(next_ns)
     }
 
-    /// Whether every start that was asked for has fallen due; never without a bound on their number.
+    /// Whether every start that was asked for has become due; never without a bound on their number.
     pub(crate) fn all_due(&self) -> bool {
         self.due.is_exhausted()
     }
 
-    /// When the next start falls due.
+    /// When the next start becomes due.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.due.next_ns()
     }
@@ -223,7 +223,7 @@ impl Starts {
         Some((intended_ns, sendable_ns))
     }
 
-    /// Tells whether there is room for one more request, as of `since_ns`.
+    /// Records whether there is room for one more request, as of `since_ns`.
     #[inline]
     pub(crate) fn set_room(&mut self, room: bool, since_ns: u64) {
         self.room_since_ns = room.then(|| self.room_since_ns.unwrap_or(since_ns));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use webdyno_model::run::Dist;
 use webdyno_model::workload::{Arrival, Clock};
 
-/// Ten users whose answers take a millisecond, and an engine that is held up for 40 ms, twice a second.
+/// Ten users whose responses take a millisecond, and an engine that is held up for 40 ms, twice a second.
 fn held_up(clock: Clock, stamping: bool) -> Outcome {
     let mut sim = Sim::new(answering(MS));
     sim.stamping = stamping;
@@ -52,13 +52,13 @@ fn the_kernels_clock_leaves_it_out() {
     assert_eq!((service.min, service.max), (Some(1000), Some(1000)));
     assert_eq!(outcome.merged(|interval| &interval.first_byte).dist().max, Some(1000));
     assert_eq!(receive_delay(&outcome).max, Some(40_000));
-    // The next request is due when the engine could know of the answer: the same number of them.
+    // The next request is due when the engine could know of the response: the same number of them.
     assert_eq!(outcome.counts(), held_up(Clock::Engine, false).counts());
 }
 
 #[test]
 fn answers_without_a_stamp_end_by_the_engines_clock_and_are_counted() {
-    // The server closes to end its answers: the kernel stamps bytes, no close.
+    // The server closes to end its responses: the kernel timestamps bytes, no close.
     let unframed = b"HTTP/1.0 200 OK\r\n\r\nok".to_vec();
     let mut sim = Sim::new(Box::new(move |visit| match visit.request {
         0 => vec![(0, ServerAction::Accept)],
@@ -81,7 +81,7 @@ fn a_clock_that_is_set_spoils_no_time() {
     load.clock = Clock::Kernel;
     let outcome = simulate_on(&load, sim);
     assert_eq!((response(&outcome).min, response(&outcome).max), (Some(10_000), Some(10_100)));
-    // Those that were under way, once.
+    // Those that were in progress, once.
     assert_eq!(outcome.sum(|interval| interval.stamps.answers_without), 4);
 }
 
@@ -89,7 +89,7 @@ fn a_clock_that_is_set_spoils_no_time() {
 fn no_time_ends_before_it_begins_or_after_it_was_read() {
     for (clock, received_ns, ended_ns) in [
         (Clock::Kernel, Some(70), 70),
-        // An answer that did not wait for its request.
+        // A response that did not wait for its request.
         (Clock::Kernel, Some(20), 50),
         (Clock::Kernel, Some(99), 90),
         (Clock::Kernel, None, 90),

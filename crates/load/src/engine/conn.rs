@@ -5,7 +5,7 @@ use crate::http::response::Response;
 use crate::io::tcp_info::TcpReading;
 use crate::plan::request_message::RequestMessage;
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     /// Whose it is, in closed arrival; the place of the visitor, if there are visitors.
@@ -26,15 +26,15 @@ pub(crate) struct Request {
     pub(crate) hops: u32,
     /// It asks whether something that is known has changed.
     pub(crate) confirms: bool,
-    /// What is wanted of the answer.
+    /// What is wanted of the response.
     pub(crate) body_handling: BodyHandling,
-    /// The head of the answer is to be kept, in any case or when it sets cookies.
+    /// The head of the response is to be kept, in any case or when it sets cookies.
     pub(crate) keep_head: KeepHead,
     /// When the first request of the chain was sent, once it has followed one.
     pub(crate) sent_ns: u64,
 }
 
-/// Whether the head of an answer is kept for whoever sent the request.
+/// Whether the head of a response is kept for whoever sent the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeepHead {
     Never,
@@ -75,16 +75,16 @@ pub(crate) struct Conn {
     pub(crate) started_ns: u64,
     /// When the first byte of the request was sent.
     pub(crate) sent_ns: u64,
-    /// When the first byte of the answer came.
+    /// When the first byte of the response came.
     pub(crate) first_byte_ns: u64,
-    /// Bytes of the answer so far, head and framing included.
+    /// Bytes of the response so far, head and framing included.
     pub(crate) received_bytes: u64,
     /// Our own delay before the connection was begun.
     pub(crate) connect_delay_ns: u64,
-    /// Answers that it has carried.
+    /// Responses that it has carried.
     pub(crate) responses_served: u32,
     pub(crate) established: bool,
-    /// The kernel stamps what comes on it.
+    /// The kernel timestamps what comes on it.
     pub(crate) stamped: bool,
     /// The server's close was signalled.
     pub(crate) hangup: bool,
@@ -95,11 +95,11 @@ pub(crate) struct Conn {
     /// The last reading of its TCP, when it is in the sample.
     pub(crate) tcp: Option<TcpReading>,
     pub(crate) answer: Response,
-    /// The answer's body, when it is to be checked.
+    /// The response's body, when it is to be checked.
     pub(crate) content: Option<BodyCheck>,
-    /// Where the answer redirects to; empty for one that does not, or when redirects are not followed.
+    /// Where the response redirects to; empty for one that does not, or when redirects are not followed.
     pub(crate) location: Vec<u8>,
-    /// The head of the answer, if it was to be kept; else empty.
+    /// The head of the response, if it was to be kept; else empty.
     pub(crate) head: Vec<u8>,
 }
 
@@ -156,7 +156,7 @@ impl Conn {
         (self.started_ns, self.connect_delay_ns) = (0, 0);
     }
 
-    /// Gives it a request.
+    /// Assigns a request to it.
     #[inline]
     pub(crate) fn assign(&mut self, request: Request) {
         self.request = request;
@@ -174,7 +174,7 @@ impl Conn {
         !self.content.as_ref().is_some_and(BodyCheck::needs_more)
     }
 
-    /// Whether a request is under way on it.
+    /// Whether a request is in progress on it.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Connecting | Phase::Sending | Phase::Receiving)
     }

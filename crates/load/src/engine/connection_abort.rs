@@ -29,7 +29,7 @@ impl ConnectionAbort {
         Self::after_seconds(plan, ABORT_AFTER_S)
     }
 
-    /// For this load, with a patience of so many seconds.
+    /// For this load, with a patience of this many seconds.
     pub(crate) fn after_seconds(plan: &Plan, limit_s: u32) -> Self {
         let applies =
             plan.arrival == Arrival::Closed && plan.requests.is_some() && plan.duration_ns.is_none();

@@ -4,7 +4,7 @@
 use super::simulation::*;
 use webdyno_model::workload::Arrival;
 
-/// Answers that end in different ways.
+/// Responses that end in different ways.
 const ANSWERS: [&str; 3] = [
     "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
@@ -19,7 +19,7 @@ enum AfterBytes {
     Silence,
 }
 
-/// The first connection gives one good answer and cuts the second one; later ones are good.
+/// The first connection gives one successful response and cuts the second one; later ones are good.
 fn cutting(answer: &'static str, count: usize, then: AfterBytes) -> Server<'static> {
     let part = ServerAction::Send(answer.as_bytes()[..count].to_vec());
     Box::new(move |visit| match (visit.connection, visit.request) {
@@ -46,7 +46,7 @@ fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str)
         (sum(|errors| errors.closed_early), sum(|errors| errors.reset), sum(|errors| errors.timeout));
     let quiet = outcome.sum(|interval| interval.connections.quiet_closes);
     let whole = count == answer.len();
-    // Nothing of the answer came: an idempotent request is sent again.
+    // Nothing of the response came: an idempotent request is sent again.
     let crossed = count == 0 && then != AfterBytes::Silence && method == "GET";
     let failed = !whole && !crossed;
     let expected = match then {
@@ -57,7 +57,7 @@ fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str)
     let told = format!("{method} {answer:?} cut at {count}, {then:?}");
     assert_eq!((closed, reset, timeout), expected, "{told}");
     assert_eq!(outcome.counts(), (4 - u64::from(failed), u64::from(failed), 0), "{told}");
-    // After the whole answer the next request is on its way when the connection ends: it crosses the close.
+    // After the whole response the next request is on its way when the connection ends: it crosses the close.
     if method == "GET" && !whole {
         assert_eq!(quiet, u64::from(crossed), "{told}");
     }
@@ -72,7 +72,7 @@ fn a_kept_connection_that_ends_at_any_byte_has_its_class() {
         for count in 0..=answer.len() {
             for then in [AfterBytes::Close, AfterBytes::Reset, AfterBytes::Silence] {
                 for method in ["GET", "POST"] {
-                    // The whole answer, and the close as the next POST goes: that is a failure of its own.
+                    // The whole response, and the close as the next POST goes: that is a failure of its own.
                     if !(count == answer.len() && method == "POST" && then != AfterBytes::Silence) {
                         check_cut(answer, count, then, method);
                     }
@@ -99,7 +99,7 @@ fn a_connection_without_end_takes_its_turn_like_any_other() {
     let outcome = simulate_on(&load, sim);
     assert_eq!(outcome.counts().1, 1);
     assert_eq!(outcome.sum(|interval| interval.errors.timeout), 1);
-    // The answer takes a millisecond, and at most two turns of the other go by before it is read.
+    // The response takes a millisecond, and at most two turns of the other go by before it is read.
     let response = outcome.merged(|interval| &interval.response_time);
     assert_eq!(response.dist().max, Some(800_000));
     let others = response.quantile_us(0.98).unwrap();

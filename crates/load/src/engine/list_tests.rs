@@ -18,7 +18,7 @@ fn listed(text: &str, random: bool, arrival: Arrival, count: u64) -> Workload {
     load
 }
 
-/// What so many threads together sent, each after the other, and what came of it.
+/// What this many threads together sent, each after the other, and what came of it.
 fn sent(load: &Workload, threads: usize) -> (Vec<String>, Outcome) {
     let sims: Vec<_> = (0..threads).map(|_| Sim::new(answering(MS))).collect();
     let received: Vec<_> = sims.iter().map(|sim| sim.received.clone()).collect();
@@ -173,7 +173,7 @@ fn what_an_entry_is_redirected_to_is_its_own() {
 fn an_entry_is_sent_again_whole() {
     let mut load = listed("127.0.0.1:1/a\n127.0.0.1:1/b\n127.0.0.1:1/c", false, Arrival::Closed, 6);
     load.connections = 1;
-    // Each connection carries one answer; the next request finds it closed.
+    // Each connection carries one response; the next request finds it closed.
     let closing = |visit: ServerRequest| match visit.request {
         0 => vec![(0, ServerAction::Accept)],
         1 => vec![(MS, ServerAction::Send(OK.to_vec()))],

@@ -26,7 +26,7 @@ fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Good answers in several pieces, closes, resets, silence, nonsense, refusals.
+/// Good responses in several pieces, closes, resets, silence, nonsense, refusals.
 fn moody() -> Server<'static> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     Box::new(move |visit| match (visit.connection % 7, visit.request) {
@@ -44,7 +44,7 @@ fn moody() -> Server<'static> {
     })
 }
 
-/// Loads and gives the growth in bytes between few and many requests, whose intervals nobody keeps.
+/// Loads and returns the growth in bytes between few and many requests, whose intervals nobody keeps.
 fn growth_bytes(arrival: Arrival) -> u64 {
     let mut load = workload(arrival, 20, 1);
     load.timeout_us = 50_000;

@@ -1,14 +1,14 @@
 //! The event loop of one thread: it owns its connections, its clock, its histograms, and shares nothing.
 //!
-//! Closed arrival: a user's next request is due when the last answer has ended; its first at the start of the load, or
+//! Closed arrival: a user's next request is due when the last response has ended; its first at the start of the load, or
 //! when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
-//! Connections are begun as fast as the loop goes, in batches between which answers are read: a burst that a server
-//! cannot queue is what so many users at once mean, and spreading it would change what is measured.
+//! Connections are begun as fast as the loop goes, in batches between which responses are read: a burst that a server
+//! cannot queue is what this many users at once mean, and spreading it would change what is measured.
 //! A user without a connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU.
 //! Open arrival: starts are due by the pacer whatever the server does. A start that finds all connections busy waits,
 //! and its wait counts in its response time, not in its service time nor in our own delay.
-//! Our own delay is counted from the moment at which the loop was told that it could go on: it contains the time
-//! that an answer lay in the batch of events before its turn came.
+//! Our own delay is counted from the moment at which the loop was notified that it could go on: it contains the time
+//! that a response lay in the batch of events before its turn came.
 
 #[cfg(test)]
 mod accuracy;
@@ -73,10 +73,10 @@ use webdyno_model::workload::Arrival;
 
 /// The read buffer: 256 kB a read halves the cost of large bodies against 8 kB.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Requests begun before events are looked at again.
+/// Requests begun before events are checked again.
 const START_BATCH: usize = 64;
 
-/// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when nobody listens any more.
+/// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when the receiver is gone.
 pub(crate) struct Engine<'p, N, X> {
     plan: &'p Plan,
     control: &'p Control,
@@ -104,7 +104,7 @@ pub(crate) struct Engine<'p, N, X> {
     unread: Vec<u64>,
     /// What is sent.
     targets: Targets<'p>,
-    /// The last head of each target's answers.
+    /// The last head of each target's responses.
     head_cache: Vec<ResponseHeadCache>,
     buffer: Vec<u8>,
     /// Memory for bodies that are kept to be checked.
@@ -120,7 +120,7 @@ pub(crate) struct Engine<'p, N, X> {
     /// From the number of one request of this thread to that of the next.
     stride: usize,
     now_ns: u64,
-    /// When the kernel received what was read last, if it stamped that.
+    /// When the kernel received what was read last, if it timestamped that.
     received_ns: Option<u64>,
     /// When the loop last woke.
     wake_ns: u64,
@@ -164,7 +164,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             unread: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
             head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
-            // Ones: the kernel gives memory that is written to now, not while the first answer waits.
+            // Ones: the kernel gives memory that is written to now, not while the first response waits.
             buffer: vec![1; BUFFER_BYTES],
             body_buffers: BufferPool::default(),
             open: 0,
@@ -249,7 +249,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         }
     }
 
-    /// Gives the last interval's report away and takes an empty one for it.
+    /// Sends the last interval's report to the merger and takes an empty one in exchange.
     fn send_report(&mut self) {
         if let Some(full) = self.full.take() {
             self.spare = (self.exchange)(full);
@@ -304,7 +304,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         let start = match &self.arrivals {
             Arrivals::Closed(users) if !self.is_exhausted() => users.due_ns(),
             Arrivals::Closed(_) => None,
-            // Starts that find no room fall due by the pacer alone; nobody needs to wake for them.
+            // Starts that find no room become due by the pacer alone; nobody needs to wake for them.
             Arrivals::Open(_) if !self.has_room() => None,
             Arrivals::Open(starts) if starts.waiting() > 0 => Some(0),
             Arrivals::Open(starts) => starts.next_due_ns(),

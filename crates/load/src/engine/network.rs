@@ -29,7 +29,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Of a thread that opens at most so many connections at once: spread over all of them.
+    /// Of a thread that opens at most this many connections at once: spread over all of them.
     pub(super) fn new(open_max: u32) -> Self {
         Self {
             every: u64::from(open_max.div_ceil(SAMPLED_MAX)).max(1),

@@ -10,11 +10,11 @@ use crate::plan::Plan;
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, RequestTimes};
 
-/// The status of an answer to a conditional request: nothing has changed (RFC 9110, 15.4.5).
+/// The status of a response to a conditional request: nothing has changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// The answer is complete.
+    /// The response is complete.
     pub(super) fn response_complete(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
         if self.is_server_timeout(slot) {
@@ -23,7 +23,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if self.has_visits() {
             self.store_cookies(slot);
         }
-        // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
+        // What lies behind a response belongs to none: where the next one would be awaited, that is a fault.
         let faulty = self.is_reusable(slot) && extra_bytes > 0;
         if !faulty && self.follow_redirect(slot) {
             return;
@@ -64,7 +64,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// The answer to a visitor is complete.
+    /// The response to a visitor is complete.
     fn visitor_response_complete(&mut self, request: Request, mut ended: FetchEnd) {
         let serial = self.step_serial(request);
         self.fetch_ended(request, &mut ended);
@@ -74,20 +74,20 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Whether the connection of an answer that has ended may carry another request.
+    /// Whether the connection of a response that has ended may carry another request.
     fn is_reusable(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
         self.plan.keepalive && conn.answer.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
-    /// Keeps the connection of an answer that has ended, or lets it end. `clean`: nothing lay behind the answer.
+    /// Keeps the connection of a response that has ended, or lets it end. `clean`: nothing lay behind the response.
     pub(super) fn keep_or_close(&mut self, slot: u32, clean: bool) {
         let keeps = clean && self.is_reusable(slot);
         let conn = &mut self.conns[slot as usize];
         conn.responses_served = conn.responses_served.saturating_add(1);
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
-        // One that ended with its answer carries nothing more, whatever the answer says.
+        // One that ended with its response carries nothing more, whatever the response says.
         match (keeps, conn.hangup || (keeps && self.io.has_ended(slot))) {
             (true, false) => self.keep_idle(slot),
             (true, true) => self.close_idle_by_peer(slot),
@@ -136,7 +136,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 }
 
-/// What its visitor is told of a request that has ended.
+/// The result of a request, as its visitor records it.
 fn fetch_end(
     slot: u32,
     conn: &Conn,
@@ -157,7 +157,7 @@ fn fetch_end(
     }
 }
 
-/// Why an answer that came is not a good one, and its content, if somebody wants it.
+/// Why a response that came is not a good one, and its content, if somebody wants it.
 fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
     // It says that what the visitor has is still good: nothing else is to be expected of it.

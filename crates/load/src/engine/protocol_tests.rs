@@ -1,4 +1,4 @@
-//! HTTP/1.1 as servers speak it, in the simulated world: what counts as an answer, and what becomes of its connection.
+//! HTTP/1.1 as servers speak it, in the simulated world: what counts as a response, and what becomes of its connection.
 
 use super::simulation::*;
 use flate2::Compression;
@@ -46,7 +46,7 @@ fn ten(load: &mut Workload, acts: Vec<(u64, ServerAction)>) -> (u64, ErrorCounts
     (outcome.counts().0, errors, connections)
 }
 
-/// Checks that ten answers like this are good, with bodies of this length, over so many connections.
+/// Checks that ten answers like this are good, with bodies of this length, over this many connections.
 fn check_good(method: &str, text: &str, closes: bool, length_bytes: u64, opened: u64) {
     let whole = wire(text);
     // In one piece, byte by byte, and cut in the middle of whatever is there.
@@ -99,7 +99,7 @@ fn interim_answers_are_no_answers() {
     let text = format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\nok");
     check_good("GET", &text, false, 2, 1);
     check_good("HEAD", &format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\n"), false, 0, 1);
-    // One that is followed by nothing is no answer either, and what was begun is not sent again.
+    // One that is followed by nothing is no response either, and what was begun is not sent again.
     let mut acts =
         vec![(MS, ServerAction::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, ServerAction::Close)];
     let failed = ErrorCounts { closed_early: 10, ..ErrorCounts::default() };
@@ -126,7 +126,7 @@ fn what_breaks_the_rules_is_a_protocol_error() {
         let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(wire(text)))]);
         assert_eq!((got.0, got.1), (0, failed), "{:?}", &text[..60]);
     }
-    // Behind an answer that ends the connection nothing is awaited, so nothing there matters.
+    // Behind a response that ends the connection nothing is awaited, so nothing there matters.
     let last = wire("HTTP/1.1 200 OK\nConnection: close\nContent-Length: 2\n\nok, and more");
     assert_eq!(ten(&mut requests(10), vec![(MS, ServerAction::Send(last))]).0, 10);
 }
@@ -177,7 +177,7 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
             }
         }
     }
-    // On a fresh connection it is an answer.
+    // On a fresh connection it is a response.
     let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(word))]);
     assert_eq!((got.0, got.1.status, got.2), (0, 10, [10, 0, 0]));
 }

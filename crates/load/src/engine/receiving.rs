@@ -1,4 +1,4 @@
-//! An answer on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
+//! A response on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
 
 use super::conn::{KeepHead, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
@@ -37,7 +37,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
+    /// Reads until the response ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
     /// unless the server's close is to be read too.
     pub(super) fn receive(&mut self, slot: u32) {
         let may_drop =
@@ -94,7 +94,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// After a read: when the kernel had received what it gave, on connections that are stamped.
+    /// After a read: when the kernel had received what it gave, on connections that are timestamped.
     #[inline]
     fn record_rx_time(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
@@ -104,7 +104,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         };
     }
 
-    /// Takes bytes of an answer. True when that settled the request.
+    /// Takes bytes of a response. True when that settled the request.
     fn consume(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
@@ -146,7 +146,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if self.load_end.is_some() {
             return;
         }
-        // The kernel stamps bytes, not the close.
+        // The kernel timestamps bytes, not the close.
         self.received_ns = None;
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
@@ -170,7 +170,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Whether the answer is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
+    /// Whether the response is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
     /// 9110, 15.5.9), and that may cross the request as a close without a word does.
     pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
         let answer = &self.conns[slot as usize].answer;
@@ -203,7 +203,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 }
 
 /// When bytes that were read just now came, by the clock that is to count. Bytes may have come before the request was
-/// sent (an answer that does not wait for it); no time ends before it begins.
+/// sent (a response that does not wait for it); no time ends before it begins.
 pub(super) fn arrival_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
     match (clock, received_ns) {
         (Clock::Kernel, Some(received_ns)) => received_ns.max(sent_ns).min(read_ns),
@@ -211,7 +211,7 @@ pub(super) fn arrival_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, r
     }
 }
 
-/// What is to be seen of an answer.
+/// What is to be seen of a response.
 struct ResponseCapture<'a> {
     plan: &'a Plan,
     body_buffers: &'a mut BufferPool,
@@ -235,11 +235,11 @@ impl ResponseObserver for ResponseCapture<'_> {
             && is_redirect(head.status)
             && let Some(location) = header_value(bytes, "location").filter(|location| !location.is_empty())
         {
-            // One byte too many tells that it is too long.
+            // One byte too many shows that it is too long.
             self.location.extend_from_slice(&location[..location.len().min(LOCATION_BYTES_MAX + 1)]);
             return;
         }
-        // An answer that fails by its status is not looked into.
+        // A response that fails by its status is not examined.
         if self.plan.is_ok(head.status) {
             *self.content =
                 self.plan.checks.start_body_check(head, self.request.body_handling, self.body_buffers);

@@ -1,8 +1,8 @@
-//! Redirects: the requests that answers lead to, made off the hot path and kept for the next time.
+//! Redirects: the requests that responses lead to, made off the hot path and kept for the next time.
 //!
 //! A chain of redirects is one request: it was started once, it has one outcome, and one timeout covers all of it. A
 //! redirect that cannot be followed (too many, to a server that the load may not go to, not HTTP, longer than a
-//! `Location` is) is the answer, and no good one.
+//! `Location` is) is the response, and no good one.
 
 use super::Engine;
 use super::conn::Conn;
@@ -18,11 +18,11 @@ const SPARE_TARGETS: usize = 256;
 const LIST_ENTRY_SERIALS: u64 = 1 << 63;
 /// As many more where documents are searched for what they embed.
 const FOUND_TARGETS: usize = 8192;
-/// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages under way have at once.
+/// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages in progress have at once.
 const HELD_MAX: usize = 1 << 18;
 /// First byte of the keys of parts that were found; those of redirects are longer than they.
 const PART_KEY: &[u8] = b"part";
-/// The same of redirects of requests that are put together each time.
+/// The same of redirects of requests that are built each time.
 const DYNAMIC_KEY: &[u8] = b"dynamic";
 
 /// The requests of one thread: those of the plan and behind them those that redirects led to, under one numbering.
@@ -32,7 +32,7 @@ pub(crate) struct Targets<'p> {
     found: Vec<FoundTarget>,
     found_max: usize,
     by_key: HashMap<Vec<u8>, usize>,
-    /// Where the next key is put together.
+    /// Where the next key is built.
     key: Vec<u8>,
     /// Those that nobody used when they were put here, the oldest first.
     unused: VecDeque<usize>,
@@ -45,14 +45,14 @@ struct FoundTarget {
     /// A number of its own: the place is used again, this is not.
     serial: u64,
     key: Vec<u8>,
-    /// Requests under way to it, and lists that it is on.
+    /// Requests in progress to it, and lists that it is on.
     users: u32,
     /// Whether it is among the unused.
     is_listed: bool,
 }
 
 impl<'p> Targets<'p> {
-    /// The requests of the plan, for a thread with so many connections.
+    /// The requests of the plan, for a thread with this many connections.
     pub(crate) fn new(plan: &'p Plan, open_max: u32) -> Self {
         Self {
             planned: &plan.templates,
@@ -112,7 +112,7 @@ impl<'p> Targets<'p> {
         Some((self.add(template)?, true))
     }
 
-    /// Where a redirect of a request leads that was put together for this one sending.
+    /// Where a redirect of a request leads that was built for this one sending.
     pub(super) fn target_of_rendered(
         &mut self,
         plan: &Plan,
@@ -127,7 +127,7 @@ impl<'p> Targets<'p> {
         Some((self.add(template)?, true))
     }
 
-    /// A request to it is under way, or it is on a list.
+    /// A request to it is in progress, or it is on a list.
     pub(super) fn retain(&mut self, number: usize) {
         if let Some(found) =
             number.checked_sub(self.planned.len()).and_then(|index| self.found.get_mut(index))
@@ -200,7 +200,7 @@ impl<'p> Targets<'p> {
         grows
     }
 
-    /// Keeps a target under the key put together last; one that nobody is on its way to makes room.
+    /// Keeps a target under the key built last; one that nobody is on its way to makes room.
     fn add(&mut self, template: Template) -> Option<usize> {
         self.made += 1;
         let serial = self.planned.len() as u64 + self.made;
@@ -233,7 +233,7 @@ fn redirected(plan: &Plan, template: &Template, status: u16, location: &[u8]) ->
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Follows the redirect that the answer on this slot is. False when it is none, or cannot be followed.
+    /// Follows the redirect that the response on this slot is. False when it is none, or cannot be followed.
     pub(super) fn follow_redirect(&mut self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
         let request = conn.request;
@@ -281,7 +281,7 @@ impl<N, X> Engine<'_, N, X> {
     }
 }
 
-/// Whether the answer on this connection names another place.
+/// Whether the response on this connection names another place.
 pub(super) fn is_redirected(conn: &Conn) -> bool {
     !conn.location.is_empty()
 }

@@ -38,7 +38,7 @@ fn redirect(act: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Runs the load against the table; gives the outcome and the requests that arrived.
+/// Runs the load against the table; returns the outcome and the requests that arrived.
 fn run(load: &Workload, table: &[(&str, &str)]) -> (Outcome, Vec<(u64, String)>) {
     let mut sim = Sim::new(Box::new(|_| vec![]));
     let received = sim.received.clone();
@@ -62,7 +62,7 @@ fn a_chain_is_one_request() {
     assert_eq!(lines(&received), ["GET /a/start", "GET /a/next?x=1", "GET /c"].repeat(2));
     assert_eq!(outcome.sum(|interval| interval.started), 2);
     assert_eq!(outcome.sum(|interval| interval.redirects), 4);
-    // The statuses of the answers that ended a request, nothing else.
+    // The statuses of the responses that ended a request, nothing else.
     let status: Vec<_> = outcome.intervals[0].status.iter().collect();
     assert_eq!(status, [(&"200".to_owned(), &2)]);
     // Three answers of 1 ms on one connection, and the connection before the first.
@@ -228,7 +228,7 @@ fn hops_close_their_connections_when_told_to() {
 
 #[test]
 fn a_hop_that_crosses_a_close_is_sent_again() {
-    // Each connection gives one answer and closes: the second hop crosses it.
+    // Each connection gives one response and closes: the second hop crosses it.
     let answer = redirect("302 /b");
     let server: Server<'_> = Box::new(move |visit| match (visit.connection % 2, visit.request) {
         (_, 0) => vec![(0, ServerAction::Accept)],
@@ -267,7 +267,7 @@ fn targets_that_never_repeat_make_room_for_each_other() {
         number += 1;
         match visit.request {
             0 => vec![(0, ServerAction::Accept)],
-            // Two redirects to a place of their own, then the answer.
+            // Two redirects to a place of their own, then the response.
             _ if number % 3 != 0 => vec![(MS, ServerAction::Send(redirect(&format!("302 /{number}"))))],
             _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
         }

@@ -135,7 +135,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Gives a slot its request. One that the target does not say it all of is put together here.
+    /// Assigns a request to a slot. The bytes of a request that its template does not fully determine are built here.
     #[inline]
     pub(super) fn prepare_slot(&mut self, slot: u32, request: Request) {
         let visited = self.has_visits();
@@ -177,7 +177,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 if self.load_end.is_none() {
                     self.transmit(slot, self.wake_ns);
                 }
-                // An edge is told once: what came with it must be read now, unless the connection was replaced.
+                // An edge is reported once: what came with it must be read now, unless the connection was replaced.
                 if ready.readable && self.is_same_and_established(slot, ready.token) {
                     self.receive(slot);
                 }
@@ -293,7 +293,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let request = self.request(user, now_ns, self.wake_ns, now_ns);
         let origin = self.targets.get(request.template).origin;
         match self.acquire_idle(origin) {
-            // The clock was read when the answer ended, which is now.
+            // The clock was read when the response ended, which is now.
             Some(slot) => {
                 self.assign_to_connection(slot, request);
                 self.transmit(slot, request.sendable_ns);

@@ -21,7 +21,7 @@ use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::workload::Arrival;
 use webdyno_model::{Result, UserError};
 
-/// Reports that may wait for the caller. A sink that stalls for longer than so many seconds holds the load up.
+/// Reports that may wait for the caller. A sink that stalls for longer than this many seconds holds the load up.
 const REPORTS_MAX: usize = 128;
 
 /// From the decision to begin to the beginning: so long the threads may take to wake.
@@ -33,7 +33,7 @@ const SPIN_NS: u64 = 200_000;
 /// Runs the load and blocks until it ends. `sink` gets the results of each second, of all threads together, soon
 /// after that second; the last interval may be shorter. An error only when this machine refuses what the engine
 /// needs; whatever the server does is a result. A number of requests without a duration ends early, with
-/// [`EndReason::Hopeless`], when for 30 s no connection came about.
+/// [`EndReason::Hopeless`], when for 30 s no connection could be established.
 pub fn run(prepared: &Prepared, control: &Control, sink: &mut dyn FnMut(Interval)) -> Result<LoadEnd> {
     run_with(prepared, control, ConnectionAbort::new(&prepared.plan), sink)
 }
@@ -75,7 +75,7 @@ fn run_with(
             sink(interval);
         });
         guard.ended = true;
-        // A panic of a thread was told on stderr; here its results are missing.
+        // A panic of a thread was reported on stderr; here its results are missing.
         engines.into_iter().for_each(|engine| drop(engine.join()));
         end.ok_or_else(|| {
             UserError::cannot_run("an engine thread ended without its results")
@@ -95,7 +95,7 @@ fn spawn_error(share: &ThreadShare, error: &std::io::Error) -> UserError {
         .hint("ask for fewer threads with -t, or raise the limit: `ulimit -u` and `ulimit -v` show it")
 }
 
-/// A load under way. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
+/// A load in progress. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
 /// server with nobody listening.
 struct RunGuard<'a> {
     control: &'a Control,

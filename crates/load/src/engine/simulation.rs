@@ -35,7 +35,7 @@ pub(super) struct ServerRequest {
 /// What the server does.
 #[derive(Debug, Clone)]
 pub(super) enum ServerAction {
-    /// Lets the connection come about; only for request 0. Without it, it never does.
+    /// Lets the connection succeed; only for request 0. Without it, it never does.
     Accept,
     Refuse,
     Send(Vec<u8>),
@@ -95,15 +95,15 @@ pub(super) struct Sim<'s> {
     pub(super) coarse_ns: u64,
     /// Most bytes that one send takes.
     pub(super) send_max: usize,
-    /// Whether the kernel stamps what comes, on every connection.
+    /// Whether the kernel timestamps what comes, on every connection.
     pub(super) stamping: bool,
-    /// Whether what comes before a connection is accepted is the look-up of its name.
+    /// Whether what comes before a connection is accepted is the lookup of its name.
     pub(super) naming: bool,
     /// Whether the kernel tells what TCP knows.
     pub(super) telling: bool,
     /// When the engine's thread is held up, and for how long; the latest first.
     pub(super) stalls: Vec<(u64, u64)>,
-    /// When somebody sets the clock that the stamps are made with: stamps of before are worthless.
+    /// When somebody sets the clock that the timestamps are made with: timestamps of before are worthless.
     pub(super) clock_set_ns: u64,
     /// What was asked. Told before the server is visited.
     pub(super) received: ReceivedRequests,
@@ -284,7 +284,7 @@ impl NetworkIo for Sim<'_> {
         self.call();
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         if socket.floods {
-            // Whatever the buffer holds; bodies are counted, not looked at.
+            // Whatever the buffer holds; bodies are counted, not examined.
             return Ok(buffer.len());
         }
         let count = socket.inbox.len().min(buffer.len());

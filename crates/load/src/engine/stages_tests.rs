@@ -70,7 +70,7 @@ fn a_load_ends_with_its_last_stage_and_sends_nothing_in_a_pause() {
     assert_eq!((outcome.end.elapsed_us, outcome.end.reason), (10_000_000, EndReason::Duration));
 }
 
-/// When requests are under way at the server: from, to.
+/// When requests are in progress at the server: from, to.
 fn closed(texts: &[&str], threads: usize, answer_ns: u64) -> (Vec<(u64, u64)>, Outcome) {
     let spans = RefCell::new(vec![]);
     let sim = |_| {

@@ -21,7 +21,7 @@ fn doing(connect: ServerAction, acts: Vec<(u64, ServerAction)>) -> Server<'stati
 #[test]
 fn closed_users_send_when_they_have_their_answer() {
     let outcome = simulate(&workload(Arrival::Closed, 4, 2500), answering(MS));
-    // The connection takes 0.1 ms once, then each answer 1 ms: 2,499 fit into 2.5 s for each user.
+    // The connection takes 0.1 ms once, then each response 1 ms: 2,499 fit into 2.5 s for each user.
     assert_eq!(outcome.counts(), (4 * 2499, 0, 4));
     let connections = outcome.sum(|interval| interval.connections.opened);
     assert_eq!((connections, outcome.intervals[0].connections.peak), (4, 4));
@@ -49,7 +49,7 @@ fn open_starts_keep_their_rate_whatever_the_server_does() {
 
 #[test]
 fn a_start_that_waits_for_a_connection_counts_its_wait_as_response_not_as_our_delay() {
-    // One connection, 100 ms an answer, a start every 50 ms: the n-th request waits n * 50 ms and a little.
+    // One connection, 100 ms a response, a start every 50 ms: the n-th request waits n * 50 ms and a little.
     let mut load = workload(open(20.0), 1, 1000);
     load.stop.requests = Some(5);
     let outcome = simulate(&load, answering(100 * MS));
@@ -221,7 +221,7 @@ fn what_is_not_idempotent_is_never_sent_twice() {
 
 #[test]
 fn a_retry_happens_once() {
-    // Each connection gives one answer; every other one dies without a byte: a retry meets a dying one.
+    // Each connection gives one response; every other one dies without a byte: a retry meets a dying one.
     let server = Box::new(|visit: ServerRequest| match (visit.connection, visit.request) {
         (_, 0) => vec![(0, ServerAction::Accept)],
         (1, 1) => vec![(MS, ServerAction::Send(OK.to_vec()))],

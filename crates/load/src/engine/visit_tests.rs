@@ -13,7 +13,7 @@ use webdyno_model::workload::{Arrival, Body, RequestSpec, Workload};
 /// What a test's server answers to a request: after so long, these bytes.
 pub(super) type ScriptedResponse = (u64, Vec<u8>);
 
-/// Accepts after 0.1 ms, and answers each request as the function says, which is told the request's text.
+/// Accepts after 0.1 ms, and answers each request as the function says, which gets the request's text.
 fn site<'s>(
     received: &ReceivedRequests,
     mut answer: impl FnMut(&str) -> ScriptedResponse + 's,
@@ -28,7 +28,7 @@ fn site<'s>(
     })
 }
 
-/// Runs the load against such a site; gives the outcome and what was asked, with the numbers of the connections.
+/// Runs the load against such a site; returns the outcome and what was asked, with the numbers of the connections.
 pub(super) fn run<'s>(
     load: &Workload,
     answer: impl FnMut(&str) -> ScriptedResponse + 's,
@@ -49,7 +49,7 @@ pub(super) fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// An answer of a millisecond with this head and body.
+/// A response of a millisecond with this head and body.
 pub(super) fn answer(status: &str, fields: &str, body: &str) -> ScriptedResponse {
     let length =
         if status.starts_with("304") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
@@ -60,7 +60,7 @@ pub(super) fn ok(body: &str) -> ScriptedResponse {
     answer("200 OK", "", body)
 }
 
-/// A load of one session with these steps, by so many users.
+/// A load of one session with these steps, by this many users.
 pub(super) fn session(
     steps: Vec<StepSpec>,
     requests: Vec<RequestSpec>,
@@ -74,7 +74,7 @@ pub(super) fn session(
     load
 }
 
-/// A page whose document is request 0 and whose parts are all others, loaded by so many users.
+/// A page whose document is request 0 and whose parts are all others, loaded by this many users.
 pub(super) fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
     let mut requests = vec![get("/")];
     requests.extend((0..parts).map(|number| get(&format!("/{number}"))));
@@ -145,7 +145,7 @@ fn makespan_us(parts_us: &[u64], connect_us: u64, most: usize) -> u64 {
 
 #[test]
 fn a_page_is_its_document_and_then_its_parts_six_at_a_time() {
-    // 0.1 ms to connect, 1 ms an answer: the document, then 19 parts in waves of six, of which five connect anew.
+    // 0.1 ms to connect, 1 ms a response: the document, then 19 parts in waves of six, of which five connect anew.
     let mut load = page(19, 1, 1000);
     visits(&mut load).think = Think::Fixed { time_us: 50_000 };
     let outcome = simulate(&load, answering(MS));
@@ -308,7 +308,7 @@ pub(super) fn capture(name: &str, from: CaptureFrom) -> CaptureSpec {
     CaptureSpec { name: name.into(), from }
 }
 
-/// Fetches a form, logs in with what it says, and goes where the answer points.
+/// Fetches a form, logs in with what it says, and goes where the response points.
 fn log_in(users: u32, count: u64) -> Workload {
     let form = StepSpec {
         captures: vec![capture("csrf", CaptureFrom::Regex("name=csrf value=(\\w+)".into()))],

@@ -1,7 +1,7 @@
-//! What must hold for every answer, whatever its bytes: shared by the fuzz targets in `fuzz/` and by the test that
+//! What must hold for every response, whatever its bytes: shared by the fuzz targets in `fuzz/` and by the test that
 //! runs them for a short time on stable Rust.
 //!
-//! The main one: an answer means the same however the network cuts it into pieces (RFC 9112, section 2.2: a parser
+//! The main one: a response means the same however the network cuts it into pieces (RFC 9112, section 2.2: a parser
 //! reads a sequence of octets). The rest: no panic, no hang, bounded memory.
 
 use crate::http::content_check::{BodyHandling, BufferPool, ResponseChecks};
@@ -18,7 +18,7 @@ const BYTEWISE_BYTES_MAX: usize = 4096;
 const FRAMING_BYTES_MAX: u64 = 80 * 1024;
 const CHUNKED_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// What came of an answer whose connection was closed after its last byte.
+/// What came of a response whose connection was closed after its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseSummary {
     NotHttp,
@@ -100,7 +100,7 @@ impl Split {
     }
 }
 
-/// Checks the reader of answers with these bytes. An error tells what does not hold.
+/// Checks the reader of responses with these bytes. An error tells what does not hold.
 pub fn response(bytes: &[u8]) -> Result<(), String> {
     for is_head_request in [false, true] {
         let mut shown = ObservedBytes::default();

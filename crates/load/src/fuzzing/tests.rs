@@ -1,5 +1,5 @@
 //! Fuzzing on stable Rust, without coverage: the hand-made answers of `fuzz/corpus`, and mutations of them. The same
-//! seed finds the same. `WEBDYNO_FUZZ_S` runs it for so many seconds, `WEBDYNO_FUZZ_SEED` with another seed.
+//! seed finds the same. `WEBDYNO_FUZZ_S` runs it for this many seconds, `WEBDYNO_FUZZ_SEED` with another seed.
 
 use super::*;
 use std::panic::catch_unwind;

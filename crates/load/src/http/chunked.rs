@@ -10,7 +10,7 @@ const TRAILER_BYTES_MAX: u32 = 64 * 1024;
 /// Most hexadecimal digits of a chunk's size: no chunk of 2^60 bytes is honest.
 const SIZE_DIGITS_MAX: u8 = 15;
 
-/// The answer broke the rules of chunked coding.
+/// The response broke the rules of chunked coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkError;
 

@@ -1,8 +1,8 @@
-//! The reader of answers beside another one, ureq-proto's, on random valid answers: the same status, body, end and
+//! The reader of responses beside another one, ureq-proto's, on random valid responses: the same status, body, end and
 //! decision on the connection. What is valid: RFC 9112, sections 4 to 7 and 9.3.
 //!
 //! Both leave the first look at a head to httparse; all that follows is independent. The other one does not take
-//! folded lines: it is shown the same answer with blanks in their place, which is what a fold means (RFC 9112, 5.2).
+//! folded lines: it is shown the same response with blanks in their place, which is what a fold means (RFC 9112, 5.2).
 
 use crate::http::response::{CloseOutcome, FeedResult, Response};
 use crate::http::response_head::ResponseHeadCache;
@@ -15,7 +15,7 @@ use ureq_proto::http::Request;
 struct ReadResponse {
     status: u16,
     body_bytes: u64,
-    /// The first byte behind the answer.
+    /// The first byte behind the response.
     end: usize,
     up_to_the_close: bool,
     keep_alive: bool,
@@ -25,14 +25,14 @@ struct ReadResponse {
 #[derive(Debug, Clone)]
 enum Body {
     Nothing,
-    /// Its length in bytes, leading zeros, and how often it is told.
+    /// Its length in bytes, leading zeros, and how often the header is repeated.
     Length(u64, usize, usize),
     /// Chunks with their extensions, and trailers.
     Chunks(Vec<(usize, bool, &'static str)>, usize),
     UpToTheClose(u64),
 }
 
-/// A valid answer, to be rendered.
+/// A valid response, to be rendered.
 #[derive(Debug, Clone)]
 struct GeneratedResponse {
     is_head_request: bool,
@@ -56,7 +56,7 @@ const CONNECTIONS: [&str; 7] =
 const EXTENSIONS: [&str; 6] = ["", ";a", ";a=b", "; a = \"b\"", " ;x", "  "];
 
 impl GeneratedResponse {
-    /// Whether an answer may have a body at all: RFC 9110, 6.4.1.
+    /// Whether a response may have a body at all: RFC 9110, 6.4.1.
     fn has_body(&self) -> bool {
         !self.is_head_request && !matches!(self.status, 204 | 304)
     }
@@ -223,12 +223,12 @@ fn theirs(bytes: &[u8], is_head_request: bool) -> ReadResponse {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    // Invariant: another reader of HTTP sees the same in every valid answer, however ours gets it.
+    // Invariant: another reader of HTTP sees the same in every valid response, however ours gets it.
     #[test]
     fn two_readers_see_the_same(made in made(), cuts in prop::collection::vec(any::<usize>(), 0..4)) {
         let mut bytes = made.render();
         let length = bytes.len();
-        // What lies behind an answer that does not end with the connection is not its own.
+        // What lies behind a response that does not end with the connection is not its own.
         if !matches!(made.body, Body::UpToTheClose(_)) {
             bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\n\r\n");
         }

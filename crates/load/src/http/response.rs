@@ -9,7 +9,7 @@ use crate::http::response_head::{Framing, NotHttp, ResponseHead, ResponseHeadCac
 
 /// Longest head, in bytes; longer is a protocol error.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most interim answers (1xx) before the real one.
+/// Most interim responses (1xx) before the real one.
 const INTERIM_MAX: u8 = 16;
 /// Up to here a head in pieces is parsed with each piece, so that what is not HTTP is noticed at its first line.
 const EAGER_BYTES: usize = 64;
@@ -31,13 +31,13 @@ enum ReadState {
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedResult {
-    /// The answer goes on.
+    /// The response goes on.
     More,
-    /// The answer is complete; so many bytes of the piece lie behind it.
+    /// The response is complete; this many bytes of the piece lie behind it.
     Done { extra_bytes: usize },
 }
 
-/// What the end of the connection means for an answer.
+/// What the end of the connection means for a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseOutcome {
     /// It was framed by the close: complete.
@@ -48,9 +48,9 @@ pub(crate) enum CloseOutcome {
     NotHttp,
 }
 
-/// Sees an answer go by: its head, then its body freed of its framing.
+/// Sees a response go by: its head, then its body freed of its framing.
 pub(crate) trait ResponseObserver {
-    /// The head of the answer, not of an interim one; it is the whole of `bytes`.
+    /// The head of the response, not of an interim one; it is the whole of `bytes`.
     fn head(&mut self, head: ResponseHead, bytes: &[u8]);
     /// A piece of the body.
     fn body(&mut self, bytes: &[u8]);
@@ -64,7 +64,7 @@ impl ResponseObserver for () {
     fn body(&mut self, _: &[u8]) {}
 }
 
-/// An answer that is being received.
+/// A response that is being received.
 #[derive(Debug)]
 pub(crate) struct Response {
     stage: ReadState,
@@ -77,7 +77,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Ready for an answer.
+    /// Ready for a response.
     pub(crate) fn new() -> Self {
         Self {
             stage: ReadState::Head,
@@ -90,7 +90,7 @@ impl Response {
         }
     }
 
-    /// Ready for the next answer; keeps its memory.
+    /// Ready for the next response; keeps its memory.
     pub(crate) fn reset(&mut self) {
         self.stage = ReadState::Head;
         (self.status, self.keep_alive, self.begun) = (0, false, false);
@@ -130,7 +130,7 @@ impl Response {
         }
     }
 
-    /// Takes note that `count` bytes of a body of known length were dropped unread. True at its end.
+    /// Records that `count` bytes of a body of known length were dropped unread. True at its end.
     pub(crate) fn skip_body(&mut self, count: u64) -> bool {
         if let ReadState::Fixed { left } = self.stage {
             self.consume_fixed(left, count);
@@ -138,7 +138,7 @@ impl Response {
         self.stage == ReadState::Done
     }
 
-    /// Takes a piece of the answer.
+    /// Processes a piece of the response.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -148,7 +148,7 @@ impl Response {
         self.feed_observed(&mut (), bytes, memory, is_head_request)
     }
 
-    /// Takes a piece of the answer and shows it to a listener.
+    /// Processes a piece of the response and shows it to a listener.
     #[inline]
     pub(crate) fn feed_observed(
         &mut self,
@@ -187,7 +187,7 @@ impl Response {
                 self.stage = ReadState::Done;
                 CloseOutcome::Complete
             }
-            // What came in pieces may not have been looked at yet.
+            // What came in pieces may not have been examined yet.
             ReadState::Head if parse(&self.spill, false).is_err() => CloseOutcome::NotHttp,
             _ => CloseOutcome::Early,
         }
@@ -199,7 +199,7 @@ impl Response {
         self.spill.capacity()
     }
 
-    /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it. A head that came
+    /// Reads the head, in place if it can; returns it with the bytes of this piece that belong to it. A head that came
     /// in pieces lies in `spill` then.
     fn feed_head(
         &mut self,
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the answer.
+    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the response.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
         let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
         let mut behind = None;
@@ -310,7 +310,7 @@ mod tests {
         Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep_alive(), extra)))
     }
 
-    /// Status, body bytes, whether the connection is kept, and bytes behind the answer.
+    /// Status, body bytes, whether the connection is kept, and bytes behind the response.
     type Seen = (u16, u64, bool, usize);
 
     const ANSWERS: [(&str, Seen); 8] = [
@@ -330,7 +330,7 @@ mod tests {
         ("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", (200, 2, true, 0)),
     ];
 
-    // Invariant: how an answer is cut into pieces does not change its meaning, at every single position.
+    // Invariant: how a response is cut into pieces does not change its meaning, at every single position.
     #[test]
     fn every_segmentation_gives_the_same_response() {
         for (text, expected) in ANSWERS {

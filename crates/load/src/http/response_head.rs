@@ -1,14 +1,14 @@
-//! The head of an answer: its status, and how its body is framed. RFC 9112, sections 4, 6.3 and 9.3.
+//! The head of a response: its status, and how its body is framed. RFC 9112, sections 4, 6.3 and 9.3.
 
 use httparse::{Header, ParserConfig, Response, Status};
 use std::mem::MaybeUninit;
 
-/// Most header lines of an answer; more is a protocol error.
+/// Most header lines of a response; more is a protocol error.
 const HEADERS_MAX: usize = 128;
 /// Heads up to this length are remembered; longer ones are parsed each time.
 const REMEMBERED_BYTES_MAX: usize = 2048;
 
-/// The answer was not HTTP, or not within our bounds.
+/// The response was not HTTP, or not within our bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotHttp;
 
@@ -17,7 +17,7 @@ pub(crate) struct NotHttp;
 pub(crate) enum Framing {
     /// There is no body, whatever the headers say (HEAD, 204, 304).
     Empty,
-    /// So many bytes.
+    /// This many bytes.
     Fixed(u64),
     /// Chunked coding.
     Chunked,
@@ -76,7 +76,7 @@ pub(crate) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// An interim answer (1xx): the real one follows.
+    /// An interim response (1xx): the real one follows.
     pub(crate) fn is_interim(&self) -> bool {
         self.status < 200
     }
@@ -84,13 +84,13 @@ impl ResponseHead {
 
 fn config() -> ParserConfig {
     let mut config = ParserConfig::default();
-    // RFC 9112, 5.2: a user agent takes a folded line in an answer for a blank.
+    // RFC 9112, 5.2: a user agent takes a folded line in a response for a blank.
     config.allow_obsolete_multiline_headers_in_responses(true);
     config
 }
 
 /// Reads a head at the start of `bytes`; `None` when it is not complete yet. `is_head_request` says that the request was
-/// HEAD, whose answers have no body.
+/// HEAD, whose responses have no body.
 pub(crate) fn parse(bytes: &[u8], is_head_request: bool) -> Result<Option<ResponseHead>, NotHttp> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
@@ -118,7 +118,7 @@ pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> 
     Some(header.value)
 }
 
-/// Gives each value of a header of the head at the start of `bytes`.
+/// Returns each value of a header of the head at the start of `bytes`.
 pub(crate) fn for_each_value(bytes: &[u8], name: &str, mut visit: impl FnMut(&[u8])) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
@@ -167,7 +167,7 @@ fn interpret_headers(
             _ => {}
         }
     }
-    // We never ask for another protocol, so 101 is an answer to somebody else.
+    // We never ask for another protocol, so 101 is a response to somebody else.
     if status == 101 {
         return Err(NotHttp);
     }
@@ -207,7 +207,7 @@ fn ends_in_chunked(coding: &[u8]) -> bool {
     last.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// The last head of a request's answers. Servers send the same bytes again until their clock's second changes, and
+/// The last head of a request's responses. Servers send the same bytes again until their clock's second changes, and
 /// equal bytes have an equal meaning: comparing costs a tenth of parsing.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseHeadCache {
@@ -216,7 +216,7 @@ pub(crate) struct ResponseHeadCache {
 }
 
 impl ResponseHeadCache {
-    /// Whether the last answer announced a body of at least so many bytes.
+    /// Whether the last response announced a body of at least this many bytes.
     #[inline]
     pub(crate) fn expects_body(&self, bytes_min: u64) -> bool {
         let framing = self.head.map(|head| head.framing);

@@ -9,7 +9,7 @@ use webdyno_model::{Result, UserError};
 const RESERVE: u64 = 12;
 /// What each engine thread has besides its connections: epoll, timer, and what wakes it.
 const PER_THREAD: u64 = 3;
-/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A look-up has a socket while its
+/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A lookup has a socket while its
 /// connection has none yet.
 const PER_RESOLVER: u64 = 4;
 /// What is taken to be open where that cannot be read: more than was ever seen.
@@ -22,7 +22,7 @@ pub(crate) struct DescriptorNeed {
     pub(crate) connections: u64,
     /// Engine threads.
     pub(crate) threads: u64,
-    /// Whether names are looked up during the load.
+    /// Whether names are resolved during the load.
     pub(crate) resolves: bool,
 }
 

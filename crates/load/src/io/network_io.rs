@@ -64,16 +64,16 @@ impl From<Errno> for SocketError {
 }
 
 /// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
-/// non-blocking except [`NetworkIo::wait`]; readiness is told once per edge, as epoll(7) defines it.
+/// non-blocking except [`NetworkIo::wait`]; readiness is reported once per edge, as epoll(7) defines it.
 pub(crate) trait NetworkIo {
     /// Nanoseconds since the load began.
     fn now_ns(&self) -> u64;
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
-    /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
-    /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
+    /// Begins a connection; whether it succeeds shows with the first `send`. What has to happen before it can carry
+    /// a request (the lookup of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError>;
-    /// Whether the name of the server is still looked up for a connection.
+    /// Whether the server's name is still being resolved for a connection.
     fn is_resolving(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.
     fn handshake(&self, slot: u32) -> Handshake;
@@ -83,14 +83,14 @@ pub(crate) trait NetworkIo {
     fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
     /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
     fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
-    /// Whether the kernel stamps what comes on this socket.
+    /// Whether the kernel timestamps what comes on this socket.
     fn has_rx_timestamps(&self, slot: u32) -> bool;
-    /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
-    /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
+    /// When the kernel received the last bytes that a read of a timestamped socket gave, never after `read_ns`, which is
+    /// now. `None` when it has no timestamp, or none that can be believed for a request that was sent at `sent_ns`.
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
-    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not tell.
+    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not report it.
     fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
-    /// Whether the peer has ended the connection, as far as what was received says: asked when an answer is complete. The
+    /// Whether the peer has ended the connection, as far as what was received says: asked when a response is complete. The
     /// end that only the kernel knows of comes as [`Ready::hangup`].
     fn has_ended(&mut self, _slot: u32) -> bool {
         false

@@ -55,7 +55,7 @@ pub(crate) struct TcpEndpoint {
     pub(crate) port: u16,
     /// Where it may be; never empty.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whether the name is looked up anew for each connection.
+    /// Whether the name is resolved anew for each connection.
     pub(crate) resolve_each: bool,
     /// Which of the addresses is used: the first one, unless a probe found that another one answers.
     chosen: AtomicUsize,
@@ -222,7 +222,7 @@ pub(crate) fn authority(url: &Url) -> String {
     }
 }
 
-/// The name that the certificate must have, and that the server is told (SNI) unless it is an address.
+/// The name that the certificate must have, and that is sent to the server (SNI) unless it is an address.
 fn server_name(url: &Url) -> Result<ServerName<'static>> {
     match url.host() {
         Some(Host::Ipv4(address)) => Ok(IpAddr::V4(address).into()),

@@ -115,7 +115,7 @@ impl PortSupply {
         free.saturating_sub((self.ports / 100).max(8))
     }
 
-    /// What helps at once, for a load of which so many connections share a user.
+    /// What helps at once, for a load of which this many connections share a user.
     fn advice(&self, sharing: u64) -> String {
         match self.recommended_max() / sharing {
             0 => "wait a minute, until closed connections give theirs back".to_owned(),
@@ -124,7 +124,7 @@ impl PortSupply {
     }
 }
 
-/// Refuses a load that surely runs out of local ports. Gives a warning for one that may.
+/// Refuses a load that surely runs out of local ports. Returns a warning for one that may.
 ///
 /// `destinations` is where each origin's connections go.
 pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<Option<String>> {

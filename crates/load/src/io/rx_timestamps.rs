@@ -1,18 +1,18 @@
 //! When the kernel received what a socket gave: SO_TIMESTAMPING on a share of the connections.
 //!
 //! Facts: Documentation/networking/timestamping.rst; net/ipv4/tcp.c and the commit "tcp: Extend
-//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is stamped with CLOCK_REALTIME when it enters the
-//! network stack, over loopback when it is sent. recvmsg gives the stamp of the last byte that it took, with MSG_TRUNC
-//! too. Segments that the kernel joined in the receive queue share the stamp of the last one: a read that leaves bytes
-//! behind may get a later stamp than its own last byte has, never one that lies after the read.
+//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is timestamped with CLOCK_REALTIME when it enters the
+//! network stack, over loopback when it is sent. recvmsg gives the timestamp of the last byte that it took, with MSG_TRUNC
+//! too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read that leaves bytes
+//! behind may get a later timestamp than its own last byte has, never one that lies after the read.
 //!
-//! Stamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants stamps the
+//! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps the
 //! kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load keeps
 //! it switched on, so that short connections do not turn it on and off.
 //!
 //! The engine counts on CLOCK_MONOTONIC. The two clocks run alike (adjtimex slows or speeds both), so that their
 //! difference changes only when somebody sets the realtime clock, or with a leap second. The difference is measured
-//! once and compared at each stamp that is used. When it changed, no stamp of a request that was sent before counts.
+//! once and compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::Timestamping;
@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::IoSliceMut;
 use webdyno_model::workload::Clock;
 
-/// Of the connections of a thread, one in so many is stamped when a sample is enough.
+/// Of the connections of a thread, one in so many is timestamped when a sample is enough.
 const SAMPLE_EVERY: u64 = 16;
 /// Two readings of the clocks belong together when they lie no further apart.
 const READING_NS_MAX: u64 = 10_000;
@@ -93,7 +93,7 @@ impl ClockOffset {
         (at_least..=at_most).contains(&(reading.realtime_ns as i64))
     }
 
-    /// A stamp on the monotonic clock; `None` when it may have been made with another difference (the request was sent
+    /// A timestamp on the monotonic clock; `None` when it may have been made with another difference (the request was sent
     /// before this one was known), or when it lies after the read that gave it.
     fn convert(&self, stamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
         let at_ns = u64::try_from((stamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
@@ -105,24 +105,24 @@ impl ClockOffset {
 /// What is known of the socket in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SlotTimestamp {
-    /// Read without stamps.
+    /// Read without timestamps.
     Plain,
-    /// The stamp of the last read on the realtime clock, 0 when it had none.
+    /// The timestamp of the last read on the realtime clock, 0 when it had none.
     Stamped(u64),
 }
 
-/// Reads with stamps.
+/// Reads with timestamps.
 pub(crate) struct RxTimestampReader {
     control: Vec<u8>,
 }
 
 impl RxTimestampReader {
-    /// With room for a stamp.
+    /// With room for a timestamp.
     pub(crate) fn new() -> Self {
         Self { control: cmsg_space!(Timestamps) }
     }
 
-    /// As recv(2), with the stamp on the realtime clock; 0 where there is none.
+    /// As recv(2), with the timestamp on the realtime clock; 0 where there is none.
     pub(crate) fn recv(
         &mut self,
         socket: impl AsFd,
@@ -134,26 +134,26 @@ impl RxTimestampReader {
         let fd = socket.as_fd().as_raw_fd();
         let got = recvmsg::<()>(fd, &mut pieces, Some(&mut self.control), flags)
             .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
-        // A control message that does not fit is no stamp.
+        // A control message that does not fit is no timestamp.
         let stamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
         Ok((got.bytes, stamp_ns.unwrap_or(0)))
     }
 }
 
-/// The stamps of one thread's connections.
+/// The timestamps of one thread's connections.
 pub(crate) struct RxTimestamps {
-    /// Every how many connections one is stamped; `None` for none at all.
+    /// Every how many connections one is timestamped; `None` for none at all.
     every: Option<u64>,
     begun: u64,
     slots: Vec<SlotTimestamp>,
     reader: RxTimestampReader,
     offset: Option<ClockOffset>,
-    // Held so that stamping stays switched on.
+    // Held so that timestamping stays switched on.
     _keeper: Option<OwnedFd>,
 }
 
 impl RxTimestamps {
-    /// For so many slots. An error when every connection is to be stamped and the kernel refuses.
+    /// For this many slots. An error when every connection is to be timestamped and the kernel refuses.
     pub(crate) fn new(clock: Clock, slots: usize) -> Result<Self> {
         let every = match clock {
             Clock::Engine => None,
@@ -174,7 +174,7 @@ impl RxTimestamps {
         })
     }
 
-    /// A connection begins in this slot: its socket is stamped when it is its turn and the kernel agrees.
+    /// A connection begins in this slot: its socket is timestamped when it is its turn and the kernel agrees.
     pub(crate) fn begin(&mut self, slot: u32, socket: impl AsFd) {
         let Some(every) = self.every else { return };
         self.begun += 1;
@@ -183,13 +183,13 @@ impl RxTimestamps {
         }
     }
 
-    /// Whether the socket in this slot is stamped.
+    /// Whether the socket in this slot is timestamped.
     #[inline]
     pub(crate) fn has_rx_timestamps(&self, slot: u32) -> bool {
         self.slots[slot as usize] != SlotTimestamp::Plain
     }
 
-    /// As recv(2) on a socket that is stamped; keeps the stamp.
+    /// As recv(2) on a socket that is timestamped; keeps the timestamp.
     pub(crate) fn recv(
         &mut self,
         slot: u32,
@@ -204,7 +204,7 @@ impl RxTimestamps {
         Ok(count)
     }
 
-    /// The last read of this slot, made elsewhere, had this stamp.
+    /// The last read of this slot, made elsewhere, had this timestamp.
     pub(crate) fn note(&mut self, slot: u32, stamp_ns: u64) {
         self.slots[slot as usize] = SlotTimestamp::Stamped(stamp_ns);
     }
@@ -215,7 +215,7 @@ impl RxTimestamps {
     }
 
     /// When the kernel received the last bytes that a read of this slot gave, on the monotonic clock: they were read at
-    /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a stamp that can be believed.
+    /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a timestamp that can be believed.
     pub(crate) fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
         let SlotTimestamp::Stamped(stamp_ns @ 1..) = self.slots[slot as usize] else {
             return None;
@@ -241,7 +241,7 @@ fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
     }
 }
 
-/// A socket that nobody uses, and that wants stamps.
+/// A socket that nobody uses, and that wants timestamps.
 fn timestamping_socket() -> Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    // A stamp counts only when nobody can have set the clock between its packet and now.
+    // A timestamp counts only when nobody can have set the clock between its packet and now.
     #[test]
     fn a_timestamp_from_before_a_clock_step_is_ignored() {
         let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
@@ -289,7 +289,7 @@ mod tests {
             (1_000_080_000, 60_000, 90_000, Some(80_000)),
             // Sent before the difference was known.
             (1_000_080_000, 49_000, 90_000, None),
-            // Read before it came: the clock was set, or the driver stamps by another clock.
+            // Read before it came: the clock was set, or the driver timestamps by another clock.
             (1_000_095_000, 60_000, 90_000, None),
             (1_000_091_000, 60_000, 90_000, Some(90_000)),
             (999_000_000, 60_000, 90_000, None),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     proptest! {
-        // Invariant: whatever the clocks show, a stamp that counts lies not after its read, and converting is exact for
+        // Invariant: whatever the clocks show, a timestamp that counts lies not after its read, and converting is exact for
         // clocks that stand still against each other, also when the realtime clock is behind.
         #[test]
         fn converting_is_exact(ahead_ns in -1_000_000_000_000i64..2_000_000_000_000_000_000,
@@ -321,7 +321,7 @@ mod tests {
         (client, server)
     }
 
-    /// Sends bytes until the stamps are switched on, which the kernel does in its own time.
+    /// Sends bytes until the timestamps are switched on, which the kernel does in its own time.
     fn stamped_read(stamps: &mut RxTimestamps, flags: RecvFlags) -> (u64, u64, u64) {
         let (client, mut server) = pair(stamps);
         for _ in 0..200 {

@@ -23,7 +23,7 @@ pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedF
     }
 }
 
-/// A non-blocking connection to a unix socket. It comes about at once or not at all: `AGAIN` says that the server's
+/// A non-blocking connection to a unix socket. It succeeds at once or not at all: `AGAIN` says that the server's
 /// queue is full.
 pub(crate) fn unix(path: &Path) -> Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;

@@ -43,7 +43,7 @@ pub(crate) struct TcpReading {
     pub(crate) segments_retransmitted: u32,
 }
 
-/// Reads a socket. `None` when it is no TCP socket or the kernel does not tell.
+/// Reads a socket. `None` when it is no TCP socket or the kernel does not report it.
 pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
     static IS_SUPPORTED: LazyLock<bool> = LazyLock::new(|| {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();

@@ -252,7 +252,7 @@ fn is_unknown_issuer_only(why: &CertificateError) -> bool {
     }
 }
 
-/// What the server did that TLS failed, told after its name, and what helps.
+/// What the server did that TLS failed, worded to follow its name, and what helps.
 pub(crate) fn explain(error: &Error) -> (String, &'static str) {
     match error {
         Error::InvalidCertificate(why) => {

@@ -106,7 +106,7 @@ struct RequestFrame {
     before: Vec<u8>,
     /// From behind the target to the end of the head, but for the length of the body.
     after: Vec<u8>,
-    /// Whether the length is told of an empty body too.
+    /// Whether `Content-Length: 0` is sent for an empty body.
     sends_content_length: bool,
 }
 

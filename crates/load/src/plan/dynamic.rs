@@ -1,4 +1,4 @@
-//! Requests with variables, put together each time that they are sent.
+//! Requests with variables, built each time that they are sent.
 //!
 //! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL is
 //! read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password in
@@ -16,7 +16,7 @@ use webdyno_model::visit::Auth;
 use webdyno_model::workload::{Body, RequestSpec};
 use webdyno_model::{Result, UserError};
 
-/// Longest URL that is put together. No server takes more: Apache's `LimitRequestLine` is 8190.
+/// Longest URL that is built. No server takes more: Apache's `LimitRequestLine` is 8190.
 const URL_BYTES_MAX: usize = 16 << 10;
 
 /// A request with variables.
@@ -137,7 +137,7 @@ impl Dynamic {
         (plain && matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
     }
 
-    /// Writes the request, with further header lines; gives the body that is to follow. `None` when a variable has no
+    /// Writes the request, with further header lines; returns the body that is to follow. `None` when a variable has no
     /// value.
     pub(crate) fn write(
         &self,

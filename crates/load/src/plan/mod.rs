@@ -166,7 +166,7 @@ impl Prepared {
         Ok(Some(origin))
     }
 
-    /// What is told of the connections once all servers are known.
+    /// What is reported of the connections once all servers are known.
     pub(crate) fn add_connection_warnings(&mut self) {
         let notes = [
             self.plan.connection_shortage_warning(),
@@ -202,7 +202,7 @@ pub(crate) struct Plan {
     pub(crate) keepalive: bool,
     /// Most redirects that a request follows.
     pub(crate) redirects_max: u32,
-    /// What is expected of answers besides their status.
+    /// What is expected of responses besides their status.
     pub(crate) checks: ResponseChecks,
     /// What visitors do; `None` for requests that have nothing to do with each other.
     pub(crate) script: Option<Script>,
@@ -218,19 +218,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether an answer with this status is good.
+    /// Whether a response with this status is good.
     #[inline]
     pub(crate) fn is_ok(&self, status: u16) -> bool {
         self.ok.get(usize::from(status)).copied().unwrap_or(false)
     }
 
-    /// Whether anything of an answer is looked at besides its status and its framing.
+    /// Whether anything of a response is examined besides its status and its framing.
     #[inline]
     pub(crate) fn inspects_responses(&self) -> bool {
         self.redirects_max > 0 || self.checks.may_read_bodies() || self.script.is_some()
     }
 
-    /// Requests that can be told apart: entries of the list, or what is planned.
+    /// Requests that can be distinguished: entries of the list, or what is planned.
     pub(crate) fn distinct(&self) -> usize {
         self.choice.list().map_or(self.templates.len(), ListRequests::count)
     }
@@ -478,7 +478,7 @@ fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
     changes.then(|| Arc::new(RateProfile::of(&workload.stages)))
 }
 
-/// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
+/// How TLS is spoken, if a server speaks it. Files that cannot be used are reported also when nothing needs them yet.
 fn tls_config(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
     match secure || workload.transport.tls != TlsOptions::default() {
         true => tls::config(&workload.transport.tls).map(Some).map_err(with_path_hint),
@@ -534,7 +534,7 @@ fn check(workload: &Workload) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what no answer can meet.
+/// Refuses what no response can meet.
 fn check_expectations(workload: &Workload) -> Result<()> {
     let never = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
     let (mut status, mut length) = (None, None);

@@ -3,7 +3,7 @@
 use crate::plan::Template;
 use webdyno_model::workload::Body;
 
-/// The bytes of a request that is put together for each sending.
+/// The bytes of a request that is built for each sending.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMessage {
     /// Whether they are sent instead of the target's own.

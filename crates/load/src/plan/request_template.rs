@@ -84,7 +84,7 @@ impl Template {
     }
 
     /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length of
-    /// the body left out), and whether the length of an empty body is told. An error when the user tells a length.
+    /// the body left out), and whether `Content-Length: 0` is sent. An error when the user sets a length.
     pub(super) fn frame_around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
         let source = &self.source;
         if source.user_header("Content-Length").next().is_some() {
@@ -105,7 +105,7 @@ impl Template {
         Some(Self::new(source, self.origin, self.name))
     }
 
-    /// Writes it with further header lines; gives the body that is to follow.
+    /// Writes it with further header lines; returns the body that is to follow.
     pub(crate) fn write_with(&self, lines: &[u8], into: &mut Vec<u8>) -> Body {
         into.extend_from_slice(&self.head[..self.fields_end]);
         into.extend_from_slice(lines);
@@ -177,7 +177,7 @@ impl Template {
     }
 }
 
-/// Whether an answer with this status and a `Location` sends the client elsewhere: RFC 9110, 15.4.
+/// Whether a response with this status and a `Location` sends the client elsewhere: RFC 9110, 15.4.
 pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
@@ -275,7 +275,7 @@ impl Source {
         text.into_bytes()
     }
 
-    /// Whether the length of a body is told that is empty: RFC 9110, 8.6.
+    /// Whether `Content-Length: 0` is sent for an empty body: RFC 9110, 8.6.
     fn sends_content_length(&self) -> bool {
         matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }

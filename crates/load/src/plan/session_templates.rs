@@ -173,7 +173,7 @@ impl Script {
         }
     }
 
-    /// Sets what variables stand for at the beginning of a session. Numbers count from 0, and are told from 1.
+    /// Sets what variables stand for at the beginning of a session. Numbers count from 0, and are reported from 1.
     pub(crate) fn set_variables(
         &self,
         visitor: u64,
@@ -238,14 +238,14 @@ impl Plan {
         self.script.as_ref().is_some_and(|script| script.dynamic_at(number as u32).is_some())
     }
 
-    /// The first request of the load, and how it is put together, if it is.
+    /// The first request of the load, and how it is built, if it is.
     pub(crate) fn first_request(&self) -> (usize, Option<Template>) {
         let script = self.script.as_ref();
         let number = script.map_or(0, |script| script.step_at(0, 0).request as usize);
         (number, self.with_first_values(number))
     }
 
-    /// A request with the values of the first session. `None` when it has no variables, or needs some of an answer.
+    /// A request with the values of the first session. `None` when it has no variables, or needs some of a response.
     pub(crate) fn with_first_values(&self, number: usize) -> Option<Template> {
         let script = self.script.as_ref()?;
         let dynamic = script.dynamic_at(number as u32)?;
@@ -257,7 +257,7 @@ impl Plan {
         Some(Template::new(source, origin, self.templates[number].name))
     }
 
-    /// Gives a part of a page a name of its own, if there is room for one more.
+    /// Registers a name of its own for a part of a page, if there is room for one more.
     pub(crate) fn register_part_name(&mut self, path: &str) {
         name_index(path, &mut self.names);
     }

@@ -64,7 +64,7 @@ impl Failure {
         matches!(self, Self::Timeout | Self::ConnectTimeout)
     }
 
-    /// Whether no connection came about, so that the next attempt should wait a little.
+    /// Whether no connection could be established, so that the next attempt should wait a little.
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,

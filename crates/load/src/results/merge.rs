@@ -41,7 +41,7 @@ impl InFlightAtEnd {
 }
 
 impl Merger {
-    /// For so many threads and figures of these names.
+    /// For this many threads and figures of these names.
     pub(crate) fn new(labels: Labels, threads: usize) -> Self {
         Self {
             sum: Report::new(&labels),

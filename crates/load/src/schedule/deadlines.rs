@@ -23,7 +23,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// For so many slots.
+    /// For this many slots.
     pub(crate) fn new(slots: usize) -> Self {
         let link = Link { previous: NONE, next: NONE, deadline_ns: 0, listed: false };
         Self { links: vec![link; slots], first: NONE, last: NONE }

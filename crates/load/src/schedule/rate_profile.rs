@@ -1,7 +1,7 @@
-//! A rate that changes over time, and its inverse: when so many starts have fallen due.
+//! A rate that changes over time, and its inverse: when so many starts have become due.
 //!
 //! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum of
-//! unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) falls due at the first moment
+//! unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) becomes due at the first moment
 //! after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a table; both
 //! are functions of x alone, so that every thread finds the same times.
 
@@ -84,7 +84,7 @@ impl RateProfile {
         self.segments.push(Segment { begin_ns, end_ns: begin_ns + duration_ns, before, until, rate });
     }
 
-    /// When start `x` falls due, nanoseconds since the load began; `None` when it is over before. `hint` is where the
+    /// When start `x` becomes due, nanoseconds since the load began; `None` when it is over before. `hint` is where the
     /// start before was found: it saves looking from the beginning, and must not lie behind this one.
     pub(crate) fn due_ns(&self, x: f64, hint: &mut usize) -> Option<u64> {
         // Stretches without a rate end where they begin, so that no start is found in them.
@@ -110,7 +110,7 @@ impl Rate {
         Self::Wave(Box::new(wave))
     }
 
-    /// From the beginning to so many seconds later.
+    /// From the beginning to this many seconds later.
     fn integral(&self, t_s: f64) -> f64 {
         match self {
             Self::Line { from, slope } => (from + slope * t_s / 2.0) * t_s,
@@ -199,7 +199,7 @@ mod tests {
         // Up to 2/s in 2 s: the integral is t^2 / 2.
         let ramp = starts(&stages(&["2s@0..2/s,measured=yes"]));
         assert_eq!(ramp, [0, 1_414_213_562]);
-        // Nothing falls due without a rate, and the start that the integral stands at waits for its end.
+        // Nothing becomes due without a rate, and the start that the integral stands at waits for its end.
         assert_eq!(starts(&stages(&["3s@0/s", "1s@2/s", "5s@0/s", "1s@1/s"])), [3 * S, 3 * S + S / 2, 9 * S]);
         assert_eq!(starts(&stages(&["1s@2..0/s,measured=yes", "9s@0/s"])), [0]);
         assert!(starts(&[]).is_empty());
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn ramps_and_spikes_are_exact() {
-        // 1,000/s at the end of 4 s: start n falls due at sqrt(n / 125).
+        // 1,000/s at the end of 4 s: start n becomes due at sqrt(n / 125).
         let ramp = starts(&stages(&["4s@0..1000/s", "1s@1000/s"]));
         assert_eq!(ramp.len(), 3000);
         for (n, &start) in ramp.iter().take(2000).enumerate() {

@@ -19,7 +19,7 @@ pub struct Part {
     pub file: Option<File>,
 }
 
-/// What is told of a file.
+/// What is reported of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Its name, without directories.

@@ -1,4 +1,4 @@
-//! Which certificates of a server are trusted, and how it is told that one is not.
+//! Which certificates of a server are trusted, and how it is reported that one is not.
 
 use crate::secure::{Authority, Secure, answering};
 use crate::server::{OK, load};

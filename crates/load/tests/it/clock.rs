@@ -1,4 +1,4 @@
-//! Kernel stamps against a real server: what is stamped, and that the kernel's ends are never later than ours.
+//! Kernel timestamps against a real server: what is timestamped, and that the kernel's ends are never later than ours.
 
 use crate::secure::{Authority, Secure, answer_of, answering, read_request};
 use crate::server::{OK, Outcome, Server, Step, load, workload};
@@ -30,13 +30,13 @@ fn the_kernels_clock_stamps_every_connection() {
     let outcome = load_by(Clock::Kernel, 4);
     let (connections, answers, without) = stamped(&outcome);
     assert_eq!((connections, answers + without), (4, outcome.completed()));
-    // The kernel switches stamping on in its own time; from then on each answer has a stamp.
+    // The kernel switches timestamping on in its own time; from then on each response has a timestamp.
     assert!(answers > without, "{answers} {without}");
     let delay = outcome.merged(|interval| &interval.receive_delay);
     assert_eq!(delay.count(), answers);
     let service = outcome.merged(|interval| &interval.service_time).dist();
     assert!(service.p50.unwrap() >= 1_900, "{service:?}");
-    // Reading takes its time: an answer has lain in the kernel for at least some nanoseconds, mostly microseconds.
+    // Reading takes its time: a response has lain in the kernel for at least some nanoseconds, mostly microseconds.
     assert!(delay.dist().max > Some(0), "{:?}", delay.dist());
 }
 
@@ -70,7 +70,7 @@ fn large_bodies_and_their_heads_are_stamped_too() {
     assert!(first.mean_us() < service.mean_us());
 }
 
-// What is stamped over TLS is the record that ends the answer, and not what the handshake or the answer before left.
+// What is timestamped over TLS is the record that ends the response, and not what the handshake or the response before left.
 #[test]
 fn records_of_tls_are_stamped() {
     let authority = Authority::new();

@@ -13,7 +13,7 @@ use webdyno_model::workload::Workload;
 /// How a connection ended: the end of the stream, or an error.
 type Ending = Result<(), ErrorKind>;
 
-/// Follows the script on each of so many connections, then reads to the end of each and tells how that was.
+/// Follows the script on each of this many connections, then reads to the end of each and tells how that was.
 fn watched(connections: usize, script: Vec<Step>) -> (SocketAddr, Receiver<Ending>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ fn follow(mut stream: TcpStream, script: &[Step]) -> Ending {
     }
 }
 
-/// Loads the script with eight requests of two users, and checks that each of so many connections ended by FIN.
+/// Loads the script with eight requests of two users, and checks that each of this many connections ended by FIN.
 fn check(connections: usize, script: Vec<Step>, change: fn(&mut Workload)) {
     let (address, endings) = watched(connections, script);
     let mut load_of = workload(&format!("http://{address}/"));
@@ -100,7 +100,7 @@ fn bodies_that_are_dropped_leave_nothing_unread() {
     check(2, vec![Step::Request, Step::Send(answer), Step::Again], |_| {});
 }
 
-/// The answer is there while the request is still on its way; what lay in the kernel arrives, and then the end.
+/// The response is there while the request is still on its way; what lay in the kernel arrives, and then the end.
 #[test]
 fn an_early_answer_to_a_large_request_is_an_answer() {
     let no = send("HTTP/1.1 413 Content Too Large\nConnection: close\nContent-Length: 2\n\nno");

@@ -12,7 +12,7 @@ const ANSWERS: [&str; 5] = [
     "HTTP/1.0 200 OK\r\n\r\nup to the close",
 ];
 
-/// The number of bytes from which on a close completes an answer: HTTP/1.0 has a body up to the close here.
+/// The number of bytes from which on a close completes a response: HTTP/1.0 has a body up to the close here.
 fn complete_bytes(answer: &str) -> usize {
     match answer.starts_with("HTTP/1.0") {
         true => answer.find("\r\n\r\n").unwrap() + 4,

@@ -48,7 +48,7 @@ fn what_is_not_http_is_told() {
     assert!(told.message.ends_with("does not answer in HTTP/1"), "{told}");
     assert_eq!(told.exit_code(), 1);
     assert!(told.hint.is_some());
-    // An address that is its own name is told once.
+    // An address that is its own name is reported once.
     assert!(!told.message.contains(" at "), "{told}");
     let told = refused(vec![Step::Request]);
     assert!(told.message.ends_with("closed the connection before its answer was complete"), "{told}");

@@ -198,7 +198,7 @@ pub fn read_request(stream: &mut impl Read) -> Option<Vec<u8>> {
     Some(seen)
 }
 
-/// Gives the same answer to each request until the client closes.
+/// Returns the same response to each request until the client closes.
 pub fn answering(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
     move |mut stream| {
         loop {
@@ -209,7 +209,7 @@ pub fn answering(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync
     }
 }
 
-/// Gives the answer once, says that it ends, and waits for the client to do the same.
+/// Returns the response once, says that it ends, and waits for the client to do the same.
 pub fn closing(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
     move |mut stream| {
         read_request(&mut stream)?;
@@ -222,7 +222,7 @@ pub fn closing(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync +
     }
 }
 
-/// An answer with a body of so many bytes.
+/// A response with a body of this many bytes.
 pub fn answer_of(bytes: usize) -> Vec<u8> {
     let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
     answer.resize(answer.len() + bytes, b'x');

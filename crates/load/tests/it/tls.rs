@@ -1,4 +1,4 @@
-//! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are told.
+//! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are reported.
 
 use crate::secure::{Authority, Identity, Secure, Stream, answer_of, answering, closing, read_request};
 use crate::server::{OK, Outcome, load, workload};
@@ -416,7 +416,7 @@ fn a_close_between_requests_is_quiet() {
     }
 }
 
-// A server that closes right behind its answer without saying so in the head: no request may go onto that connection.
+// A server that closes right behind its response without saying so in the head: no request may go onto that connection.
 // One that must not be sent again would fail there, and the server would have the blame.
 #[test]
 fn a_close_that_comes_with_the_answer_is_seen_before_the_next_request() {

@@ -1,4 +1,4 @@
-//! Ways to a server besides its address: unix sockets, source addresses, other destinations, IPv6, and names looked up
+//! Ways to a server besides its address: unix sockets, source addresses, other destinations, IPv6, and names resolved
 //! for each connection.
 
 use crate::secure::{Authority, answering};

@@ -15,7 +15,7 @@ use url::Url;
 
 /// Contents whose lists a thread keeps.
 const LISTS_MAX: usize = 512;
-/// Lists that are looked at to find one that can be forgotten.
+/// Lists that are examined to find one that can be forgotten.
 const EVICTION_SCAN_MAX: usize = 64;
 /// Targets whose last content is remembered.
 const LATEST_TARGETS_MAX: usize = 8192;

@@ -10,7 +10,7 @@ pub(super) enum VisitorArrivals {
     /// Each start is a visitor.
     Starts {
         starts: Starts,
-        /// Starts of this thread that fell due, and that were let in.
+        /// Starts of this thread that became due, and that were let in.
         due: u64,
         admitted: u64,
     },
@@ -31,7 +31,7 @@ impl VisitorArrivals {
     pub(super) fn due_ns(&self, room: bool) -> Option<u64> {
         match self {
             Self::Users(users) => users.due_ns(),
-            // Starts that find no room fall due by the pacer alone; nobody needs to wake for them.
+            // Starts that find no room become due by the pacer alone; nobody needs to wake for them.
             Self::Starts { .. } if !room => None,
             Self::Starts { starts, .. } if starts.waiting() > 0 => Some(0),
             Self::Starts { starts, .. } => starts.next_due_ns(),

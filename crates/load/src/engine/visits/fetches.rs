@@ -69,7 +69,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         true
     }
 
-    /// Gives a connection to the one who has waited longest for one. False when nobody can have one.
+    /// Assigns a connection to the visitor that has waited longest. False when no visitor can have one.
     pub(super) fn serve_queue(&mut self) -> bool {
         if self.visits.queue.is_empty() || !self.has_room() {
             return false;
@@ -108,7 +108,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         u32::from(visitor.open_to(origin)) < max || self.idle_index(index, origin).is_some()
     }
 
-    /// The request that a fetch is, from now on under way.
+    /// The request that a fetch is, from now on in progress.
     fn request_of(&mut self, index: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
         let (body_handling, keep_head) = self.response_handling(index, number);
@@ -146,7 +146,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.send_waiting(next.user, next.sendable_ns);
     }
 
-    /// The request of a fetch as it was put together for this one sending, if it was.
+    /// The request of a fetch as it was built for this one sending, if it was.
     pub(in crate::engine) fn rendered_template(&self, request: Request) -> Option<Template> {
         let visitor = &self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
@@ -158,7 +158,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// A fetch has its outcome.
     pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut FetchEnd) {
-        // Nobody takes its place as long as it is looked at.
+        // Nobody takes its place as long as it is examined.
         self.targets.retain(request.template);
         self.store_response(request, ended);
         self.record_fetch_end(request, ended);
@@ -171,7 +171,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.targets.release(request.template);
     }
 
-    /// What a good answer brings with it.
+    /// What a successful response brings with it.
     fn process_content(&mut self, request: Request, ended: &FetchEnd) {
         let kind = self.visits.visitors[request.user as usize].fetches[request.item as usize].kind;
         if kind == Kind::Step {
@@ -206,7 +206,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         visitor.left -= 1;
     }
 
-    /// After an answer: what its visitor does next.
+    /// After a response: what its visitor does next.
     pub(in crate::engine) fn continue_visitor(&mut self, request: Request, serial: u32) {
         let visitor = &self.visits.visitors[request.user as usize];
         // A new step begins behind those who have waited longer.

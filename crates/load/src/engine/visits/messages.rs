@@ -1,4 +1,4 @@
-//! What visitors send besides what a request says itself, and what they keep of answers: cookies, what a cache knows,
+//! What visitors send besides what a request says itself, and what they keep of responses: cookies, what a cache knows,
 //! captured values.
 
 use super::embedded::Kind;
@@ -28,7 +28,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         Some(self.plan.script.as_ref()?.step_at(visitor.spec, visitor.step))
     }
 
-    /// What is wanted of the answer to a fetch.
+    /// What is wanted of the response to a fetch.
     pub(super) fn response_handling(&self, index: u32, number: u32) -> (BodyHandling, KeepHead) {
         let (Some(script), Some(step)) = (&self.plan.script, self.step_of(index)) else {
             return (BodyHandling::default(), KeepHead::Never);
@@ -54,7 +54,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         (body_handling, head)
     }
 
-    /// Puts together what a fetch sends, where its target does not say it all.
+    /// Builds what a fetch sends, where its target does not say it all.
     pub(in crate::engine) fn build_message(&mut self, slot: u32, request: Request) {
         let Some(script) = &self.plan.script else { return };
         let template = self.targets.get(request.template);
@@ -100,7 +100,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Keeps the cookies that an answer sets, wherever it leads.
+    /// Keeps the cookies that a response sets, wherever it leads.
     pub(in crate::engine) fn store_cookies(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         if conn.head.is_empty() || !self.plan.script.as_ref().is_some_and(|script| script.cookies) {
@@ -142,7 +142,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Keeps of a good answer what the cache and the step want.
+    /// Keeps of a successful response what the cache and the step want.
     pub(super) fn store_response(&mut self, request: Request, ended: &FetchEnd) {
         let head = std::mem::take(&mut self.conns[ended.slot as usize].head);
         if !head.is_empty() && ended.failure.is_none() {
@@ -174,7 +174,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Takes the values of a step's answer.
+    /// Takes the values of a step's response.
     fn capture(&mut self, index: u32, head: &[u8], body: &[u8]) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &mut self.visits.visitors[index as usize];
@@ -188,7 +188,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Remembers where the step's answer came from, for links.
+    /// Remembers where the step's response came from, for links.
     pub(super) fn record_url(&mut self, request: Request) {
         if !self.plan.script.as_ref().is_some_and(|script| script.has_links) {
             return;
@@ -200,7 +200,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         visitor.url = Some(Box::new(url.clone()));
     }
 
-    /// The same of an answer that the cache has.
+    /// The same of a response that the cache has.
     pub(super) fn record_cached_url(&mut self, index: u32, first_target: u32) {
         if self.plan.script.as_ref().is_some_and(|script| script.has_links) {
             let url = self.targets.get(first_target as usize).url().clone();

@@ -66,7 +66,7 @@ pub(super) struct Visitors {
     idle: Deadlines,
     /// What documents embed.
     lists: EmbeddedCache,
-    /// Where header lines are put together.
+    /// Where header lines are built.
     lines: Vec<u8>,
     /// The time of day at which the load begins, in seconds: caches compare it with what servers say.
     epoch_s: u64,
@@ -162,7 +162,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.update_room(self.wake_ns);
     }
 
-    /// Counts what falls due before `until_ns`: starts, and steps whose think time is over.
+    /// Counts what becomes due before `until_ns`: starts, and steps whose think time is over.
     pub(super) fn count_due_visits(&mut self, until_ns: u64) {
         while let Some((number, intended_ns)) = self.visits.entry.pop_due(until_ns) {
             self.count_start(number * self.visits.threads + self.visits.thread, intended_ns);
@@ -208,7 +208,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.visits.present == 0 && self.visits.entry.is_over(self.is_exhausted())
     }
 
-    /// Tells whether there is room for one more connection, as of `since_ns`.
+    /// Records whether there is room for one more connection, as of `since_ns`.
     pub(super) fn update_room_for_visits(&mut self, room: bool, since_ns: u64) {
         let visits = &mut self.visits;
         visits.room_since_ns = room.then(|| visits.room_since_ns.unwrap_or(since_ns));
@@ -235,7 +235,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Records how long requests have waited that were started, and that no connection carries; gives their number.
+    /// Records how long requests have waited that were started, and that no connection carries; returns their number.
     pub(super) fn censor_visits(&mut self, end_ns: u64, censored_time: &mut TimeHistogram) -> u64 {
         let mut waiting = 0;
         let fetches = self.visits.visitors.iter().flat_map(|visitor| &visitor.fetches);

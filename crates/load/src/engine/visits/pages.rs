@@ -91,7 +91,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         list.into_iter().for_each(|list| self.add_list(index, number, &list));
     }
 
-    /// A step's own answer is in the cache: its parts are known at once.
+    /// A step's own response is in the cache: its parts are known at once.
     pub(super) fn use_cached_document(&mut self, index: u32) {
         let visitor = &mut self.visits.visitors[index as usize];
         let Some(fetch) = visitor.fetches.first_mut().filter(|fetch| fetch.state == State::Cached) else {

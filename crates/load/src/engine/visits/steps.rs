@@ -92,7 +92,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them at
-    /// once would come in waves ever after. A ramp says itself who begins when.
+    /// once would come in waves from then on. A ramp says itself who begins when.
     pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
             return 0;

@@ -35,13 +35,13 @@ pub(super) struct Visitor {
     pub(super) random: SplitMix,
     /// Which of the sessions of the workload.
     pub(super) spec: u32,
-    /// The step that is due next, or under way.
+    /// The step that is due next, or in progress.
     pub(super) step: u32,
     /// When it was to begin.
     pub(super) due_ns: u64,
     /// Changes with every step, so that whoever holds one knows that it is over.
     pub(super) serial: u32,
-    /// Steps in a row for which no connection came about.
+    /// Steps in a row for which no connection could be established.
     pub(super) failures: u8,
     /// A step was skipped.
     pub(super) incomplete: bool,
@@ -49,7 +49,7 @@ pub(super) struct Visitor {
     pub(super) queued: bool,
     /// It is among those who can go on.
     pub(super) ready: bool,
-    /// The document, or the required parts, of the page under way failed.
+    /// The document, or the required parts, of the page in progress failed.
     pub(super) page_failed: bool,
     /// What the step fetches, in the order in which it became known: the step's own request first.
     pub(super) fetches: Vec<Fetch>,
@@ -218,7 +218,7 @@ impl Fetch {
     }
 }
 
-/// How an answer, or the want of one, ended a fetch.
+/// How a response, or the want of one, ended a fetch.
 #[derive(Debug)]
 pub(in crate::engine) struct FetchEnd {
     pub(in crate::engine) failure: Option<Failure>,
@@ -230,6 +230,6 @@ pub(in crate::engine) struct FetchEnd {
     pub(in crate::engine) kept_connection: bool,
     /// The slot that carried it.
     pub(in crate::engine) slot: u32,
-    /// The decoded content of the answer, if it was to be kept.
+    /// The decoded content of the response, if it was to be kept.
     pub(in crate::engine) body: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! What the user expects of an answer besides its status, checked while the body streams by.
+//! What the user expects of a response besides its status, checked while the body streams by.
 //!
 //! A body is kept only when a pattern is to be found in it, and decoded only when a condition is about its content:
 //! RFC 9110, 8.4 (content codings gzip, deflate and br; RFC 1952, RFC 1950 and RFC 7932). What is measured does not
@@ -21,21 +21,21 @@ use webdyno_model::{Result, UserError};
 const KEPT_BYTES_MAX: u64 = 16 << 20;
 /// Longest content that is decoded. A few kilobytes can decode to gigabytes.
 const DECODED_BYTES_MAX: u64 = 64 << 20;
-/// Buffers for kept bodies that are put by for the next answers, and how large they may be.
+/// Buffers for kept bodies that are put by for the next responses, and how large they may be.
 const POOL_BUFFERS_MAX: usize = 64;
 const POOL_BUFFER_BYTES_MAX: usize = 1 << 20;
 /// What brotli decodes at a time.
 const BROTLI_BYTES: usize = 16 * 1024;
 const SHA256_BYTES: usize = 32;
 
-/// What is wanted of an answer's body.
+/// What is wanted of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BodyHandling {
     /// The conditions are to be checked.
     pub(crate) checked: bool,
     /// The decoded content is to be kept.
     pub(crate) kept: bool,
-    /// An answer whose content cannot be read is no good one.
+    /// A response whose content cannot be read is no good one.
     pub(crate) needed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for BodyHandling {
     }
 }
 
-/// The conditions on an answer, ready to be checked.
+/// The conditions on a response, ready to be checked.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseChecks {
     status: Vec<u16>,
@@ -80,7 +80,7 @@ impl ResponseChecks {
         self.read_bodies() || !self.lengths.is_empty()
     }
 
-    /// What takes the body of an answer with this head; `None` when nobody needs to see it.
+    /// What takes the body of a response with this head; `None` when nobody needs to see it.
     pub(crate) fn start_body_check(
         &self,
         head: ResponseHead,
@@ -111,7 +111,7 @@ impl ResponseChecks {
         }))
     }
 
-    /// Whether an answer that has ended meets all of them.
+    /// Whether a response that has ended meets all of them.
     #[cfg(test)]
     pub(crate) fn are_met(
         &self,
@@ -125,7 +125,7 @@ impl ResponseChecks {
         met
     }
 
-    /// Whether an answer that has ended meets what is wanted of it, and its content, if it was to be kept: empty without a
+    /// Whether a response that has ended meets what is wanted of it, and its content, if it was to be kept: empty without a
     /// body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
     pub(crate) fn evaluate(
         &self,
@@ -265,7 +265,7 @@ impl BodyCheck {
         !matches!(self.0, State::Failed)
     }
 
-    /// Takes a piece of the body as it was framed.
+    /// Processes a piece of the body as it was framed.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let Some(&first) = bytes.first() else { return };
         if let State::Awaiting(..) = self.0

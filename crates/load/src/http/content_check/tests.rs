@@ -57,7 +57,7 @@ fn expect(texts: &[&str]) -> ResponseChecks {
     ResponseChecks::of(&texts.iter().map(read).collect::<Vec<_>>()).unwrap()
 }
 
-/// Whether an answer of status 200 whose body comes in these pieces meets the conditions.
+/// Whether a response of status 200 whose body comes in these pieces meets the conditions.
 fn meets(checks: &ResponseChecks, coding: ContentCoding, pieces: &[&[u8]]) -> bool {
     let mut buffers = BufferPool::default();
     let head = ResponseHead {

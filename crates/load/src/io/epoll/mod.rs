@@ -49,7 +49,7 @@ pub(crate) struct EventLoop {
     stamps: RxTimestamps,
     // Held so that it stays registered.
     _waker: OwnedFd,
-    /// Looks names up, where each connection is to have its own look-up. With what tells of its answers.
+    /// Resolves names, where each connection is to have its own lookup. With what tells of its responses.
     resolver: Option<(Resolver, OwnedFd)>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct EpollIo {
     /// Of these, the slots and tokens that wait for room in the queue of the server's unix socket, the first one first;
     /// some may have been closed since.
     queue: VecDeque<(u32, u64)>,
-    /// Things that the kernel does not tell: for the next wait, and of the last one.
+    /// Things that the kernel does not report it: for the next wait, and of the last one.
     pending_events: Vec<Ready>,
     synthetic_events: Vec<Ready>,
 }
@@ -101,11 +101,11 @@ struct Delayed {
 }
 
 enum DelayReason {
-    /// Its name is looked up.
+    /// Its name is resolved.
     Resolving,
     /// The queue of the server's unix socket was full.
     BacklogFull(PathBuf),
-    /// It did not come about.
+    /// It did not succeed.
     Failed(SocketError),
 }
 
@@ -135,7 +135,7 @@ impl EventLoop {
 }
 
 impl EpollIo {
-    /// For so many slots.
+    /// For this many slots.
     pub(crate) fn new(
         kernel: EventLoop,
         tls: Option<&Arc<ClientConfig>>,
@@ -192,7 +192,7 @@ impl EpollIo {
         self.sessions.get(slot as usize).is_some_and(Option::is_some)
     }
 
-    /// Calls a slot's TLS, and takes note of what it wants to be told once more.
+    /// Calls a slot's TLS, and records what it wants to be told again.
     fn with_tls<T>(
         &mut self,
         slot: u32,
@@ -209,7 +209,7 @@ impl EpollIo {
         let input = &mut tls.input;
         (input.stamped, input.stamp_ns) = (self.kernel.stamps.has_rx_timestamps(slot), None);
         let done = call(session, socket, input, &now_ns);
-        // One without a stamp takes the place of the one before, too.
+        // One without a timestamp takes the place of the one before, too.
         if let Some(stamp_ns) = input.stamp_ns {
             self.kernel.stamps.note(slot, stamp_ns);
         }
@@ -445,7 +445,7 @@ impl NetworkIo for EpollIo {
 
     fn close(&mut self, slot: u32) {
         if self.uses_tls(slot) {
-            // The peer is told; whatever it says to that is not waited for.
+            // The peer is reported; whatever it says to that is not waited for.
             let _ = self.with_tls(slot, |session, socket, input, _| {
                 session.close(socket, input);
                 Ok(())

@@ -16,7 +16,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const SLOT: u32 = 0;
 
-/// A server with TLS that answers every read; its threads end with their connections.
+/// A server with TLS that responses every read; its threads end with their connections.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -91,14 +91,14 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
         else {
             panic!("it has not begun")
         };
-        // Whoever stamps it after its first bytes are made and sent does so near the end of the call.
+        // Whoever timestamps it after its first bytes are made and sent does so near the end of the call.
         early += u32::from(started_ns - called_ns < length_ns / 2);
         io.close(SLOT);
     }
     assert!(early >= 9, "{early} of 11");
 }
 
-// The stamp of one answer must not be taken for that of the next: by the kernel's clock, that one would take no time.
+// The timestamp of one response must not be taken for that of the next: by the kernel's clock, that one would take no time.
 #[test]
 fn a_read_of_tls_without_a_stamp_has_none() {
     let (mut io, prepared) = io(server(), Clock::Kernel);
@@ -110,7 +110,7 @@ fn a_read_of_tls_without_a_stamp_has_none() {
         let read_ns = io.now_ns();
         io.received_ns(SLOT, sent_ns, read_ns)
     };
-    // The kernel switches stamping on in its own time.
+    // The kernel switches timestamping on in its own time.
     assert!((0..2000).any(|_| ask(&mut io).is_some()), "stamps come");
     let socket = io.sockets[SLOT as usize].as_ref().unwrap();
     nix::sys::socket::setsockopt(socket, Timestamping, &TimestampingFlag::empty()).unwrap();

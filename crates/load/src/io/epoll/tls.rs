@@ -3,7 +3,7 @@
 //! lies in memory of the thread, so that an idle connection holds no buffer of its own.
 //!
 //! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it; what
-//! the kernel will not signal once more (a close that came with the last bytes) is told by [`TlsStream::take_unreported_readiness`].
+//! the kernel will not signal again (a close that came with the last bytes) is reported by [`TlsStream::take_unreported_readiness`].
 
 use crate::io::network_io::{Handshake, SocketError};
 use crate::io::rx_timestamps::RxTimestampReader;
@@ -43,9 +43,9 @@ pub(super) struct TlsInput {
     start: usize,
     end: usize,
     reader: RxTimestampReader,
-    /// Whether the connection is stamped.
+    /// Whether the connection is timestamped.
     pub(super) stamped: bool,
-    /// The stamp of its last read, 0 when that had none; `None` when nothing was read.
+    /// The timestamp of its last read, 0 when that had none; `None` when nothing was read.
     pub(super) stamp_ns: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ struct PlaintextBuffer<'a> {
 }
 
 impl PlaintextBuffer<'_> {
-    /// Takes what there is room for. Gives how much that was.
+    /// Takes what there is room for. Returns how much that was.
     fn push(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room - self.filled);
         if let Some(buffer) = &mut self.buffer {
@@ -154,7 +154,7 @@ pub(super) struct TlsStream {
     buffered_request_bytes: usize,
     /// What comes when all that was decrypted is read; `Ok` is the peer's word that it sends no more.
     ended: Option<Result<(), SocketError>>,
-    /// The engine must be told that there is something to read: the kernel will not do so.
+    /// The engine must be notified that there is something to read: the kernel will not do so.
     unreported: bool,
 }
 
@@ -187,7 +187,7 @@ impl TlsStream {
         self.handshake
     }
 
-    /// Whether the engine must be told that there is something to read, and whether that is the end.
+    /// Whether the engine must be notified that there is something to read, and whether that is the end.
     pub(super) fn take_unreported_readiness(&mut self) -> Option<bool> {
         std::mem::take(&mut self.unreported).then_some(self.ended.is_some())
     }
@@ -223,7 +223,7 @@ impl TlsStream {
                 }
             }
         }
-        // The kernel would take more, and so will not tell when it can.
+        // The kernel would take more, and so will not report it when it can.
         self.unreported |= sent < bytes.len();
         Ok(sent)
     }
@@ -310,7 +310,7 @@ impl TlsStream {
                     self.send_alert(socket, input);
                     self.ended.get_or_insert(Err(error));
                 }
-                // An answer to what came, such as to a new key.
+                // A response to what came, such as to a new key.
                 let _ = self.flush(socket);
             }
             if self.ended.is_some() || plaintext.is_full() || (drained && plaintext.filled > 0) {
@@ -324,11 +324,11 @@ impl TlsStream {
                 Err(errno) => self.ended = Some(Err(errno.into())),
             }
         }
-        // Others have their turn; what is left is told once more.
+        // Others have their turn; what is left is reported again.
         self.unreported = true;
     }
 
-    /// Whether the peer has ended the connection, as far as what was received says: the answer may have left no room for
+    /// Whether the peer has ended the connection, as far as what was received says: the response may have left no room for
     /// the record that does.
     pub(super) fn has_ended(&mut self, input: &mut TlsInput) -> bool {
         if self.ended.is_none() && has_whole_record(&self.waiting) {

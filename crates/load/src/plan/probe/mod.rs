@@ -23,11 +23,11 @@ use webdyno_model::{Result, UserError};
 /// What one request showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// Status of the answer; `None` when none came in time.
+    /// Status of the response; `None` when none came in time.
     pub status: Option<u16>,
     /// Decoded bytes of its body, as far as they came.
     pub body_bytes: u64,
-    /// From the start of the connection to the end of the answer, or to the timeout.
+    /// From the start of the connection to the end of the response, or to the timeout.
     pub time_us: u64,
     /// Value of the `Server` header.
     pub server: Option<String>,
@@ -50,7 +50,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     for (number, origin) in plan.origins.iter().enumerate() {
         let tcp = matches!(&origin.endpoint, Endpoint::Tcp(tcp) if tcp.addresses.len() > 1);
         if number != plan.templates[0].origin && tcp {
-            // The load will tell if it is not there at all; here it only matters which address to use.
+            // A missing server is reported by the load; here it only matters which address to use.
             let _ = connect(origin, plan, timeout);
         }
     }
@@ -70,7 +70,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
             if is_safe {
                 match follow_chain(prepared, number, None, begun, timeout) {
                     Err(ChainError::Local(error)) => return Err(error),
-                    // What is wrong with the servers, the load will tell.
+                    // What is wrong with the servers, the load will report.
                     Ok(_) | Err(ChainError::Server(_)) => {}
                 }
             }
@@ -97,8 +97,8 @@ impl ChainError {
     }
 }
 
-/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Gives with what it showed the page that
-/// the answer is.
+/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Returns with what it showed the page that
+/// the response is.
 fn follow_chain(
     prepared: &mut Prepared,
     number: usize,
@@ -152,7 +152,7 @@ fn follow_chain(
     }
 }
 
-/// An answer that may be a page.
+/// A response that may be a page.
 struct Document {
     /// Where it came from.
     url: Url,
@@ -237,14 +237,14 @@ struct Exchange {
     begun: Instant,
     timeout: Duration,
     response: Response,
-    /// The first bytes of the answer, for the headers that the engine has no use for.
+    /// The first bytes of the response, for the headers that the engine has no use for.
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
     capture: ProbeCapture,
 }
 
-/// What is to be seen of an answer.
+/// What is to be seen of a response.
 #[derive(Default)]
 struct ProbeCapture {
     /// Where it redirects to, if it does.
@@ -273,7 +273,7 @@ impl ResponseObserver for ProbeCapture {
 }
 
 impl Exchange {
-    /// One that keeps the content of the answer, or does not.
+    /// One that keeps the content of the response, or does not.
     fn new(begun: Instant, timeout: Duration, keeps: bool) -> Self {
         Self {
             begun,
@@ -299,7 +299,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends the request and receives until the answer ends, the server closes, or the time is over.
+    /// Sends the request and receives until the response ends, the server closes, or the time is over.
     fn perform(
         &mut self,
         connection: BlockingConnection,
@@ -378,7 +378,7 @@ impl Exchange {
         }
     }
 
-    /// The request that the answer leads to.
+    /// The request that the response leads to.
     fn redirected(&self, template: &Template) -> Option<Redirect> {
         let location = &self.capture.location;
         (!location.is_empty()).then(|| template.redirected(self.response.status(), location))?
@@ -396,10 +396,10 @@ impl Exchange {
     }
 }
 
-/// Why there is no complete answer.
+/// Why there is no complete response.
 enum ExchangeError {
     TimedOut,
-    /// What the server did, told after its name.
+    /// What the server did, worded to follow its name.
     Protocol(&'static str),
     /// TLS failed.
     Tls(Box<rustls::Error>),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use url::Url;
 use webdyno_model::Result;
 
-/// Pages that are looked into, and as many style sheets.
+/// Pages that are examined, and as many style sheets.
 const EXPLORED_MAX: usize = 16;
 /// Hosts that are named when their parts are left out.
 const SHOWN_MAX: usize = 5;
@@ -43,7 +43,7 @@ pub(super) fn explore(prepared: &mut Prepared, timeout: Duration) -> Result<()> 
     Ok(())
 }
 
-/// Asks for a page, or for `first_template` as a part of it. What is wrong with servers, the load will tell.
+/// Asks for a page, or for `first_template` as a part of it. What is wrong with servers, the load will report.
 fn load_page(
     prepared: &mut Prepared,
     number: usize,
@@ -53,7 +53,7 @@ fn load_page(
 ) -> Result<Option<Document>> {
     let first_template = first_template.or_else(|| prepared.plan.with_first_values(number));
     if first_template.is_none() && prepared.plan.is_dynamic(number) {
-        // Its values come from answers.
+        // Its values come from responses.
         return Ok(None);
     }
     match follow_chain(prepared, number, first_template, begun, timeout) {
@@ -63,7 +63,7 @@ fn load_page(
     }
 }
 
-/// Takes note of what was found: names and servers. Gives the style sheets among it.
+/// Records what was found: names and servers. Returns the style sheets among it.
 fn register_found(
     prepared: &mut Prepared,
     number: usize,

@@ -1,4 +1,4 @@
-//! What visitors keep and draw: texts with variables, values captured from answers, cookies, what a browser's cache
+//! What visitors keep and draw: texts with variables, values captured from responses, cookies, what a browser's cache
 //! holds, what a page embeds, think times, choices and rows of tables.
 //!
 //! All of it is pure: bytes in, bytes out. Nothing here knows of sockets, and of clocks only cookies do, whose library

@@ -31,7 +31,7 @@ impl TableRows {
         Ok(Self { columns, order: table.order, rows: Arc::clone(&table.rows) })
     }
 
-    /// Gives the row of a session: in turn by the number of the session, else drawn. A row that is too short leaves the
+    /// Assigns a session its row: in turn by the number of the session, else drawn. A row that is too short leaves the
     /// columns that it lacks without a value.
     pub(crate) fn assign_row(&self, session: u64, random: &mut SplitMix, variables: &mut Variables) {
         let count = self.rows.len() as u64;

@@ -194,7 +194,7 @@ fn variable(inner: &str, names: &Names) -> Result<Piece, Problem> {
 const SHOWN_CHARS: usize = 60;
 
 fn text_error(text: &[u8], column: usize, problem: &str) -> UserError {
-    // Text behind what is shown is not looked at: it may be long. A letter has at most four bytes.
+    // Text behind what is shown is not examined: it may be long. A letter has at most four bytes.
     let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN_CHARS + 1))]);
     let mut shown: String = begin.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {

@@ -86,7 +86,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Sets one, and gives the place to write it to, which is empty.
+    /// Sets one, and returns the place to write it to, which is empty.
     pub(crate) fn begin(&mut self, id: VariableId) -> &mut Vec<u8> {
         let place = usize::from(id.0);
         if self.values.len() <= place {

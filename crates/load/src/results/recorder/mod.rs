@@ -210,7 +210,7 @@ pub(crate) struct Recorder {
     starts_ns: u128,
     /// Sum of `end - interval start` over its ends.
     ends_ns: u128,
-    /// Sum of `interval start - end` over the ends that lie before it: the kernel had the answer when the earlier
+    /// Sum of `interval start - end` over the ends that lie before it: the kernel had the response when the earlier
     /// interval ended, which counted the request in flight to its end. This one gives that time back.
     early_ns: u128,
     /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first request
@@ -273,7 +273,7 @@ impl Recorder {
         self.early_ns += u128::from(self.interval_start_ns.saturating_sub(end_ns));
     }
 
-    /// A good answer.
+    /// A successful response.
     #[inline]
     pub(crate) fn complete(&mut self, times: RequestTimes, end_ns: u64) {
         self.end(end_ns);
@@ -288,7 +288,7 @@ impl Recorder {
         }
     }
 
-    /// Anything that was not a good answer. Timeouts count at `end_ns`, their bound.
+    /// Anything that was not a successful response. Timeouts count at `end_ns`, their bound.
     pub(crate) fn fail(&mut self, failure: Failure, times: RequestTimes, end_ns: u64) {
         self.end(end_ns);
         let report = &mut *self.report;
@@ -317,7 +317,7 @@ impl Recorder {
         }
     }
 
-    /// A read of an answer's end on a stamped connection: when the kernel had received it, if that is known.
+    /// A read of a response's end on a timestamped connection: when the kernel had received it, if that is known.
     pub(crate) fn record_rx_timestamp(&mut self, received_ns: Option<u64>, read_ns: u64) {
         let report = &mut *self.report;
         match received_ns {

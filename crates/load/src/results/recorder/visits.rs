@@ -209,7 +209,7 @@ impl Pages {
             named.completed += 1;
             named.response_time.record(end.time_us);
         }
-        // It is looked up ever more seldom: that takes some microseconds.
+        // It is resolved ever more seldom: that takes some microseconds.
         if self.earlier_median_us.is_none() && self.completed.is_power_of_two() {
             self.own_median_us = self.time.quantile_us(0.5);
         }

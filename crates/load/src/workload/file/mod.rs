@@ -1,7 +1,7 @@
-//! Workload files: TOML in, a workload out. What they may hold is told in docs/workload.md; TOML is that of toml.io, 1.1.
+//! Workload files: TOML in, a workload out. The format is documented in docs/workload.md; TOML is that of toml.io, 1.1.
 //!
 //! A file is read in four steps: it and those that it includes are loaded, their tables are read key by key with the
-//! places where they stand, names and variables are looked up, and what came out, a [`Draft`], gets its defaults. Flags may
+//! places where they stand, names and variables are resolved, and what came out, a [`Draft`], gets its defaults. Flags may
 //! change the draft before that.
 
 mod bodies;
@@ -88,7 +88,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Takes in a file and those that it includes. `open` are the files on the way to it.
+    /// Adds a file and those that it includes. `open` are the files on the way to it.
     fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> FileResult<()> {
         let file = self.files.add(path, text);
         self.outer.push(open.last().copied());

@@ -103,7 +103,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Takes one in and gives its place.
+    /// Takes one in and returns its place.
     pub(super) fn add(&mut self, path: PathBuf, text: String) -> usize {
         self.files.push((path, text));
         self.files.len() - 1

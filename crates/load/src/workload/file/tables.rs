@@ -11,7 +11,7 @@ use webdyno_model::visit::{RowOrder, Table};
 /// Every key of a table.
 pub(super) const TABLE_KEYS: &[&str] = &["file", "order", "columns", "delimiter"];
 
-/// Reads a table and its file. Gives it with the place where its columns are named.
+/// Reads a table and its file. Returns it with the place where its columns are named.
 pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(SourceSpan, Table)> {
     let file = keys.need("file", "file = \"users.csv\"")?;
     let order = keys.read("order", order)?.unwrap_or_default();

@@ -68,7 +68,7 @@ pub(super) fn read_pieces(at: SourceSpan, text: &str) -> FileResult<Vec<Piece<'_
 pub(super) struct VariableUses(pub(super) Vec<(String, SourceSpan)>);
 
 impl VariableUses {
-    /// Notes the variables of a text, and gives the text.
+    /// Notes the variables of a text, and returns the text.
     pub(super) fn note<'a>(&mut self, at: SourceSpan, text: &'a str) -> FileResult<&'a str> {
         for piece in read_pieces(at, text)? {
             if let Piece::Variable { name, .. } = piece {

@@ -1,4 +1,4 @@
-//! Wrong workload files, each with what is told of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`. And no
+//! Wrong workload files, each with what is reported of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`. And no
 //! file, however wrong, ends in anything but an error.
 
 use super::draft;
@@ -7,7 +7,7 @@ use std::path::Path;
 use webdyno_model::UserError;
 use webdyno_model::workload::Workload;
 
-/// Cases stand one after the other: the file behind `=== file`, what is told behind `--- message`.
+/// Cases stand one after the other: the file behind `=== file`, what is reported behind `--- told`.
 const CASES: &str = include_str!("wrong_files.txt");
 
 /// The files beside a workload.

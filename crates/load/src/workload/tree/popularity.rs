@@ -20,7 +20,7 @@ pub enum Popularity {
     },
 }
 
-/// The weight of each of so many files; ranks have nothing to do with the files' order. The least popular one has 1, as far
+/// The weight of each of this many files; ranks have nothing to do with the files' order. The least popular one has 1, as far
 /// as it is not further away from the first than numbers go.
 pub fn weights(law: Popularity, count: usize, seed: u64) -> Vec<f64> {
     let Popularity::Zipf { exponent } = law else {

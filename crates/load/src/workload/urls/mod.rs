@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         self.keep(bytes);
     }
 
-    /// Keeps what came of a line; one byte too many tells that it is too long.
+    /// Keeps what came of a line; one byte too many shows that it is too long.
     fn keep(&mut self, bytes: &[u8]) {
         let room = (LINE_BYTES_MAX + 1).saturating_sub(self.partial_line.len());
         self.partial_line.extend_from_slice(&bytes[..bytes.len().min(room)]);

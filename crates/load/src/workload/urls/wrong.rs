@@ -24,7 +24,7 @@ impl LineError {
         self
     }
 
-    /// The same in a text that has so many bytes before.
+    /// The same in a text that has this many bytes before.
     pub(super) fn shifted(mut self, bytes: usize) -> Self {
         self.at += bytes;
         self

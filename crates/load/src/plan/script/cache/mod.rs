@@ -1,14 +1,14 @@
-//! What the private cache of one visitor's browser knows: RFC 9111. Only how long an answer is fresh and what confirms it
+//! What the private cache of one visitor's browser knows: RFC 9111. Only how long a response is fresh and what confirms it
 //! is kept, never its body: a load needs to know what is asked for, not to show it.
 //!
-//! Browsers take a tenth of the time since the last change for answers that say nothing (RFC 9111, 4.2.2; Chromium's
+//! Browsers take a tenth of the time since the last change for responses that say nothing (RFC 9111, 4.2.2; Chromium's
 //! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor asks for one thing with the
 //! same fields each time.
 
 use httparse::{Header, Response};
 use std::time::UNIX_EPOCH;
 
-/// Most answers that one visitor keeps.
+/// Most responses that one visitor keeps.
 const ENTRIES_MAX: usize = 4096;
 /// Longest validators that are kept, together.
 const VALIDATORS_BYTES_MAX: usize = 1024;
@@ -48,14 +48,14 @@ struct Entry {
     etag_bytes: u16,
 }
 
-/// How long an answer says that it is fresh.
+/// How long a response says that it is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     /// So long.
     Seconds(u64),
     /// Nothing; it was last changed then.
     LastChange(u64),
-    /// It is not fresh for a moment, or nothing can be told.
+    /// It is not fresh for a moment, or nothing can be known.
     Never,
 }
 
@@ -78,7 +78,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a good answer to a GET, or forgets the one before when this one may not be kept. `head` begins with the
+    /// Keeps a successful response to a GET, or forgets the one before when this one may not be kept. `head` begins with the
     /// status line.
     pub(crate) fn store(&mut self, key: u32, head: &[u8], now_s: u64) {
         let entry = parse_fields(head).and_then(|fields| fields.entry(now_s));
@@ -122,7 +122,7 @@ impl Cache {
     }
 }
 
-/// The fields of an answer that matter.
+/// The fields of a response that matter.
 #[derive(Debug, Default)]
 struct CacheFields<'a> {
     status: u16,
@@ -219,7 +219,7 @@ impl<'a> CacheFields<'a> {
         }
     }
 
-    /// RFC 9111, 4.2.3. The time that the answer took is left out: it is below the second.
+    /// RFC 9111, 4.2.3. The time that the response took is left out: it is below the second.
     fn fresh_until_s(&self, freshness: Freshness, now_s: u64) -> u64 {
         let date_s = self.date_s.unwrap_or(now_s);
         let lifetime_s = match freshness {

@@ -12,7 +12,7 @@ fn head(status: u16, fields: &[&str]) -> Vec<u8> {
     format!("HTTP/1.1 {status} X\r\n{lines}\r\n").into_bytes()
 }
 
-/// How long an answer received at `NOW_S` is fresh, and what it is afterwards: `-` when it is as if it had never been.
+/// How long a response received at `NOW_S` is fresh, and what it is afterwards: `-` when it is as if it had never been.
 fn lifetime(status: u16, fields: &[&str]) -> (u64, String) {
     let mut cache = Cache::default();
     cache.store(7, &head(status, fields), NOW_S);
@@ -100,7 +100,7 @@ fn freshness_is_guessed_when_the_server_says_nothing() {
 
 #[test]
 fn an_answer_that_has_aged_is_fresh_for_less() {
-    // 4.2.3: the larger of the age that is told and the one that the date tells.
+    // 4.2.3: the larger of the age that is reported and the one that the date tells.
     check(&["Cache-Control: max-age=60", "Age: 20"], 40, "-");
     check(&["Cache-Control: max-age=60", "Age: 61", "ETag: x"], 0, "x|");
     check(&["Cache-Control: max-age=60", "Age: soon"], 60, "-");

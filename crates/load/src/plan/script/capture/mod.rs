@@ -1,4 +1,4 @@
-//! Values captured from an answer: a pattern, a JSON pointer, a header field, or an attribute of an HTML element.
+//! Values captured from a response: a pattern, a JSON pointer, a header field, or an attribute of an HTML element.
 //!
 //! What was captured are bytes: a body need not be UTF-8. Character references in attributes are decoded as the HTML
 //! standard says (13.2.5.72), by `htmlize`; elements are found by `lol_html`.
@@ -80,7 +80,7 @@ impl Captures {
         self.captures.iter().any(|(_, from)| !matches!(from, CaptureSource::Header(_)))
     }
 
-    /// Takes the values of an answer: `head` begins with its status line, `body` is decoded. Gives the places, in the
+    /// Takes the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in the
     /// order of the specification, of those that matched nothing; their variables have no value then.
     pub(crate) fn extract(
         &self,

@@ -1,7 +1,7 @@
 //! What a page embeds: the URLs that a browser asks for because a document, or a style sheet, names them.
 //!
 //! The browser that is meant is one with scripts on, 1280 by 720 pixels at density 1, that knows the formats which all
-//! current browsers know. Elements are told by `lol_html` and styles by `cssparser`; which of them fetch, and which
+//! current browsers know. Elements are parsed by `lol_html` and styles by `cssparser`; which of them fetch, and which
 //! candidate, is said by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS Cascade
 //! (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures beside the
 //! tests).
