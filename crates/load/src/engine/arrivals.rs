@@ -25,7 +25,7 @@ pub(crate) enum Arrivals {
     Visits,
 }
 
-/// How long whoever got no connection pauses, after so many failures before this one.
+/// The backoff of a user without a connection, after this many earlier failures in a row.
 pub(super) fn pause_ns(failures: u8) -> u64 {
     (BACKOFF_NS_MIN << failures.min(16)).min(BACKOFF_NS_MAX)
 }
@@ -102,7 +102,7 @@ impl Users {
         None
     }
 
-    /// When somebody is due, or their number changes: 0 for at once, `None` if all are busy and stay so.
+    /// When the next user is due or the number of users changes: 0 for now, `None` if all stay busy.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         if self.begun < self.active_at_start || !self.ready.is_empty() {
             return Some(0);
@@ -197,7 +197,7 @@ impl Starts {
         Some(next_ns)
     }
 
-    /// Whether every start that was asked for has become due; never without a bound on their number.
+    /// Whether every start has become due; never without a bound on their number.
     pub(crate) fn all_due(&self) -> bool {
         self.due.is_exhausted()
     }

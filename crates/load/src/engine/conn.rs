@@ -34,7 +34,7 @@ pub(crate) struct Request {
     pub(crate) sent_ns: u64,
 }
 
-/// Whether the head of a response is kept for whoever sent the request.
+/// Whether the head of a response is kept for the sender of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeepHead {
     Never,

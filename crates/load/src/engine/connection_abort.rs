@@ -1,4 +1,4 @@
-//! Whether a number of requests can still be sent, or the server is gone.
+//! When a load with a fixed number of requests is aborted because no connection can be established.
 //!
 //! In closed arrival a user without a connection pauses up to a second before it tries again, so a large number of
 //! requests against a server that has died would last for hours and end in nothing but errors. Loads with a duration
@@ -13,9 +13,9 @@ use webdyno_model::workload::Arrival;
 /// the restart of a server takes.
 const ABORT_AFTER_S: u32 = 30;
 
-/// Looks at each interval of a load.
+/// Examines each interval of a load.
 pub(crate) struct ConnectionAbort {
-    /// `None`: this load goes on whatever happens.
+    /// `None`: this load is never aborted.
     limit_s: Option<u32>,
     /// Seconds without a connection so far.
     disconnected_s: u32,
@@ -36,7 +36,7 @@ impl ConnectionAbort {
         Self { limit_s: applies.then_some(limit_s), disconnected_s: 0, failed: 0 }
     }
 
-    /// Takes the next interval in. True when there is no hope left.
+    /// Adds the next interval. True when the load should be aborted.
     pub(crate) fn should_abort(&mut self, interval: &Interval) -> bool {
         // Whatever carried a request, or may still answer one, is a connection.
         if interval.connections.peak > 0 || interval.completed > 0 {

@@ -1,4 +1,4 @@
-//! How a load is ended from outside, by any thread, at once.
+//! Stopping a load from any thread, at once.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Result;

@@ -83,7 +83,7 @@ pub(crate) struct Engine<'p, N, X> {
     io: N,
     exchange: X,
     arrivals: Arrivals,
-    /// Nobody, when the arrivals are not those of visitors.
+    /// Empty when the load has no visitors.
     visits: Visitors,
     budget: Option<Budget>,
     recorder: Recorder,
@@ -183,7 +183,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         }
     }
 
-    /// The world, for those who must set it up before the load begins.
+    /// The I/O of this engine, for set-up before the load begins.
     pub(crate) fn io_mut(&mut self) -> &mut N {
         &mut self.io
     }
@@ -304,7 +304,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         let start = match &self.arrivals {
             Arrivals::Closed(users) if !self.is_exhausted() => users.due_ns(),
             Arrivals::Closed(_) => None,
-            // Starts that find no room become due by the pacer alone; nobody needs to wake for them.
+            // Starts that find no room become due by the pacer alone; no wake-up is needed for them.
             Arrivals::Open(_) if !self.has_room() => None,
             Arrivals::Open(starts) if starts.waiting() > 0 => Some(0),
             Arrivals::Open(starts) => starts.next_due_ns(),

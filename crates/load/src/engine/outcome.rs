@@ -1,4 +1,4 @@
-//! The end of a request: exactly one outcome, and what becomes of its connection and its user.
+//! The end of a request: exactly one outcome, and what its connection and its user do next.
 
 use super::conn::{Conn, Phase, Request};
 use super::receiving::arrival_ns;
@@ -125,7 +125,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         {
             let connecting = self.conns[slot as usize].phase == Phase::Connecting;
             let failure = match self.io.handshake(slot) {
-                // Without an address, no server was asked for anything.
+                // Without an address, no server was contacted.
                 Handshake::None if connecting && self.io.is_resolving(slot) => Failure::Dns,
                 Handshake::None if connecting => Failure::ConnectTimeout,
                 // Whoever takes a connection and does not go on with its handshake is there.
@@ -157,15 +157,15 @@ fn fetch_end(
     }
 }
 
-/// Why a response that came is not a good one, and its content, if somebody wants it.
+/// Why a complete response is a failure, if it is one, and its content, if that was to be kept.
 fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
     // It says that what the visitor has is still good: nothing else is to be expected of it.
     if status == NOT_MODIFIED && conn.request.confirms {
         return (None, None);
     }
-    // A redirect was to be followed, and could not be: whatever was asked for did not come. Neither did a page that is
-    // elsewhere, or has not changed for somebody who does not have it (RFC 9110, 15.4).
+    // A redirect that could not be followed did not deliver what was requested. Nor did a document that is
+    // elsewhere, or a 304 for a client without a copy (RFC 9110, 15.4).
     let no_document = conn.request.body_handling.needed && (300..400).contains(&status);
     if !plan.is_ok(status) || is_redirected(conn) || no_document {
         return (Some(Failure::Status), None);

@@ -1,4 +1,4 @@
-//! Connections: taken, kept, opened, parked, closed.
+//! The connection pool: acquire, keep idle, open, park, close.
 
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine};

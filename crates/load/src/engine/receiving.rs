@@ -1,4 +1,4 @@
-//! A response on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
+//! Receiving a response: read, counted, passed to its checks, and what the end of its connection means.
 
 use super::conn::{KeepHead, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
@@ -170,7 +170,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Whether the response is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
+    /// Whether the response does not answer the request: a server whose wait for a request timed out sends 408 and closes (RFC
     /// 9110, 15.5.9), and that may cross the request as a close without a word does.
     pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
         let answer = &self.conns[slot as usize].answer;
@@ -211,7 +211,7 @@ pub(super) fn arrival_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, r
     }
 }
 
-/// What is to be seen of a response.
+/// What is recorded of a response.
 struct ResponseCapture<'a> {
     plan: &'a Plan,
     body_buffers: &'a mut BufferPool,

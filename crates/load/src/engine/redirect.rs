@@ -2,7 +2,7 @@
 //!
 //! A chain of redirects is one request: it was started once, it has one outcome, and one timeout covers all of it. A
 //! redirect that cannot be followed (too many, to a server that the load may not go to, not HTTP, longer than a
-//! `Location` is) is the response, and no good one.
+//! `Location` may be) counts as the response, and as a failure.
 
 use super::Engine;
 use super::conn::Conn;
@@ -34,7 +34,7 @@ pub(crate) struct Targets<'p> {
     by_key: HashMap<Vec<u8>, usize>,
     /// Where the next key is built.
     key: Vec<u8>,
-    /// Those that nobody used when they were put here, the oldest first.
+    /// Targets without users when they were added here, the oldest first.
     unused: VecDeque<usize>,
     made: u64,
 }
@@ -82,7 +82,7 @@ impl<'p> Targets<'p> {
         number < self.planned.len()
     }
 
-    /// A number for what is asked for that stays the same while it is kept, and is not used again.
+    /// A number for a target that stays the same while the target is kept, and is never reused.
     pub(super) fn key(&self, number: usize) -> u32 {
         match number.checked_sub(self.planned.len()) {
             None => number as u32,
@@ -200,7 +200,7 @@ impl<'p> Targets<'p> {
         grows
     }
 
-    /// Keeps a target under the key built last; one that nobody is on its way to makes room.
+    /// Keeps a target under the key built last; the longest unused one makes room.
     fn add(&mut self, template: Template) -> Option<usize> {
         self.made += 1;
         let serial = self.planned.len() as u64 + self.made;
@@ -214,7 +214,7 @@ impl<'p> Targets<'p> {
             self.by_key.remove(&old.key);
             index
         };
-        // Until somebody uses it, nobody does.
+        // Unused until a request or a list retains it.
         self.unused.push_back(index);
         let number = self.planned.len() + index;
         self.by_key.insert(self.key.clone(), number);
@@ -233,7 +233,7 @@ fn redirected(plan: &Plan, template: &Template, status: u16, location: &[u8]) ->
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Follows the redirect that the response on this slot is. False when it is none, or cannot be followed.
+    /// Follows the redirect on this slot. False when the response is not a redirect, or it cannot be followed.
     pub(super) fn follow_redirect(&mut self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
         let request = conn.request;

@@ -1,4 +1,4 @@
-//! The start of a request: due, put on a connection, sent.
+//! The start of a request: due, assigned to a connection, sent.
 
 use super::conn::{KeepHead, Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
@@ -159,7 +159,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.deadlines.add(slot, request.deadline_ns);
     }
 
-    /// Something happened on a connection.
+    /// A readiness event of a connection.
     pub(super) fn on_ready(&mut self, ready: Ready) {
         let slot = ready.token as u32;
         let Some(conn) = self.conns.get_mut(slot as usize) else {
@@ -222,7 +222,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                         return;
                     }
                     conn.phase = Phase::Sending;
-                    // Who took all of a part tells no edge when there is room for the next one.
+                    // After a complete write epoll reports no edge when there is room for the next part.
                     if count < offered {
                         return;
                     }

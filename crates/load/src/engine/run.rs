@@ -88,7 +88,7 @@ fn thread_name(share: &ThreadShare) -> String {
     format!("engine-{}", share.thread + 1)
 }
 
-/// What a user hears when the system gives no more threads (a limit of the user, of the container, or of memory).
+/// The error when the system refuses a thread (a limit of the user, of the container, or of memory).
 fn spawn_error(share: &ThreadShare, error: &std::io::Error) -> UserError {
     let thread = format!("engine thread {} of {}", share.thread + 1, share.threads);
     io_error("start", thread, error)
@@ -96,7 +96,7 @@ fn spawn_error(share: &ThreadShare, error: &std::io::Error) -> UserError {
 }
 
 /// A load in progress. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
-/// server with nobody listening.
+/// server when its results are lost.
 struct RunGuard<'a> {
     control: &'a Control,
     ended: bool,
@@ -111,7 +111,7 @@ impl Drop for RunGuard<'_> {
     }
 }
 
-/// What a thread has besides its world.
+/// The channels between one engine thread and the merger.
 struct ThreadChannels<'a> {
     share: &'a ThreadShare,
     to_merger: SyncSender<(u32, Box<Report>)>,
@@ -172,7 +172,7 @@ impl StartBarrier {
     }
 }
 
-/// A thread's place at the start. A thread that ends before it took its place is not waited for.
+/// A thread's arrival at the barrier. A thread that ends before it arrived is not waited for.
 struct BarrierSlot<'a> {
     start: &'a StartBarrier,
     arrived: bool,

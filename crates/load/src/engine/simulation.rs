@@ -91,7 +91,7 @@ pub(super) struct Sim<'s> {
     now_ns: Cell<u64>,
     /// Time that each system call takes.
     pub(super) call_ns: u64,
-    /// How late the thread wakes where precision was not asked for.
+    /// How late the thread wakes from an imprecise wait.
     pub(super) coarse_ns: u64,
     /// Most bytes that one send takes.
     pub(super) send_max: usize,
@@ -99,11 +99,11 @@ pub(super) struct Sim<'s> {
     pub(super) stamping: bool,
     /// Whether what comes before a connection is accepted is the lookup of its name.
     pub(super) naming: bool,
-    /// Whether the kernel tells what TCP knows.
+    /// Whether the kernel supports TCP_INFO.
     pub(super) telling: bool,
     /// When the engine's thread is held up, and for how long; the latest first.
     pub(super) stalls: Vec<(u64, u64)>,
-    /// When somebody sets the clock that the timestamps are made with: timestamps of before are worthless.
+    /// When the clock of the timestamps is stepped: earlier timestamps become unusable.
     pub(super) clock_set_ns: u64,
     /// What was asked. Told before the server is visited.
     pub(super) received: ReceivedRequests,
@@ -265,7 +265,7 @@ impl NetworkIo for Sim<'_> {
         } else if is_whole(&socket.outbox) {
             socket.requests += 1;
             let request = socket.requests;
-            // Kept only for those who have asked for it: a load may have very many requests.
+            // Kept only on request: a load may have very many requests.
             if Rc::strong_count(&self.received) > 1 {
                 let text = String::from_utf8_lossy(&socket.outbox).into_owned();
                 self.received.borrow_mut().push((connection, text));

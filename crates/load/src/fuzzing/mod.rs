@@ -100,7 +100,7 @@ impl Split {
     }
 }
 
-/// Checks the reader of responses with these bytes. An error tells what does not hold.
+/// Checks the reader of responses with these bytes. An error describes the violated property.
 pub fn response(bytes: &[u8]) -> Result<(), String> {
     for is_head_request in [false, true] {
         let mut shown = ObservedBytes::default();

@@ -1,4 +1,4 @@
-//! One answer as it arrives: head, body, end. Bodies are counted, and shown to a listener if there is one. RFC 9112,
+//! One response as it arrives: head, body, end. Bodies are counted, and passed to an observer if there is one. RFC 9112,
 //! section 6.
 //!
 //! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a
@@ -28,7 +28,7 @@ enum ReadState {
     Done,
 }
 
-/// What became of a piece.
+/// The state after a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedResult {
     /// The response goes on.
@@ -56,7 +56,7 @@ pub(crate) trait ResponseObserver {
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// Nobody listens.
+/// No observer.
 impl ResponseObserver for () {
     #[inline]
     fn head(&mut self, _: ResponseHead, _: &[u8]) {}
@@ -187,7 +187,7 @@ impl Response {
                 self.stage = ReadState::Done;
                 CloseOutcome::Complete
             }
-            // What came in pieces may not have been examined yet.
+            // A head in pieces may not have been parsed yet.
             ReadState::Head if parse(&self.spill, false).is_err() => CloseOutcome::NotHttp,
             _ => CloseOutcome::Early,
         }

@@ -118,7 +118,7 @@ pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> 
     Some(header.value)
 }
 
-/// Returns each value of a header of the head at the start of `bytes`.
+/// Calls `visit` with each value of a header of the head at the start of `bytes`.
 pub(crate) fn for_each_value(bytes: &[u8], name: &str, mut visit: impl FnMut(&[u8])) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
@@ -167,7 +167,7 @@ fn interpret_headers(
             _ => {}
         }
     }
-    // We never ask for another protocol, so 101 is a response to somebody else.
+    // We never request another protocol, so 101 cannot be a response to our request.
     if status == 101 {
         return Err(NotHttp);
     }

@@ -30,8 +30,7 @@ impl BlockingConnection {
         }
     }
 
-    /// The same connection after the handshake of TLS, if the server has a name for it. An error that TLS has told
-    /// holds it.
+    /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned error.
     pub(crate) fn with_tls(
         self,
         config: Option<&Arc<ClientConfig>>,

@@ -1,11 +1,11 @@
-//! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
-//! real one is `epoll`, tests bring a simulated one.
+//! The interface between the engine and the operating system: a clock and sockets. The engine is written against this
+//! trait; production uses `epoll`, tests use a simulation.
 
 use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
 use rustix::io::Errno;
 
-/// Something happened on a connection.
+/// A readiness event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
     /// What the engine gave to [`NetworkIo::connect`].
@@ -16,16 +16,16 @@ pub(crate) struct Ready {
     pub(crate) hangup: bool,
 }
 
-/// Why a call on a socket did nothing.
+/// Why a call on a socket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketError {
-    /// What the kernel said.
+    /// The error number of the kernel.
     Os(Errno),
     /// The name of the server did not resolve.
     Dns,
     /// TLS: the handshake, the certificate or a record.
     Tls,
-    /// The connection ended without the word of TLS that it does: somebody may have cut it off.
+    /// The connection ended without close_notify: it may have been cut off.
     Truncated,
 }
 
@@ -51,9 +51,9 @@ pub(crate) enum Handshake {
 }
 
 impl SocketError {
-    /// Nothing is wrong, there is only nothing to do now.
+    /// The call would block.
     pub(crate) const AGAIN: Self = Self::Os(Errno::AGAIN);
-    /// A signal came; the call may be made again at once.
+    /// Interrupted by a signal; the call may be repeated at once.
     pub(crate) const INTERRUPTED: Self = Self::Os(Errno::INTR);
 }
 
@@ -77,7 +77,7 @@ pub(crate) trait NetworkIo {
     fn is_resolving(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.
     fn handshake(&self, slot: u32) -> Handshake;
-    /// Sends what the kernel takes. What was not counted is given again.
+    /// Sends what the kernel takes. The caller passes uncounted bytes again.
     fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError>;
     /// Receives what is there; 0 is the end.
     fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;

@@ -1,4 +1,4 @@
-//! Servers: where the requests of a workload go, and how.
+//! Origin servers: where the requests of a workload go, and how they are reached.
 //!
 //! What `--connect-to`, `--unix-socket` and `--resolve` mean is what curl(1) says of its options `--connect-to` and
 //! `--unix-socket`: the request and TLS name the host of the URL, whatever is connected to.
@@ -25,11 +25,11 @@ pub(crate) struct Origin {
     pub(crate) authority: String,
     /// Whom TLS is to speak with; `None` for plain HTTP.
     pub(crate) server_name: Option<ServerName<'static>>,
-    /// Where it is.
+    /// Where connections go.
     pub(crate) endpoint: Endpoint,
 }
 
-/// Where a server is.
+/// The endpoint of a server.
 #[derive(Debug)]
 pub(crate) enum Endpoint {
     /// Behind a unix socket.
@@ -112,7 +112,7 @@ impl<'a> Origins<'a> {
         Ok(Self { transport, found: vec![] })
     }
 
-    /// Those that were found before, and what is asked for from now on.
+    /// Continues with the origins found before.
     pub(crate) fn resumed(transport: &'a Transport, found: Vec<Origin>) -> Self {
         Self { transport, found }
     }
@@ -133,7 +133,7 @@ impl<'a> Origins<'a> {
         Ok(self.found.len() - 1)
     }
 
-    /// All that were asked for.
+    /// All origins found.
     pub(crate) fn into_vec(self) -> Vec<Origin> {
         self.found
     }
@@ -161,7 +161,7 @@ impl<'a> Origins<'a> {
     }
 }
 
-/// Whether connections may go to this address: it is of the family asked for, and of one that a source has.
+/// Whether connections may go to this address: it has the requested family, and one that a source address has.
 fn fits(address: SocketAddr, transport: &Transport) -> bool {
     let sources = &transport.source_ips;
     let family = match transport.address_family {
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(error.message, "::1 has no address that can be reached from 127.0.0.2");
         let family = Transport { address_family: AddressFamily::Ipv6, ..Transport::default() };
         assert_eq!(of(&family, "http://127.0.0.1/").unwrap_err().message, "127.0.0.1 has no IPv6 address");
-        // TEST-NET-1 (RFC 5737) is nobody's address.
+        // TEST-NET-1 (RFC 5737) is not assigned.
         let strange = Transport { source_ips: vec!["192.0.2.1".parse().unwrap()], ..Transport::default() };
         let error = of(&strange, "http://127.0.0.1/").unwrap_err();
         assert_eq!(error.message, "192.0.2.1 is no address of this machine");

@@ -1,8 +1,7 @@
-//! Names looked up while the load runs, on threads of their own: getaddrinfo(3) blocks, an event loop must not.
+//! DNS lookups during the load, on threads of their own: getaddrinfo(3) blocks, an event loop must not.
 //!
-//! There are as many threads as look-ups were ever under way at once, up to a bound: a question that waits for a thread
-//! would have our own queue counted as time that the server takes to connect. One whose connection was given up is not
-//! looked up any more.
+//! There are as many threads as there were lookups in flight at once, up to a bound: a lookup that waits for a thread
+//! would add our own queue to the connect time. A lookup whose connection was closed is cancelled.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -29,7 +28,7 @@ pub(crate) struct LookupRequest {
     pub(crate) preferred: SocketAddr,
 }
 
-/// What came of it.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LookupResult {
     pub(crate) slot: u32,
@@ -38,7 +37,7 @@ pub(crate) struct LookupResult {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// How an answer is found.
+/// Resolves a host and port.
 type LookupFn = fn(&str, u16) -> Vec<SocketAddr>;
 
 /// Threads that look names up. They end when this is dropped, each after the look-up that it is in.
@@ -52,7 +51,7 @@ pub(crate) struct Resolver {
     worker: Worker,
 }
 
-/// Where questions wait for a thread.
+/// Lookups that wait for a thread.
 #[derive(Debug, Default)]
 struct LookupQueue {
     waiting: Mutex<QueueState>,
@@ -140,7 +139,7 @@ impl Resolver {
         }
     }
 
-    /// Nobody waits any more for the answer to this connection's question.
+    /// Cancels the lookup of a connection that was closed.
     pub(crate) fn cancel(&self, token: u64) {
         self.queue.lock().requests.retain(|request| request.token != token);
     }
@@ -216,7 +215,7 @@ mod tests {
         static UNDER_WAY: Mutex<usize> = Mutex::new(0);
         static CHANGED: Condvar = Condvar::new();
         const COUNT: usize = 40;
-        // Nobody answers before all are asked.
+        // No lookup ends before all have begun.
         let lookup: LookupFn = |_, port| {
             let mut under_way = UNDER_WAY.lock().unwrap();
             *under_way += 1;

@@ -1,4 +1,4 @@
-//! When the kernel received what a socket gave: SO_TIMESTAMPING on a share of the connections.
+//! When the kernel received the bytes read from a socket: SO_TIMESTAMPING on a sample of the connections.
 //!
 //! Facts: Documentation/networking/timestamping.rst; net/ipv4/tcp.c and the commit "tcp: Extend
 //! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is timestamped with CLOCK_REALTIME when it enters the
@@ -11,7 +11,7 @@
 //! it switched on, so that short connections do not turn it on and off.
 //!
 //! The engine counts on CLOCK_MONOTONIC. The two clocks run alike (adjtimex slows or speeds both), so that their
-//! difference changes only when somebody sets the realtime clock, or with a leap second. The difference is measured
+//! difference changes only when the realtime clock is set, or with a leap second. The difference is measured
 //! once and compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
 
 use nix::cmsg_space;
@@ -241,7 +241,7 @@ fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
     }
 }
 
-/// A socket that nobody uses, and that wants timestamps.
+/// An otherwise unused socket that keeps timestamping enabled.
 fn timestamping_socket() -> Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    // A timestamp counts only when nobody can have set the clock between its packet and now.
+    // A timestamp counts only when the clock cannot have been set between its packet and now.
     #[test]
     fn a_timestamp_from_before_a_clock_step_is_ignored() {
         let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
@@ -368,7 +368,7 @@ mod tests {
     fn after_the_clock_was_set_the_next_request_is_stamped_again() {
         let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
         stamped_read(&mut stamps, RecvFlags::empty());
-        // As if somebody had set the clock an hour back in between.
+        // As if the clock had been set back an hour in between.
         if let Some(offset) = &mut stamps.offset {
             offset.ahead_ns += 3_600_000_000_000;
         }

@@ -1,4 +1,4 @@
-//! Sockets on their way to a server: what the load and its probe open alike. connect(2), ip(7), unix(7).
+//! Opening sockets, shared by the load and its probe. connect(2), ip(7), unix(7).
 
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use rustix::fd::OwnedFd;

@@ -1,7 +1,7 @@
-//! What the kernel's TCP knows of a connection: TCP_INFO of tcp(7).
+//! The kernel's TCP statistics of a connection: TCP_INFO of tcp(7).
 //!
 //! Facts: `struct tcp_info` of include/uapi/linux/tcp.h, which only ever grew at its end, and `tcp_get_info` of
-//! net/ipv4/tcp.c. The kernel copies as much as is asked for, and tells when it has less; the fields up to
+//! net/ipv4/tcp.c. The kernel copies as much as is requested, and reports when it has less; the fields up to
 //! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out` counts
 //! segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that waits for the
 //! answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last minutes.
@@ -49,7 +49,7 @@ pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         version(&release).is_some_and(|version| version >= RELEASE_MIN)
     });
-    // nix insists on getting all that was asked for.
+    // nix requires the full length.
     let fields = IS_SUPPORTED.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
     Some(reading(&fields))
 }

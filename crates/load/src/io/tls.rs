@@ -1,4 +1,4 @@
-//! From the options of TLS to what rustls needs, and from what rustls says to what helps.
+//! The rustls configuration for the TLS options, and hints for the errors of rustls.
 //!
 //! The provider of the cryptography is ring: it builds with a C compiler alone. What is trusted is the system's store
 //! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are spoken,
@@ -194,7 +194,7 @@ impl CaOrPinnedCertificate {
 }
 
 impl ServerCertVerifier for CaOrPinnedCertificate {
-    /// A certificate of a server that the user has named itself is the one meant, whoever has signed it (it itself
+    /// A server certificate that the user has named is trusted whichever authority has signed it (it itself
     /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
     fn verify_server_cert(
         &self,

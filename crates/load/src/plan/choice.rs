@@ -1,4 +1,4 @@
-//! Which request is sent next, and what a request of a list comes to on the wire.
+//! Which request is sent next, and the bytes of a list's request on the wire.
 //!
 //! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a number
 //! of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number of threads.

@@ -1,4 +1,4 @@
-//! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
+//! Prepares a workload for the engine, once: names resolved, request bytes built, limits raised.
 
 mod choice;
 mod dynamic;
@@ -290,7 +290,7 @@ impl Plan {
 
     /// Most connections of all threads at once.
     fn connections_max(&self) -> u32 {
-        // A user has one request at a time: with a connection for each user nobody waits for one.
+        // A user has one request at a time: with a connection for each user none waits for one.
         self.connections_wanted()
             .min(self.open_files_left)
             .min(self.ports_left)

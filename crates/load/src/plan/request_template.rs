@@ -1,4 +1,4 @@
-//! Requests as they go over the wire, and what becomes of one that is redirected.
+//! Request bytes as they are sent, and the request that a redirect leads to.
 //!
 //! Request syntax: RFC 9112, sections 3 and 5; which methods are idempotent: RFC 9110, section 9.2.2; redirects: RFC
 //! 9110, section 15.4.
@@ -32,7 +32,7 @@ pub(crate) struct Template {
     pub(crate) closes: bool,
     /// It says itself which cookies it sends.
     pub(crate) sends_own_cookies: bool,
-    /// What tells apart requests for the same URL that others of a page would send.
+    /// Distinguishes requests for the same URL that are sent with other header fields.
     propagation_hash: u64,
     source: Source,
 }

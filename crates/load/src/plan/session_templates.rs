@@ -1,4 +1,4 @@
-//! What visitors do, in the engine's terms: sessions and steps, what each needs and keeps, and how it is counted.
+//! Sessions and steps of visitors, prepared for the engine: what each needs and keeps, and how it is counted.
 
 use super::dynamic::{Dynamic, fixed_url};
 use super::{OTHER_NAMES, Plan, Template, name_index};
@@ -324,7 +324,7 @@ pub(super) fn add_other_name(names: &mut Vec<String>) {
     }
 }
 
-/// The requests as they are to be sent: pages and their parts are asked for as a browser does.
+/// The requests as they are to be sent: pages and their parts as a browser requests them.
 pub(super) fn with_browser_headers(workload: &Workload) -> Vec<RequestSpec> {
     let mut requests = workload.requests.clone();
     let Some(visits) = &workload.visits else { return requests };

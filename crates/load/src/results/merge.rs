@@ -1,4 +1,4 @@
-//! From the reports of the threads to the intervals of the load, and to how it ended.
+//! Merges the threads' reports into the intervals of the load, and into its end.
 
 use crate::results::recorder::{INTERVAL_NS, Labels, Report, ThreadEnd};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ struct Thread {
     end: Option<(ThreadEnd, InFlightAtEnd)>,
 }
 
-/// What a thread left in flight at its end.
+/// What was in flight in a thread at its end.
 #[derive(Default)]
 struct InFlightAtEnd {
     requests: u64,

@@ -1,6 +1,6 @@
 //! What documents and style sheets embed: found once for each content, and kept.
 //!
-//! A thread keeps the lists of the contents that it saw last. A list holds the targets on it; a target that nobody holds
+//! A thread keeps the lists of the contents received last. A list retains the targets on it; a target without users
 //! makes room for new ones.
 
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 /// What a content embeds.
 #[derive(Debug)]
 pub(super) struct EmbeddedResources {
-    /// Targets, each once, and what they are asked for as.
+    /// Targets, each once, and what they are fetched as.
     pub(super) parts: Vec<(u32, Kind)>,
     /// Some of it could not be kept: it names too much, or there are too many targets.
     pub(super) is_incomplete: bool,
@@ -91,7 +91,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let mut hasher = DefaultHasher::new();
         url.as_str().hash(&mut hasher);
         body.hash(&mut hasher);
-        // Parts are asked for with the fields of the page, and a frame embeds other things than a style sheet.
+        // Parts are requested with the header fields of the page, and a frame embeds other things than a style sheet.
         self.targets.get(from).propagation_hash().hash(&mut hasher);
         (kind == Kind::StyleSheet).hash(&mut hasher);
         let hash = hasher.finish();
@@ -143,7 +143,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         list
     }
 
-    /// Forgets the oldest list. False when there is none that could be forgotten.
+    /// Evicts the oldest list. False when all lists are in use.
     fn evict_oldest(&mut self) -> bool {
         let Some(list) = self.visits.lists.oldest() else { return false };
         for &(number, _) in &list.parts {

@@ -1,4 +1,4 @@
-//! Who begins a visit, and when: the seats of a closed load, as many as its stages have users, or the starts of an open one.
+//! Arrivals of visitors: the users of a closed load, as many as its stages have, or the starts of an open one.
 
 use crate::engine::arrivals::{Starts, Users};
 
@@ -16,7 +16,7 @@ pub(super) enum VisitorArrivals {
     },
 }
 
-/// Somebody who comes.
+/// A visitor that arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct VisitorArrival {
     /// Which one of this thread.
@@ -27,11 +27,11 @@ pub(super) struct VisitorArrival {
 }
 
 impl VisitorArrivals {
-    /// When somebody comes: 0 for at once, `None` for not before something else happens. `room`: there is a connection.
+    /// When the next visitor arrives: 0 for now, `None` for not before another event. `room`: there is a connection.
     pub(super) fn due_ns(&self, room: bool) -> Option<u64> {
         match self {
             Self::Users(users) => users.due_ns(),
-            // Starts that find no room become due by the pacer alone; nobody needs to wake for them.
+            // Starts that find no room become due by the pacer alone; no wake-up is needed for them.
             Self::Starts { .. } if !room => None,
             Self::Starts { starts, .. } if starts.waiting() > 0 => Some(0),
             Self::Starts { starts, .. } => starts.next_due_ns(),
@@ -84,7 +84,7 @@ impl VisitorArrivals {
         matches!(self, Self::Users(_))
     }
 
-    /// Whether nobody comes any more.
+    /// Whether no further visitor arrives.
     pub(super) fn is_over(&self, exhausted: bool) -> bool {
         match self {
             Self::Users(_) => exhausted,

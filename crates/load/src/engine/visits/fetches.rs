@@ -1,4 +1,4 @@
-//! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
+//! Fetches of visitors: assigned to a connection, redirected, ended; and the connections that visitors keep.
 
 use super::embedded::Kind;
 use super::visitor::{FetchEnd, State};
@@ -39,7 +39,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.update_room(self.wake_ns);
     }
 
-    /// Puts a fetch on a connection. False when there is none for it now.
+    /// Assigns a connection to a fetch. False when none is free for it.
     fn send_fetch(&mut self, index: u32, number: u32, since_ns: u64) -> bool {
         let fetch = &self.visits.visitors[index as usize].fetches[number as usize];
         let origin = fetch.origin as usize;
@@ -86,7 +86,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 continue;
             }
             if served {
-                // The next one is for somebody else, if somebody else waits.
+                // The next connection goes to another waiting visitor, if there is one.
                 self.visits.visitors[index as usize].queued = true;
                 self.visits.queue.push_back(index);
                 break;
@@ -158,7 +158,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// A fetch has its outcome.
     pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut FetchEnd) {
-        // Nobody takes its place as long as it is examined.
+        // Its slot must not be reused while it is examined.
         self.targets.retain(request.template);
         self.store_response(request, ended);
         self.record_fetch_end(request, ended);
@@ -257,7 +257,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.visits.visitors[request.user as usize].opened(origin);
     }
 
-    /// A connection is about to be closed, or parked: it is nobody's any more.
+    /// A connection is about to be closed or parked: its visitor loses it.
     pub(in crate::engine) fn visitor_connection_closed(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         let gone = token(slot, conn.generation);

@@ -1,5 +1,4 @@
-//! What visitors send besides what a request says itself, and what they keep of responses: cookies, what a cache knows,
-//! captured values.
+//! What visitors add to requests and keep of responses: cookies, cache validators, captured values.
 
 use super::embedded::Kind;
 use super::visitor::{Fetch, FetchEnd, State};
@@ -81,7 +80,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 dynamic.write(url, &visitor.variables, lines, &mut message.head).unwrap_or_default();
             return;
         }
-        // A part that was found is asked for as whoever asked for the document, on the server that this was meant for.
+        // A discovered part is requested with the document's credentials, on the document's own server.
         if let (Some(document), true) = (visitor.fetches.first(), request.item > 0)
             && fetch.kind != Kind::Step
             && script.dynamic_at(fetch.first_target).is_none()
@@ -132,7 +131,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         fetch.list = self.visits.lists.latest(key).filter(|_| discovers);
         if discovers && fetch.list.is_none() {
-            // Without its content nobody knows what it embeds.
+            // Without its content it is unknown what it embeds.
             return;
         }
         match self.visits.visitors[index as usize].cache.lookup(key, self.now_s()) {

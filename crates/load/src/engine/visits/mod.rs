@@ -7,7 +7,7 @@
 //!
 //! A visitor keeps its connections, at most so many to each server, from step to step (the HTML and Fetch standards leave
 //! the number to browsers; all open six over HTTP/1.1). All visitors of a thread together have at most its share of the
-//! load's connections: when these are all open, the idle one that was used longest ago makes room, of whomever it is;
+//! load's connections: when these are all open, the least recently used idle one makes room, whichever visitor has it;
 //! when all are busy, visitors queue, and get one connection each in turn.
 //!
 //! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change nothing.
@@ -115,7 +115,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         matches!(self.arrivals, Arrivals::Visits)
     }
 
-    /// Lets the next one go on who can. False when nobody can.
+    /// Continues the next visitor that can. False when none can.
     pub(super) fn advance_visits(&mut self) -> bool {
         if self.serve_queue() {
             return true;
@@ -134,7 +134,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         true
     }
 
-    /// Somebody comes.
+    /// A visitor arrives.
     fn visitor_arrives(&mut self, arrival: VisitorArrival) {
         let visits = &mut self.visits;
         let number = arrival.number * visits.threads + visits.thread;
@@ -184,14 +184,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Somebody can go on since then.
+    /// A visitor can continue since then.
     fn make_ready(&mut self, index: u32, since_ns: u64) {
         if !std::mem::replace(&mut self.visits.visitors[index as usize].ready, true) {
             self.visits.ready.push_back((index, since_ns));
         }
     }
 
-    /// When somebody can go on: 0 for at once.
+    /// When the next visitor can continue: 0 for now.
     pub(super) fn visits_due_ns(&self) -> Option<u64> {
         let visits = &self.visits;
         let room = self.has_room();
@@ -203,7 +203,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         [entry, timer].into_iter().flatten().min()
     }
 
-    /// Whether nobody is there, and nobody will come.
+    /// Whether no visitor is present and none will arrive.
     pub(super) fn visits_ended(&self) -> bool {
         self.visits.present == 0 && self.visits.entry.is_over(self.is_exhausted())
     }

@@ -1,4 +1,4 @@
-//! Sessions and steps: begun, ended, and what comes next.
+//! The sequence of sessions and steps: beginning, end, and the next one.
 
 use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ const SESSION_DRAWS: u64 = 1;
 /// The kind of random numbers that say when visitors begin.
 const INITIAL_THINK_DRAWS: u64 = 2;
 
-/// How long whoever can do nothing waits before the next session.
+/// The pause before the next session when no step of a session can be taken.
 const EMPTY_SESSION_PAUSE_NS: u64 = 10_000_000;
 
 /// What a session draws at its beginning.
@@ -37,14 +37,14 @@ impl SessionDraw {
         Self { random, returning, spec }
     }
 
-    /// Whether its first step can be taken, and is asked for.
+    /// Whether its first step can be taken and is certain to send a request.
     fn is_predictable(&self, script: &Script) -> bool {
         !self.returning && script.step_at(self.spec, 0).is_always_possible
     }
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Whether it is known what a session of an open load begins with, before its visitor is let in: somebody who comes
+    /// Whether the first request of a session of an open load is known before its visitor is admitted: a visitor that comes
     /// back may have it in a cache.
     pub(super) fn is_predictable(&self, session: u64) -> bool {
         let script = self.plan.script.as_ref();
@@ -108,7 +108,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.wait_for(index, Phase::BeforeSession, due_ns);
     }
 
-    /// Somebody else takes a place: nothing is left of who was there.
+    /// Resets the state of a place for a new visitor.
     fn reset_place(&mut self, index: u32) {
         self.close_idle_of(index);
         let visitor = &mut self.visits.visitors[index as usize];
@@ -189,7 +189,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if somebody is to.
+    /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if it stays active.
     fn end_session(&mut self, index: u32, due_ns: u64, pause_ns: u64) {
         let users = self.plan.script.as_ref().map_or(0, |script| script.users);
         let visitor = &mut self.visits.visitors[index as usize];

@@ -39,7 +39,7 @@ pub(super) struct Visitor {
     pub(super) step: u32,
     /// When it was to begin.
     pub(super) due_ns: u64,
-    /// Changes with every step, so that whoever holds one knows that it is over.
+    /// Changes with every step, so that an outdated reference to a step is recognised.
     pub(super) serial: u32,
     /// Steps in a row for which no connection could be established.
     pub(super) failures: u8,
@@ -69,7 +69,7 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Nobody yet.
+    /// A place without a visitor.
     pub(super) fn absent() -> Self {
         Self {
             phase: Phase::Absent,
@@ -104,7 +104,7 @@ impl Visitor {
         self.fetches.push(fetch);
     }
 
-    /// Whether the step asks for this target already.
+    /// Whether the step has a fetch of this target already.
     pub(super) fn has_fetch(&self, target: u32) -> bool {
         self.fetches.iter().any(|fetch| fetch.first_target == target)
     }
@@ -143,7 +143,7 @@ impl Visitor {
 pub(super) enum State {
     /// The cache has it, and its parts were not looked for yet.
     Cached,
-    /// Nobody was asked yet.
+    /// Not sent yet.
     Waiting,
     /// It is on a connection.
     UnderWay,

@@ -1,4 +1,4 @@
-//! What the user expects of a response besides its status, checked while the body streams by.
+//! Expectations on a response besides its status, checked while the body is received.
 //!
 //! A body is kept only when a pattern is to be found in it, and decoded only when a condition is about its content:
 //! RFC 9110, 8.4 (content codings gzip, deflate and br; RFC 1952, RFC 1950 and RFC 7932). What is measured does not
@@ -28,7 +28,7 @@ const POOL_BUFFER_BYTES_MAX: usize = 1 << 20;
 const BROTLI_BYTES: usize = 16 * 1024;
 const SHA256_BYTES: usize = 32;
 
-/// What is wanted of a response's body.
+/// How a response's body is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BodyHandling {
     /// The conditions are to be checked.
@@ -56,7 +56,7 @@ pub(crate) struct ResponseChecks {
 }
 
 impl ResponseChecks {
-    /// Reads the conditions. A usage error for a pattern or a hash that is none.
+    /// Parses the conditions. A usage error for an invalid pattern or hash.
     pub(crate) fn of(expect: &[Expectation]) -> Result<Self> {
         let mut checks = Self::default();
         for expectation in expect {
@@ -80,7 +80,7 @@ impl ResponseChecks {
         self.read_bodies() || !self.lengths.is_empty()
     }
 
-    /// What takes the body of a response with this head; `None` when nobody needs to see it.
+    /// The check for the body of a response with this head; `None` when the body need not be read.
     pub(crate) fn start_body_check(
         &self,
         head: ResponseHead,
@@ -194,7 +194,7 @@ impl BufferPool {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub(crate) fn release(&mut self, buffer: Option<Vec<u8>>) {
         let worth = |buffer: &Vec<u8>| (1..=POOL_BUFFER_BYTES_MAX).contains(&buffer.capacity());
         if let Some(mut buffer) = buffer.filter(worth)
@@ -206,7 +206,7 @@ impl BufferPool {
     }
 }
 
-/// What was seen of the decoded content.
+/// The decoded content, as far as the checks need it.
 #[derive(Debug)]
 struct DecodedBody {
     length_bytes: u64,
@@ -216,7 +216,7 @@ struct DecodedBody {
 }
 
 impl DecodedBody {
-    /// A body that nobody needed to see.
+    /// A body of which only the length is known.
     fn length_only(length_bytes: u64) -> Self {
         Self { length_bytes, length_bytes_max: u64::MAX, hash: None, kept: None }
     }
@@ -326,7 +326,7 @@ fn start_decoder(decoded: DecodedBody, coding: ContentCoding, first: u8) -> Stat
     }
 }
 
-/// Brotli to whoever wants what is in it.
+/// A brotli decoder that writes to the check.
 struct BrotliDecoder {
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
     output: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The real world: Linux sockets and epoll, edge-triggered. epoll(7), timerfd_create(2), tcp(7).
+//! The production implementation of [`NetworkIo`]: Linux sockets and epoll, edge-triggered. epoll(7), timerfd_create(2), tcp(7).
 //!
 //! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a
 //! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
@@ -49,7 +49,7 @@ pub(crate) struct EventLoop {
     stamps: RxTimestamps,
     // Held so that it stays registered.
     _waker: OwnedFd,
-    /// Resolves names, where each connection is to have its own lookup. With what tells of its responses.
+    /// Resolves names, where each connection is to have its own lookup. With the descriptor that signals its results.
     resolver: Option<(Resolver, OwnedFd)>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct EpollIo {
     /// Of these, the slots and tokens that wait for room in the queue of the server's unix socket, the first one first;
     /// some may have been closed since.
     queue: VecDeque<(u32, u64)>,
-    /// Things that the kernel does not report it: for the next wait, and of the last one.
+    /// Readiness that the kernel does not report: for the next wait, and of the last one.
     pending_events: Vec<Ready>,
     synthetic_events: Vec<Ready>,
 }
@@ -101,11 +101,11 @@ struct Delayed {
 }
 
 enum DelayReason {
-    /// Its name is resolved.
+    /// Its name is being resolved.
     Resolving,
     /// The queue of the server's unix socket was full.
     BacklogFull(PathBuf),
-    /// It did not succeed.
+    /// It failed.
     Failed(SocketError),
 }
 
@@ -117,7 +117,7 @@ impl EventLoop {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let wake = EventData::new_u64(WAKE_TOKEN);
         epoll::add(&epoll, &timer, wake, EventFlags::IN | EventFlags::ET)?;
-        // Level-triggered: whoever stops the load must not be missed.
+        // Level-triggered: a stop of the load must not be missed.
         epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
         let each = |origin: &Origin| {
             matches!(&origin.endpoint, Endpoint::Tcp(TcpEndpoint { resolve_each: true, .. }))
@@ -171,7 +171,7 @@ impl EpollIo {
         self.origin_ns = origin_ns;
     }
 
-    /// The socket of a slot, or why there is none.
+    /// The socket of a slot, or the error that prevents one.
     #[inline]
     fn socket(&self, slot: u32) -> Result<&OwnedFd, SocketError> {
         self.sockets[slot as usize].as_ref().ok_or_else(|| self.missing_socket_error(slot))
@@ -192,7 +192,7 @@ impl EpollIo {
         self.sessions.get(slot as usize).is_some_and(Option::is_some)
     }
 
-    /// Calls a slot's TLS, and records what it wants to be told again.
+    /// Calls a slot's TLS, and queues the readiness that it has to report again.
     fn with_tls<T>(
         &mut self,
         slot: u32,
@@ -445,7 +445,7 @@ impl NetworkIo for EpollIo {
 
     fn close(&mut self, slot: u32) {
         if self.uses_tls(slot) {
-            // The peer is reported; whatever it says to that is not waited for.
+            // The peer is sent close_notify; its reply is not awaited.
             let _ = self.with_tls(slot, |session, socket, input, _| {
                 session.close(socket, input);
                 Ok(())
@@ -492,7 +492,7 @@ impl NetworkIo for EpollIo {
         }
         let event = self.events[index];
         let flags = event.flags;
-        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. Nobody sends any in
+        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any in
         // HTTP: such a connection is read to its end and not kept.
         let hangup =
             flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);

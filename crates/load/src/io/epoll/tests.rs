@@ -16,7 +16,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const SLOT: u32 = 0;
 
-/// A server with TLS that responses every read; its threads end with their connections.
+/// A server with TLS that answers every read; its threads end with their connections.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

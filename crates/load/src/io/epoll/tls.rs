@@ -37,7 +37,7 @@ const OUTGOING_BYTES_KEPT: usize = 4096;
 /// What is read of a connection before it is closed: with bytes unread the kernel would send a reset instead of a FIN.
 const DRAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// What a thread lends to the connection that is served.
+/// The receive buffer of a thread, shared by its connections.
 pub(super) struct TlsInput {
     bytes: Vec<u8>,
     start: usize,
@@ -76,7 +76,7 @@ impl TlsInput {
         self.start == self.end
     }
 
-    /// Receives up to `requested` bytes; how many fitted was asked for, too.
+    /// Receives up to `requested` bytes. Returns how many came, and how many there was room for.
     fn read(&mut self, socket: &OwnedFd, requested: usize) -> rustix::io::Result<(usize, usize)> {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
@@ -125,7 +125,7 @@ impl PlaintextBuffer<'_> {
     }
 }
 
-/// How far the records that were given have led.
+/// How far processing the received records has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TlsProgress {
     /// The handshake waits for the peer.
@@ -144,7 +144,7 @@ pub(super) struct TlsStream {
     handshake: Handshake,
     /// Received and not decrypted: a record that is not complete, or for which there was no room.
     waiting: Vec<u8>,
-    /// Decrypted, without having been asked for yet.
+    /// Decrypted, and not read by the engine yet.
     decrypted: Vec<u8>,
     decrypted_at: usize,
     /// Encrypted, and not taken by the kernel yet.
@@ -211,7 +211,7 @@ impl TlsStream {
         } else if self.buffered_request_bytes > 0 {
             self.flush(socket)?;
         }
-        // These are done; whoever took them may take more, and tells no edge until it was asked in vain.
+        // These are sent; the kernel may take more, and reports no edge before a send has failed.
         let mut sent = std::mem::take(&mut self.buffered_request_bytes);
         for chunk in bytes.get(sent..).unwrap_or_default().chunks(CHUNK_BYTES).take(TURNS_MAX) {
             self.encrypt(chunk)?;
@@ -463,7 +463,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// After an error: the alert that tells the peer why, as far as the kernel takes it at once.
+    /// After an error: sends the alert with its reason, as far as the kernel takes it at once.
     fn send_alert(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
         let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
         let alert = self.step(input.filled(), &mut nothing, None);
@@ -473,7 +473,7 @@ impl TlsStream {
     }
 
     /// Ends the connection as clients do: reads what has come, says that nothing more is sent, and leaves the rest to
-    /// whoever closes the socket.
+    /// the caller, who closes the socket.
     pub(super) fn close(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
         if !matches!(self.handshake, Handshake::Done { .. }) || matches!(self.ended, Some(Err(_))) {
             return;
@@ -489,7 +489,7 @@ impl TlsStream {
     }
 }
 
-/// What is written on an open connection.
+/// What is encrypted on an open connection.
 #[derive(Clone, Copy)]
 enum TlsWrite<'a> {
     Data(&'a [u8]),

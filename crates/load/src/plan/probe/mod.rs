@@ -1,4 +1,4 @@
-//! One request before the load: is there a server, does it speak HTTP, what is its name.
+//! One request before the load: whether a server listens, whether it speaks HTTP, and what its `Server` header is.
 //!
 //! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens. And where
 //! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
@@ -81,7 +81,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     Ok(capture)
 }
 
-/// Whose fault it is that a chain of requests ended with an error.
+/// Whether a chain of requests failed on this machine or on a server.
 enum ChainError {
     /// This machine cannot do what the load needs.
     Local(UserError),
@@ -244,7 +244,7 @@ struct Exchange {
     capture: ProbeCapture,
 }
 
-/// What is to be seen of a response.
+/// What is recorded of a response.
 #[derive(Default)]
 struct ProbeCapture {
     /// Where it redirects to, if it does.
@@ -396,7 +396,7 @@ impl Exchange {
     }
 }
 
-/// Why there is no complete response.
+/// Why a probe got no complete response.
 enum ExchangeError {
     TimedOut,
     /// What the server did, worded to follow its name.

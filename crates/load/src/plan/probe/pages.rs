@@ -1,7 +1,7 @@
 //! Pages before the load: what they embed, under which names that counts, and on which servers it is.
 //!
-//! The load goes to no host that its URLs do not name: what pages embed of others is left out, and told. A part that shows
-//! only during the load counts under the name of the others.
+//! The load goes to no host that its URLs do not name: what pages embed from others is left out, with a warning. A part
+//! that shows only during the load counts under `(other)`.
 
 use super::{ChainError, Document, follow_chain};
 use crate::plan::script::discover;

@@ -1,4 +1,4 @@
-//! What one engine thread has seen of one interval, and the counting that makes every request appear exactly once.
+//! The figures of one engine thread and one interval, counted so that every request appears exactly once.
 //!
 //! Started = completed + failed + in flight holds by construction at every cut. The integral of requests in flight
 //! over an interval of length L is `n0 * L + sum(L - start) - sum(L - end)`, whatever the order of events: exact, so

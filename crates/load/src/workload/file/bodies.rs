@@ -17,7 +17,7 @@ pub(super) const FILE_KEYS: &[&str] = &["file", "type", "filename"];
 /// A body with what is said of it.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// `None` where nobody knows.
+    /// `None` where unknown.
     pub(super) content_type: Option<String>,
     pub(super) is_multipart: bool,
     /// Nothing in it is to be replaced.

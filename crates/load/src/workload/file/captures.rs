@@ -10,7 +10,7 @@ pub(super) const CAPTURE_KEYS: &[&str] = &["name", "regex", "json", "header", "h
 /// Names that always stand for something: the number of the visitor, and of the session.
 pub(super) const BUILT_IN: [&str; 2] = ["user", "session"];
 
-/// A name for a variable that somebody makes up.
+/// Checks a user-defined name of a variable.
 pub(super) fn new_name(at: SourceSpan, name: &str) -> FileResult<()> {
     if !is_name(name) {
         return Err(FileError::new(at, format!("`{name}` cannot be the name of a variable"))

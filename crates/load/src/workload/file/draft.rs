@@ -12,19 +12,19 @@ use webdyno_model::visit::{
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
-/// Requests at once, and visitors, when nobody says how many.
+/// Requests at once, and visitors, when none is set.
 const CONCURRENCY_DEFAULT: u32 = 50;
-/// Redirects in a row that visitors follow, when nobody says how many. Browsers follow 20 (WHATWG Fetch, 4.4); a site that
+/// Redirects in a row that visitors follow, when none is set. Browsers follow 20 (WHATWG Fetch, 4.4); a site that
 /// needs more than 10 is broken.
 pub const VISITOR_REDIRECTS_DEFAULT: u32 = 10;
-/// Connections of a load of visitors at a given rate, when nobody says how many.
+/// Connections of a load of visitors at a given rate, when none is set.
 const CONNECTIONS_OPEN_DEFAULT: u32 = 10_000;
-/// More connections than this are not asked for.
+/// Upper bound of the default number of connections.
 const CONNECTIONS_MAX: u32 = 1_000_000;
-/// Seconds of a load, when nobody says how many.
+/// Seconds of a load, when none is set.
 const DURATION_US_DEFAULT: u64 = 10_000_000;
 
-/// What is said about the load as a whole; `None` is what nobody said.
+/// Settings of the load as a whole; `None` where a setting is not given.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)] // as in Workload and Visits
 pub struct Settings {
@@ -175,7 +175,7 @@ impl Draft {
         self.workload(Stop { duration_us, requests: None })
     }
 
-    /// A user who goes from page to page is the same one. A session of several steps is begun by somebody new, and so is what
+    /// A user who goes from page to page is the same one. A session of several steps is begun by a new visitor, and so is what
     /// starts at a rate.
     fn returning_default(&self) -> f64 {
         let at_a_rate = match self.settings.stages.first() {
@@ -301,7 +301,7 @@ impl Draft {
         Ok(Some(stage::ramped(level, unit, times)))
     }
 
-    /// Connections of visitors when nobody says how many: as many as all of them could use at once, and of these to each
+    /// Connections of visitors when none is set: as many as all of them could use at once, and of these to each
     /// server.
     fn connections_default(&self, visits: &Visits, arrival: Arrival) -> (u32, Option<u32>) {
         let per_server = match arrival {

@@ -133,7 +133,7 @@ impl Loader<'_> {
     }
 }
 
-/// A path without `.` and, as far as its text tells, `..`.
+/// A path without `.` and, as far as it can be resolved lexically, `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -30,7 +30,7 @@ impl SourceSpan {
     }
 }
 
-/// Something that is wrong with a workload file.
+/// An error in a workload file.
 #[derive(Debug)]
 pub(super) struct FileError {
     /// Where; `None` where the message names the file itself.
@@ -39,7 +39,7 @@ pub(super) struct FileError {
     hint: Option<String>,
 }
 
-/// What reading a part of a file gives.
+/// The result of reading a part of a file.
 pub(super) type FileResult<T> = Result<T, Box<FileError>>;
 
 impl FileError {
@@ -149,7 +149,7 @@ impl Files {
         (number, text[begin..end].trim_end_matches('\r'), &text[begin..start])
     }
 
-    /// The error as the user sees it.
+    /// The error with its place, as the user sees it.
     pub(super) fn into_user_error(&self, error: FileError) -> UserError {
         let mut message = error.message;
         if let Some(at) = error.at {

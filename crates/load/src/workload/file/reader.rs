@@ -40,7 +40,7 @@ pub(super) struct Reader<'t> {
     pub(super) captured: Vec<(SourceSpan, String)>,
     /// The variables of each request.
     uses: Vec<Vec<(String, SourceSpan)>>,
-    /// Requests by what tells them apart at first sight.
+    /// Requests by name, method and URL.
     known: HashMap<(String, String, String), Vec<usize>>,
     /// Names that were given, and where.
     named: HashMap<String, SourceSpan>,

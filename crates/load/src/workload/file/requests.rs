@@ -43,7 +43,7 @@ pub(super) struct ParsedRequest {
     pub(super) uses: Vec<(String, SourceSpan)>,
 }
 
-/// The name that a request has when nobody gives it one: its path with the query, secrets replaced.
+/// The default name of a request: its path with the query, secrets replaced.
 pub fn request_name(url: &str) -> String {
     // A URL that is one variable has no path before that has a value.
     let Some((_, rest)) = url.split_once("://") else { return url.to_owned() };

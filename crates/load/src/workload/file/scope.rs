@@ -12,7 +12,7 @@ use webdyno_model::workload::RequestSpec;
 /// Every key of an authentication.
 pub(super) const AUTH_KEYS: &[&str] = &["user", "password", "bearer"];
 
-/// What holds for everything in one file.
+/// Base URL, header lines and authentication for all requests of one file.
 pub(super) struct Scope<'t> {
     pub(super) files: &'t Files,
     pub(super) fetch: &'t ReadShared<'t>,

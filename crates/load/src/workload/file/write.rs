@@ -109,7 +109,7 @@ fn settings(workload: &Workload) -> String {
     }
     let each_is_a_user = has_stages && workload.visits.is_none() && workload.arrival == Arrival::Closed;
     if !each_is_a_user {
-        // Where nobody says how many, the reader comes to the same.
+        // Where none is set, reading gives the same default.
         if workload.visits.as_ref().is_none_or(|visits| visits.connections_per_server.is_none()) {
             line(&mut text, "connections", &workload.connections.to_string());
         }

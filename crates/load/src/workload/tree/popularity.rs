@@ -1,6 +1,6 @@
-//! How often each file of a tree is asked for.
+//! How often each file of a tree is requested.
 //!
-//! Zipf's law: the file of rank r is asked for in proportion to 1/r^s; for web servers and proxies s lies between 0.6 and
+//! Zipf's law: the file of rank r is requested in proportion to 1/r^s; for web servers and proxies s lies between 0.6 and
 //! 1.1 (Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999).
 
 use crate::random::SplitMix;

@@ -9,7 +9,7 @@ use webdyno_model::{Result, UserError};
 
 /// The stream of random numbers that sizes are drawn with.
 const STREAM: u64 = 0x7369_7a65;
-/// How far total and mean may be from what was asked for.
+/// How far total and mean may deviate from the requested ones.
 const TOLERANCE: f64 = 0.01;
 /// Most files that are believed to be meant.
 const FILES_MAX: u64 = 20_000_000;

@@ -36,7 +36,7 @@ const BODIES_BYTES_MAX: u64 = 1 << 30;
 /// Most kinds of requests: each is a server, a method and a type of content.
 const KINDS_MAX: usize = 4096;
 
-/// What a list is read with: its own text is not all of it.
+/// The context of a list: default method, environment, and the files of bodies.
 pub struct ListContext<'a> {
     /// Method of lines that name none.
     pub method: &'a str,
@@ -46,7 +46,7 @@ pub struct ListContext<'a> {
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
 }
 
-/// What reading a line gives.
+/// The result of reading a line.
 type LineResult<T> = std::result::Result<T, LineError>;
 /// Server, method, and type of content and 1, or 0 for none.
 type KindKey = (u32, usize, usize);
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         self.partial_line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// The list. A usage error that names the first wrong lines, or says that there is none at all.
+    /// The list. A usage error that names the first wrong lines, or reports an empty list.
     pub fn finish(mut self) -> Result<UrlList> {
         let partial_line = std::mem::take(&mut self.partial_line);
         if !partial_line.is_empty() {

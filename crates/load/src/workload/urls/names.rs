@@ -1,4 +1,4 @@
-//! Under which names the requests of a list are counted: so many that they can be distinguished, so few that somebody reads
+//! Under which names the requests of a list are counted: so many that they can be distinguished, so few that a report is readable
 //! them.
 //!
 //! The name is the first segment of the path, `/shop/*` for what lies below it; where there are too many of these, the

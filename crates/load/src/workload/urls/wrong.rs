@@ -5,7 +5,7 @@ use webdyno_model::{Result, UserError};
 /// Wrong lines that are shown.
 const SHOWN_MAX: usize = 5;
 
-/// What is wrong with a line, from this byte on.
+/// An error in a line, from this byte on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LineError {
     pub(super) at: usize,
@@ -58,7 +58,7 @@ impl LineErrors {
         }
     }
 
-    /// A usage error, unless there is none.
+    /// A usage error, unless no line is wrong.
     pub(super) fn end(self, file: &str) -> Result<()> {
         let format_line =
             |(line, column, message): &(u64, usize, String)| format!("{file}:{line}:{column}: {message}");

@@ -1,8 +1,8 @@
-//! What the private cache of one visitor's browser knows: RFC 9111. Only how long a response is fresh and what confirms it
-//! is kept, never its body: a load needs to know what is asked for, not to show it.
+//! The private cache of one visitor's browser: RFC 9111. Only how long a response is fresh and what confirms it
+//! is kept, never its body: a load needs to know what is requested, not to show it.
 //!
 //! Browsers take a tenth of the time since the last change for responses that say nothing (RFC 9111, 4.2.2; Chromium's
-//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor asks for one thing with the
+//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor requests one thing with the
 //! same fields each time.
 
 use httparse::{Header, Response};
@@ -21,14 +21,14 @@ pub(crate) struct Cache {
     entries: Vec<(u32, Entry)>,
 }
 
-/// What is known of something that is to be asked for.
+/// What the cache knows of a resource that is to be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheLookup<'a> {
-    /// Nothing: it is asked for.
+    /// Not cached: it is requested.
     Absent,
-    /// It is there, and need not be asked for.
+    /// Cached and fresh: no request is needed.
     Fresh,
-    /// It is there, and must be confirmed: `If-None-Match` and `If-Modified-Since`. At least one is there.
+    /// Cached and stale: it must be revalidated with `If-None-Match` or `If-Modified-Since`, at least one of them.
     Stale {
         /// For `If-None-Match`.
         etag: Option<&'a [u8]>,
@@ -233,14 +233,14 @@ impl<'a> CacheFields<'a> {
 
     fn validators(&self) -> Option<(Box<[u8]>, u16)> {
         let etag = self.etag.unwrap_or_default();
-        // A date that is none confirms nothing.
+        // An invalid date validates nothing.
         let changed = self.last_modified.filter(|value| date_s(value).is_some()).unwrap_or_default();
         let length_bytes = etag.len() + changed.len();
         let etag_bytes = u16::try_from(etag.len()).ok()?;
         (length_bytes <= VALIDATORS_BYTES_MAX).then(|| ([etag, changed].concat().into(), etag_bytes))
     }
 
-    /// RFC 9111, 3: what is kept, when it may be. Answers other than 200 and 203 are rare, and asked for again.
+    /// RFC 9111, 3: what is kept, when it may be. Responses other than 200 and 203 are rare, and requested again.
     fn entry(&self, now_s: u64) -> Option<Entry> {
         if !matches!(self.status, 200 | 203) || self.no_store || self.varies_always {
             return None;

@@ -13,7 +13,7 @@ const MEMORY_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Attributes(Vec<(Selector, String)>);
 
 impl Attributes {
-    /// One more; returns its place. A usage error when the selector is none.
+    /// One more; returns its place. A usage error for an invalid selector.
     pub(super) fn add(&mut self, selector: &str, attribute: &str) -> Result<usize> {
         let parsed: Selector = selector.parse().map_err(|problem| {
             UserError::usage(format!("`{selector}` is no CSS selector that can be used: {problem}"))

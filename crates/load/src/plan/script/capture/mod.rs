@@ -35,7 +35,7 @@ enum CaptureSource {
 }
 
 impl Captures {
-    /// Declares the variables. A usage error for a pattern, pointer, field or selector that is none.
+    /// Declares the variables. A usage error for an invalid pattern, pointer, field or selector.
     pub(crate) fn of(specs: &[CaptureSpec], names: &mut Names) -> Result<Self> {
         if specs.len() > CAPTURES_MAX {
             return Err(UserError::usage(format!(

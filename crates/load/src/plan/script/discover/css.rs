@@ -48,7 +48,7 @@ pub(super) fn sheet(text: &str, finds: &mut FoundUrls) {
     }
 }
 
-/// A rule whose selector begins with `token`. What looks like a URL in a selector is none.
+/// A rule whose selector begins with `token`. What looks like a URL in a selector is not one.
 fn rule(token: &Token<'_>, parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     // With a bracket that closes nothing it is no selector, and the rule is dropped.
     let mut valid = !token.is_parse_error();

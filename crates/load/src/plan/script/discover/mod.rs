@@ -23,12 +23,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use url::Url;
 
-/// Most URLs that one document or style sheet may name; the others are left out, and who asks for so many has not all.
+/// Most URLs that one document or style sheet may name; the others are left out, and its page is incomplete.
 pub(crate) const FOUND_MAX: usize = 4096;
 /// Longest URL that is taken; no server takes more (the default of Apache's `LimitRequestLine` is 8190).
 const URL_BYTES_MAX: usize = 16 << 10;
 
-/// What something is asked for as.
+/// What a resource is fetched as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResourceKind {
     /// Its own URLs are found by [`css()`].
@@ -47,7 +47,7 @@ pub(crate) enum ResourceKind {
     Other,
 }
 
-/// Something that is asked for.
+/// A resource that a document or style sheet fetches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundUrl {
     /// Where: `http` or `https`, without fragment.
@@ -56,7 +56,7 @@ pub(crate) struct FoundUrl {
     pub(crate) kind: ResourceKind,
 }
 
-/// What was found so far, each URL once, in the order in which it is asked for.
+/// What was found so far, each URL once, in the order of the fetches.
 #[derive(Debug)]
 struct FoundUrls {
     base: Url,
