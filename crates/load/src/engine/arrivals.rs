@@ -119,7 +119,8 @@ impl Users {
         }
     }
 
-    /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises again.
+    /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises
+    /// again.
     #[inline]
     pub(crate) fn stays_active(&mut self, user: u32, now_ns: u64) -> bool {
         self.apply_user_profile(now_ns);

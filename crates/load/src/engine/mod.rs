@@ -1,14 +1,14 @@
 //! The event loop of one thread: it owns its connections, its clock, its histograms, and shares nothing.
 //!
-//! Closed arrival: a user's next request is due when the last response has ended; its first at the start of the load, or
-//! when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
+//! Closed arrival: a user's next request is due when the last response has ended; its first at the start of the load,
+//! or when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
 //! Connections are begun as fast as the loop goes, in batches between which responses are read: a burst that a server
-//! cannot queue is what this many users at once mean, and spreading it would change what is measured.
-//! A user without a connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU.
-//! Open arrival: starts are due by the pacer whatever the server does. A start that finds all connections busy waits,
-//! and its wait counts in its response time, not in its service time nor in our own delay.
-//! Our own delay is counted from the moment at which the loop was notified that it could go on: it contains the time
-//! that a response lay in the batch of events before its turn came.
+//! cannot queue is what this many users at once mean, and spreading it would change what is measured. A user without a
+//! connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU. Open arrival: starts are due
+//! by the pacer whatever the server does. A start that finds all connections busy waits, and its wait counts in its
+//! response time, not in its service time nor in our own delay. Our own delay is counted from the moment at which the
+//! loop was notified that it could go on: it contains the time that a response lay in the batch of events before its
+//! turn came.
 
 #[cfg(test)]
 mod accuracy;

@@ -170,8 +170,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Whether the response does not answer the request: a server whose wait for a request timed out sends 408 and closes (RFC
-    /// 9110, 15.5.9), and that may cross the request as a close without a word does.
+    /// Whether the response does not answer the request: a server whose wait for a request timed out sends 408 and
+    /// closes (RFC 9110, 15.5.9), and that may cross the request as a close without a word does.
     pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
         let answer = &self.conns[slot as usize].answer;
         let server_timed_out = answer.status() == REQUEST_TIMEOUT && !answer.keep_alive();

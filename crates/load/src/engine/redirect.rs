@@ -18,7 +18,8 @@ const SPARE_TARGETS: usize = 256;
 const LIST_ENTRY_SERIALS: u64 = 1 << 63;
 /// As many more where documents are searched for what they embed.
 const FOUND_TARGETS: usize = 8192;
-/// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages in progress have at once.
+/// Most targets of a thread that lists hold. Beyond the others only as many are kept as the pages in progress have at
+/// once.
 const HELD_MAX: usize = 1 << 18;
 /// First byte of the keys of parts that were found; those of redirects are longer than they.
 const PART_KEY: &[u8] = b"part";
@@ -90,7 +91,8 @@ impl<'p> Targets<'p> {
         }
     }
 
-    /// A part of the page that `from` is the document of: its number, and whether it is new. `None` when there is no room.
+    /// A part of the page that `from` is the document of: its number, and whether it is new. `None` when there is no
+    /// room.
     pub(super) fn part(
         &mut self,
         plan: &Plan,

@@ -1,8 +1,8 @@
-//! One response as it arrives: head, body, end. Bodies are counted, and passed to an observer if there is one. RFC 9112,
-//! section 6.
+//! One response as it arrives: head, body, end. Bodies are counted, and passed to an observer if there is one. RFC
+//! 9112, section 6.
 //!
-//! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a
-//! buffer that the connection keeps for its life and that is bounded.
+//! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a buffer
+//! that the connection keeps for its life and that is bounded.
 
 use crate::http::chunked::Chunked;
 use crate::http::response_head::{Framing, NotHttp, ResponseHead, ResponseHeadCache, parse};

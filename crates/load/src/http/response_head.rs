@@ -89,8 +89,8 @@ fn config() -> ParserConfig {
     config
 }
 
-/// Reads a head at the start of `bytes`; `None` when it is not complete yet. `is_head_request` says that the request was
-/// HEAD, whose responses have no body.
+/// Reads a head at the start of `bytes`; `None` when it is not complete yet. `is_head_request` says that the request
+/// was HEAD, whose responses have no body.
 pub(crate) fn parse(bytes: &[u8], is_head_request: bool) -> Result<Option<ResponseHead>, NotHttp> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);

@@ -30,7 +30,8 @@ impl BlockingConnection {
         }
     }
 
-    /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned error.
+    /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned
+    /// error.
     pub(crate) fn with_tls(
         self,
         config: Option<&Arc<ClientConfig>>,

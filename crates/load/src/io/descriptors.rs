@@ -4,13 +4,13 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use webdyno_model::{Result, UserError};
 
-/// What is opened after this check and is no connection: the log, sockets that ask the kernel, the pipes to an agent, and
-/// some more that are open for a moment.
+/// What is opened after this check and is no connection: the log, sockets that ask the kernel, the pipes to an agent,
+/// and some more that are open for a moment.
 const RESERVE: u64 = 12;
 /// What each engine thread has besides its connections: epoll, timer, and what wakes it.
 const PER_THREAD: u64 = 3;
-/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A lookup has a socket while its
-/// connection has none yet.
+/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A lookup has a socket while
+/// its connection has none yet.
 const PER_RESOLVER: u64 = 4;
 /// What is taken to be open where that cannot be read: more than was ever seen.
 const OPEN_UNKNOWN: u64 = 32;

@@ -85,13 +85,13 @@ pub(crate) trait NetworkIo {
     fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
     /// Whether the kernel timestamps what comes on this socket.
     fn has_rx_timestamps(&self, slot: u32) -> bool;
-    /// When the kernel received the last bytes that a read of a timestamped socket gave, never after `read_ns`, which is
-    /// now. `None` when it has no timestamp, or none that can be believed for a request that was sent at `sent_ns`.
+    /// When the kernel received the last bytes that a read of a timestamped socket gave, never after `read_ns`, which
+    /// is now. `None` when it has no timestamp, or none that can be believed for a request that was sent at `sent_ns`.
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
     /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not report it.
     fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
-    /// Whether the peer has ended the connection, as far as what was received says: asked when a response is complete. The
-    /// end that only the kernel knows of comes as [`Ready::hangup`].
+    /// Whether the peer has ended the connection, as far as what was received says: asked when a response is complete.
+    /// The end that only the kernel knows of comes as [`Ready::hangup`].
     fn has_ended(&mut self, _slot: u32) -> bool {
         false
     }

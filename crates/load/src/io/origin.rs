@@ -117,8 +117,8 @@ impl<'a> Origins<'a> {
         Self { transport, found }
     }
 
-    /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that can
-    /// be reached from the sources given.
+    /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that
+    /// can be reached from the sources given.
     pub(crate) fn index_of(&mut self, url: &Url) -> Result<usize> {
         if let Some(known) = position(url, &self.found) {
             return Ok(known);

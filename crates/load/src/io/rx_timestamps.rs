@@ -1,18 +1,18 @@
 //! When the kernel received the bytes read from a socket: SO_TIMESTAMPING on a sample of the connections.
 //!
 //! Facts: Documentation/networking/timestamping.rst; net/ipv4/tcp.c and the commit "tcp: Extend
-//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is timestamped with CLOCK_REALTIME when it enters the
-//! network stack, over loopback when it is sent. recvmsg gives the timestamp of the last byte that it took, with MSG_TRUNC
-//! too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read that leaves bytes
-//! behind may get a later timestamp than its own last byte has, never one that lies after the read.
+//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is timestamped with CLOCK_REALTIME when it
+//! enters the network stack, over loopback when it is sent. recvmsg gives the timestamp of the last byte that it took,
+//! with MSG_TRUNC too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read
+//! that leaves bytes behind may get a later timestamp than its own last byte has, never one that lies after the read.
 //!
-//! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps the
-//! kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load keeps
-//! it switched on, so that short connections do not turn it on and off.
+//! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps
+//! the kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load
+//! keeps it switched on, so that short connections do not turn it on and off.
 //!
 //! The engine counts on CLOCK_MONOTONIC. The two clocks run alike (adjtimex slows or speeds both), so that their
-//! difference changes only when the realtime clock is set, or with a leap second. The difference is measured
-//! once and compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
+//! difference changes only when the realtime clock is set, or with a leap second. The difference is measured once and
+//! compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::Timestamping;
@@ -93,8 +93,8 @@ impl ClockOffset {
         (at_least..=at_most).contains(&(reading.realtime_ns as i64))
     }
 
-    /// A timestamp on the monotonic clock; `None` when it may have been made with another difference (the request was sent
-    /// before this one was known), or when it lies after the read that gave it.
+    /// A timestamp on the monotonic clock; `None` when it may have been made with another difference (the request was
+    /// sent before this one was known), or when it lies after the read that gave it.
     fn convert(&self, stamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
         let at_ns = u64::try_from((stamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
         let trusted = sent_ns >= self.since_ns && at_ns <= read_ns + TOLERANCE_NS as u64;
@@ -299,8 +299,8 @@ mod tests {
     }
 
     proptest! {
-        // Invariant: whatever the clocks show, a timestamp that counts lies not after its read, and converting is exact for
-        // clocks that stand still against each other, also when the realtime clock is behind.
+        // Invariant: whatever the clocks show, a timestamp that counts lies not after its read, and converting is exact
+        // for clocks that stand still against each other, also when the realtime clock is behind.
         #[test]
         fn converting_is_exact(ahead_ns in -1_000_000_000_000i64..2_000_000_000_000_000_000,
                                sent_ns in 1_000_000_000_000u64..2_000_000_000_000, flight_ns in 0u64..1_000_000_000,

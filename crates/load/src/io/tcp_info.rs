@@ -2,9 +2,10 @@
 //!
 //! Facts: `struct tcp_info` of include/uapi/linux/tcp.h, which only ever grew at its end, and `tcp_get_info` of
 //! net/ipv4/tcp.c. The kernel copies as much as is requested, and reports when it has less; the fields up to
-//! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out` counts
-//! segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that waits for the
-//! answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last minutes.
+//! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out`
+//! counts segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that
+//! waits for the answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last
+//! minutes.
 
 use nix::libc;
 use nix::sys::socket::getsockopt;

@@ -1,8 +1,8 @@
 //! The rustls configuration for the TLS options, and hints for the errors of rustls.
 //!
 //! The provider of the cryptography is ring: it builds with a C compiler alone. What is trusted is the system's store
-//! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are spoken,
-//! and HTTP/1.1 alone is offered (ALPN, RFC 7301).
+//! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are
+//! spoken, and HTTP/1.1 alone is offered (ALPN, RFC 7301).
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -242,8 +242,8 @@ impl ServerCertVerifier for CaOrPinnedCertificate {
     }
 }
 
-/// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then at
-/// its use, and at last for who has signed it.
+/// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then
+/// at its use, and at last for who has signed it.
 fn is_unknown_issuer_only(why: &CertificateError) -> bool {
     match why {
         CertificateError::UnknownIssuer => true,

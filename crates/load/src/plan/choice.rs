@@ -1,8 +1,8 @@
 //! Which request is sent next, and the bytes of a list's request on the wire.
 //!
-//! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a number
-//! of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number of threads.
-//! In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
+//! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a
+//! number of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number
+//! of threads. In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
 
 use crate::plan::request_message::RequestMessage;
 use crate::plan::request_template::{JOINED_BYTES_MAX, Template};

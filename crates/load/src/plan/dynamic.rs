@@ -1,8 +1,8 @@
 //! Requests with variables, built each time that they are sent.
 //!
-//! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL is
-//! read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password in
-//! base64) and RFC 6750.
+//! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL
+//! is read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password
+//! in base64) and RFC 6750.
 
 use super::{USER_AGENT, authority};
 use crate::plan::request_template::{Source, parse_url};

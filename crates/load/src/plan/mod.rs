@@ -137,8 +137,8 @@ impl Prepared {
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
-    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be found.
-    /// An error when it cannot have what the load needs for it.
+    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be
+    /// found. An error when it cannot have what the load needs for it.
     pub(crate) fn add_origin(&mut self, url: &Url) -> Result<Option<usize>> {
         let plan = &mut self.plan;
         let known = plan.origins.len();
@@ -461,9 +461,9 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
     let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
     if plan.script.is_some() {
         let ports = ports::available(&plan.transport, &destinations);
-        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c): when
-        // that half is taken each connection costs a search through all of it, milliseconds in which nothing else is done.
-        // Towards each server there are as many.
+        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c):
+        // when that half is taken each connection costs a search through all of it, milliseconds in which nothing else
+        // is done. Towards each server there are as many.
         let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
         let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
         plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));

@@ -83,8 +83,8 @@ impl Template {
         [&self.head, self.body.bytes()]
     }
 
-    /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length of
-    /// the body left out), and whether `Content-Length: 0` is sent. An error when the user sets a length.
+    /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length
+    /// of the body left out), and whether `Content-Length: 0` is sent. An error when the user sets a length.
     pub(super) fn frame_around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
         let source = &self.source;
         if source.user_header("Content-Length").next().is_some() {
@@ -128,8 +128,8 @@ impl Template {
         self.propagation_hash
     }
 
-    /// The request for a part of the page that this one is the document of, as a browser makes it: its own header fields
-    /// go along, secrets only to its own server.
+    /// The request for a part of the page that this one is the document of, as a browser makes it: its own header
+    /// fields go along, secrets only to its own server.
     pub(crate) fn part(&self, url: Url) -> Source {
         let same_origin = url.origin() == self.source.url.origin();
         let is_propagated = |name: &str| {

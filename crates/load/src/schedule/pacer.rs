@@ -1,9 +1,9 @@
 //! When requests are due in open arrival. Pure: the n-th start is a function of the rate, the seed and n.
 //!
 //! Even gaps: request n of all threads starts at `n / rate`; with a rate that changes, where the integral of the rate
-//! reaches n. Poisson: gaps are exponential, in units of that integral. Either way thread k of T takes every T-th start,
-//! beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the starts of all threads
-//! together are the same whatever their number, to the last one.
+//! reaches n. Poisson: gaps are exponential, in units of that integral. Either way thread k of T takes every T-th
+//! start, beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the starts of all
+//! threads together are the same whatever their number, to the last one.
 
 use crate::random::SplitMix;
 use crate::schedule::rate_profile::RateProfile;

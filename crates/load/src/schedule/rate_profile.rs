@@ -1,9 +1,9 @@
 //! A rate that changes over time, and its inverse: when so many starts have become due.
 //!
-//! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum of
-//! unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) becomes due at the first moment
-//! after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a table; both
-//! are functions of x alone, so that every thread finds the same times.
+//! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum
+//! of unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) becomes due at the first
+//! moment after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a
+//! table; both are functions of x alone, so that every thread finds the same times.
 
 use std::f64::consts::TAU;
 use webdyno_model::stage::{Shape, Stage};
@@ -12,7 +12,8 @@ const NS_PER_US: u64 = 1000;
 const NS_PER_S: f64 = 1e9;
 /// Bins of a wave in the table that the inverse begins from.
 const BINS: usize = 1024;
-/// Halley's method needs 1 or 2 steps, and bisection, which takes over where the rate is next to nothing, at most so many.
+/// Halley's method needs 1 or 2 steps, and bisection, which takes over where the rate is next to nothing, at most so
+/// many.
 const STEPS_MAX: usize = 64;
 
 /// The rates of a load, from its beginning to its end.
@@ -147,8 +148,8 @@ impl Wave {
         (waves * TAU + phase) / self.omega
     }
 
-    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Halley's method within bounds that shrink, so that it
-    /// ends also where the rate, its derivative, is next to nothing.
+    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Halley's method within bounds that shrink, so that
+    /// it ends also where the rate, its derivative, is next to nothing.
     fn solve(&self, x: f64, guess: f64, (mut low, mut high): (f64, f64)) -> f64 {
         let mut phase = guess;
         for _ in 0..STEPS_MAX {
@@ -239,8 +240,9 @@ mod tests {
     }
 
     proptest! {
-        // Invariant: at any time as many starts are due as the integral of the rate says, to within one, also across the
-        // boundaries of stages: none is lost and none is doubled. They are in order, and before the end of the load.
+        // Invariant: at any time as many starts are due as the integral of the rate says, to within one, also across
+        // the boundaries of stages: none is lost and none is doubled. They are in order, and before the end of the
+        // load.
         #[test]
         fn no_start_is_lost_or_doubled(stages in prop::collection::vec(any_stage(), 1..5), shares in prop::collection::vec(0f64..1.0, 20)) {
             let all = starts(&stages);

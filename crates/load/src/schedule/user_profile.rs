@@ -48,7 +48,8 @@ impl UserProfile {
         self.active
     }
 
-    /// Goes on to the next change, if it lies at or before `now_ns`: its time, and the users that are active from then on.
+    /// Goes on to the next change, if it lies at or before `now_ns`: its time, and the users that are active from then
+    /// on.
     pub(crate) fn advance(&mut self, now_ns: u64) -> Option<(u64, u32)> {
         let (at_ns, active) = self.next.filter(|&(at_ns, _)| at_ns <= now_ns)?;
         (self.at_ns, self.active) = (at_ns, active);

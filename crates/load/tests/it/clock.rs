@@ -70,7 +70,8 @@ fn large_bodies_and_their_heads_are_stamped_too() {
     assert!(first.mean_us() < service.mean_us());
 }
 
-// What is timestamped over TLS is the record that ends the response, and not what the handshake or the response before left.
+// What is timestamped over TLS is the record that ends the response, and not what the handshake or the response before
+// left.
 #[test]
 fn records_of_tls_are_stamped() {
     let authority = Authority::new();

@@ -1,4 +1,5 @@
-//! What the kernel's TCP tells of real connections: nothing lost over loopback, and SYNs that a full accept queue drops.
+//! What the kernel's TCP tells of real connections: nothing lost over loopback, and SYNs that a full accept queue
+//! drops.
 
 use crate::server::{OK, Server, Step, load, workload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,7 +1,8 @@
 //! What the engine reports against what a server truly did, on real sockets and the real clock. The server records it
 //! (`examples/reference`), so that its own pauses are no error. Counts are checked exactly, and so is that no time is
 //! shorter than the truth; what a busy machine can spoil is allowed what a sleeping thread of this process suffered
-//! meanwhile, and may be measured again. The exact versions of these checks are in `src/engine/accuracy.rs`, the measured figures in docs/accuracy.md.
+//! meanwhile, and may be measured again. The exact versions of these checks are in `src/engine/accuracy.rs`, the
+//! measured figures in docs/accuracy.md.
 
 use crate::reference::{Reference, Script, Served};
 use crate::server::{Outcome, load, workload};

@@ -1,16 +1,17 @@
 //! Visitors: sessions of steps and pages, with think times, on connections of each visitor's own.
 //!
 //! A step is due when its visitor's think time is over, and every request of it is due when it is known: the step's own
-//! one with the step, those of a page with the document or style sheet that names them. From then on it is started, like
-//! any request; it is sent when a connection is free for it. As in the plain engine, waiting for a connection counts in
-//! the response time, and neither in the service time nor in our own delay.
+//! one with the step, those of a page with the document or style sheet that names them. From then on it is started,
+//! like any request; it is sent when a connection is free for it. As in the plain engine, waiting for a connection
+//! counts in the response time, and neither in the service time nor in our own delay.
 //!
-//! A visitor keeps its connections, at most so many to each server, from step to step (the HTML and Fetch standards leave
-//! the number to browsers; all open six over HTTP/1.1). All visitors of a thread together have at most its share of the
-//! load's connections: when these are all open, the least recently used idle one makes room, whichever visitor has it;
-//! when all are busy, visitors queue, and get one connection each in turn.
+//! A visitor keeps its connections, at most so many to each server, from step to step (the HTML and Fetch standards
+//! leave the number to browsers; all open six over HTTP/1.1). All visitors of a thread together have at most its share
+//! of the load's connections: when these are all open, the least recently used idle one makes room, whichever visitor
+//! has it; when all are busy, visitors queue, and get one connection each in turn.
 //!
-//! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change nothing.
+//! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change
+//! nothing.
 
 mod embedded;
 mod entry;

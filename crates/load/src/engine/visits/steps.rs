@@ -44,8 +44,8 @@ impl SessionDraw {
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Whether the first request of a session of an open load is known before its visitor is admitted: a visitor that comes
-    /// back may have it in a cache.
+    /// Whether the first request of a session of an open load is known before its visitor is admitted: a visitor that
+    /// comes back may have it in a cache.
     pub(super) fn is_predictable(&self, session: u64) -> bool {
         let script = self.plan.script.as_ref();
         script.is_some_and(|script| SessionDraw::new(script, self.plan.seed, session).is_predictable(script))
@@ -91,8 +91,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them at
-    /// once would come in waves from then on. A ramp says itself who begins when.
+    /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them
+    /// at once would come in waves from then on. A ramp says itself who begins when.
     pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
             return 0;

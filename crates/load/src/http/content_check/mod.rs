@@ -125,8 +125,8 @@ impl ResponseChecks {
         met
     }
 
-    /// Whether a response that has ended meets what is wanted of it, and its content, if it was to be kept: empty without a
-    /// body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
+    /// Whether a response that has ended meets what is wanted of it, and its content, if it was to be kept: empty
+    /// without a body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
     pub(crate) fn evaluate(
         &self,
         body_handling: BodyHandling,

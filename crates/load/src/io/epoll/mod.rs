@@ -1,7 +1,8 @@
-//! The production implementation of [`NetworkIo`]: Linux sockets and epoll, edge-triggered. epoll(7), timerfd_create(2), tcp(7).
+//! The production implementation of [`NetworkIo`]: Linux sockets and epoll, edge-triggered. epoll(7),
+//! timerfd_create(2), tcp(7).
 //!
-//! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a
-//! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
+//! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a share
+//! of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
 #[cfg(test)]
@@ -410,7 +411,8 @@ impl NetworkIo for EpollIo {
         self.receive(slot, buffer, RecvFlags::empty())
     }
 
-    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies them.
+    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies
+    /// them.
     #[inline]
     fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
         if self.uses_tls(slot) {
@@ -492,8 +494,8 @@ impl NetworkIo for EpollIo {
         }
         let event = self.events[index];
         let flags = event.flags;
-        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any in
-        // HTTP: such a connection is read to its end and not kept.
+        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any
+        // in HTTP: such a connection is read to its end and not kept.
         let hangup =
             flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
         Ready { token: event.data.u64(), readable: hangup || flags.contains(EventFlags::IN), hangup }

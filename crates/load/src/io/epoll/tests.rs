@@ -98,7 +98,8 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
     assert!(early >= 9, "{early} of 11");
 }
 
-// The timestamp of one response must not be taken for that of the next: by the kernel's clock, that one would take no time.
+// The timestamp of one response must not be taken for that of the next: by the kernel's clock, that one would take no
+// time.
 #[test]
 fn a_read_of_tls_without_a_stamp_has_none() {
     let (mut io, prepared) = io(server(), Clock::Kernel);

@@ -2,8 +2,9 @@
 //! rustls (<https://docs.rs/rustls/0.23/rustls/unbuffered/>), which leaves all buffers to the caller: what is received
 //! lies in memory of the thread, so that an idle connection holds no buffer of its own.
 //!
-//! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it; what
-//! the kernel will not signal again (a close that came with the last bytes) is reported by [`TlsStream::take_unreported_readiness`].
+//! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it;
+//! what the kernel will not signal again (a close that came with the last bytes) is reported by
+//! [`TlsStream::take_unreported_readiness`].
 
 use crate::io::network_io::{Handshake, SocketError};
 use crate::io::rx_timestamps::RxTimestampReader;
@@ -192,8 +193,9 @@ impl TlsStream {
         std::mem::take(&mut self.unreported).then_some(self.ended.is_some())
     }
 
-    /// Goes on with the handshake, then sends as much as the kernel takes. What the kernel did not take of the last bytes
-    /// is not counted until it has: the same bytes are given again then. A handshake that begins now began at `called_ns`.
+    /// Goes on with the handshake, then sends as much as the kernel takes. What the kernel did not take of the last
+    /// bytes is not counted until it has: the same bytes are given again then. A handshake that begins now began at
+    /// `called_ns`.
     pub(super) fn send(
         &mut self,
         socket: &OwnedFd,
@@ -328,8 +330,8 @@ impl TlsStream {
         self.unreported = true;
     }
 
-    /// Whether the peer has ended the connection, as far as what was received says: the response may have left no room for
-    /// the record that does.
+    /// Whether the peer has ended the connection, as far as what was received says: the response may have left no room
+    /// for the record that does.
     pub(super) fn has_ended(&mut self, input: &mut TlsInput) -> bool {
         if self.ended.is_none() && has_whole_record(&self.waiting) {
             let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };

@@ -39,8 +39,8 @@ pub struct Probe {
 const EXPLORED_MAX: usize = 64;
 
 /// Sends the first request of the workload once, on a connection made as those of the load, and follows its redirects
-/// if the load does. A server that is not there, or that does not speak HTTP, or no TLS that can be trusted, is an error
-/// with a hint; a timeout or any status is a result.
+/// if the load does. A server that is not there, or that does not speak HTTP, or no TLS that can be trusted, is an
+/// error with a hint; a timeout or any status is a result.
 ///
 /// Where redirects are followed, the other requests are sent once too, if they are safe (GET and HEAD, at most 64 of
 /// them, in the time of one timeout): the servers that they lead to are those that the load may go to.
@@ -97,8 +97,8 @@ impl ChainError {
     }
 }
 
-/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Returns with what it showed the page that
-/// the response is.
+/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Returns with what it
+/// showed the page that the response is.
 fn follow_chain(
     prepared: &mut Prepared,
     number: usize,

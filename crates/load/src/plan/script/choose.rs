@@ -11,8 +11,8 @@ pub(crate) struct Weighted {
 }
 
 impl Weighted {
-    /// A table of these weights, which are not negative. Those that are no number, or infinite, count as 0; when nothing
-    /// is left, all are equally likely.
+    /// A table of these weights, which are not negative. Those that are no number, or infinite, count as 0; when
+    /// nothing is left, all are equally likely.
     pub(crate) fn new(weights: &[f64]) -> Self {
         Self::of(weights.iter().copied())
     }

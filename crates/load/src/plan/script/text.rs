@@ -13,8 +13,8 @@ use webdyno_model::UserError;
 /// Where a text stands, which decides how a value without a filter is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextContext {
-    /// In a URL: what can stand in no URL is percent-encoded, and so is `#`; what separates its parts stays, and so does
-    /// what is encoded already.
+    /// In a URL: what can stand in no URL is percent-encoded, and so is `#`; what separates its parts stays, and so
+    /// does what is encoded already.
     Url,
     /// In a header field: what would end the line becomes a blank.
     Header,
@@ -406,7 +406,8 @@ mod tests {
             let url = rendered("http://h/${a}?${a|url}", TextContext::Url, &value, b"");
             let url = url::Url::parse(std::str::from_utf8(&url).unwrap()).unwrap();
             prop_assert!(url.fragment().is_none());
-            // `url` encodes everything else by itself; had it anything left to do, it would have changed what was written.
+            // `url` encodes everything else by itself; had it anything left to do, it would have changed what was
+            // written.
             let written = rendered("${a|url}", TextContext::Url, &value, b"");
             prop_assert!(url.as_str().as_bytes().ends_with(&written));
         }

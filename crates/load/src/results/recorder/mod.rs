@@ -213,8 +213,8 @@ pub(crate) struct Recorder {
     /// Sum of `interval start - end` over the ends that lie before it: the kernel had the response when the earlier
     /// interval ended, which counted the request in flight to its end. This one gives that time back.
     early_ns: u128,
-    /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first request
-    /// shows only when they are let in.
+    /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first
+    /// request shows only when they are let in.
     late_ns: u128,
     open_connections: u64,
     cpu_before_ns: u64,

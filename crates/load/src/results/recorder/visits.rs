@@ -1,8 +1,8 @@
 //! The figures of pages and visits of one engine thread and one interval.
 //!
-//! A page counts where it was due, and where it ended. Two of the pages of an interval are kept part by part: the slowest
-//! one, and the one nearest to the median so far. A failed page is kept as the slowest only where none was completed: the
-//! slowest page is the one with the largest page time.
+//! A page counts where it was due, and where it ended. Two of the pages of an interval are kept part by part: the
+//! slowest one, and the one nearest to the median so far. A failed page is kept as the slowest only where none was
+//! completed: the slowest page is the one with the largest page time.
 
 use super::NamedReport;
 use webdyno_model::histogram::TimeHistogram;

@@ -1,4 +1,5 @@
-//! What a step keeps of its response: read and checked, so that a pattern that cannot be used is reported before the load.
+//! What a step keeps of its response: read and checked, so that a pattern that cannot be used is reported before the
+//! load.
 
 use super::keys::{TableKeys, Value};
 use super::place::{FileError, FileResult, SourceSpan};

@@ -1,5 +1,5 @@
-//! A workload as it was written, by a file or by flags, before defaults are filled in: flags may still change what a file
-//! says.
+//! A workload as it was written, by a file or by flags, before defaults are filled in: flags may still change what a
+//! file says.
 
 use crate::workload::urls::UrlList;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,8 +122,8 @@ impl Draft {
             || self.requests.iter().any(|request| request.has_variables)
     }
 
-    /// The workload. `stop` says when it ends, without its ramps; stages say it themselves. A usage error for what cannot
-    /// be.
+    /// The workload. `stop` says when it ends, without its ramps; stages say it themselves. A usage error for what
+    /// cannot be.
     pub fn workload(&self, stop: Stop) -> Result<Workload> {
         let settings = &self.settings;
         let visits = self.has_visitors().then(|| Box::new(self.visits()));
@@ -175,8 +175,8 @@ impl Draft {
         self.workload(Stop { duration_us, requests: None })
     }
 
-    /// A user who goes from page to page is the same one. A session of several steps is begun by a new visitor, and so is what
-    /// starts at a rate.
+    /// A user who goes from page to page is the same one. A session of several steps is begun by a new visitor, and so
+    /// is what starts at a rate.
     fn returning_default(&self) -> f64 {
         let at_a_rate = match self.settings.stages.first() {
             Some(stage) => stage.unit == Unit::PerSecond,

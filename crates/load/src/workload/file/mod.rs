@@ -1,8 +1,8 @@
 //! Workload files: TOML in, a workload out. The format is documented in docs/workload.md; TOML is that of toml.io, 1.1.
 //!
 //! A file is read in four steps: it and those that it includes are loaded, their tables are read key by key with the
-//! places where they stand, names and variables are resolved, and what came out, a [`Draft`], gets its defaults. Flags may
-//! change the draft before that.
+//! places where they stand, names and variables are resolved, and what came out, a [`Draft`], gets its defaults. Flags
+//! may change the draft before that.
 
 mod bodies;
 mod captures;

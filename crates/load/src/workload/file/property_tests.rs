@@ -1,4 +1,5 @@
-//! What holds for every file: what is written reads back as the same, and nothing that a file holds makes the reader panic.
+//! What holds for every file: what is written reads back as the same, and nothing that a file holds makes the reader
+//! panic.
 
 use super::{draft, parse, to_toml};
 use proptest::prelude::*;
@@ -146,7 +147,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is cut out of good and wrong files or put into them, the reader gives a workload or an error with a hint.
+    /// Whatever is cut out of good and wrong files or put into them, the reader gives a workload or an error with a
+    /// hint.
     #[test]
     fn no_file_makes_the_reader_panic(
         which in any::<prop::sample::Index>(),

@@ -1,5 +1,5 @@
-//! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs, forms
-//! and JSON before the variables have values.
+//! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs,
+//! forms and JSON before the variables have values.
 
 use super::place::{FileError, FileResult, SourceSpan};
 use url::Url;
@@ -123,8 +123,8 @@ pub(super) fn unescaped(text: &str) -> String {
     text.replace("$${", "${")
 }
 
-/// A URL in full, without fragment, from the base that it is written against. Variables stay as they are, and so does `$${`;
-/// the server must be plain. An error says what is wrong; a relative URL without a base is `None`.
+/// A URL in full, without fragment, from the base that it is written against. Variables stay as they are, and so does
+/// `$${`; the server must be plain. An error says what is wrong; a relative URL without a base is `None`.
 pub(super) fn full_url(text: &str, base: Option<&Url>) -> Result<Option<String>, String> {
     let pieces = pieces(text)?;
     let is_variable = |piece: &Piece<'_>| matches!(piece, Piece::Variable { .. });

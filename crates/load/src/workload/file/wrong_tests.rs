@@ -1,5 +1,5 @@
-//! Wrong workload files, each with what is reported of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`. And no
-//! file, however wrong, ends in anything but an error.
+//! Wrong workload files, each with what is reported of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`.
+//! And no file, however wrong, ends in anything but an error.
 
 use super::draft;
 use std::io;

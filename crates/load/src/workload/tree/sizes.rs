@@ -1,8 +1,9 @@
 //! How large the files of a tree are.
 //!
-//! Sizes are drawn, then scaled so that they add up to the total to the byte: scaling leaves each of these distributions
-//! what it is. Files of web servers are log-normal with sigma 1.318 in their body, and Pareto in their tail: Barford and
-//! Crovella, Generating Representative Web Workloads for Network and Server Performance Evaluation, SIGMETRICS 1998.
+//! Sizes are drawn, then scaled so that they add up to the total to the byte: scaling leaves each of these
+//! distributions what it is. Files of web servers are log-normal with sigma 1.318 in their body, and Pareto in their
+//! tail: Barford and Crovella, Generating Representative Web Workloads for Network and Server Performance Evaluation,
+//! SIGMETRICS 1998.
 
 use crate::random::SplitMix;
 use webdyno_model::{Result, UserError};
@@ -124,7 +125,8 @@ mod tests {
             all.sort_unstable();
             all[(all.len() as f64 * share) as usize] as f64 / mean as f64
         };
-        // Median and 84th percentile (one standard deviation) of a log-normal of mean 1 are exp(-s^2/2) and exp(s - s^2/2).
+        // Median and 84th percentile (one standard deviation) of a log-normal of mean 1 are exp(-s^2/2) and exp(s -
+        // s^2/2).
         for sigma in [0.5f64, 1.318] {
             let law = Sizes::LogNormal { sigma };
             let (median, above) = ((-sigma * sigma / 2.0).exp(), (sigma - sigma * sigma / 2.0).exp());

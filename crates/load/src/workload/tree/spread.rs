@@ -1,5 +1,5 @@
-//! What a tree comes to: the distribution of its sizes, that of the requested bytes, and the memory that holds most of what
-//! is requested.
+//! What a tree comes to: the distribution of its sizes, that of the requested bytes, and the memory that holds most of
+//! what is requested.
 
 /// The distribution of some bytes.
 #[derive(Debug, Clone, PartialEq)]

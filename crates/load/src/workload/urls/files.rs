@@ -12,8 +12,9 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Longest body that is sent.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the list in a file, or on stdin when that is `-`. Lines without a method have this one. Files of bodies are looked
-/// for where webdyno runs, as siege does, and then beside the list. A usage error for one that is wrong or cannot be read.
+/// Reads the list in a file, or on stdin when that is `-`. Lines without a method have this one. Files of bodies are
+/// looked for where webdyno runs, as siege does, and then beside the list. A usage error for one that is wrong or
+/// cannot be read.
 pub fn read(path: &Path, method: &str) -> Result<UrlList> {
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     let variable = |name: &str| std::env::var(name).ok();

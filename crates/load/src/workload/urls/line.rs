@@ -1,7 +1,7 @@
 //! One line of a list: comments, variables, methods and bodies.
 //!
-//! Facts: src/cfg.c (what is a comment, what a variable), src/eval.c (how it is replaced) and src/url.c (methods, `-T`) of
-//! siege. Where siege ignores a mistake (an undefined variable is replaced by nothing), it is an error here.
+//! Facts: src/cfg.c (what is a comment, what a variable), src/eval.c (how it is replaced) and src/url.c (methods, `-T`)
+//! of siege. Where siege ignores a mistake (an undefined variable is replaced by nothing), it is an error here.
 
 use super::wrong::LineError;
 

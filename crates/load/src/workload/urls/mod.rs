@@ -1,9 +1,10 @@
 //! Lists of URLs as siege(1) has them: text in, requests out, a million lines in a fraction of a second.
 //!
-//! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`; lines
-//! that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it `${NAME}` or
-//! `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c, eval.c, url.c, load.c.
-//! A fragment is never sent, with siege neither: `#weight=2.5` in its place says how often the line is drawn.
+//! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`;
+//! lines that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it
+//! `${NAME}` or `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c,
+//! eval.c, url.c, load.c. A fragment is never sent, with siege neither: `#weight=2.5` in its place says how often the
+//! line is drawn.
 //!
 //! Only what is new on a line is read by the url crate: the host, and a path or query that is not plain.
 
@@ -74,8 +75,8 @@ pub struct Kind {
 }
 
 impl UrlList {
-    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it is
-    /// not taken in turn.
+    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it
+    /// is not taken in turn.
     pub fn apply_to(self, workload: &mut Workload, file: &str, headers: &[(String, String)], random: bool) {
         let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let request = |kind: &Kind| {

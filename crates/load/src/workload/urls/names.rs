@@ -1,5 +1,5 @@
-//! Under which names the requests of a list are counted: so many that they can be distinguished, so few that a report is readable
-//! them.
+//! Under which names the requests of a list are counted: so many that they can be distinguished, so few that a report
+//! is readable them.
 //!
 //! The name is the first segment of the path, `/shop/*` for what lies below it; where there are too many of these, the
 //! ending of the file, `*.html`. Before it stand the method, if it is not GET, and the server, if there are several.

@@ -1,9 +1,9 @@
-//! The private cache of one visitor's browser: RFC 9111. Only how long a response is fresh and what confirms it
-//! is kept, never its body: a load needs to know what is requested, not to show it.
+//! The private cache of one visitor's browser: RFC 9111. Only how long a response is fresh and what confirms it is
+//! kept, never its body: a load needs to know what is requested, not to show it.
 //!
 //! Browsers take a tenth of the time since the last change for responses that say nothing (RFC 9111, 4.2.2; Chromium's
-//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor requests one thing with the
-//! same fields each time.
+//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor requests one thing with
+//! the same fields each time.
 
 use httparse::{Header, Response};
 use std::time::UNIX_EPOCH;
@@ -78,8 +78,8 @@ impl Cache {
         }
     }
 
-    /// Keeps a successful response to a GET, or forgets the one before when this one may not be kept. `head` begins with the
-    /// status line.
+    /// Keeps a successful response to a GET, or forgets the one before when this one may not be kept. `head` begins
+    /// with the status line.
     pub(crate) fn store(&mut self, key: u32, head: &[u8], now_s: u64) {
         let entry = parse_fields(head).and_then(|fields| fields.entry(now_s));
         match (self.place(key), entry) {

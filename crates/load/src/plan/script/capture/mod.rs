@@ -80,8 +80,8 @@ impl Captures {
         self.captures.iter().any(|(_, from)| !matches!(from, CaptureSource::Header(_)))
     }
 
-    /// Takes the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in the
-    /// order of the specification, of those that matched nothing; their variables have no value then.
+    /// Takes the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in
+    /// the order of the specification, of those that matched nothing; their variables have no value then.
     pub(crate) fn extract(
         &self,
         head: &[u8],

@@ -132,7 +132,8 @@ fn block(parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     });
 }
 
-/// Declarations and rules, mixed. What comes before a bracket was a selector, what comes before a semicolon a declaration.
+/// Declarations and rules, mixed. What comes before a bracket was a selector, what comes before a semicolon a
+/// declaration.
 fn content(parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     let mut item = Item::default();
     while let Ok(token) = parser.next() {

@@ -14,8 +14,8 @@ use url::Url;
 /// Memory for one document: its open elements, mostly.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-/// What the document at `base` fetches, in order. A document that cannot be read to its end, as it is nested too deeply,
-/// gives what was found before.
+/// What the document at `base` fetches, in order. A document that cannot be read to its end, as it is nested too
+/// deeply, gives what was found before.
 pub(crate) fn html(body: &[u8], base: &Url) -> Vec<FoundUrl> {
     static SELECTORS: OnceLock<Option<(Selector, Selector)>> = OnceLock::new();
     let selectors = SELECTORS.get_or_init(|| Some(("*".parse().ok()?, "style".parse().ok()?)));

@@ -7,8 +7,8 @@
 //! tests).
 //!
 //! There is no layout and no script here. Images of styles are found whether an element uses them or not, unlike in a
-//! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor the
-//! data of `audio` and `video`, which come in parts, nor a `/favicon.ico` that nothing names.
+//! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor
+//! the data of `audio` and `video`, which come in parts, nor a `/favicon.ico` that nothing names.
 
 mod css;
 mod html;
