@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BACKOFF_NS_MIN: u64 = 10_000_000;
 /// Longest pause.
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
-/// Most requests that a thread takes out of the common budget at once.
+/// Most requests that a thread claims from the shared budget at once.
 const CLAIM_MAX: u64 = 1024;
 
 /// How requests arrive at one thread.
@@ -21,7 +21,7 @@ const CLAIM_MAX: u64 = 1024;
 pub(crate) enum Arrivals {
     Closed(Users),
     Open(Starts),
-    /// Visitors make the load: `visits` says when.
+    /// Visitors generate the load: `visits` schedules them.
     Visits,
 }
 
@@ -111,7 +111,7 @@ impl Users {
         pausing.into_iter().chain(self.user_profile.next_change_ns()).min()
     }
 
-    /// The user's request ended; the next one is due now, if the user goes on.
+    /// The user's request ended; the next one is due now, if the user stays active.
     pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
         if self.stays_active(user, now_ns) {
             let intended_ns = now_ns;
@@ -175,7 +175,7 @@ impl Users {
     }
 }
 
-/// The intended starts of one thread: those that are due, and behind them those that were taken.
+/// The intended starts of one thread: how many are due, and how many of those were started.
 #[derive(Debug)]
 pub(crate) struct Starts {
     due: Pacer,
@@ -208,12 +208,12 @@ impl Starts {
         self.due.next_ns()
     }
 
-    /// Starts that are due and not taken.
+    /// Starts that are due and not started.
     pub(crate) fn waiting(&self) -> u64 {
         self.due.taken_count() - self.taken.taken_count()
     }
 
-    /// Takes the oldest start that waits: when it was intended and when it could have been sent.
+    /// Removes the oldest pending start: when it was intended and when it could have been sent.
     pub(crate) fn pop_oldest(&mut self) -> Option<(u64, u64)> {
         if self.waiting() == 0 {
             return None;
@@ -251,13 +251,13 @@ impl Budget {
         Self { common, threads, total, next: 0, claimed: 0, exhausted: false }
     }
 
-    /// The number of the request that was taken last, from 0: no other one of any thread has it.
+    /// The number of the request claimed last, from 0, unique over all threads.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// Takes one request; false when none is left.
+    /// Claims one request; false when none is left.
     #[inline]
     pub(crate) fn claim(&mut self) -> bool {
         if self.claimed == 0 && !self.exhausted {
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!((users.next(2 * s), users.engaged()), (None, 2));
         assert_eq!((users.next(2 * s + 10_000_000), users.engaged()), (None, 1));
         assert!(users.stays_active(0, 3 * s));
-        // The level rises again: who is gone begins anew, at that moment.
+        // The level rises again: an inactive user starts again at that moment.
         assert_eq!(users.due_ns(), Some(4 * s));
         assert_eq!((users.next(4 * s + 5), users.next(4 * s + 5)), (turn(1, 4 * s), None));
         assert!(!users.stays_active(0, 6 * s));

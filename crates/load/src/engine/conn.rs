@@ -12,7 +12,7 @@ pub(crate) struct Request {
     pub(crate) user: u32,
     /// Which of the thread's targets.
     pub(crate) template: usize,
-    /// What it stands for beyond its target: an entry of a list, or a fetch of its visitor.
+    /// The entry of the list, or the fetch of its visitor, that it sends.
     pub(crate) item: u32,
     /// When it was to start.
     pub(crate) intended_ns: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Request {
     pub(crate) retried: bool,
     /// Redirects that it has followed.
     pub(crate) hops: u32,
-    /// It asks whether something that is known has changed.
+    /// It is conditional: it revalidates a cached response.
     pub(crate) confirms: bool,
     /// What is wanted of the response.
     pub(crate) body_handling: BodyHandling,
@@ -49,7 +49,7 @@ pub(crate) enum Phase {
     Free,
     /// The connection is not established yet, as far as we know.
     Connecting,
-    /// The kernel has not taken the whole request yet.
+    /// The kernel has not accepted the whole request yet.
     Sending,
     /// The request is sent.
     Receiving,
@@ -67,9 +67,9 @@ pub(crate) struct Conn {
     pub(crate) generation: u32,
     pub(crate) origin: usize,
     pub(crate) request: Request,
-    /// What is sent, where the target does not say it all.
+    /// The bytes to send, where they differ from the template's.
     pub(crate) message: RequestMessage,
-    /// Bytes of the request that the kernel has taken.
+    /// Bytes of the request that the kernel has accepted.
     pub(crate) written_bytes: usize,
     /// When the connection was begun.
     pub(crate) started_ns: u64,

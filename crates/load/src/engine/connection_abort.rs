@@ -9,8 +9,8 @@ use crate::plan::Plan;
 use webdyno_model::interval::Interval;
 use webdyno_model::workload::Arrival;
 
-/// Seconds without a connection, and with failed attempts, after which a number of requests is given up. Longer than
-/// the restart of a server takes.
+/// Seconds without a connection, and with failed attempts, after which a load of a fixed number of requests is aborted.
+/// Longer than a server's restart.
 const ABORT_AFTER_S: u32 = 30;
 
 /// Examines each interval of a load.

@@ -76,7 +76,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Requests begun before events are checked again.
 const START_BATCH: usize = 64;
 
-/// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when the receiver is gone.
+/// The engine of one thread. `X` exchanges a full report for an empty one; `None` when the receiver is gone.
 pub(crate) struct Engine<'p, N, X> {
     plan: &'p Plan,
     control: &'p Control,
@@ -87,7 +87,7 @@ pub(crate) struct Engine<'p, N, X> {
     visits: Visitors,
     budget: Option<Budget>,
     recorder: Recorder,
-    /// Takes the place of the current report at the next cut.
+    /// The empty report for the next interval.
     spare: Option<Box<Report>>,
     /// The report of the interval that ended last, until nothing more urgent is to be done.
     full: Option<Box<Report>>,
@@ -164,7 +164,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             unread: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
             head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
-            // Ones: the kernel gives memory that is written to now, not while the first response waits.
+            // Ones, so that the kernel maps the memory now and not while the first response waits.
             buffer: vec![1; BUFFER_BYTES],
             body_buffers: BufferPool::default(),
             open: 0,
@@ -188,7 +188,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         &mut self.io
     }
 
-    /// Runs the load to its end. The last report says how it ended.
+    /// Runs the load to its end. The last report holds how it ended.
     pub(crate) fn run(&mut self) {
         self.cpu_begin_ns = self.io.cpu_ns();
         self.recorder.set_cpu_start(self.cpu_begin_ns);
@@ -196,7 +196,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         while self.load_end.is_none() {
             self.start_due();
             self.check_all_ended();
-            // Whoever takes the report needs a processor too: what was due at the interval's end goes first.
+            // The receiver of the report needs a CPU too: requests due at the interval's end go first.
             self.send_report();
             if self.load_end.is_some() {
                 break;

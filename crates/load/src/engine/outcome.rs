@@ -51,7 +51,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.targets.release(request.template);
         self.keep_or_close(slot, extra_bytes == 0);
         if checked {
-            // Looking into a body takes time, and it is ours.
+            // Checking a body takes time, which is our own delay.
             self.update_clock();
         }
         if self.has_visits() {
@@ -87,7 +87,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         conn.responses_served = conn.responses_served.saturating_add(1);
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
-        // One that ended with its response carries nothing more, whatever the response says.
+        // A connection that ended with its response is not reusable, whatever its head announces.
         match (keeps, conn.hangup || (keeps && self.io.has_ended(slot))) {
             (true, false) => self.keep_idle(slot),
             (true, true) => self.close_idle_by_peer(slot),
@@ -128,7 +128,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 // Without an address, no server was contacted.
                 Handshake::None if connecting && self.io.is_resolving(slot) => Failure::Dns,
                 Handshake::None if connecting => Failure::ConnectTimeout,
-                // Whoever takes a connection and does not go on with its handshake is there.
+                // A server that accepts a connection and stalls in the handshake is reachable.
                 _ => Failure::Timeout,
             };
             self.fail(slot, failure, deadline_ns);
@@ -160,7 +160,7 @@ fn fetch_end(
 /// Why a complete response is a failure, if it is one, and its content, if that was to be kept.
 fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
     let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
-    // It says that what the visitor has is still good: nothing else is to be expected of it.
+    // The visitor's copy is still valid: no other expectation applies.
     if status == NOT_MODIFIED && conn.request.confirms {
         return (None, None);
     }

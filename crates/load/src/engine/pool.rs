@@ -29,7 +29,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Takes a kept connection to this origin, the one used last: it is the least likely to be closed soon.
+    /// Acquires an idle connection to this origin, the one used last: it is the least likely to be closed soon.
     pub(super) fn acquire_idle(&mut self, origin: usize) -> Option<u32> {
         while let Some(kept) = self.idle[origin].pop_back() {
             if let Some(slot) = self.slot_of(kept, Phase::Idle) {
@@ -117,7 +117,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.update_room(self.wake_ns);
     }
 
-    /// Closes the socket of a slot; the slot stays taken.
+    /// Closes the socket of a slot; the slot stays in use.
     pub(super) fn disconnect(&mut self, slot: u32) {
         self.sample_closed(slot);
         self.io.close(slot);

@@ -104,7 +104,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         };
     }
 
-    /// Takes bytes of a response. True when that settled the request.
+    /// Processes received bytes of a response. True when the request has ended.
     fn consume(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;

@@ -77,7 +77,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         true
     }
 
-    /// Takes one of the requests, or sessions, that are left to begin; false when none is.
+    /// Claims one of the remaining requests or sessions; false when none is left.
     pub(super) fn claim(&mut self) -> bool {
         self.budget.as_mut().is_none_or(super::Budget::claim)
     }

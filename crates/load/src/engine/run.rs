@@ -24,7 +24,7 @@ use webdyno_model::{Result, UserError};
 /// Reports that may wait for the caller. A sink that stalls for longer than this many seconds holds the load up.
 const REPORTS_MAX: usize = 128;
 
-/// From the decision to begin to the beginning: so long the threads may take to wake.
+/// From the decision to start to the start: the time for the threads to wake.
 const LEAD_NS: u64 = 2_000_000;
 /// Before the beginning threads wait awake: a sleeper is woken late by this much (timer slack, prctl(2)) and by a cold
 /// processor.
@@ -203,7 +203,7 @@ impl Drop for BarrierSlot<'_> {
 }
 
 fn shares(plan: &Plan) -> Vec<ThreadShare> {
-    // Open arrival knows each thread's requests by their numbers; closed arrival takes them from a common budget.
+    // Open arrival knows each thread's requests by their numbers; closed arrival claims them from a shared budget.
     let budget = plan
         .requests
         .filter(|_| plan.arrival == Arrival::Closed)
@@ -241,8 +241,8 @@ fn run_thread(
     let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
         to_merger.send((share.thread, full)).ok()?;
-        // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
-        // made only if the merger is behind.
+        // The merger returns reports within milliseconds: the first one has a substitute of its own, and a further one
+        // is made only if the merger is behind.
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };

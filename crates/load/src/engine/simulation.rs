@@ -1,5 +1,5 @@
 //! A simulated machine and server: the clock moves only when the engine sleeps or calls the system, and the server
-//! does what a test's function says. The same test gives the same events, always.
+//! does what a test's function returns. The same test always produces the same events.
 
 use super::Engine;
 use crate::engine::control::Control;
@@ -89,11 +89,11 @@ enum Event {
 /// The simulated machine.
 pub(super) struct Sim<'s> {
     now_ns: Cell<u64>,
-    /// Time that each system call takes.
+    /// Duration of each system call.
     pub(super) call_ns: u64,
     /// How late the thread wakes from an imprecise wait.
     pub(super) coarse_ns: u64,
-    /// Most bytes that one send takes.
+    /// Most bytes that one send accepts.
     pub(super) send_max: usize,
     /// Whether the kernel timestamps what comes, on every connection.
     pub(super) stamping: bool,
@@ -105,7 +105,7 @@ pub(super) struct Sim<'s> {
     pub(super) stalls: Vec<(u64, u64)>,
     /// When the clock of the timestamps is stepped: earlier timestamps become unusable.
     pub(super) clock_set_ns: u64,
-    /// What was asked. Told before the server is visited.
+    /// The requests received, recorded before the server function is called.
     pub(super) received: ReceivedRequests,
     /// Bytes that the engine dropped unread.
     pub(super) discarded_bytes: Rc<Cell<u64>>,

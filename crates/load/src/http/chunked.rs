@@ -54,13 +54,13 @@ impl Chunked {
         self.step == ChunkState::Done
     }
 
-    /// Takes what belongs to the body and returns how many bytes that were; fewer than given only at its end.
+    /// Consumes bytes of the body and returns how many; fewer than passed only at its end.
     #[cfg(test)]
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, ChunkError> {
         self.feed_into(bytes, |_| {})
     }
 
-    /// Takes what belongs to the body, shows what the chunks hold to `seen`, and returns how many bytes were taken.
+    /// Consumes bytes of the body, passes the chunks' content to `seen`, and returns how many bytes were consumed.
     pub(crate) fn feed_into(
         &mut self,
         bytes: &[u8],

@@ -31,7 +31,7 @@ enum ReadState {
 /// The state after a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FeedResult {
-    /// The response goes on.
+    /// The response is incomplete.
     More,
     /// The response is complete; this many bytes of the piece lie behind it.
     Done { extra_bytes: usize },
@@ -48,7 +48,7 @@ pub(crate) enum CloseOutcome {
     NotHttp,
 }
 
-/// Sees a response go by: its head, then its body freed of its framing.
+/// Observes a response: its head, then its body without framing.
 pub(crate) trait ResponseObserver {
     /// The head of the response, not of an interim one; it is the whole of `bytes`.
     fn head(&mut self, head: ResponseHead, bytes: &[u8]);

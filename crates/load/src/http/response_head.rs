@@ -15,7 +15,7 @@ pub(crate) struct NotHttp;
 /// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is no body, whatever the headers say (HEAD, 204, 304).
+    /// There is no body, whatever the headers announce (HEAD, 204, 304).
     Empty,
     /// This many bytes.
     Fixed(u64),
@@ -84,7 +84,7 @@ impl ResponseHead {
 
 fn config() -> ParserConfig {
     let mut config = ParserConfig::default();
-    // RFC 9112, 5.2: a user agent takes a folded line in a response for a blank.
+    // RFC 9112, 5.2: a user agent treats a folded line in a response as a blank.
     config.allow_obsolete_multiline_headers_in_responses(true);
     config
 }

@@ -76,7 +76,7 @@ impl Write for BlockingConnection {
 }
 
 impl Drop for BlockingConnection {
-    /// TLS says that it ends.
+    /// Sends close_notify.
     fn drop(&mut self) {
         if let Self::Tls(stream) = self {
             stream.conn.send_close_notify();

@@ -14,7 +14,7 @@ pub(crate) fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
 }
 
-/// Nanoseconds as the kernel takes a time.
+/// Nanoseconds as the kernel's type.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as _ }
 }

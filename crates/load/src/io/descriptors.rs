@@ -4,7 +4,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use webdyno_model::{Result, UserError};
 
-/// What is opened after this check and is no connection: the log, sockets that ask the kernel, the pipes to an agent,
+/// What is opened after this check and is no connection: the log, netlink sockets, the pipes to an agent,
 /// and some more that are open for a moment.
 const RESERVE: u64 = 12;
 /// What each engine thread has besides its connections: epoll, timer, and what wakes it.
@@ -12,7 +12,7 @@ const PER_THREAD: u64 = 3;
 /// What a thread's resolver has: its signal, twice, and files that are read for a moment. A lookup has a socket while
 /// its connection has none yet.
 const PER_RESOLVER: u64 = 4;
-/// What is taken to be open where that cannot be read: more than was ever seen.
+/// The assumed number of open files where that cannot be read: more than was ever seen.
 const OPEN_UNKNOWN: u64 = 32;
 
 /// What a load opens.
@@ -40,7 +40,8 @@ pub fn connections_allowed(threads: u32) -> Option<u64> {
     raise_limit(need).ok().flatten()
 }
 
-/// Makes room for a load, or says how to. Returns how many connections there is room for; `None` is no limit.
+/// Raises the limit for a load, or fails with a hint how to. Returns how many connections there is room for; `None` is
+/// no limit.
 pub(crate) fn raise_limit(need: DescriptorNeed) -> Result<Option<u64>> {
     let limit = getrlimit(Resource::Nofile);
     let others = need.others(open_now());

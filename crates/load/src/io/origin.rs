@@ -1,6 +1,6 @@
 //! Origin servers: where the requests of a workload go, and how they are reached.
 //!
-//! What `--connect-to`, `--unix-socket` and `--resolve` mean is what curl(1) says of its options `--connect-to` and
+//! `--connect-to`, `--unix-socket` and `--resolve` follow curl(1), its options `--connect-to` and
 //! `--unix-socket`: the request and TLS name the host of the URL, whatever is connected to.
 
 use crate::io::sockets;
@@ -50,7 +50,7 @@ impl fmt::Display for Endpoint {
 /// A host and a port.
 #[derive(Debug)]
 pub(crate) struct TcpEndpoint {
-    /// Its name or address, as the resolver takes it.
+    /// Its name or address, for the resolver.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
     /// Where it may be; never empty.
@@ -269,7 +269,7 @@ fn check_source(source: IpAddr) -> Result<()> {
     })
 }
 
-/// What the resolver said, without the words that std puts before it.
+/// The resolver's error, without the prefix of std.
 fn resolver_cause(error: &std::io::Error) -> String {
     let text = error.to_string();
     let cause = text.rsplit(": ").next().unwrap_or(&text);

@@ -34,11 +34,11 @@ pub fn available(transport: &Transport, destinations: &[SocketAddr]) -> Option<u
     usable().map(|ports| ports.saturating_mul(sources))
 }
 
-/// How TIME_WAIT stands in /proc/net/tcp.
+/// The state TIME_WAIT in /proc/net/tcp.
 const TIME_WAIT: &str = "06";
 
 /// Ports that connections of every state hold towards one of these, the one to which there are most. Those of closed
-/// connections are left out where the kernel gives them out again.
+/// connections are left out where the kernel reuses them.
 fn in_use(destinations: &[SocketAddr], reused: bool) -> u64 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let (ipv4, ipv6) = (read("/proc/net/tcp"), read("/proc/net/tcp6"));
@@ -86,7 +86,7 @@ fn parse(range: &str, reserved: &str) -> Option<u64> {
     Some(all.saturating_sub(taken))
 }
 
-/// What a load asks of the local ports.
+/// The local ports that a load needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PortDemand {
     /// Connections that are surely at once towards one destination; `None` when that depends on the load.
@@ -109,7 +109,7 @@ struct PortSupply {
 }
 
 impl PortSupply {
-    /// What a hint may name: the kernel does not find the very last ones, and the first try of a load takes some.
+    /// The number for a hint: the kernel does not find the very last ports, and the first attempt of a load uses some.
     fn recommended_max(&self) -> u64 {
         let free = self.ports.saturating_sub(self.used);
         free.saturating_sub((self.ports / 100).max(8))
@@ -138,7 +138,7 @@ pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<
     Ok(warning(&demand, supply, reused))
 }
 
-/// Whether the kernel gives ports out again a second after their connections were closed, towards all of these: 1 in
+/// Whether the kernel reuses ports a second after their connections were closed, towards all of these: 1 in
 /// `tcp_tw_reuse` is everywhere, 2 (the default) towards this machine.
 pub fn is_reused(destinations: &[SocketAddr]) -> bool {
     let reuse = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();

@@ -24,7 +24,7 @@ pub(crate) struct LookupRequest {
     pub(crate) token: u64,
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
-    /// The address that the probe found good: it is taken when it is among the answers, else one of its family.
+    /// The address that the probe found good: it is used when it is among the answers, else one of its family.
     pub(crate) preferred: SocketAddr,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Resolver {
     results: Receiver<LookupResult>,
     threads: usize,
     threads_max: usize,
-    /// What each thread is given.
+    /// The parameters of each thread.
     worker: Worker,
 }
 
@@ -109,7 +109,7 @@ impl Worker {
 }
 
 impl Resolver {
-    /// Starts the first thread; what is given back becomes readable with each answer.
+    /// Starts the first thread; the returned descriptor becomes readable with each result.
     pub(crate) fn start() -> std::io::Result<(Self, OwnedFd)> {
         Self::start_with(lookup, THREADS_MAX)
     }
@@ -123,7 +123,7 @@ impl Resolver {
         Ok((Self { queue, results, threads: 1, threads_max, worker }, signal))
     }
 
-    /// Asks; the answer comes later.
+    /// Submits a lookup; its result comes later.
     pub(crate) fn submit(&mut self, request: LookupRequest) {
         let mut waiting = self.queue.lock();
         waiting.requests.push_back(request);

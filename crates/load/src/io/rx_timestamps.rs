@@ -28,7 +28,7 @@ use webdyno_model::workload::Clock;
 const SAMPLE_EVERY: u64 = 16;
 /// Two readings of the clocks belong together when they lie no further apart.
 const READING_NS_MAX: u64 = 10_000;
-/// How often the clocks are read before a reading that was torn apart by the scheduler is given up.
+/// Attempts to read the clocks without being interrupted by the scheduler.
 const READINGS_MAX: usize = 4;
 /// How often the difference is measured to find the narrowest reading.
 const MEASUREMENTS: usize = 16;
@@ -86,7 +86,7 @@ impl ClockOffset {
         Some(Self { since_ns: clock_ns(ClockId::Monotonic), ..Self::from_reading(narrowest) })
     }
 
-    /// Whether a reading can have been taken with this difference.
+    /// Whether a reading is consistent with this difference.
     fn is_consistent_with(&self, reading: ClockReading) -> bool {
         let at_least = (reading.before_ns as i64).wrapping_add(self.ahead_ns) - TOLERANCE_NS;
         let at_most = (reading.after_ns as i64).wrapping_add(self.ahead_ns) + TOLERANCE_NS;

@@ -19,7 +19,7 @@ const RTT: usize = 17;
 const TOTAL_RETRANS: usize = 25;
 const MIN_RTT: usize = 37;
 const DATA_SEGS_OUT: usize = 39;
-/// Since this release the kernel gives as many.
+/// Since this release the kernel returns these fields.
 const RELEASE_MIN: (u32, u32) = (4, 6);
 
 sockopt_impl!(

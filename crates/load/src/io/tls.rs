@@ -21,7 +21,7 @@ use webdyno_model::{ErrorKind, Result, UserError};
 /// Sessions that a thread remembers for resumption. A server's latest eight are among them, whatever this is.
 const SESSIONS_MAX: usize = 256;
 
-/// What webpki says of a server's certificate that is one of an authority.
+/// webpki's error for a server certificate that is a CA certificate.
 const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
 /// What connections are made with. Each engine thread makes its own of it by [`for_thread`].
@@ -157,7 +157,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
 #[derive(Debug)]
 struct CaOrPinnedCertificate {
     by_authority: Arc<WebPkiServerVerifier>,
-    /// What the file given holds.
+    /// The certificates of the file given.
     given: Vec<CertificateDer<'static>>,
 }
 

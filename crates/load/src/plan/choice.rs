@@ -28,7 +28,7 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// What the workload says. Its requests are already known as `templates`.
+    /// From the workload. Its requests are already prepared as `templates`.
     pub(super) fn of(workload: &Workload, templates: &[Template]) -> Result<Self> {
         if let Some(list) = &workload.list {
             return ListRequests::of(list, templates).map(Self::Listed);

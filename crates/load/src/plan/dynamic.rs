@@ -16,7 +16,7 @@ use webdyno_model::visit::Auth;
 use webdyno_model::workload::{Body, RequestSpec};
 use webdyno_model::{Result, UserError};
 
-/// Longest URL that is built. No server takes more: Apache's `LimitRequestLine` is 8190.
+/// Longest URL that is built. No server accepts more: Apache's `LimitRequestLine` is 8190.
 const URL_BYTES_MAX: usize = 16 << 10;
 
 /// A request with variables.
@@ -27,7 +27,7 @@ pub(crate) struct Dynamic {
     fields: Vec<(String, Text)>,
     auth: Option<AuthText>,
     body: BodyText,
-    /// Header fields that it does not give itself.
+    /// Default header fields that the request adds.
     adds_host: bool,
     adds_user_agent: bool,
     adds_accept: bool,
@@ -114,7 +114,7 @@ impl Dynamic {
         self.url.whole().is_some()
     }
 
-    /// Whether it says itself which cookies it sends.
+    /// Whether the user sets its `Cookie` header.
     pub(crate) fn sends_own_cookies(&self) -> bool {
         self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cookie"))
     }

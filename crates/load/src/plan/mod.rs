@@ -46,12 +46,12 @@ const VISITORS_PARKED_MAX: u32 = 4096;
 const THREADS_MAX: u32 = 256;
 /// Most redirects in a row that are believed to be meant.
 const REDIRECTS_MAX: u32 = 50;
-/// What the requests call their sender, unless the workload says otherwise.
+/// The default `User-Agent`.
 pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
 /// Statuses have three digits.
 const STATUS_CODES: usize = 1000;
 
-/// A server that a workload really goes to, whatever its URLs say.
+/// A server that a workload really connects to, whichever host its URLs name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// Its name or address.

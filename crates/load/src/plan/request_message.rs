@@ -8,14 +8,14 @@ use webdyno_model::workload::Body;
 pub(crate) struct RequestMessage {
     /// Whether they are sent instead of the target's own.
     pub(crate) is_own: bool,
-    /// The head, and a body that no other request shares.
+    /// The head, and a body that is not shared.
     pub(crate) head: Vec<u8>,
     /// A body that is shared, else empty.
     pub(crate) body: Body,
 }
 
 impl RequestMessage {
-    /// Empties it: the target's own bytes are sent.
+    /// Empties it: the template's bytes are sent.
     #[inline]
     pub(crate) fn clear(&mut self) {
         if self.is_own {
@@ -44,7 +44,7 @@ impl RequestMessage {
         }
     }
 
-    /// What may be sent at once when so much was sent; empty at the end.
+    /// The unsent bytes after this many sent ones; empty at the end.
     #[inline]
     pub(crate) fn unsent<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
         match (self.is_own, self.head.get(written_bytes..)) {

@@ -28,9 +28,9 @@ pub(crate) struct Template {
     pub(crate) name: usize,
     pub(crate) is_head_request: bool,
     pub(crate) idempotent: bool,
-    /// It says itself that its connection is to be closed.
+    /// Its header has `Connection: close`.
     pub(crate) closes: bool,
-    /// It says itself which cookies it sends.
+    /// The user sets its `Cookie` header.
     pub(crate) sends_own_cookies: bool,
     /// Distinguishes requests for the same URL that are sent with other header fields.
     propagation_hash: u64,
@@ -69,7 +69,7 @@ impl Template {
         self.head.len() + self.body.bytes().len()
     }
 
-    /// What may be sent at once when so much was sent; empty at the end.
+    /// The unsent bytes after this many sent ones; empty at the end.
     #[inline]
     pub(crate) fn unsent(&self, written_bytes: usize) -> &[u8] {
         match self.head.get(written_bytes..) {
@@ -123,7 +123,7 @@ impl Template {
         self.source.method == "GET"
     }
 
-    /// Tells apart what two requests would ask for the same parts of a page with.
+    /// A hash of the header fields that requests for the parts of a page inherit.
     pub(crate) fn propagation_hash(&self) -> u64 {
         self.propagation_hash
     }
@@ -193,7 +193,7 @@ fn is_content_header(name: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Redirect {
     pub(crate) source: Source,
-    /// To the server that sent it; else the URL says to which one.
+    /// Whether it leads to the same server; else the URL names the server.
     pub(crate) same_origin: bool,
 }
 
@@ -248,19 +248,19 @@ impl Source {
         &self.url
     }
 
-    /// The values of a header that the user gave.
+    /// The values of a header that the user sets.
     fn user_header(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.headers.iter().filter(move |(given, _)| given.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Whether its headers say that the connection is to be closed: RFC 9112, 9.6.
+    /// Whether its headers have `Connection: close`: RFC 9112, 9.6.
     fn has_connection_close(&self) -> bool {
         let mut options = self.user_header("Connection").flat_map(|value| value.split(','));
         options.any(|option| option.trim().eq_ignore_ascii_case("close"))
     }
 
-    /// The request up to its body. Headers that the user gives replace our own.
+    /// The request up to its body. The user's headers replace the defaults.
     fn head(&self) -> Vec<u8> {
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -280,7 +280,7 @@ impl Source {
         matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }
 
-    /// The headers that every request has, unless the user gives them.
+    /// The default headers, without those that the user sets.
     fn default_headers(&self) -> String {
         let given = |name: &str| self.user_header(name).next().is_some();
         let mut text = String::new();
@@ -296,7 +296,7 @@ impl Source {
         text
     }
 
-    /// The headers that the user gives.
+    /// The user's headers.
     fn user_headers(&self) -> String {
         self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }

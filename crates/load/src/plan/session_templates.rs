@@ -16,7 +16,7 @@ use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Th
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
-/// What browsers ask for, so that servers compress as they do for them.
+/// The codings that browsers accept, so that servers compress as they do for browsers.
 const ACCEPT_ENCODING: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br");
 
 /// The visits of a workload.
@@ -64,9 +64,9 @@ pub(crate) struct StepPlan {
     pub(crate) captures: Captures,
     /// The label of its first capture.
     pub(crate) first_label: usize,
-    /// What it cannot be taken without.
+    /// The variables that it requires.
     pub(crate) needs: Vec<VariableId>,
-    /// Whether it can always be taken: what it needs is there from the beginning.
+    /// Whether it can always be taken: its variables have values from the beginning.
     pub(crate) is_always_possible: bool,
     /// The time after it.
     pub(crate) think: Think,
@@ -203,7 +203,7 @@ impl Script {
         self.dynamic.get(request as usize).and_then(Option::as_ref)
     }
 
-    /// Whether a target is a request of the workload, which says itself what it sends.
+    /// Whether a target is a request of the workload, which defines its own headers.
     pub(crate) fn is_listed(&self, target: u32) -> bool {
         (target as usize) < self.dynamic.len()
     }

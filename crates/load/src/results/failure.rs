@@ -36,7 +36,7 @@ impl Failure {
         match errno {
             // A unix socket is also gone when its file is.
             Errno::CONNREFUSED | Errno::NOENT => Self::ConnectRefused,
-            // EAGAIN is how connect says that no local port is free for an unbound socket on some kernels.
+            // Some kernels return EAGAIN when no local port is free for an unbound socket.
             Errno::ADDRNOTAVAIL | Errno::ADDRINUSE | Errno::AGAIN => Self::LocalPortsExhausted,
             // Kernel memory for one more socket is the same wall to a user as one more descriptor.
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::NoDescriptors,

@@ -10,7 +10,7 @@ pub(crate) struct Merger {
     labels: Labels,
     threads: Vec<Thread>,
     sum: Report,
-    /// The next interval to be given out.
+    /// The number of the next interval.
     index: u64,
     end_ns: u64,
 }
@@ -52,7 +52,7 @@ impl Merger {
         }
     }
 
-    /// Takes a thread's next report.
+    /// Adds a thread's next report.
     pub(crate) fn add(&mut self, thread: usize, report: Box<Report>) {
         self.threads[thread].queue.push_back(report);
     }
@@ -91,7 +91,7 @@ impl Merger {
         Some(interval)
     }
 
-    /// How the load ended; `None` when a thread never said.
+    /// How the load ended; `None` when a thread sent no last report.
     pub(crate) fn end(&self) -> Option<LoadEnd> {
         let mut end = LoadEnd {
             elapsed_us: self.end_ns / 1000,
@@ -108,7 +108,7 @@ impl Merger {
             end.waiting_at_end += last.waiting;
             censored_time.merge(&last.censored_time);
             end.thread_cpu_us.push(last.cpu_total_ns / 1000);
-            // A thread that ran out of requests says less than one that was stopped.
+            // The reason of a thread that was stopped outweighs that of one that ran out of requests.
             if end.reason == EndReason::Requests {
                 end.reason = last.reason;
             }

@@ -48,7 +48,7 @@ impl Deadlines {
         self.join(slot, next);
     }
 
-    /// Takes a slot out; nothing happens if it is not in.
+    /// Removes a slot; nothing happens if it is not in the list.
     pub(crate) fn remove(&mut self, slot: u32) {
         let link = self.links[slot as usize];
         if !link.listed {

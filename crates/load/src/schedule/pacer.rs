@@ -74,7 +74,7 @@ impl Pacer {
         pacer
     }
 
-    /// How many starts were taken.
+    /// How many starts were passed.
     pub(crate) fn taken_count(&self) -> u64 {
         self.taken
     }
@@ -84,7 +84,7 @@ impl Pacer {
         self.next_ns.filter(|_| !self.is_exhausted())
     }
 
-    /// Whether this thread's part of the requests is taken; never without a bound.
+    /// Whether this thread's part of the requests is used up; never without a bound.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.requests.is_some_and(|requests| self.slot() >= requests)
     }

@@ -85,7 +85,7 @@ impl UserProfile {
         while at_ns < whole_ns {
             let piece = Piece::at(stage, at_ns, whole_ns);
             if let Some((change_ns, active)) = piece.next(at_ns, self.active) {
-                // Never before the last change, whatever the floats say.
+                // Never before the last change, whatever the rounding.
                 let change_ns = self.begin_ns + change_ns.max((self.at_ns - self.begin_ns) as f64) as u64;
                 return (change_ns < end_ns).then_some((change_ns, active));
             }

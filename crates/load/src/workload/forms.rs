@@ -28,7 +28,7 @@ pub struct File {
     pub content_type: Option<String>,
 }
 
-/// A form in bytes, and the `Content-Type` that says how to read them.
+/// A form in bytes, and the `Content-Type` that describes them.
 pub fn encode(parts: &[Part]) -> (Vec<u8>, String) {
     if parts.iter().any(|part| part.file.is_some()) { multipart(parts) } else { urlencoded(parts) }
 }

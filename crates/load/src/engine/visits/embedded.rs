@@ -64,7 +64,7 @@ impl EmbeddedCache {
         self.latest.insert(key, hash);
     }
 
-    /// Takes out an old list that no page is on its way with.
+    /// Removes an old list that no page in progress uses.
     fn oldest(&mut self) -> Option<Rc<EmbeddedResources>> {
         for _ in 0..self.order.len().min(EVICTION_SCAN_MAX) {
             let hash = self.order.pop_front()?;
@@ -79,7 +79,7 @@ impl EmbeddedCache {
 }
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// What a content embeds that a target, which `key` stands for, has answered with.
+    /// The resources that the content of target `key` embeds.
     pub(super) fn embedded_in(
         &mut self,
         from: usize,

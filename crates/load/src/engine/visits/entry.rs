@@ -10,7 +10,7 @@ pub(super) enum VisitorArrivals {
     /// Each start is a visitor.
     Starts {
         starts: Starts,
-        /// Starts of this thread that became due, and that were let in.
+        /// Starts of this thread that became due, and that were admitted.
         due: u64,
         admitted: u64,
     },
@@ -55,7 +55,7 @@ impl VisitorArrivals {
         }
     }
 
-    /// The next start that waits to be let in: its number in this thread, and when it was due.
+    /// The next start that waits to be admitted: its number in this thread, and when it was due.
     pub(super) fn next_waiting(&mut self) -> Option<(u64, u64)> {
         match self {
             Self::Users(_) => None,

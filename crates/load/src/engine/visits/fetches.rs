@@ -133,7 +133,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// A fetch goes on elsewhere; its connection was let go.
+    /// A fetch follows a redirect; its connection was released.
     pub(in crate::engine) fn fetch_redirected(&mut self, next: Request, bytes: u64) {
         let origin = self.targets.get(next.template).origin;
         let visitor = &mut self.visits.visitors[next.user as usize];
@@ -216,7 +216,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// After a failure: its visitor goes on when others had their turn.
+    /// After a failure: its visitor continues after the others had their turn.
     pub(in crate::engine) fn visitor_failed(&mut self, request: Request) {
         let visitor = &self.visits.visitors[request.user as usize];
         if visitor.waiting_from(0).is_some() {
@@ -235,7 +235,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         idle.iter().rposition(|&kept| self.conns[kept as u32 as usize].origin == origin)
     }
 
-    /// Takes a visitor's kept connection to this server, the one used last.
+    /// Acquires a visitor's idle connection to this server, the one used last.
     fn acquire_visitor_connection(&mut self, index: u32, origin: usize) -> Option<u32> {
         let at = self.idle_index(index, origin)?;
         let slot = self.visits.visitors[index as usize].idle.remove(at) as u32;
@@ -277,7 +277,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         while let Some(&kept) = self.visits.visitors[index as usize].idle.last() {
             match self.slot_of(kept, Phase::Idle) {
                 Some(slot) => self.close(slot),
-                // Cannot be: what is closed is taken out.
+                // Unreachable: closed connections are removed.
                 None => {
                     self.visits.visitors[index as usize].idle.pop();
                 }

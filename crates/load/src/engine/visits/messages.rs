@@ -21,7 +21,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.visits.epoch_s + self.now_ns / NS_PER_S
     }
 
-    /// The step that a visitor takes.
+    /// The current step of a visitor.
     pub(super) fn step_of(&self, index: u32) -> Option<&StepPlan> {
         let visitor = self.visits.visitors.get(index as usize)?;
         Some(self.plan.script.as_ref()?.step_at(visitor.spec, visitor.step))
@@ -53,7 +53,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         (body_handling, head)
     }
 
-    /// Builds what a fetch sends, where its target does not say it all.
+    /// Builds the message of a fetch, where it differs from its template.
     pub(in crate::engine) fn build_message(&mut self, slot: u32, request: Request) {
         let Some(script) = &self.plan.script else { return };
         let template = self.targets.get(request.template);
@@ -113,7 +113,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         for_each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
     }
 
-    /// Whether the cache has what a fetch is to ask for: then it is not asked, or only whether it has changed.
+    /// Looks a fetch up in the cache: a fresh response needs no request, a stale one a conditional request.
     pub(super) fn check_cache(&self, index: u32, fetch: &mut Fetch) {
         let Some(step) = self.step_of(index) else { return };
         if fetch.kind == Kind::Step && !step.captures.is_empty() {
@@ -173,7 +173,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Takes the values of a step's response.
+    /// Captures the values of a step's response.
     fn capture(&mut self, index: u32, head: &[u8], body: &[u8]) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &mut self.visits.visitors[index as usize];

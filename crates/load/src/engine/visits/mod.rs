@@ -38,7 +38,7 @@ use visitor::{Phase, State, Visitor};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::workload::Arrival;
 
-/// What a visitor takes at least.
+/// The memory of a visitor at least.
 #[cfg(test)]
 pub(super) const VISITOR_BYTES: usize = std::mem::size_of::<Visitor>();
 
@@ -69,7 +69,7 @@ pub(super) struct Visitors {
     lists: EmbeddedCache,
     /// Where header lines are built.
     lines: Vec<u8>,
-    /// The time of day at which the load begins, in seconds: caches compare it with what servers say.
+    /// The time of day at which the load begins, in seconds: caches compare it with the servers' dates.
     epoch_s: u64,
     pages_in_flight: u64,
     /// Times of all pages of the load so far; `None` without pages.
@@ -148,7 +148,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         };
         let counted = !visits.entry.is_closed();
         let visitor = &mut visits.visitors[index as usize];
-        // Whoever takes a seat again goes on with its numbers.
+        // A user that becomes active again continues its numbers.
         if counted || visitor.serial == 0 {
             (visitor.number, visitor.session) = (number, number);
         }

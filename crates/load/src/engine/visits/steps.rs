@@ -11,10 +11,10 @@ use crate::random::SplitMix;
 use crate::results::recorder::Report;
 use std::cmp::Reverse;
 
-/// The kind of random numbers that sessions draw.
+/// The random stream of sessions.
 const SESSION_DRAWS: u64 = 1;
 
-/// The kind of random numbers that say when visitors begin.
+/// The random stream of the visitors' initial think times.
 const INITIAL_THINK_DRAWS: u64 = 2;
 
 /// The pause before the next session when no step of a session can be taken.
@@ -92,7 +92,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     }
 
     /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them
-    /// at once would come in waves from then on. A ramp says itself who begins when.
+    /// at once would come in waves from then on. With a ramp the stages decide when each begins.
     pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
             return 0;

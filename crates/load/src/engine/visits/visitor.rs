@@ -97,7 +97,7 @@ impl Visitor {
         }
     }
 
-    /// Adds what is to be fetched, or was taken from the cache.
+    /// Adds a fetch, or a response from the cache.
     pub(super) fn add(&mut self, fetch: Fetch) {
         self.left += u32::from(fetch.state != State::Ended);
         self.first_waiting = self.first_waiting.min(self.fetches.len() as u32);
@@ -156,7 +156,7 @@ pub(super) enum State {
 pub(super) struct Fetch {
     pub(super) state: State,
     pub(super) kind: Kind,
-    /// The cache has it, and the server is asked whether it has changed.
+    /// The cache has it, and it is revalidated with the server.
     pub(super) confirms: bool,
     /// What it embeds, as far as that is known.
     pub(super) list: Option<Rc<EmbeddedResources>>,
@@ -167,7 +167,7 @@ pub(super) struct Fetch {
     /// The target that it began with.
     pub(super) first_target: u32,
     pub(super) origin: u32,
-    /// The server that it was to be asked of at first.
+    /// The origin before any redirect.
     pub(super) first_origin: u32,
     /// Whether the page fails without it.
     pub(super) required: bool,
@@ -175,7 +175,7 @@ pub(super) struct Fetch {
     pub(super) discovered_ns: u64,
     /// Since when it could have been sent, but for connections.
     pub(super) sendable_ns: u64,
-    /// When it times out; 0 before it was given a connection.
+    /// When it times out; 0 before it had a connection.
     pub(super) deadline_ns: u64,
     /// Redirects that it has followed.
     pub(super) hops: u32,

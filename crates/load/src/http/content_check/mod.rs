@@ -162,7 +162,7 @@ impl ResponseChecks {
 fn compile_regex(pattern: &str) -> Result<Regex> {
     Regex::new(pattern).map_err(|error| {
         let text = error.to_string();
-        // The last line says what is wrong; those above point at it.
+        // The last line is the cause; those above point at it.
         let cause = text.lines().last().unwrap_or(&text).trim_start_matches("error: ");
         UserError::usage(format!("`{pattern}` is not a regular expression: {cause}"))
             .hint("see which ones are understood: https://docs.rs/regex/latest/regex/#syntax")

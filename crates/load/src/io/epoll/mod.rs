@@ -43,7 +43,7 @@ const WAKE_TOKEN: u64 = u64::MAX;
 /// How often a unix socket is tried whose server's queue was full.
 const UNIX_RETRY_NS: u64 = 1_000_000;
 
-/// What the kernel must give before a thread can run, and may refuse.
+/// The kernel resources that a thread needs before it can run.
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -210,7 +210,7 @@ impl EpollIo {
         let input = &mut tls.input;
         (input.stamped, input.stamp_ns) = (self.kernel.stamps.has_rx_timestamps(slot), None);
         let done = call(session, socket, input, &now_ns);
-        // One without a timestamp takes the place of the one before, too.
+        // A read without a timestamp replaces the earlier one, too.
         if let Some(stamp_ns) = input.stamp_ns {
             self.kernel.stamps.note(slot, stamp_ns);
         }
@@ -222,7 +222,7 @@ impl EpollIo {
 
     /// Sends on a connection with TLS; the first call on a socket makes its session.
     fn send_tls(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
-        // What a handshake takes begins here, and not when its first bytes are made.
+        // The handshake time begins here, and not when its first bytes are made.
         let called_ns = if self.handshake(slot) == Handshake::None { self.now_ns() } else { 0 };
         if let Some(due @ TlsState::Due { .. }) = &mut self.sessions[slot as usize]
             && let (Some(tls), true) = (&self.tls, self.sockets[slot as usize].is_some())
@@ -235,7 +235,7 @@ impl EpollIo {
         })
     }
 
-    /// Takes a socket in, whose connection goes on from here.
+    /// Registers a connecting socket with epoll.
     fn register_socket(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), SocketError> {
         let interest =
             EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;

@@ -2,7 +2,7 @@
 //! rustls (<https://docs.rs/rustls/0.23/rustls/unbuffered/>), which leaves all buffers to the caller: what is received
 //! lies in memory of the thread, so that an idle connection holds no buffer of its own.
 //!
-//! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it;
+//! To the engine it behaves like a plain socket. A short read means that the socket is drained, as epoll(7) has it;
 //! what the kernel will not signal again (a close that came with the last bytes) is reported by
 //! [`TlsStream::take_unreported_readiness`].
 
@@ -23,9 +23,9 @@ use std::sync::Arc;
 const INPUT_BYTES: usize = 192 * 1024;
 /// Received bytes that may wait for the rest of a message.
 const WAITING_BYTES_MAX: usize = 96 * 1024;
-/// The least that is asked of the socket: a whole record.
+/// The smallest read from the socket: a whole record.
 const READ_BYTES_MIN: usize = 17 * 1024;
-/// Bytes of a request that are encrypted before the kernel is asked to take them.
+/// Bytes of a request that are encrypted before each send.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks, or reads, of one connection before others have their turn.
 const TURNS_MAX: usize = 16;
@@ -111,7 +111,7 @@ struct PlaintextBuffer<'a> {
 }
 
 impl PlaintextBuffer<'_> {
-    /// Takes what there is room for. Returns how much that was.
+    /// Copies what there is room for. Returns how much that was.
     fn push(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room - self.filled);
         if let Some(buffer) = &mut self.buffer {
@@ -148,7 +148,7 @@ pub(super) struct TlsStream {
     /// Decrypted, and not read by the engine yet.
     decrypted: Vec<u8>,
     decrypted_at: usize,
-    /// Encrypted, and not taken by the kernel yet.
+    /// Encrypted, and not accepted by the kernel yet.
     outgoing: Vec<u8>,
     outgoing_at: usize,
     /// Bytes of the request that stand in `outgoing` and of which the engine does not know yet.
@@ -193,8 +193,8 @@ impl TlsStream {
         std::mem::take(&mut self.unreported).then_some(self.ended.is_some())
     }
 
-    /// Goes on with the handshake, then sends as much as the kernel takes. What the kernel did not take of the last
-    /// bytes is not counted until it has: the same bytes are given again then. A handshake that begins now began at
+    /// Continues the handshake, then sends as much as the kernel accepts. What the kernel did not accept of the last
+    /// bytes is not counted until it has: the same bytes are passed again then. A handshake that begins now began at
     /// `called_ns`.
     pub(super) fn send(
         &mut self,
@@ -365,7 +365,7 @@ impl TlsStream {
         }
     }
 
-    /// Gives received bytes to rustls and takes what comes of them.
+    /// Passes received bytes to rustls and processes the result.
     fn process(
         &mut self,
         input: &mut TlsInput,
@@ -449,7 +449,7 @@ impl TlsStream {
         Ok((discard, step))
     }
 
-    /// Sends what is encrypted. `AGAIN` when the kernel does not take all of it.
+    /// Sends what is encrypted. `AGAIN` when the kernel does not accept all of it.
     fn flush(&mut self, socket: &OwnedFd) -> Result<(), SocketError> {
         while self.outgoing_at < self.outgoing.len() {
             let left = &self.outgoing[self.outgoing_at..];
@@ -474,7 +474,7 @@ impl TlsStream {
         }
     }
 
-    /// Ends the connection as clients do: reads what has come, says that nothing more is sent, and leaves the rest to
+    /// Ends the connection as clients do: reads what has come, sends close_notify, and leaves the rest to
     /// the caller, who closes the socket.
     pub(super) fn close(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
         if !matches!(self.handshake, Handshake::Done { .. }) || matches!(self.ended, Some(Err(_))) {

@@ -107,7 +107,7 @@ fn follow_chain(
     timeout: Duration,
 ) -> std::result::Result<(Probe, Document), ChainError> {
     let mut next: Option<Template> = first_template.or_else(|| prepared.plan.entry(number));
-    // Which server led to the one that is asked.
+    // The server that redirected to the current one.
     let mut redirected_by: Option<usize> = None;
     let mut hops = 0;
     loop {
@@ -165,7 +165,7 @@ fn with_redirect_source(error: UserError, by: &Origin) -> UserError {
     UserError { message: format!("{} ({} redirects there)", error.message, by.url()), ..error }
 }
 
-/// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
+/// Connects to the first address that accepts, and remembers which one that was. `None` is a timeout.
 fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<BlockingConnection>> {
     let tcp = match &origin.endpoint {
         Endpoint::Tcp(tcp) => tcp,
@@ -286,7 +286,7 @@ impl Exchange {
         }
     }
 
-    /// Connects and asks, in the time that is left.
+    /// Connects, sends and receives, in the time that is left.
     fn run(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
         let connection = match self.time_left() {
             Ok(left) => connect(origin, plan, left)?,

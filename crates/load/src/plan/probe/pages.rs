@@ -43,7 +43,7 @@ pub(super) fn explore(prepared: &mut Prepared, timeout: Duration) -> Result<()> 
     Ok(())
 }
 
-/// Asks for a page, or for `first_template` as a part of it. What is wrong with servers, the load will report.
+/// Fetches a page, or `first_template` as a part of it. What is wrong with servers, the load will report.
 fn load_page(
     prepared: &mut Prepared,
     number: usize,

@@ -146,7 +146,7 @@ impl Text {
             Filter::Base64 => {
                 let before = into.len();
                 into.resize(before + value.len().div_ceil(3) * 4, 0);
-                // It has the room that the standard says.
+                // It has the room that the standard requires.
                 let written = STANDARD.encode_slice(value, &mut into[before..]).unwrap_or(0);
                 into.truncate(before + written);
             }

@@ -189,7 +189,7 @@ impl Report {
     }
 }
 
-/// When a request should have begun, when it was sent, and as which name it counts.
+/// When a request was intended and sent, and the name it counts under.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestTimes {
     pub(crate) intended_ns: u64,
@@ -211,10 +211,10 @@ pub(crate) struct Recorder {
     /// Sum of `end - interval start` over its ends.
     ends_ns: u128,
     /// Sum of `interval start - end` over the ends that lie before it: the kernel had the response when the earlier
-    /// interval ended, which counted the request in flight to its end. This one gives that time back.
+    /// interval ended, which counted the request in flight to its end. This one subtracts that time.
     early_ns: u128,
     /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first
-    /// request shows only when they are let in.
+    /// request shows only when they are admitted.
     late_ns: u128,
     open_connections: u64,
     cpu_before_ns: u64,

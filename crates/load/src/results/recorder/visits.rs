@@ -71,7 +71,7 @@ impl VisitReport {
         }
     }
 
-    /// A page ended. True when its parts are to be kept: [`VisitReport::keep`] takes them.
+    /// A page ended. True when its parts are to be passed to [`VisitReport::keep`].
     pub(crate) fn page_ended(&mut self, end: PageEnd) -> bool {
         self.pages.as_mut().is_some_and(|pages| pages.ended(end))
     }

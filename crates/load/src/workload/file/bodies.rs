@@ -14,7 +14,7 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Every key of a field of a multipart form that is a file.
 pub(super) const FILE_KEYS: &[&str] = &["file", "type", "filename"];
 
-/// A body with what is said of it.
+/// A body with its properties.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     /// `None` where unknown.

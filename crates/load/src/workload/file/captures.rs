@@ -85,7 +85,7 @@ pub(super) fn check_pattern(at: SourceSpan, pattern: &str) -> FileResult<()> {
     match regex::bytes::Regex::new(pattern) {
         Ok(_) => Ok(()),
         Err(error) => {
-            // The last line says what is wrong; those before show where, in a copy of the pattern.
+            // The last line is the cause; those before show where, in a copy of the pattern.
             let text = error.to_string();
             let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             Err(FileError::new(at, format!("`{pattern}` is not a regular expression: {why}")).hint(

@@ -206,7 +206,7 @@ fn length(workload: &Workload) -> String {
     }
 }
 
-/// As people say it: `16m 30s`.
+/// For people: `16m 30s`.
 fn time(us: u64) -> String {
     const MINUTE_US: u64 = 60_000_000;
     let (minutes, rest_us) = (us / MINUTE_US, us % MINUTE_US);

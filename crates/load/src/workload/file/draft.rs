@@ -67,7 +67,7 @@ pub struct Entry {
 /// A workload without its defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
-    /// What is said of the whole.
+    /// Settings of the load.
     pub settings: Settings,
     /// What must be met.
     pub objectives: Vec<Objective>,
@@ -77,7 +77,7 @@ pub struct Draft {
     pub requests: Vec<RequestSpec>,
     /// What is chosen between.
     pub entries: Vec<Entry>,
-    /// What `${name}` stands for.
+    /// The value of each `${name}`.
     pub variables: BTreeMap<String, String>,
     /// Rows for sessions.
     pub tables: Vec<Table>,
@@ -86,7 +86,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Requests that are taken in turn, or pages: then each is loaded with what is found in it.
+    /// Requests in turn, or pages: then each is loaded with its embedded resources.
     pub fn from_requests(requests: Vec<RequestSpec>, are_pages: bool) -> Self {
         let entry = |(index, request): (usize, &RequestSpec)| {
             let page = are_pages.then(PageSpec::default);
@@ -105,7 +105,7 @@ impl Draft {
         Self { requests: workload.requests, list: workload.list, ..Self::default() }
     }
 
-    /// Whether it takes visitors: sessions or pages, variables, think times, or anything else that is theirs.
+    /// Whether it needs visitors: for sessions or pages, variables, think times, or other settings of visitors.
     pub fn has_visitors(&self) -> bool {
         let settings = &self.settings;
         let theirs = [
@@ -122,7 +122,7 @@ impl Draft {
             || self.requests.iter().any(|request| request.has_variables)
     }
 
-    /// The workload. `stop` says when it ends, without its ramps; stages say it themselves. A usage error for what
+    /// The workload. `stop` is when it ends, without its ramps; stages define their own end. A usage error for what
     /// cannot be.
     pub fn workload(&self, stop: Stop) -> Result<Workload> {
         let settings = &self.settings;
@@ -208,7 +208,7 @@ impl Draft {
         }
     }
 
-    /// What cannot be together, of whatever file or flags said it.
+    /// Refuses contradictory settings, from files or flags.
     fn check(&self, stop: Stop, has_visits: bool) -> Result<()> {
         let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
         let settings = &self.settings;
@@ -246,7 +246,7 @@ impl Draft {
         self.check_stages(stop, has_visits)
     }
 
-    /// Stages say everything about how much is loaded, and for how long.
+    /// Stages define the whole load and its duration.
     fn check_stages(&self, stop: Stop, has_visits: bool) -> Result<()> {
         let settings = &self.settings;
         let Some(stage) = settings.stages.first() else { return Ok(()) };

@@ -82,7 +82,7 @@ struct Loader<'a> {
     files: Files,
     /// The file that includes each one.
     outer: Vec<Option<usize>>,
-    /// The files in the order in which what they say counts: included ones first.
+    /// The files in the order in which they are read: included ones first.
     finished: Vec<usize>,
     read: ReadFile<'a>,
 }

@@ -103,7 +103,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Takes one in and returns its place.
+    /// Adds a file and returns its index.
     pub(super) fn add(&mut self, path: PathBuf, text: String) -> usize {
         self.files.push((path, text));
         self.files.len() - 1
@@ -119,7 +119,7 @@ impl Files {
         &self.files[file].0
     }
 
-    /// What stands in it.
+    /// Its text.
     pub(super) fn text(&self, file: usize) -> &str {
         &self.files[file].1
     }

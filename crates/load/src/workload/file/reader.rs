@@ -1,4 +1,4 @@
-//! Reads the tables of all files of a workload, in two rounds: steps may name what stands behind them.
+//! Reads the tables of all files of a workload, in two rounds: steps may refer to later definitions.
 
 use super::captures;
 use super::draft::{Draft, Entry};
@@ -42,7 +42,7 @@ pub(super) struct Reader<'t> {
     uses: Vec<Vec<(String, SourceSpan)>>,
     /// Requests by name, method and URL.
     known: HashMap<(String, String, String), Vec<usize>>,
-    /// Names that were given, and where.
+    /// User-defined names, and where.
     named: HashMap<String, SourceSpan>,
     /// Variables and columns, and where they stand.
     variables: BTreeMap<String, SourceSpan>,
@@ -138,7 +138,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Takes a request in, unless it is there already.
+    /// Adds a request, unless it is there already.
     fn add(&mut self, found: ParsedRequest) -> FileResult<usize> {
         let ParsedRequest { spec, named, uses, .. } = found;
         let key = (spec.name.clone(), spec.method.clone(), spec.url.clone());

@@ -35,7 +35,7 @@ pub(super) const RESOURCE_KEYS: &[&str] = &["url", "name", "headers", "required"
 pub(super) struct ParsedRequest {
     /// What is sent.
     pub(super) spec: RequestSpec,
-    /// Where its name stands, if it was given one.
+    /// Where its name stands, if it has one.
     pub(super) named: Option<SourceSpan>,
     /// Where it stands.
     pub(super) at: SourceSpan,

@@ -27,7 +27,7 @@ pub(super) struct Scope<'t> {
 }
 
 impl<'t> Scope<'t> {
-    /// What holds for a file: what it says, else what the file says that includes it.
+    /// The scope of a file: its own settings, else those of the file that includes it.
     pub(super) fn new(
         files: &'t Files,
         fetch: &'t ReadShared<'t>,

@@ -1,4 +1,4 @@
-//! What a workload file says about the load as a whole.
+//! The settings of a workload file for the load as a whole.
 
 use super::draft::Settings;
 use super::keys::{TableKeys, Value};
@@ -58,7 +58,7 @@ pub(super) const STAGE_KEYS: &[&str] = &["duration", "rate", "users", "connectio
 /// Every key of a level that changes.
 pub(super) const SHAPE_KEYS: &[&str] = &["from", "to", "peak", "low", "high", "period"];
 
-/// Reads the settings of one file over those that are there: what this file says counts.
+/// Reads the settings of one file; they override those read before.
 pub(super) fn read(
     top: &TableKeys<'_>,
     into: &mut Settings,
@@ -115,7 +115,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Users, a rate and stages each say how much is loaded.
+/// Refuses more than one of users, a rate and stages.
 fn check_single_arrival(top: &TableKeys<'_>) -> FileResult<()> {
     top.one_of(&["users", "rate", "stage"])?;
     for key in ["duration", "ramp", "ramp_down"] {
@@ -144,7 +144,7 @@ fn ok_status(value: &Value<'_>) -> FileResult<StatusSet> {
     StatusSet::parse(value.text()?).map_err(|error| FileError::from_user_error(value.at, error, forms))
 }
 
-/// The stages of a file, which take the place of those that it includes.
+/// The stages of a file, which replace those of included files.
 fn stages(value: &Value<'_>) -> FileResult<Vec<Written>> {
     let list = value.tables("stage")?;
     let written = list.iter().map(stage).collect::<FileResult<Vec<_>>>()?;

@@ -17,7 +17,7 @@ pub(super) enum Piece<'a> {
     Variable { name: &'a str, filter: Option<&'a str> },
 }
 
-/// The pieces of a text. An error says what is wrong.
+/// The pieces of a text, or the cause of an error.
 pub(super) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let (mut pieces, mut rest) = (vec![], text);
     while let Some(at) = rest.find("${") {
@@ -124,7 +124,7 @@ pub(super) fn unescaped(text: &str) -> String {
 }
 
 /// A URL in full, without fragment, from the base that it is written against. Variables stay as they are, and so does
-/// `$${`; the server must be plain. An error says what is wrong; a relative URL without a base is `None`.
+/// `$${`; the server must be plain. The error is its cause; a relative URL without a base is `None`.
 pub(super) fn full_url(text: &str, base: Option<&Url>) -> Result<Option<String>, String> {
     let pieces = pieces(text)?;
     let is_variable = |piece: &Piece<'_>| matches!(piece, Piece::Variable { .. });

@@ -10,8 +10,9 @@ use webdyno_model::visit::{Auth, CaptureFrom, CaptureSpec, Resources, SessionSpe
 use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Workload};
 use webdyno_model::{Result, UserError};
 
-/// The workload as TOML, without what only flags say (threads, clock, how connections are made). An error for what a
-/// file cannot hold: bodies that are no text, a number of requests, lists and tables, which are files of their own.
+/// The workload as TOML, without settings that only flags have (threads, clock, how connections are made). An error for
+/// what a file cannot hold: bodies that are no text, a number of requests, lists and tables, which are files of their
+/// own.
 pub fn to_toml(workload: &Workload) -> Result<String> {
     check(workload)?;
     let mut text = settings(workload);

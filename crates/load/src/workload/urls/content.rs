@@ -3,7 +3,7 @@
 //! As siege has it (`tmap` in its src/load.c), for the files that are posted; all others are forms. Text is sent
 //! without the blanks at its ends, anything else byte for byte.
 
-/// What a body is, unless something else is said.
+/// The default type of a body.
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Ending, type of content, and whether it is text.

@@ -10,7 +10,7 @@ pub(super) const METHODS: [&str; 7] = ["POST", "PUT", "PATCH", "DELETE", "OPTION
 /// From this one on there is no body.
 const WITHOUT_BODY: usize = 5;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     /// The URL as it was written.
@@ -64,7 +64,7 @@ fn name_bytes(text: &[u8]) -> usize {
     text.iter().position(|byte| !is_of_name(byte)).unwrap_or(text.len())
 }
 
-/// What stands before a blank and `#`.
+/// The text before a comment: a blank and `#`.
 pub(super) fn strip_comment(text: &[u8]) -> &[u8] {
     let mut hashes = memchr::memchr_iter(b'#', text);
     match hashes.find(|&at| at == 0 || is_blank(&text[at - 1])) {

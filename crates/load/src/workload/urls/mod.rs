@@ -3,8 +3,8 @@
 //! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`;
 //! lines that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it
 //! `${NAME}` or `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c,
-//! eval.c, url.c, load.c. A fragment is never sent, with siege neither: `#weight=2.5` in its place says how often the
-//! line is drawn.
+//! eval.c, url.c, load.c. A fragment is never sent, with siege neither: `#weight=2.5` in its place defines how often
+//! the line is drawn.
 //!
 //! Only what is new on a line is read by the url crate: the host, and a path or query that is not plain.
 
@@ -41,7 +41,7 @@ const KINDS_MAX: usize = 4096;
 pub struct ListContext<'a> {
     /// Method of lines that name none.
     pub method: &'a str,
-    /// The environment, where the list itself does not say what a variable is.
+    /// The environment, for variables that the list does not define.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Reads the file of a body.
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the next bytes, wherever they were cut.
+    /// Adds the next bytes, split anywhere.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         done
     }
 
-    /// A line that says something; it begins at byte `begin` of what was written.
+    /// A line with content; it begins at byte `begin` of the file's line.
     fn read_text(&mut self, text: &[u8], begin: usize, expanded: &mut Vec<u8>) -> LineResult<()> {
         let assignment = line::parse_assignment(text).map_err(|error| error.shifted(begin))?;
         let plain = match assignment {
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a variable stands for.
+    /// The value of a variable.
     fn value(&self, name: &[u8]) -> Option<Vec<u8>> {
         let own = self.variables.get(name).cloned();
         own.or_else(|| Some((self.context.variable)(std::str::from_utf8(name).ok()?)?.into_bytes()))

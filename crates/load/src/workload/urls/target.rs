@@ -22,7 +22,7 @@ pub(super) struct UrlParts<'a> {
     pub(super) fragment: Option<&'a [u8]>,
 }
 
-/// Takes a URL apart. Without a scheme it is `http://`, as siege and browsers have it.
+/// Splits a URL. Without a scheme it is `http://`, as siege and browsers have it.
 pub(super) fn split(url: &[u8]) -> std::result::Result<UrlParts<'_>, LineError> {
     if let Some(at) = url.iter().position(u8::is_ascii_control) {
         return Err(LineError::at_byte(at, "a control character is no part of a URL")
@@ -67,7 +67,7 @@ fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), LineError> {
     Ok((false, 0))
 }
 
-/// How often it is drawn, if its fragment says so.
+/// Its weight, if its fragment has one.
 pub(super) fn weight(place: &UrlParts<'_>) -> std::result::Result<Option<f32>, LineError> {
     let Some(text) = place.fragment.and_then(|fragment| fragment.strip_prefix(b"weight=")) else {
         return Ok(None);
@@ -101,7 +101,7 @@ impl Servers {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 
-    /// The server of a URL; `check` says what is wrong with one that is new.
+    /// The server of a URL; `check` validates a new one.
     pub(super) fn of(
         &mut self,
         place: &UrlParts<'_>,

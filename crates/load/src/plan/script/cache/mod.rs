@@ -1,7 +1,7 @@
 //! The private cache of one visitor's browser: RFC 9111. Only how long a response is fresh and what confirms it is
 //! kept, never its body: a load needs to know what is requested, not to show it.
 //!
-//! Browsers take a tenth of the time since the last change for responses that say nothing (RFC 9111, 4.2.2; Chromium's
+//! Browsers take a tenth of the time since the last change for responses without an expiry (RFC 9111, 4.2.2; Chromium's
 //! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor requests one thing with
 //! the same fields each time.
 
@@ -41,21 +41,21 @@ pub(crate) enum CacheLookup<'a> {
 struct Entry {
     /// Fresh before this time.
     fresh_until_s: u64,
-    /// What was said of it.
+    /// How long it is fresh.
     freshness: Freshness,
     /// Entity tag, and behind it the time of the last change as it was written.
     validators: Box<[u8]>,
     etag_bytes: u16,
 }
 
-/// How long a response says that it is fresh.
+/// The freshness that a response declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     /// So long.
     Seconds(u64),
-    /// Nothing; it was last changed then.
+    /// Not declared; it was last changed then.
     LastChange(u64),
-    /// It is not fresh for a moment, or nothing can be known.
+    /// It is stale at once, or its freshness is unknown.
     Never,
 }
 
@@ -190,7 +190,7 @@ impl<'a> CacheFields<'a> {
                 let value = value.strip_prefix(b"=").unwrap_or_default().trim_ascii();
                 let value =
                     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-                // RFC 9111, 4.2.1: what is not valid, or said twice, is stale, or the first one.
+                // RFC 9111, 4.2.1: an invalid value is stale, of several the first counts.
                 self.max_age_s = self.max_age_s.or(Some(seconds(value).unwrap_or(0)));
             }
             () => {}

@@ -17,11 +17,11 @@ use webdyno_model::{Result, UserError};
 /// Most captures of one step.
 pub(crate) const CAPTURES_MAX: usize = u64::BITS as usize;
 
-/// The captures of a step, ready to be taken.
+/// The captures of a step, prepared.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     captures: Vec<(VariableId, CaptureSource)>,
-    /// Those of HTML attributes are taken in one pass.
+    /// HTML attributes are extracted in one pass.
     attributes: Attributes,
 }
 
@@ -80,7 +80,7 @@ impl Captures {
         self.captures.iter().any(|(_, from)| !matches!(from, CaptureSource::Header(_)))
     }
 
-    /// Takes the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in
+    /// Extracts the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in
     /// the order of the specification, of those that matched nothing; their variables have no value then.
     pub(crate) fn extract(
         &self,
@@ -121,7 +121,7 @@ fn compile_regex(pattern: &str) -> Result<Regex> {
         Ok(compile_regex) => return Ok(compile_regex),
         Err(problem) => problem.to_string(),
     };
-    // The library draws a picture of several lines; the last one says it.
+    // The library's message has several lines; the last one is the cause.
     let last = problem.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     Err(UserError::usage(format!("`{pattern}` is no regular expression: {last}"))
         .hint("the syntax is that of Rust's regex, without look-around and back references"))

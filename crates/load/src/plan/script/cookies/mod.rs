@@ -41,7 +41,7 @@ struct Rendered {
 }
 
 impl Jar {
-    /// Takes the value of a `Set-Cookie` field of a response from `url`. What browsers would drop is dropped.
+    /// Stores the value of a `Set-Cookie` field of a response from `url`. What browsers would drop is dropped.
     pub(crate) fn store(&mut self, url: &Url, set_cookie: &[u8]) {
         let Some(cookie) = accepted(url, set_cookie) else { return };
         let same = |old: &&mut Cookie<'static>| {

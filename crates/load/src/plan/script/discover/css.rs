@@ -1,4 +1,4 @@
-//! What a style sheet fetches: `@import`, `url()`, `image-set()` and fonts. CSS Syntax Level 3 says what a rule, a
+//! What a style sheet fetches: `@import`, `url()`, `image-set()` and fonts. CSS Syntax Level 3 defines what a rule, a
 //! declaration and a URL are; `cssparser` reads them.
 //!
 //! Left out is what no browser fetches: `@namespace`, other at-rules that are not for the screen, references within the

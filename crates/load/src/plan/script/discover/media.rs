@@ -273,7 +273,7 @@ fn in_pixels(value: f64, unit: &str) -> Option<f64> {
     Some(value * each)
 }
 
-/// The width that `sizes` says, in pixels; the whole screen when it says nothing.
+/// The width that `sizes` defines, in pixels; the whole screen without one.
 pub(super) fn sizes_px(sizes: &str) -> f64 {
     let mut parser = Parser::new(sizes);
     let widths = parser.parse_comma_separated(|one| {

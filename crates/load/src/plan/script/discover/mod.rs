@@ -2,9 +2,9 @@
 //!
 //! The browser that is meant is one with scripts on, 1280 by 720 pixels at density 1, that knows the formats which all
 //! current browsers know. Elements are parsed by `lol_html` and styles by `cssparser`; which of them fetch, and which
-//! candidate, is said by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS Cascade
-//! (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures beside the
-//! tests).
+//! candidate, is defined by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS
+//! Cascade (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures
+//! beside the tests).
 //!
 //! There is no layout and no script here. Images of styles are found whether an element uses them or not, unlike in a
 //! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor
@@ -25,7 +25,7 @@ use url::Url;
 
 /// Most URLs that one document or style sheet may name; the others are left out, and its page is incomplete.
 pub(crate) const FOUND_MAX: usize = 4096;
-/// Longest URL that is taken; no server takes more (the default of Apache's `LimitRequestLine` is 8190).
+/// Longest URL that is used; no server accepts more (the default of Apache's `LimitRequestLine` is 8190).
 const URL_BYTES_MAX: usize = 16 << 10;
 
 /// What a resource is fetched as.

@@ -114,7 +114,7 @@ fn split_descriptors(srcset: &str, at: usize) -> (Vec<&str>, usize) {
     (words, bytes.len())
 }
 
-/// The size that the descriptors say; `None` when they are faulty.
+/// The size that the descriptors define; `None` when they are faulty.
 fn descriptors(words: &[&str]) -> Option<Size> {
     let (mut density, mut width, mut height) = (None, None, None);
     for word in words {
