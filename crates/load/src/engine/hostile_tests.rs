@@ -1,5 +1,5 @@
 //! The engine against simulated servers that are hostile: what they do to one connection is exact to the nanosecond,
-//! and nobody else feels it.
+//! and no other connection is affected.
 
 use super::simulation::*;
 use webdyno_model::workload::Arrival;

@@ -44,7 +44,7 @@ fn moody() -> Server<'static> {
     })
 }
 
-/// Loads and returns the growth in bytes between few and many requests, whose intervals nobody keeps.
+/// Loads and returns the growth in bytes between few and many requests, whose intervals are dropped.
 fn growth_bytes(arrival: Arrival) -> u64 {
     let mut load = workload(arrival, 20, 1);
     load.timeout_us = 50_000;

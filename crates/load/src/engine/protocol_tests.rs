@@ -104,7 +104,7 @@ fn interim_answers_are_no_answers() {
         vec![(MS, ServerAction::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, ServerAction::Close)];
     let failed = ErrorCounts { closed_early: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts.clone()), (0, failed, [10, 0, 0]));
-    // A change of protocol that nobody asked for.
+    // A protocol switch that was not requested.
     acts[0].1 = ServerAction::Send(wire("HTTP/1.1 101 Switching Protocols\n\n"));
     let failed = ErrorCounts { protocol: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts), (0, failed, [10, 0, 0]));

@@ -99,7 +99,7 @@ fn users_come_and_go_with_the_stages() {
         };
         for at_ns in (0..700).map(|step| step * 10 * MS + 3 * MS) {
             let busy = spans.iter().filter(|(from, to)| (*from..*to).contains(&at_ns)).count() as u32;
-            // Whoever is to leave ends what it does.
+            // A user that leaves completes its request.
             let most = level(at_ns).max(level(at_ns.saturating_sub(answer_ns)));
             assert!((level(at_ns)..=most).contains(&busy), "{busy} of {} at {at_ns}", level(at_ns));
         }

@@ -155,7 +155,7 @@ fn a_page_is_its_document_and_then_its_parts_six_at_a_time() {
     let time = page_time(&outcome);
     // The first part goes where the document came; it is that connection's fourth part that ends the page.
     assert_eq!((time.count, time.min, time.max), (loaded, Some(5100), Some(5100)));
-    // Somebody new makes each session.
+    // Each session is made by a new visitor.
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 6 * loaded);
     assert_eq!(counts(&outcome).sessions_completed, loaded);
 }
@@ -279,7 +279,7 @@ fn a_cache_asks_for_nothing_that_is_fresh_and_confirms_what_is_stale() {
     let counts = counts(&outcome);
     assert_eq!((counts.cache_hits, counts.cache_confirmed), (4, 2));
     assert_eq!((page_counts(&outcome), outcome.counts()), ((3, 0, 0), (8, 0, 0)));
-    // Somebody else has an empty cache.
+    // Another visitor has an empty cache.
     visits(&mut load).returning_fraction = 0.0;
     let (_, received) = run(&load, found_site);
     assert_eq!(received.len(), 18);
@@ -397,7 +397,7 @@ fn cookies_are_each_visitors_own_also_over_redirects() {
         let those = received.iter().filter(|(_, request)| path(request) == wanted);
         those.map(|(_, request)| field(request, "Cookie").unwrap_or_default().to_owned()).collect()
     };
-    // Nobody comes back, so nobody begins with cookies.
+    // No visitor comes back, so none begins with cookies.
     assert_eq!(cookies("/in"), [String::new()].into());
     assert_eq!(cookies("/set"), (1..=9).map(|id| format!("id={id}")).collect());
     assert_eq!(cookies("/home"), (1..=9).map(|id| format!("id={id}; more=1")).collect());
@@ -491,7 +491,7 @@ fn a_number_of_starts_of_an_open_load_is_one_of_sessions() {
 
 #[test]
 fn when_all_connections_are_in_use_visitors_share_them() {
-    // Eight users, three connections: nobody starves, no more are open, and the wait is nobody's delay but the limit's.
+    // Eight users, three connections: none starves, no more are open, and the wait is not counted as our own delay.
     let mut load = page(6, 8, 5000);
     load.connections = 3;
     let mut by_user = BTreeMap::new();

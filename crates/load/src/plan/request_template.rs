@@ -153,7 +153,7 @@ impl Template {
         let source = &self.source;
         let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
         check_url(&url, url.as_str()).ok()?;
-        // Whoever names another host than it connects to is on the server that it names.
+        // With a `Host` header of another host the request counts as one to that host.
         let named = source.user_header("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
         let same_origin = url.origin() == source.url.origin() || named && url.scheme() == source.url.scheme();
         let becomes_get = match status {

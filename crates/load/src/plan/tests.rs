@@ -178,7 +178,7 @@ fn users_need_a_connection_each_and_keep_more_where_there_is_room() {
     assert!(note.contains("up to 140 connections") && note.contains("open files allow 100"), "{note}");
     let open_max = |thread| prepared.plan.open_max(&ThreadShare { thread, threads: 2, budget: None });
     assert_eq!((open_max(0), open_max(1)), (50, 50));
-    // However few there is room for, nobody waits for a connection in closed arrival.
+    // However low the limit, no user waits for a connection in closed arrival.
     prepared.plan.open_files_left = 10;
     assert_eq!(prepared.plan.connections_max(), 70);
 }

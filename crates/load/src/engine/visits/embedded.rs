@@ -110,7 +110,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         list
     }
 
-    /// The targets of what was found, held. Whoever is on another server than those of the load is left out.
+    /// The targets of what was found, retained. Resources on servers that are not loaded are left out.
     fn resolve_embedded(&mut self, from: usize, found: &[FoundUrl]) -> EmbeddedResources {
         let mut list = EmbeddedResources {
             parts: Vec::with_capacity(found.len()),

@@ -178,7 +178,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let session = &script.sessions[visitor.spec as usize];
         let step = script.step_at(visitor.spec, visitor.step);
         let think_ns = think::draw(&step.think, &mut visitor.random).saturating_mul(1000);
-        // Whoever gets no connection does not try again at once.
+        // A visitor without a connection backs off.
         let pause_ns = if visitor.failures > 0 { pause_ns(visitor.failures - 1) } else { 0 };
         let due_ns = now_ns.saturating_add(think_ns.max(pause_ns));
         visitor.fetches.clear();

@@ -262,7 +262,7 @@ impl EpollIo {
         Some(self.sources[at])
     }
 
-    /// Whoever comes later waits behind those that wait already: else some would wait for ever.
+    /// A new connection queues behind those that wait already: else some would starve.
     fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), SocketError> {
         if self.queue.is_empty() && self.try_connect_unix(slot, token, path)? {
             return Ok(());

@@ -91,7 +91,7 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
         else {
             panic!("it has not begun")
         };
-        // Whoever timestamps it after its first bytes are made and sent does so near the end of the call.
+        // A clock reading after its first bytes are made and sent would lie near the end of the call.
         early += u32::from(started_ns - called_ns < length_ns / 2);
         io.close(SLOT);
     }

@@ -1,6 +1,6 @@
 //! One request before the load: whether a server listens, whether it speaks HTTP, and what its `Server` header is.
 //!
-//! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens. And where
+//! It also settles which address of a name is used: `localhost` is often `::1` first, where no server listens. And where
 //! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
 //! as its name would have to be resolved meanwhile.
 

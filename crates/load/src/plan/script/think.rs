@@ -23,7 +23,7 @@ pub(crate) fn draw(think: &Think, random: &mut SplitMix) -> u64 {
     }
 }
 
-/// What is left of a think time at a moment that has nothing to do with it, in microseconds: whoever was there before
+/// The residual think time at an independent moment, in microseconds: a visitor that was present before
 /// the load began is in the midst of one. Of a time of length t it is even in (0, t), and the moment falls into a long
 /// one more often, in proportion to its length (Feller, An Introduction to Probability Theory II, XI.4).
 pub(crate) fn residual(think: &Think, random: &mut SplitMix) -> u64 {
