@@ -46,7 +46,7 @@ pub(crate) struct Users {
     /// Those with lower numbers are active.
     active: u32,
     /// Of those that are active from the beginning, so many have begun.
-    begun: u32,
+    started: u32,
     active_at_start: u32,
     /// Whether each has a request in progress, or waits for its turn.
     engaged: Vec<bool>,
@@ -65,7 +65,7 @@ impl Users {
             user_profile,
             share: share.clone(),
             active,
-            begun: 0,
+            started: 0,
             active_at_start: active,
             engaged: vec![false; count],
             engaged_count: 0,
@@ -84,9 +84,9 @@ impl Users {
             }
             self.leave(turn.user);
         }
-        if self.begun < self.active_at_start {
-            let user = self.begun;
-            self.begun += 1;
+        if self.started < self.active_at_start {
+            let user = self.started;
+            self.started += 1;
             self.engage(user);
             return Some(UserTurn { user, intended_ns: 0 });
         }
@@ -104,7 +104,7 @@ impl Users {
 
     /// When the next user is due or the number of users changes: 0 for now, `None` if all stay busy.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        if self.begun < self.active_at_start || !self.ready.is_empty() {
+        if self.started < self.active_at_start || !self.ready.is_empty() {
             return Some(0);
         }
         let pausing = self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns);
@@ -179,7 +179,7 @@ impl Users {
 #[derive(Debug)]
 pub(crate) struct Starts {
     due: Pacer,
-    taken: Pacer,
+    dispatched: Pacer,
     /// Since when a connection has been free or allowed; `None` while all are busy.
     room_since_ns: Option<u64>,
 }
@@ -187,7 +187,7 @@ pub(crate) struct Starts {
 impl Starts {
     /// The starts of this pacer.
     pub(crate) fn new(pacer: Pacer) -> Self {
-        Self { due: pacer.clone(), taken: pacer, room_since_ns: Some(0) }
+        Self { due: pacer.clone(), dispatched: pacer, room_since_ns: Some(0) }
     }
 
     /// The next start that falls before `until_ns`, once.
@@ -210,7 +210,7 @@ impl Starts {
 
     /// Starts that are due and not started.
     pub(crate) fn waiting(&self) -> u64 {
-        self.due.taken_count() - self.taken.taken_count()
+        self.due.taken_count() - self.dispatched.taken_count()
     }
 
     /// Removes the oldest pending start: when it was intended and when it could have been sent.
@@ -218,8 +218,8 @@ impl Starts {
         if self.waiting() == 0 {
             return None;
         }
-        let intended_ns = self.taken.next_ns()?;
-        self.taken.advance();
+        let intended_ns = self.dispatched.next_ns()?;
+        self.dispatched.advance();
         let sendable_ns = intended_ns.max(self.room_since_ns.unwrap_or(0));
         Some((intended_ns, sendable_ns))
     }

@@ -26,7 +26,6 @@ mod hostile_tests;
 mod list_tests;
 #[cfg(test)]
 mod memory_tests;
-mod network;
 mod outcome;
 mod pool;
 #[cfg(test)]
@@ -41,6 +40,7 @@ pub(crate) mod run;
 mod simulation;
 #[cfg(test)]
 mod stages_tests;
+mod tcp_sample;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -63,9 +63,9 @@ use crate::results::recorder::{Recorder, Report, ThreadEnd, microseconds};
 use crate::schedule::deadlines::Deadlines;
 use crate::schedule::pacer::Pacer;
 use conn::{Conn, Phase};
-use network::Sample;
 use redirect::Targets;
 use std::collections::VecDeque;
+use tcp_sample::TcpSample;
 use visits::Visitors;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::EndReason;
@@ -93,7 +93,7 @@ pub(crate) struct Engine<'p, N, X> {
     full: Option<Box<Report>>,
     deadlines: Deadlines,
     /// Connections whose TCP is read.
-    sample: Sample,
+    sample: TcpSample,
     conns: Vec<Conn>,
     free: Vec<u32>,
     /// Kept connections by origin, the latest used last. Entries of connections closed since are skipped.
@@ -156,7 +156,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             spare: Some(empty()),
             full: None,
             deadlines: Deadlines::new(slots),
-            sample: Sample::new(open_max),
+            sample: TcpSample::new(open_max),
             conns: (0..slots).map(|_| Conn::free()).collect(),
             free: (0..slots as u32).rev().collect(),
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(kept_in_common)).collect(),

@@ -47,7 +47,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             let left = conn.answer.remaining_fixed_body();
             let dropping = left >= DISCARD_BYTES_MIN && conn.may_skip_body();
             let head_cache = &mut self.head_cache[conn.request.template];
-            let asked = match dropping {
+            let requested = match dropping {
                 true => left.min(BUFFER_BYTES as u64) as usize,
                 false
                     if !conn.answer.has_started()
@@ -58,11 +58,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 }
                 false => BUFFER_BYTES,
             };
-            let got = match dropping {
-                true => self.io.discard(slot, &mut self.buffer[..asked]),
-                false => self.io.recv(slot, &mut self.buffer[..asked]),
+            let result = match dropping {
+                true => self.io.discard(slot, &mut self.buffer[..requested]),
+                false => self.io.recv(slot, &mut self.buffer[..requested]),
             };
-            match got {
+            match result {
                 Ok(0) => return self.on_close(slot),
                 Ok(count) => {
                     self.update_clock();
@@ -70,7 +70,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     if self.load_end.is_some() || self.consume(slot, count, dropping) {
                         return;
                     }
-                    if count < asked && !self.conns[slot as usize].hangup {
+                    if count < requested && !self.conns[slot as usize].hangup {
                         return;
                     }
                 }
@@ -161,10 +161,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
     pub(super) fn connection_broken(&mut self, slot: u32, failure: Failure) {
-        let begun = self.conns[slot as usize].answer.has_started();
+        let has_started = self.conns[slot as usize].answer.has_started();
         // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
-        match closed && !begun && self.may_resend(slot) {
+        match closed && !has_started && self.may_resend(slot) {
             true => self.resend(slot),
             false => self.fail(slot, failure, self.now_ns),
         }

@@ -37,7 +37,7 @@ pub(crate) struct Targets<'p> {
     key: Vec<u8>,
     /// Targets without users when they were added here, the oldest first.
     unused: VecDeque<usize>,
-    made: u64,
+    created: u64,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl<'p> Targets<'p> {
             by_key: HashMap::new(),
             key: vec![],
             unused: VecDeque::new(),
-            made: 0,
+            created: 0,
         }
     }
 
@@ -125,7 +125,7 @@ impl<'p> Targets<'p> {
         let template = redirected(plan, own, status, location)?;
         self.key.clear();
         self.key.extend_from_slice(DYNAMIC_KEY);
-        self.key.extend_from_slice(&self.made.to_ne_bytes());
+        self.key.extend_from_slice(&self.created.to_ne_bytes());
         Some((self.add(template)?, true))
     }
 
@@ -204,8 +204,8 @@ impl<'p> Targets<'p> {
 
     /// Keeps a target under the key built last; the longest unused one makes room.
     fn add(&mut self, template: Template) -> Option<usize> {
-        self.made += 1;
-        let serial = self.planned.len() as u64 + self.made;
+        self.created += 1;
+        let serial = self.planned.len() as u64 + self.created;
         let found = FoundTarget { template, serial, key: self.key.clone(), users: 0, is_listed: true };
         let index = if self.found.len() < self.found_max {
             self.found.push(found);

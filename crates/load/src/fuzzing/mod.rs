@@ -103,9 +103,9 @@ impl Split {
 /// Checks the reader of responses with these bytes. An error describes the violated property.
 pub fn response(bytes: &[u8]) -> Result<(), String> {
     for is_head_request in [false, true] {
-        let mut shown = ObservedBytes::default();
+        let mut observed = ObservedBytes::default();
         let whole = receive(
-            &mut shown,
+            &mut observed,
             bytes,
             Split::Whole,
             is_head_request,
@@ -117,13 +117,13 @@ pub fn response(bytes: &[u8]) -> Result<(), String> {
             let mut memory = ResponseHeadCache::default();
             for again in [false, true] {
                 let mut shown_now = ObservedBytes::default();
-                let seen =
+                let summary =
                     receive(&mut shown_now, bytes, split.clone(), is_head_request, &mut memory, dropping)?;
                 // What is dropped is not shown, and of what breaks off the last piece may be.
-                let alike = dropping || seen == ResponseSummary::NotHttp || shown_now == shown;
-                if seen != whole || !alike {
+                let alike = dropping || summary == ResponseSummary::NotHttp || shown_now == observed;
+                if summary != whole || !alike {
                     return Err(format!(
-                        "{whole:?} as a whole, {seen:?} as {split:?}; to HEAD {is_head_request}, dropping {dropping}, again {again}"
+                        "{whole:?} as a whole, {summary:?} as {split:?}; to HEAD {is_head_request}, dropping {dropping}, again {again}"
                     ));
                 }
             }
@@ -167,9 +167,9 @@ pub fn content(bytes: &[u8]) -> Result<(), String> {
     for checks in checks.into_iter().flatten() {
         let whole = decoded(&checks, coding, body, Split::Whole);
         for (split, _) in splits(body) {
-            let seen = decoded(&checks, coding, body, split.clone());
-            if seen != whole {
-                return Err(format!("{whole:?} as a whole, {seen:?} as {split:?}, {coding:?}"));
+            let summary = decoded(&checks, coding, body, split.clone());
+            if summary != whole {
+                return Err(format!("{whole:?} as a whole, {summary:?} as {split:?}, {coding:?}"));
             }
         }
     }
@@ -213,7 +213,7 @@ fn splits(bytes: &[u8]) -> Vec<(Split, bool)> {
 
 /// Feeds the bytes piece by piece, then closes. Bodies of a known length may be dropped unread, as the engine does.
 fn receive(
-    shown: &mut ObservedBytes,
+    observed: &mut ObservedBytes,
     bytes: &[u8],
     mut split: Split,
     is_head_request: bool,
@@ -232,7 +232,7 @@ fn receive(
                 false => FeedResult::More,
             })
         } else {
-            reader.feed_observed(shown, &bytes[at..at + size], memory, is_head_request)
+            reader.feed_observed(observed, &bytes[at..at + size], memory, is_head_request)
         };
         at += size;
         let (status, body_bytes, keep_alive) = (reader.status(), reader.body_bytes(), reader.keep_alive());

@@ -18,14 +18,14 @@ pub(crate) struct ChunkError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     Size { value: u64, digits: u8 },
-    Extension { value: u64, seen: u32 },
+    Extension { value: u64, length: u32 },
     SizeEnd { value: u64 },
     Data { left: u64 },
     DataCr,
     DataLf,
-    TrailerStart { seen: u32 },
-    TrailerLine { seen: u32 },
-    TrailerLf { seen: u32 },
+    TrailerStart { length: u32 },
+    TrailerLine { length: u32 },
+    TrailerLf { length: u32 },
     LastLf,
     Done,
 }
@@ -60,18 +60,18 @@ impl Chunked {
         self.feed_into(bytes, |_| {})
     }
 
-    /// Consumes bytes of the body, passes the chunks' content to `seen`, and returns how many bytes were consumed.
+    /// Consumes bytes of the body, passes the chunks' content to `length`, and returns how many bytes were consumed.
     pub(crate) fn feed_into(
         &mut self,
         bytes: &[u8],
-        mut seen: impl FnMut(&[u8]),
+        mut on_data: impl FnMut(&[u8]),
     ) -> Result<usize, ChunkError> {
         let mut at = 0;
         while at < bytes.len() && self.step != ChunkState::Done {
             if let ChunkState::Data { left } = self.step {
                 let take = left.min((bytes.len() - at) as u64);
                 self.body_bytes += take;
-                seen(&bytes[at..at + take as usize]);
+                on_data(&bytes[at..at + take as usize]);
                 at += take as usize;
                 let left = left - take;
                 self.step = if left == 0 { ChunkState::DataCr } else { ChunkState::Data { left } };
@@ -90,23 +90,23 @@ impl ChunkState {
         match self {
             Self::Size { value, digits } => after_size(value, digits, byte),
             Self::Extension { value, .. } if byte == b'\r' => Ok(Self::SizeEnd { value }),
-            Self::Extension { value, seen } if byte != b'\n' && seen < EXTENSION_BYTES_MAX => {
-                let seen = seen + 1;
-                Ok(Self::Extension { value, seen })
+            Self::Extension { value, length } if byte != b'\n' && length < EXTENSION_BYTES_MAX => {
+                let length = length + 1;
+                Ok(Self::Extension { value, length })
             }
-            Self::SizeEnd { value: 0 } if byte == b'\n' => Ok(Self::TrailerStart { seen: 0 }),
+            Self::SizeEnd { value: 0 } if byte == b'\n' => Ok(Self::TrailerStart { length: 0 }),
             Self::SizeEnd { value } if byte == b'\n' => Ok(Self::Data { left: value }),
             Self::DataCr if byte == b'\r' => Ok(Self::DataLf),
             Self::DataLf if byte == b'\n' => Ok(Self::Size { value: 0, digits: 0 }),
             Self::TrailerStart { .. } if byte == b'\r' => Ok(Self::LastLf),
             // The line's end counts too: a section of empty names is not shorter.
-            Self::TrailerLine { seen } if byte == b'\r' => Ok(Self::TrailerLf { seen: seen + 2 }),
-            Self::TrailerStart { seen } | Self::TrailerLine { seen }
-                if byte != b'\n' && seen < TRAILER_BYTES_MAX =>
+            Self::TrailerLine { length } if byte == b'\r' => Ok(Self::TrailerLf { length: length + 2 }),
+            Self::TrailerStart { length } | Self::TrailerLine { length }
+                if byte != b'\n' && length < TRAILER_BYTES_MAX =>
             {
-                Ok(Self::TrailerLine { seen: seen + 1 })
+                Ok(Self::TrailerLine { length: length + 1 })
             }
-            Self::TrailerLf { seen } if byte == b'\n' => Ok(Self::TrailerStart { seen }),
+            Self::TrailerLf { length } if byte == b'\n' => Ok(Self::TrailerStart { length }),
             Self::LastLf if byte == b'\n' => Ok(Self::Done),
             _ => Err(ChunkError),
         }
@@ -120,7 +120,7 @@ fn after_size(value: u64, digits: u8, byte: u8) -> Result<ChunkState, ChunkError
         (Some(digit), _) => Ok(ChunkState::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }),
         (None, _) if digits == 0 => Err(ChunkError),
         (None, b'\r') => Ok(ChunkState::SizeEnd { value }),
-        (None, b';' | b' ' | b'\t') => Ok(ChunkState::Extension { value, seen: 0 }),
+        (None, b';' | b' ' | b'\t') => Ok(ChunkState::Extension { value, length: 0 }),
         _ => Err(ChunkError),
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Response {
     stage: ReadState,
     status: u16,
     keep_alive: bool,
-    begun: bool,
+    has_started: bool,
     interim: u8,
     body_bytes: u64,
     spill: Vec<u8>,
@@ -83,7 +83,7 @@ impl Response {
             stage: ReadState::Head,
             status: 0,
             keep_alive: false,
-            begun: false,
+            has_started: false,
             interim: 0,
             body_bytes: 0,
             spill: Vec::new(),
@@ -93,7 +93,7 @@ impl Response {
     /// Ready for the next response; keeps its memory.
     pub(crate) fn reset(&mut self) {
         self.stage = ReadState::Head;
-        (self.status, self.keep_alive, self.begun) = (0, false, false);
+        (self.status, self.keep_alive, self.has_started) = (0, false, false);
         (self.interim, self.body_bytes) = (0, 0);
         self.spill.clear();
         self.spill.shrink_to(SPILL_BYTES_KEPT);
@@ -111,7 +111,7 @@ impl Response {
 
     /// Whether any byte has arrived.
     pub(crate) fn has_started(&self) -> bool {
-        self.begun
+        self.has_started
     }
 
     /// Decoded bytes of the body so far.
@@ -157,7 +157,7 @@ impl Response {
         memory: &mut ResponseHeadCache,
         is_head_request: bool,
     ) -> Result<FeedResult, NotHttp> {
-        self.begun |= !bytes.is_empty();
+        self.has_started |= !bytes.is_empty();
         let mut at = 0;
         while self.stage == ReadState::Head {
             let Some((head, used)) = self.feed_head(&bytes[at..], memory, is_head_request)? else {

@@ -49,21 +49,21 @@ fn in_use(destinations: &[SocketAddr], reused: bool) -> u64 {
 /// Counts the lines of /proc/net/tcp or tcp6 whose remote end is this.
 fn count_to(table: &str, destination: &SocketAddr, reused: bool) -> u64 {
     // The address stands there in words as they lie in memory.
-    let word = |bytes: &[u8]| {
-        format!("{:08X}", bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte)))
+    let hex_word = |bytes: &[u8]| {
+        format!("{:08X}", bytes.iter().rev().fold(0u32, |hex_word, byte| hex_word << 8 | u32::from(*byte)))
     };
-    let words = |address: Ipv6Addr| -> String { address.octets().chunks(4).map(word).collect() };
+    let hex_words = |address: Ipv6Addr| -> String { address.octets().chunks(4).map(hex_word).collect() };
     let port = destination.port();
-    let shown = match destination.ip() {
+    let encoded = match destination.ip() {
         IpAddr::V4(address) => [
-            format!("{}:{port:04X}", word(&address.octets())),
-            format!("{}:{port:04X}", words(address.to_ipv6_mapped())),
+            format!("{}:{port:04X}", hex_word(&address.octets())),
+            format!("{}:{port:04X}", hex_words(address.to_ipv6_mapped())),
         ],
-        IpAddr::V6(address) => [format!("{}:{port:04X}", words(address)), String::new()],
+        IpAddr::V6(address) => [format!("{}:{port:04X}", hex_words(address)), String::new()],
     };
     let counts = |line: &&str| {
         let mut fields = line.split_ascii_whitespace().skip(2);
-        fields.next().is_some_and(|at| shown.iter().any(|one| one == at))
+        fields.next().is_some_and(|at| encoded.iter().any(|one| one == at))
             && !(reused && fields.next() == Some(TIME_WAIT))
     };
     table.lines().filter(counts).count() as u64

@@ -144,7 +144,7 @@ impl RxTimestampReader {
 pub(crate) struct RxTimestamps {
     /// Every how many connections one is timestamped; `None` for none at all.
     every: Option<u64>,
-    begun: u64,
+    opened: u64,
     slots: Vec<SlotTimestamp>,
     reader: RxTimestampReader,
     offset: Option<ClockOffset>,
@@ -166,7 +166,7 @@ impl RxTimestamps {
         };
         Ok(Self {
             every: every.filter(|_| timestamping_socket.is_some()),
-            begun: 0,
+            opened: 0,
             slots: vec![SlotTimestamp::Plain; slots],
             reader: RxTimestampReader::new(),
             offset: timestamping_socket.as_ref().and_then(|_| ClockOffset::measure()),
@@ -177,8 +177,8 @@ impl RxTimestamps {
     /// A connection begins in this slot: its socket is timestamped when it is its turn and the kernel agrees.
     pub(crate) fn begin(&mut self, slot: u32, socket: impl AsFd) {
         let Some(every) = self.every else { return };
-        self.begun += 1;
-        if (self.begun - 1).is_multiple_of(every) && enable_rx_timestamps(socket).is_ok() {
+        self.opened += 1;
+        if (self.opened - 1).is_multiple_of(every) && enable_rx_timestamps(socket).is_ok() {
             self.slots[slot as usize] = SlotTimestamp::Stamped(0);
         }
     }

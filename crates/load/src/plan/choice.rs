@@ -6,7 +6,7 @@
 
 use crate::plan::request_message::RequestMessage;
 use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
-use crate::plan::script::choose::Weighted;
+use crate::plan::script::weighted::Weighted;
 use crate::random::SplitMix;
 use std::sync::Arc;
 use webdyno_model::visit::{ListEntries, ListEntry, RequestList};

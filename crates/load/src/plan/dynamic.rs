@@ -57,7 +57,7 @@ impl Dynamic {
             ..error
         };
         let text = |text: &str, place: TextContext| Text::parse(text, names, place).map_err(with_name);
-        let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let is_set = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let fields = spec.headers.iter();
         let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, TextContext::Header)?)));
         // A form with a file in it need not be UTF-8.
@@ -68,7 +68,7 @@ impl Dynamic {
             method: spec.method.clone(),
             url: text(&spec.url, TextContext::Url)?,
             fields: fields.collect::<Result<_>>()?,
-            auth: match spec.auth.as_ref().filter(|_| !given("Authorization")) {
+            auth: match spec.auth.as_ref().filter(|_| !is_set("Authorization")) {
                 None => None,
                 Some(Auth::Basic { name, password }) => {
                     Some(AuthText::Basic(text(name, TextContext::Body)?, text(password, TextContext::Body)?))
@@ -81,11 +81,11 @@ impl Dynamic {
                 }
                 None => BodyText::Fixed(spec.body.clone()),
             },
-            adds_host: !given("Host"),
-            adds_user_agent: !given("User-Agent"),
-            adds_accept: !given("Accept"),
+            adds_host: !is_set("Host"),
+            adds_user_agent: !is_set("User-Agent"),
+            adds_accept: !is_set("Accept"),
             adds_content_length: has_content_length,
-            closes: !keepalive && !given("Connection"),
+            closes: !keepalive && !is_set("Connection"),
             keepalive,
         })
     }

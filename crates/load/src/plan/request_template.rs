@@ -282,15 +282,15 @@ impl Source {
 
     /// The default headers, without those that the user sets.
     fn default_headers(&self) -> String {
-        let given = |name: &str| self.user_header(name).next().is_some();
+        let is_set = |name: &str| self.user_header(name).next().is_some();
         let mut text = String::new();
         let host = authority(&self.url);
         for (name, value) in [("Host", host.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
-            if !given(name) {
+            if !is_set(name) {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
         }
-        if !self.keepalive && !given("Connection") {
+        if !self.keepalive && !is_set("Connection") {
             text.push_str("Connection: close\r\n");
         }
         text

@@ -13,8 +13,8 @@
 //! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change
 //! nothing.
 
+mod arrivals;
 mod embedded;
-mod entry;
 mod fetches;
 mod messages;
 mod pages;
@@ -28,8 +28,8 @@ use crate::plan::Plan;
 use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::{Report, microseconds};
 use crate::schedule::deadlines::Deadlines;
+use arrivals::{VisitorArrival, VisitorArrivals};
 use embedded::EmbeddedCache;
-use entry::{VisitorArrival, VisitorArrivals};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -293,11 +293,11 @@ impl EpollIo {
         for result in results {
             let (slot, token) = (result.slot, result.token);
             if self.delayed.get(&slot).is_some_and(|delayed| delayed.token == token) {
-                let begun = match result.address {
+                let result = match result.address {
                     Some(address) => self.connect_to(slot, token, &address),
                     None => Err(SocketError::Dns),
                 };
-                self.finish_delayed(slot, token, begun);
+                self.finish_delayed(slot, token, result);
             }
         }
         self.retry_unix_queue();
@@ -312,7 +312,7 @@ impl EpollIo {
                 let path = path.clone();
                 match self.try_connect_unix(slot, token, &path) {
                     Ok(false) => return,
-                    begun => self.finish_delayed(slot, token, begun.map(|_| ())),
+                    result => self.finish_delayed(slot, token, result.map(|_| ())),
                 }
             }
             self.queue.pop_front();
@@ -320,8 +320,8 @@ impl EpollIo {
     }
 
     /// A connection that had to wait has its socket now, or never will.
-    fn finish_delayed(&mut self, slot: u32, token: u64, begun: Result<(), SocketError>) {
-        match begun {
+    fn finish_delayed(&mut self, slot: u32, token: u64, result: Result<(), SocketError>) {
+        match result {
             Ok(()) => drop(self.delayed.remove(&slot)),
             Err(error) => {
                 self.delayed.insert(slot, Delayed { token, reason: DelayReason::Failed(error) });
@@ -439,10 +439,10 @@ impl NetworkIo for EpollIo {
     }
 
     fn has_ended(&mut self, slot: u32) -> bool {
-        let asked = |session: &mut TlsStream, _: &OwnedFd, input: &mut TlsInput, _: &dyn Fn() -> u64| {
+        let check_end = |session: &mut TlsStream, _: &OwnedFd, input: &mut TlsInput, _: &dyn Fn() -> u64| {
             Ok(session.has_ended(input))
         };
-        self.uses_tls(slot) && self.with_tls(slot, asked).unwrap_or(true)
+        self.uses_tls(slot) && self.with_tls(slot, check_end).unwrap_or(true)
     }
 
     fn close(&mut self, slot: u32) {

@@ -58,7 +58,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let (capture, _) = follow_chain(prepared, first, first_template, Instant::now(), timeout)
         .map_err(ChainError::into_user_error)?;
     if prepared.plan.redirects_max > 0 {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
         for number in others.take(EXPLORED_MAX) {
             let plan = &prepared.plan;
@@ -68,7 +68,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
                 None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
             };
             if is_safe {
-                match follow_chain(prepared, number, None, begun, timeout) {
+                match follow_chain(prepared, number, None, started_at, timeout) {
                     Err(ChainError::Local(error)) => return Err(error),
                     // What is wrong with the servers, the load will report.
                     Ok(_) | Err(ChainError::Server(_)) => {}
@@ -103,7 +103,7 @@ fn follow_chain(
     prepared: &mut Prepared,
     number: usize,
     first_template: Option<Template>,
-    begun: Instant,
+    started_at: Instant,
     timeout: Duration,
 ) -> std::result::Result<(Probe, Document), ChainError> {
     let mut next: Option<Template> = first_template.or_else(|| prepared.plan.entry(number));
@@ -115,7 +115,7 @@ fn follow_chain(
         let template = next.as_ref().unwrap_or(&plan.templates[number]);
         let origin = &plan.origins[template.origin];
         let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
-        let mut exchange = Exchange::new(begun, timeout, discovers);
+        let mut exchange = Exchange::new(started_at, timeout, discovers);
         exchange.run(template, origin, plan).map_err(|error| {
             ChainError::Server(match redirected_by {
                 Some(other) => with_redirect_source(error, &plan.origins[other]),
@@ -234,7 +234,7 @@ fn plain(error: &std::io::Error) -> String {
 
 /// One request and what came of it.
 struct Exchange {
-    begun: Instant,
+    started_at: Instant,
     timeout: Duration,
     response: Response,
     /// The first bytes of the response, for the headers that the engine has no use for.
@@ -274,9 +274,9 @@ impl ResponseObserver for ProbeCapture {
 
 impl Exchange {
     /// One that keeps the content of the response, or does not.
-    fn new(begun: Instant, timeout: Duration, keeps: bool) -> Self {
+    fn new(started_at: Instant, timeout: Duration, keeps: bool) -> Self {
         Self {
-            begun,
+            started_at,
             timeout,
             response: Response::new(),
             first: vec![],
@@ -308,7 +308,7 @@ impl Exchange {
         plan: &Plan,
     ) -> Result<()> {
         let done = self.send_and_receive(connection, template, origin, plan);
-        self.time = Some(self.begun.elapsed());
+        self.time = Some(self.started_at.elapsed());
         match done {
             Ok(()) => Ok(()),
             Err(ExchangeError::TimedOut) => {
@@ -372,7 +372,7 @@ impl Exchange {
 
     /// The time that is left, which the system wants to be above zero.
     fn time_left(&self) -> std::result::Result<Duration, ExchangeError> {
-        match self.timeout.checked_sub(self.begun.elapsed()) {
+        match self.timeout.checked_sub(self.started_at.elapsed()) {
             Some(left) if left > Duration::ZERO => Ok(left),
             _ => Err(ExchangeError::TimedOut),
         }

@@ -19,12 +19,12 @@ const SHOWN_MAX: usize = 5;
 
 /// Looks once into the pages of a workload that are searched for what they embed, in the time of one timeout.
 pub(super) fn explore(prepared: &mut Prepared, timeout: Duration) -> Result<()> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let hosts = prepared.plan.hosts();
     let mut left_out = BTreeSet::new();
     let (mut style_sheets, mut capture) = (vec![], BTreeSet::new());
     for number in prepared.plan.discovered_pages().into_iter().take(EXPLORED_MAX) {
-        let Some(page) = load_page(prepared, number, None, begun, timeout)? else { continue };
+        let Some(page) = load_page(prepared, number, None, started_at, timeout)? else { continue };
         let found = discover::html(page.body.as_deref().unwrap_or_default(), &page.url);
         style_sheets.extend(register_found(prepared, number, &found, &hosts, &mut left_out)?);
     }
@@ -33,7 +33,7 @@ pub(super) fn explore(prepared: &mut Prepared, timeout: Duration) -> Result<()> 
         let Some(origin) = prepared.plan.origin_at(&url).filter(|_| is_new) else { continue };
         let from = &prepared.plan.templates[number];
         let first_template = Template::new(from.part(url), origin, from.name);
-        let Some(sheet) = load_page(prepared, number, Some(first_template), begun, timeout)? else {
+        let Some(sheet) = load_page(prepared, number, Some(first_template), started_at, timeout)? else {
             continue;
         };
         let found = discover::css(sheet.body.as_deref().unwrap_or_default(), &sheet.url);
@@ -48,7 +48,7 @@ fn load_page(
     prepared: &mut Prepared,
     number: usize,
     first_template: Option<Template>,
-    begun: Instant,
+    started_at: Instant,
     timeout: Duration,
 ) -> Result<Option<Document>> {
     let first_template = first_template.or_else(|| prepared.plan.with_first_values(number));
@@ -56,7 +56,7 @@ fn load_page(
         // Its values come from responses.
         return Ok(None);
     }
-    match follow_chain(prepared, number, first_template, begun, timeout) {
+    match follow_chain(prepared, number, first_template, started_at, timeout) {
         Ok((_, document)) => Ok(Some(document)),
         Err(ChainError::Local(error)) => Err(error),
         Err(ChainError::Server(_)) => Ok(None),

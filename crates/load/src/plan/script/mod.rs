@@ -6,10 +6,10 @@
 
 pub(crate) mod cache;
 pub(crate) mod capture;
-pub(crate) mod choose;
 pub(crate) mod cookies;
 pub(crate) mod discover;
 pub(crate) mod rows;
 pub(crate) mod text;
 pub(crate) mod think;
 pub(crate) mod variables;
+pub(crate) mod weighted;

@@ -1,8 +1,8 @@
 //! Bodies of requests in a workload file: a text, a file, a form, a form with files, JSON.
 
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::Scope;
+use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts;
 use super::texts::VariableUses;
 use crate::workload::forms;

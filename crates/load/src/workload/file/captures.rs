@@ -2,7 +2,7 @@
 //! load.
 
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts::is_name;
 use webdyno_model::visit::{CaptureFrom, CaptureSpec};
 

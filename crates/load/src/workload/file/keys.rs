@@ -1,6 +1,6 @@
 //! Tables of a workload file, key by key: each knows where it stands, so that what is wrong with it can be shown.
 
-use super::place::{FileError, FileResult, SourceSpan};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

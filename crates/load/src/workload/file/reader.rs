@@ -3,11 +3,11 @@
 use super::captures;
 use super::draft::{Draft, Entry};
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, Files, SourceSpan};
 use super::requests::{self, PAGE_KEYS, ParsedRequest, ParsedResources, REQUEST_KEYS};
 use super::scope::Scope;
 use super::settings;
 use super::settings::weight;
+use super::source_span::{FileError, FileResult, Files, SourceSpan};
 use super::tables;
 use crate::workload::urls;
 use crate::workload::urls::{ListContext, UrlList};

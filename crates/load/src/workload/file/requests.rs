@@ -2,8 +2,8 @@
 
 use super::bodies;
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::{Scope, auth, headers, merge};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts::{self, Piece, VariableUses};
 use crate::plan::{check_fields, parse_url};
 use url::Url;
@@ -74,16 +74,18 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
     let mut is_raw = false;
     if let Some(body) = body {
         is_raw = body.is_raw;
-        let said = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let has_content_type = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         match body.content_type {
-            Some(_) if said && body.is_multipart => {
+            Some(_) if has_content_type && body.is_multipart => {
                 return Err(FileError::new(
                     keys.at,
                     "a multipart form names its boundary in a Content-Type of its own",
                 )
                 .hint("leave the header out"));
             }
-            Some(content_type) if !said => spec.headers.push(("Content-Type".into(), content_type)),
+            Some(content_type) if !has_content_type => {
+                spec.headers.push(("Content-Type".into(), content_type))
+            }
             _ => {}
         }
         spec.body = body.bytes.into();

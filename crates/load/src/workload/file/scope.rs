@@ -2,7 +2,7 @@
 
 use super::ReadShared;
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, Files, SourceSpan};
+use super::source_span::{FileError, FileResult, Files, SourceSpan};
 use super::texts::VariableUses;
 use crate::plan::{check_fields, parse_url};
 use url::Url;

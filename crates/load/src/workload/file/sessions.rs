@@ -3,11 +3,11 @@
 use super::captures;
 use super::draft::Entry;
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
 use super::reader::{Reader, TopLevel};
 use super::requests::{PAGE_KEYS, REQUEST_KEYS};
 use super::scope::Scope;
 use super::settings::{think, weight};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
 
 /// Every key of a session.

@@ -2,7 +2,7 @@
 
 use super::draft::Settings;
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use webdyno_model::objective::Objective;
 use webdyno_model::stage::{self, Shape, Unit, Written};
 use webdyno_model::visit::Think;

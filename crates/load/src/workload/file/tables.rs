@@ -2,8 +2,8 @@
 
 use super::captures::new_name;
 use super::keys::{TableKeys, Value};
-use super::place::{FileError, FileResult, SourceSpan};
 use super::scope::Scope;
+use super::source_span::{FileError, FileResult, SourceSpan};
 use std::sync::Arc;
 use webdyno_model::error::io_error;
 use webdyno_model::visit::{RowOrder, Table};

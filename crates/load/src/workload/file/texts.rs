@@ -1,7 +1,7 @@
 //! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs,
 //! forms and JSON before the variables have values.
 
-use super::place::{FileError, FileResult, SourceSpan};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 

@@ -3,7 +3,7 @@
 //! Facts: src/cfg.c (what is a comment, what a variable), src/eval.c (how it is replaced) and src/url.c (methods, `-T`)
 //! of siege. Where siege ignores a mistake (an undefined variable is replaced by nothing), it is an error here.
 
-use super::wrong::LineError;
+use super::line_errors::LineError;
 
 /// Methods that a line may name; those with a body behind them come first.
 pub(super) const METHODS: [&str; 7] = ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "GET", "HEAD"];

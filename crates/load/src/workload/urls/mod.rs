@@ -11,16 +11,17 @@
 mod content;
 mod files;
 mod line;
+mod line_errors;
 mod names;
 mod target;
 #[cfg(test)]
 mod tests;
-mod wrong;
 
 use crate::plan::parse_url;
 use content::{FORM, of_file};
 pub use files::read;
 use line::{Line, LineBody};
+use line_errors::{LineError, LineErrors};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
 use webdyno_model::workload::{Body, RequestSpec, Workload, redact_query};
 use webdyno_model::{Result, UserError};
-use wrong::{LineError, LineErrors};
 
 /// Longest line: a body in it is one that can be sent.
 const LINE_BYTES_MAX: usize = 64 << 20;

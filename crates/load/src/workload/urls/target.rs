@@ -4,7 +4,7 @@
 //! percent-encoded, `/./` and `/../` resolved). Where nothing is to be resolved that is done here, faster.
 
 use super::line::displayable;
-use super::wrong::LineError;
+use super::line_errors::LineError;
 use std::collections::HashMap;
 use url::Url;
 use webdyno_model::Result;

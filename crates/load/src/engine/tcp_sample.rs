@@ -18,7 +18,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Which connections are in the sample.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct TcpSample {
     every: u64,
     opened: u64,
     /// The tokens of those that are in it.
@@ -28,7 +28,7 @@ pub(super) struct Sample {
     credited_ns: u64,
 }
 
-impl Sample {
+impl TcpSample {
     /// Of a thread that opens at most this many connections at once: spread over all of them.
     pub(super) fn new(open_max: u32) -> Self {
         Self {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn joined(open_max: u32, opened: u64, gap_ns: u64, keep: usize) -> Vec<u64> {
-        let mut sample = Sample::new(open_max);
+        let mut sample = TcpSample::new(open_max);
         let joined = (0..opened).filter(|&token| {
             let joins = sample.joins(token, token * gap_ns);
             let surplus = sample.tokens.len().saturating_sub(keep);
