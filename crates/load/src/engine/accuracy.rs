@@ -146,7 +146,7 @@ fn deaf_to_every_hundredth() -> Server<'static> {
 }
 
 #[test]
-fn what_is_never_answered_is_a_timeout_or_in_flight_and_nothing_is_missing() {
+fn a_request_without_response_is_a_timeout_or_in_flight() {
     for arrival in [Arrival::Closed, open(500.0, false), open(500.0, true)] {
         let mut load = requests(arrival, 20, 1000);
         load.timeout_us = 300_000;
@@ -169,7 +169,7 @@ fn what_is_never_answered_is_a_timeout_or_in_flight_and_nothing_is_missing() {
 }
 
 #[test]
-fn users_who_never_get_their_answer_stay_in_flight() {
+fn users_without_a_response_stay_in_flight() {
     // Each user is stuck sooner or later: ten times a hundred requests, then silence to the end.
     let outcome = simulate(&workload(Arrival::Closed, 10, 5000), deaf_to_every_hundredth());
     assert_eq!(outcome.counts(), (990, 0, 10));

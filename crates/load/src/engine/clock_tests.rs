@@ -33,7 +33,7 @@ fn the_engines_clock_counts_what_holds_the_engine_up() {
 }
 
 #[test]
-fn stamps_show_what_holds_the_engine_up() {
+fn rx_timestamps_show_delays_of_the_engine() {
     let outcome = held_up(Clock::Auto, true);
     let (response, delay) = (response(&outcome), receive_delay(&outcome));
     assert_eq!((response.max, delay.max, delay.p50), (Some(41_000), Some(40_000), Some(0)));
@@ -57,7 +57,7 @@ fn the_kernels_clock_leaves_it_out() {
 }
 
 #[test]
-fn answers_without_a_stamp_end_by_the_engines_clock_and_are_counted() {
+fn responses_without_a_timestamp_end_by_the_engines_clock() {
     // The server closes to end its responses: the kernel timestamps bytes, no close.
     let unframed = b"HTTP/1.0 200 OK\r\n\r\nok".to_vec();
     let mut sim = Sim::new(Box::new(move |visit| match visit.request {

@@ -85,7 +85,7 @@ pub(crate) struct Conn {
     pub(crate) responses_served: u32,
     pub(crate) established: bool,
     /// The kernel timestamps what comes on it.
-    pub(crate) stamped: bool,
+    pub(crate) rx_timestamped: bool,
     /// The server's close was signalled.
     pub(crate) hangup: bool,
     /// A send failed: what can still be read is all there is.
@@ -94,7 +94,7 @@ pub(crate) struct Conn {
     pub(crate) has_unread_data: bool,
     /// The last reading of its TCP, when it is in the sample.
     pub(crate) tcp: Option<TcpReading>,
-    pub(crate) answer: Response,
+    pub(crate) response: Response,
     /// The response's body, when it is to be checked.
     pub(crate) content: Option<BodyCheck>,
     /// Where the response redirects to; empty for one that does not, or when redirects are not followed.
@@ -134,12 +134,12 @@ impl Conn {
             connect_delay_ns: 0,
             responses_served: 0,
             established: false,
-            stamped: false,
+            rx_timestamped: false,
             hangup: false,
             send_failed: false,
             has_unread_data: false,
             tcp: None,
-            answer: Response::new(),
+            response: Response::new(),
             content: None,
             location: vec![],
             head: vec![],
@@ -151,7 +151,7 @@ impl Conn {
         self.phase = Phase::Connecting;
         self.origin = origin;
         self.responses_served = 0;
-        (self.established, self.stamped, self.hangup, self.send_failed) = (false, false, false, false);
+        (self.established, self.rx_timestamped, self.hangup, self.send_failed) = (false, false, false, false);
         self.has_unread_data = false;
         (self.started_ns, self.connect_delay_ns) = (0, 0);
     }
@@ -162,7 +162,7 @@ impl Conn {
         self.request = request;
         self.written_bytes = 0;
         (self.sent_ns, self.first_byte_ns, self.received_bytes) = (0, 0, 0);
-        self.answer.reset();
+        self.response.reset();
         self.content = None;
         self.location.clear();
         self.head.clear();

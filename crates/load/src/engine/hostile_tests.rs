@@ -20,8 +20,8 @@ enum AfterBytes {
 }
 
 /// The first connection gives one successful response and cuts the second one; later ones are good.
-fn cutting(answer: &'static str, count: usize, then: AfterBytes) -> Server<'static> {
-    let part = ServerAction::Send(answer.as_bytes()[..count].to_vec());
+fn cutting(response: &'static str, count: usize, then: AfterBytes) -> Server<'static> {
+    let part = ServerAction::Send(response.as_bytes()[..count].to_vec());
     Box::new(move |visit| match (visit.connection, visit.request) {
         (_, 0) => vec![(0, ServerAction::Accept)],
         (1, 2) => match then {
@@ -34,18 +34,18 @@ fn cutting(answer: &'static str, count: usize, then: AfterBytes) -> Server<'stat
 }
 
 /// A kept connection ends at each byte of its second answer.
-fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str) {
+fn check_cut(response: &'static str, count: usize, then: AfterBytes, method: &str) {
     let mut load = workload(Arrival::Closed, 1, 1);
     load.requests[0].method = method.into();
     load.timeout_us = 50_000;
     (load.stop.requests, load.stop.duration_us) = (Some(4), None);
-    let outcome = simulate(&load, cutting(answer, count, then));
+    let outcome = simulate(&load, cutting(response, count, then));
     let sum =
         |of: fn(&webdyno_model::interval::ErrorCounts) -> u64| outcome.sum(|interval| of(&interval.errors));
     let (closed, reset, timeout) =
         (sum(|errors| errors.closed_early), sum(|errors| errors.reset), sum(|errors| errors.timeout));
     let quiet = outcome.sum(|interval| interval.connections.quiet_closes);
-    let whole = count == answer.len();
+    let whole = count == response.len();
     // Nothing of the response came: an idempotent request is sent again.
     let crossed = count == 0 && then != AfterBytes::Silence && method == "GET";
     let failed = !whole && !crossed;
@@ -54,7 +54,7 @@ fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str)
         AfterBytes::Reset => (0, u64::from(failed), 0),
         AfterBytes::Silence => (0, 0, u64::from(failed)),
     };
-    let told = format!("{method} {answer:?} cut at {count}, {then:?}");
+    let told = format!("{method} {response:?} cut at {count}, {then:?}");
     assert_eq!((closed, reset, timeout), expected, "{told}");
     assert_eq!(outcome.counts(), (4 - u64::from(failed), u64::from(failed), 0), "{told}");
     // After the whole response the next request is on its way when the connection ends: it crosses the close.
@@ -68,13 +68,13 @@ fn check_cut(answer: &'static str, count: usize, then: AfterBytes, method: &str)
 
 #[test]
 fn a_kept_connection_that_ends_at_any_byte_has_its_class() {
-    for answer in ANSWERS {
-        for count in 0..=answer.len() {
+    for response in ANSWERS {
+        for count in 0..=response.len() {
             for then in [AfterBytes::Close, AfterBytes::Reset, AfterBytes::Silence] {
                 for method in ["GET", "POST"] {
                     // The whole response, and the close as the next POST goes: that is a failure of its own.
-                    if !(count == answer.len() && method == "POST" && then != AfterBytes::Silence) {
-                        check_cut(answer, count, then, method);
+                    if !(count == response.len() && method == "POST" && then != AfterBytes::Silence) {
+                        check_cut(response, count, then, method);
                     }
                 }
             }

@@ -148,7 +148,7 @@ fn what_an_entry_is_redirected_to_is_its_own() {
     let received = sim.received.clone();
     let last = received.clone();
     sim.serve(Box::new(move |visit| {
-        let answer = match last.borrow().last() {
+        let response = match last.borrow().last() {
             Some((_, text)) if visit.request > 0 && text.contains("/x ") => {
                 b"HTTP/1.1 307 x\r\nLocation: y\r\nContent-Length: 0\r\n\r\n".to_vec()
             }
@@ -156,7 +156,7 @@ fn what_an_entry_is_redirected_to_is_its_own() {
         };
         match visit.request {
             0 => vec![(0, ServerAction::Accept)],
-            _ => vec![(MS, ServerAction::Send(answer))],
+            _ => vec![(MS, ServerAction::Send(response))],
         }
     }));
     let outcome = simulate_on(&load, sim);
@@ -170,7 +170,7 @@ fn what_an_entry_is_redirected_to_is_its_own() {
 }
 
 #[test]
-fn an_entry_is_sent_again_whole() {
+fn an_entry_is_retried_as_a_whole() {
     let mut load = listed("127.0.0.1:1/a\n127.0.0.1:1/b\n127.0.0.1:1/c", false, Arrival::Closed, 6);
     load.connections = 1;
     // Each connection carries one response; the next request finds it closed.
@@ -189,7 +189,7 @@ fn an_entry_is_sent_again_whole() {
 }
 
 #[test]
-fn a_list_that_cannot_be_sent_is_told() {
+fn a_list_that_cannot_be_sent_is_refused() {
     let mut load = listed("127.0.0.1:1/a", false, Arrival::Closed, 1);
     load.requests[0].headers.push(("Content-Length".into(), "0".into()));
     let told = crate::plan::prepare(&load).unwrap_err();

@@ -36,8 +36,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
-        self.recorder.record_status(conn.answer.status());
-        if conn.stamped {
+        self.recorder.record_status(conn.response.status());
+        if conn.rx_timestamped {
             self.recorder.record_rx_timestamp(self.received_ns, now_ns);
         }
         let end_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
@@ -77,7 +77,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Whether the connection of a response that has ended may carry another request.
     fn is_reusable(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
-        self.plan.keepalive && conn.answer.keep_alive() && !self.targets.get(conn.request.template).closes
+        self.plan.keepalive && conn.response.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
     /// Keeps the connection of a response that has ended, or lets it end. `clean`: nothing lay behind the response.
@@ -147,7 +147,7 @@ fn fetch_end(
     FetchEnd {
         failure,
         end_ns,
-        status: conn.answer.status(),
+        status: conn.response.status(),
         sent_ns,
         first_byte_ns: conn.first_byte_ns,
         bytes: conn.received_bytes,
@@ -159,7 +159,7 @@ fn fetch_end(
 
 /// Why a complete response is a failure, if it is one, and its content, if that was to be kept.
 fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
-    let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
+    let (status, body_bytes) = (conn.response.status(), conn.response.body_bytes());
     // The visitor's copy is still valid: no other expectation applies.
     if status == NOT_MODIFIED && conn.request.confirms {
         return (None, None);

@@ -65,7 +65,7 @@ fn check_good(method: &str, text: &str, closes: bool, length_bytes: u64, opened:
 }
 
 #[test]
-fn answers_end_where_the_rfc_says() {
+fn responses_end_where_the_rfc_says() {
     let keeps = |text: &str, length_bytes| check_good("GET", text, false, length_bytes, 1);
     let ends = |text: &str, length_bytes| check_good("GET", text, true, length_bytes, 10);
     keeps("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 2);
@@ -93,7 +93,7 @@ fn answers_end_where_the_rfc_says() {
 }
 
 #[test]
-fn interim_answers_are_no_answers() {
+fn interim_responses_are_not_final() {
     let interim = "HTTP/1.1 100 Continue\n\nHTTP/1.1 102 Processing\nX: y\n\n\
          HTTP/1.1 103 Early Hints\nLink: </a>\nContent-Length: 5\nConnection: close\n\n";
     let text = format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\nok");
@@ -148,7 +148,7 @@ fn a_limit_on_requests_costs_quiet_closes_and_no_failure() {
 
 /// Each connection answers once; then a last word comes, before or after the next request is sent.
 #[test]
-fn a_last_word_on_an_idle_connection_is_no_answer() {
+fn data_on_an_idle_connection_is_not_a_response() {
     let word = wire("HTTP/1.1 408 Request Timeout\nConnection: close\nContent-Length: 0\n\n");
     for crossing in [false, true] {
         for method in ["GET", "POST"] {
@@ -183,7 +183,7 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
 }
 
 #[test]
-fn an_answer_before_the_request_is_sent_is_its_answer() {
+fn a_response_before_the_request_is_sent_is_its_response() {
     // The server takes 300 bytes in 10 us and has said no long before a megabyte is through.
     for closes in [true, false] {
         let mut load = requests(5);
@@ -238,7 +238,7 @@ fn unmet(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn bodies_are_looked_into_when_something_is_expected_of_them() {
+fn bodies_are_checked_when_there_are_expectations() {
     let text = "a good page\n".repeat(3000);
     let mut encoder = GzEncoder::new(vec![], Compression::none());
     encoder.write_all(text.as_bytes()).unwrap();
@@ -253,7 +253,7 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
             .concat();
     let head = format!("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: {}\n\n", gzip.len());
     let coded = [wire(&head), gzip].concat();
-    for (answer, name) in [(plain, "plain"), (chunked, "chunked"), (coded, "gzip")] {
+    for (response, name) in [(plain, "plain"), (chunked, "chunked"), (coded, "gzip")] {
         for (expectation, met) in [
             (Expectation::Regex("(?m)^a good page$".into()), true),
             (Expectation::Regex("Fatal error".into()), false),
@@ -262,37 +262,37 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
         ] {
             let mut load = requests(3);
             load.expect = vec![expectation.clone()];
-            let outcome = simulate(&load, sending(answer.clone()));
+            let outcome = simulate(&load, sending(response.clone()));
             let expected = if met { (3, 0, 0) } else { (0, 3, 0) };
             assert_eq!(outcome.counts(), expected, "{name} {expectation:?}");
             assert_eq!(unmet(&outcome), expected.1, "{name} {expectation:?}");
             // Counted as it came over the wire, and the connection is good for the next request.
             let received = outcome.sum(|interval| interval.bytes_received);
-            assert_eq!(received, 3 * answer.len() as u64, "{name}");
+            assert_eq!(received, 3 * response.len() as u64, "{name}");
             assert_eq!(outcome.sum(|interval| interval.connections.opened), 1);
         }
     }
 }
 
 #[test]
-fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
-    let answer = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
+fn large_bodies_are_dropped_unread_unless_a_check_needs_them() {
+    let response = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
     let refused = [wire("HTTP/1.1 500 No\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
     let body_buffers = Expectation::Regex("x$".into());
     let swollen = [vec![b'x'; 17 << 20], vec![b'y'; 1]].concat();
     let swollen =
         [wire(&format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", swollen.len())), swollen].concat();
-    for (answer, expect, good, dropped) in [
-        (answer.clone(), vec![], 3, true),
-        (answer.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
-        (answer, vec![body_buffers.clone()], 3, false),
+    for (response, expect, good, dropped) in [
+        (response.clone(), vec![], 3, true),
+        (response.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
+        (response, vec![body_buffers.clone()], 3, false),
         (refused, vec![body_buffers.clone()], 0, true),
         // Beyond the bound nothing more is needed of it.
         (swollen, vec![body_buffers], 0, true),
     ] {
         let mut load = requests(3);
         load.expect = expect;
-        let sim = Sim::new(sending(answer));
+        let sim = Sim::new(sending(response));
         let discarded_bytes = sim.discarded_bytes.clone();
         assert_eq!(simulate_on(&load, sim).counts(), (good, 3 - good, 0), "{:?}", load.expect);
         assert_eq!(discarded_bytes.get() > 0, dropped, "{:?}", load.expect);
@@ -301,16 +301,16 @@ fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
 
 #[test]
 fn a_broken_coding_is_an_unmet_expectation_and_nothing_without_one() {
-    let answer = wire("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5\n\nhello");
+    let response = wire("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5\n\nhello");
     let mut load = requests(2);
-    assert_eq!(simulate(&load, sending(answer.clone())).counts(), (2, 0, 0));
+    assert_eq!(simulate(&load, sending(response.clone())).counts(), (2, 0, 0));
     load.expect = vec![Expectation::Length(5)];
-    let outcome = simulate(&load, sending(answer));
+    let outcome = simulate(&load, sending(response));
     assert_eq!((outcome.counts(), unmet(&outcome)), ((0, 2, 0), 2));
 }
 
 #[test]
-fn an_answer_that_fails_by_its_status_is_not_looked_into() {
+fn a_response_that_fails_by_its_status_is_not_checked() {
     let mut load = requests(2);
     load.expect = vec![Expectation::Regex("ok".into())];
     let outcome = simulate(&load, sending(wire("HTTP/1.1 500 No\nContent-Length: 2\n\nno")));

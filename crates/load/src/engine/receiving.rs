@@ -44,13 +44,13 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.body_handling.kept;
         for _ in 0..READS_MAX {
             let conn = &mut self.conns[slot as usize];
-            let left = conn.answer.remaining_fixed_body();
+            let left = conn.response.remaining_fixed_body();
             let dropping = left >= DISCARD_BYTES_MIN && conn.may_skip_body();
             let head_cache = &mut self.head_cache[conn.request.template];
             let requested = match dropping {
                 true => left.min(BUFFER_BYTES as u64) as usize,
                 false
-                    if !conn.answer.has_started()
+                    if !conn.response.has_started()
                         && may_drop
                         && head_cache.expects_body(DISCARD_BYTES_MIN) =>
                 {
@@ -98,7 +98,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     #[inline]
     fn record_rx_time(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
-        self.received_ns = match conn.stamped {
+        self.received_ns = match conn.rx_timestamped {
             true => self.io.received_ns(slot, conn.sent_ns, self.now_ns),
             false => None,
         };
@@ -109,7 +109,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
         conn.received_bytes += count as u64;
-        if !conn.answer.has_started() {
+        if !conn.response.has_started() {
             let arrival_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
             self.recorder.report.first_byte.record(microseconds(conn.sent_ns, arrival_ns));
             conn.first_byte_ns = arrival_ns;
@@ -117,7 +117,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let is_head_request = self.targets.get(conn.request.template).is_head_request;
         let head_cache = &mut self.head_cache[conn.request.template];
         let fed = match dropped {
-            true if conn.answer.skip_body(count as u64) => Ok(FeedResult::Done { extra_bytes: 0 }),
+            true if conn.response.skip_body(count as u64) => Ok(FeedResult::Done { extra_bytes: 0 }),
             true => Ok(FeedResult::More),
             false if self.plan.inspects_responses() => {
                 let mut capture = ResponseCapture {
@@ -128,9 +128,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     location: &mut conn.location,
                     head: &mut conn.head,
                 };
-                conn.answer.feed_observed(&mut capture, &self.buffer[..count], head_cache, is_head_request)
+                conn.response.feed_observed(&mut capture, &self.buffer[..count], head_cache, is_head_request)
             }
-            false => conn.answer.feed(&self.buffer[..count], head_cache, is_head_request),
+            false => conn.response.feed(&self.buffer[..count], head_cache, is_head_request),
         };
         match fed {
             Ok(FeedResult::More) => return false,
@@ -150,7 +150,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.received_ns = None;
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
-        match conn.answer.at_close() {
+        match conn.response.at_close() {
             CloseOutcome::Complete => self.response_complete(slot, 0),
             CloseOutcome::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
             CloseOutcome::Early if conn.send_failed => self.connection_broken(slot, Failure::Reset),
@@ -161,7 +161,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
     pub(super) fn connection_broken(&mut self, slot: u32, failure: Failure) {
-        let has_started = self.conns[slot as usize].answer.has_started();
+        let has_started = self.conns[slot as usize].response.has_started();
         // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
         match closed && !has_started && self.may_resend(slot) {
@@ -173,8 +173,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Whether the response does not answer the request: a server whose wait for a request timed out sends 408 and
     /// closes (RFC 9110, 15.5.9), and that may cross the request as a close without a word does.
     pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
-        let answer = &self.conns[slot as usize].answer;
-        let server_timed_out = answer.status() == REQUEST_TIMEOUT && !answer.keep_alive();
+        let response = &self.conns[slot as usize].response;
+        let server_timed_out = response.status() == REQUEST_TIMEOUT && !response.keep_alive();
         server_timed_out && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
     }
 

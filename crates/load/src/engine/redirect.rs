@@ -242,7 +242,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if !is_redirected(conn) || request.hops >= self.plan.redirects_max {
             return false;
         }
-        let status = conn.answer.status();
+        let status = conn.response.status();
         let from = (request.template, request.item);
         let target = match self.has_visits().then(|| self.rendered_template(request)).flatten() {
             Some(own) => self.targets.target_of_rendered(self.plan, &own, status, &conn.location),

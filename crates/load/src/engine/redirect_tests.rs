@@ -24,11 +24,11 @@ fn site<'s>(received: &ReceivedRequests, table: &'s [(&'s str, &'s str)]) -> Ser
         }
         let received = received.borrow();
         let path = received.last().unwrap().1.split(' ').nth(1).unwrap().to_owned();
-        let answer = match table.iter().find(|(known, _)| *known == path) {
+        let response = match table.iter().find(|(known, _)| *known == path) {
             None => OK.to_vec(),
             Some((_, act)) => redirect(act),
         };
-        vec![(MS, ServerAction::Send(answer))]
+        vec![(MS, ServerAction::Send(response))]
     })
 }
 
@@ -76,7 +76,7 @@ fn a_chain_is_one_request() {
 }
 
 #[test]
-fn without_the_flag_a_redirect_is_the_answer() {
+fn without_the_flag_a_redirect_is_the_response() {
     let (outcome, received) = run(&following(0, 3), &[("/", "302 /b")]);
     assert_eq!((outcome.counts(), received.len()), ((3, 0, 0), 3));
     assert_eq!(outcome.intervals[0].status["302"], 3);
@@ -119,11 +119,11 @@ fn methods_and_bodies_follow_the_rfc() {
         let act = format!("{status} /b");
         let mut sim = Sim::new(Box::new(|_| vec![]));
         let received = sim.received.clone();
-        let answer = redirect(&act);
+        let response = redirect(&act);
         sim.serve(Box::new(move |visit| match visit.request {
             0 => vec![(0, ServerAction::Accept)],
-            1 if method == "HEAD" => vec![(MS, ServerAction::Send(answer[..answer.len() - 4].to_vec()))],
-            1 => vec![(MS, ServerAction::Send(answer.clone()))],
+            1 if method == "HEAD" => vec![(MS, ServerAction::Send(response[..response.len() - 4].to_vec()))],
+            1 => vec![(MS, ServerAction::Send(response.clone()))],
             _ if method == "HEAD" => {
                 vec![(MS, ServerAction::Send(b"HTTP/1.1 200 x\r\nContent-Length: 9\r\n\r\n".to_vec()))]
             }
@@ -173,7 +173,7 @@ fn secrets_stay_with_the_server_they_were_given_for() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_the_answer_and_no_good_one() {
+fn a_redirect_that_cannot_be_followed_is_a_failure() {
     let long = format!("302 /{}", "x".repeat(9000));
     for (act, followed) in [
         ("302 /", 3),
@@ -205,7 +205,7 @@ fn one_timeout_covers_the_chain() {
 }
 
 #[test]
-fn hops_close_their_connections_when_told_to() {
+fn hops_close_their_connections_on_connection_close() {
     let closing =
         b"HTTP/1.1 302 x\r\nLocation: /b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_vec();
     for arrival in [Arrival::Closed, Arrival::Open { rate_per_s: 100.0, poisson: false }] {
@@ -229,10 +229,10 @@ fn hops_close_their_connections_when_told_to() {
 #[test]
 fn a_hop_that_crosses_a_close_is_sent_again() {
     // Each connection gives one response and closes: the second hop crosses it.
-    let answer = redirect("302 /b");
+    let response = redirect("302 /b");
     let server: Server<'_> = Box::new(move |visit| match (visit.connection % 2, visit.request) {
         (_, 0) => vec![(0, ServerAction::Accept)],
-        (1, 1) => vec![(MS, ServerAction::Send(answer.clone()))],
+        (1, 1) => vec![(MS, ServerAction::Send(response.clone()))],
         (1, _) => vec![(MS, ServerAction::Close)],
         _ => vec![(MS, ServerAction::Send(OK.to_vec())), (MS, ServerAction::Close)],
     });

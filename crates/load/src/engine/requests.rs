@@ -264,8 +264,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 self.recorder.handshake_done(started_ns, ended_ns, resumed);
             }
             self.recorder.connection_opened(conn.started_ns, established_ns);
-            conn.stamped = self.io.has_rx_timestamps(slot);
-            self.recorder.report.stamps.connections += u64::from(conn.stamped);
+            conn.rx_timestamped = self.io.has_rx_timestamps(slot);
+            self.recorder.report.stamps.connections += u64::from(conn.rx_timestamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }

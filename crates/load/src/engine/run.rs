@@ -215,14 +215,14 @@ fn shares(plan: &Plan) -> Vec<ThreadShare> {
 
 fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result<Vec<EventLoop>> {
     let no_loop = |error: std::io::Error| io_error("create", "an event loop", &error);
-    let no_stamps = |errno: Errno| {
+    let no_timestamps = |errno: Errno| {
         io_error("have the kernel stamp", "what it receives (SO_TIMESTAMPING)", &errno.into())
             .hint("leave --clock kernel out: the times then end by the engine's own clock")
     };
     let event_loop = |share| {
-        let stamps = RxTimestamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
+        let rx_timestamps = RxTimestamps::new(plan.clock, plan.slots(share)).map_err(no_timestamps)?;
         let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
-        EventLoop::new(waker, &plan.origins, stamps).map_err(no_loop)
+        EventLoop::new(waker, &plan.origins, rx_timestamps).map_err(no_loop)
     };
     let loops: Result<_> = shares.iter().map(event_loop).collect();
     loops.inspect_err(|_| control.forget_wakers())

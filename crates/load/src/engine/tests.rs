@@ -19,7 +19,7 @@ fn doing(connect: ServerAction, acts: Vec<(u64, ServerAction)>) -> Server<'stati
 }
 
 #[test]
-fn closed_users_send_when_they_have_their_answer() {
+fn closed_users_send_when_they_have_their_response() {
     let outcome = simulate(&workload(Arrival::Closed, 4, 2500), answering(MS));
     // The connection takes 0.1 ms once, then each response 1 ms: 2,499 fit into 2.5 s for each user.
     assert_eq!(outcome.counts(), (4 * 2499, 0, 4));
@@ -64,7 +64,7 @@ fn a_start_that_waits_for_a_connection_counts_its_wait_as_response_not_as_our_de
 }
 
 #[test]
-fn starts_that_still_wait_at_the_end_are_told_apart() {
+fn starts_still_waiting_at_the_end_are_counted_apart() {
     let outcome = simulate(&workload(open(100.0), 3, 1000), doing(ServerAction::Accept, vec![]));
     assert_eq!(outcome.counts(), (0, 0, 100));
     assert_eq!(outcome.end.waiting_at_end, 97);
@@ -158,7 +158,7 @@ fn a_connection_that_never_comes_about_is_a_connect_timeout_at_its_bound() {
 
 // A silent name server is no server that takes long to connect: its name stands in the class.
 #[test]
-fn a_name_that_is_not_found_in_time_is_none_of_the_servers_timeouts() {
+fn a_slow_name_lookup_is_not_a_server_timeout() {
     let mut load = workload(Arrival::Closed, 2, 900);
     load.timeout_us = 400_000;
     let mut sim = Sim::new(Box::new(|_| vec![]));
@@ -366,7 +366,7 @@ fn a_status_that_the_user_calls_good_is_good() {
 
 /// What a hostile server might do with a visit.
 fn any_acts() -> impl Strategy<Value = Vec<(u64, ServerAction)>> {
-    let answer = prop_oneof![
+    let response = prop_oneof![
         4 => Just(OK.to_vec()),
         1 => Just(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_vec()),
         1 => Just(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n".to_vec()),
@@ -375,7 +375,7 @@ fn any_acts() -> impl Strategy<Value = Vec<(u64, ServerAction)>> {
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ];
     let act = prop_oneof![
-        6 => answer.prop_map(ServerAction::Send),
+        6 => response.prop_map(ServerAction::Send),
         1 => Just(ServerAction::Close),
         1 => Just(ServerAction::Reset),
     ];

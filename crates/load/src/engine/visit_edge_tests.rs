@@ -36,7 +36,7 @@ fn secrets_of_a_page_that_is_redirected_stay_with_its_server() {
         load.redirects_max = 3;
         let to = format!("Location: {ELSEWHERE}/there\r\nSet-Cookie: mine=1\r\n");
         let (outcome, received) = run(&load, move |request| match path(request) {
-            "/in?1" | "/in?2" => answer("302 Found", &to, ""),
+            "/in?1" | "/in?2" => response("302 Found", &to, ""),
             "/there" => ok("<img src=/i.png><img src=http://127.0.0.1:1/home.png>"),
             _ => ok("x"),
         });
@@ -52,7 +52,7 @@ fn secrets_of_a_page_that_is_redirected_stay_with_its_server() {
 }
 
 #[test]
-fn parts_are_asked_for_with_the_fields_of_their_own_page() {
+fn parts_are_requested_with_the_header_fields_of_their_page() {
     // The same document for everybody, asked for by two kinds of visitors.
     let with = |value: &str| RequestSpec { headers: vec![("X-Kind".into(), value.into())], ..get("/") };
     let page = |request| StepSpec { page: found(), ..step(request) };
@@ -66,11 +66,11 @@ fn parts_are_asked_for_with_the_fields_of_their_own_page() {
 }
 
 #[test]
-fn whoever_gives_cookies_with_values_sends_one_line_of_them() {
+fn a_user_defined_cookie_header_is_sent_once() {
     let given =
         RequestSpec { headers: vec![("Cookie".into(), "own=${user}".into())], ..with_variables(get("/b")) };
     let load = sessions(session(vec![step(0), step(1)], vec![get("/a"), given], 1, 1000), 1);
-    let (_, received) = run(&load, |_| answer("200 OK", "Set-Cookie: mine=1\r\n", ""));
+    let (_, received) = run(&load, |_| response("200 OK", "Set-Cookie: mine=1\r\n", ""));
     let lines: Vec<_> = received[1].1.lines().filter(|line| line.starts_with("Cookie")).collect();
     assert_eq!(lines, ["Cookie: own=1"]);
 }
@@ -131,7 +131,7 @@ fn pages_that_name_each_other_end() {
 }
 
 #[test]
-fn a_hundred_thousand_images_are_bounded_and_told() {
+fn a_hundred_thousand_images_are_bounded_and_reported() {
     let html: String = (0..100_000).map(|number| format!("<img src=/{number}>")).collect();
     let load = sessions(found_page(1, 60_000), 1);
     let (outcome, received) = run(&load, |request| if path(request) == "/" { ok(&html) } else { ok("") });
@@ -153,10 +153,10 @@ fn a_post_after_a_think_time_goes_over_a_connection_that_is_there() {
 }
 
 #[test]
-fn nothing_has_changed_answers_only_whoever_asked_whether_it_has() {
+fn not_modified_is_valid_only_for_conditional_requests() {
     let mut load = sessions(found_page(1, 1000), 3);
     visits(&mut load).cache = true;
-    let (outcome, _) = run(&load, |_| answer("304 Not Modified", "ETag: \"a\"\r\n", ""));
+    let (outcome, _) = run(&load, |_| response("304 Not Modified", "ETag: \"a\"\r\n", ""));
     assert_eq!((page_counts(&outcome), outcome.counts()), ((0, 3, 0), (0, 3, 0)));
 }
 
@@ -169,7 +169,7 @@ fn a_server_that_closes_each_time_shares_few_connections_among_all() {
         request.has_variables = true;
     }
     let mut by_user = std::collections::BTreeMap::new();
-    let (outcome, received) = run(&load, |_| answer("200 OK", "Connection: close\r\n", "x"));
+    let (outcome, received) = run(&load, |_| response("200 OK", "Connection: close\r\n", "x"));
     for (_, request) in &received {
         *by_user.entry(path(request).split('?').nth(1).unwrap().to_owned()).or_insert(0u32) += 1;
     }

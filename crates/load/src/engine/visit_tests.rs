@@ -16,14 +16,14 @@ pub(super) type ScriptedResponse = (u64, Vec<u8>);
 /// Accepts after 0.1 ms, and answers each request as the function says, which gets the request's text.
 fn site<'s>(
     received: &ReceivedRequests,
-    mut answer: impl FnMut(&str) -> ScriptedResponse + 's,
+    mut response: impl FnMut(&str) -> ScriptedResponse + 's,
 ) -> Server<'s> {
     let received = received.clone();
     Box::new(move |visit| {
         if visit.request == 0 {
             return vec![(100_000, ServerAction::Accept)];
         }
-        let (after_ns, bytes) = answer(&received.borrow().last().unwrap().1);
+        let (after_ns, bytes) = response(&received.borrow().last().unwrap().1);
         vec![(after_ns, ServerAction::Send(bytes))]
     })
 }
@@ -31,11 +31,11 @@ fn site<'s>(
 /// Runs the load against such a site; returns the outcome and what was asked, with the numbers of the connections.
 pub(super) fn run<'s>(
     load: &Workload,
-    answer: impl FnMut(&str) -> ScriptedResponse + 's,
+    response: impl FnMut(&str) -> ScriptedResponse + 's,
 ) -> (Outcome, Vec<(u64, String)>) {
     let mut sim = Sim::new(Box::new(|_| vec![]));
     let received = sim.received.clone();
-    sim.serve(site(&received, answer));
+    sim.serve(site(&received, response));
     let outcome = simulate_on(load, sim);
     (outcome, received.take())
 }
@@ -50,14 +50,14 @@ pub(super) fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// A response of a millisecond with this head and body.
-pub(super) fn answer(status: &str, fields: &str, body: &str) -> ScriptedResponse {
+pub(super) fn response(status: &str, fields: &str, body: &str) -> ScriptedResponse {
     let length =
         if status.starts_with("304") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     (MS, format!("HTTP/1.1 {status}\r\n{fields}{length}\r\n{body}").into_bytes())
 }
 
 pub(super) fn ok(body: &str) -> ScriptedResponse {
-    answer("200 OK", "", body)
+    response("200 OK", "", body)
 }
 
 /// A load of one session with these steps, by this many users.
@@ -215,7 +215,7 @@ fn a_failed_document_has_no_parts_and_a_failed_part_fails_its_page_if_it_is_requ
             parts[1].required = required;
         }
         let (outcome, received) = run(&load, |request| match path(request) == bad {
-            true => answer("500 Broken", "", ""),
+            true => response("500 Broken", "", ""),
             false => ok("x"),
         });
         assert_eq!(page_counts(&outcome), expected, "{bad} {required}");
@@ -266,11 +266,11 @@ fn a_cache_asks_for_nothing_that_is_fresh_and_confirms_what_is_stale() {
     let (outcome, received) = run(&load, |request| {
         let stale = field(request, "If-None-Match") == Some("\"v1\"");
         match path(request) {
-            "/" if stale => answer("304 Not Modified", "ETag: \"v1\"\r\n", ""),
-            "/" => answer("200 OK", "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", HTML),
-            "/j.js" => answer("200 OK", "Cache-Control: no-store\r\n", "x"),
+            "/" if stale => response("304 Not Modified", "ETag: \"v1\"\r\n", ""),
+            "/" => response("200 OK", "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", HTML),
+            "/j.js" => response("200 OK", "Cache-Control: no-store\r\n", "x"),
             other => {
-                answer("200 OK", "Cache-Control: max-age=60\r\n", if other == "/s.css" { "" } else { "x" })
+                response("200 OK", "Cache-Control: max-age=60\r\n", if other == "/s.css" { "" } else { "x" })
             }
         }
     });
@@ -286,14 +286,14 @@ fn a_cache_asks_for_nothing_that_is_fresh_and_confirms_what_is_stale() {
 }
 
 #[test]
-fn a_page_that_is_fresh_altogether_takes_no_time_and_asks_nothing() {
+fn a_fully_cached_page_takes_no_time_and_sends_nothing() {
     let mut load = found_page(1, 1000);
     visits(&mut load).cache = true;
     visits(&mut load).returning_fraction = 1.0;
     visits(&mut load).think = Think::Fixed { time_us: 100_000 };
     let (outcome, received) = run(&load, |request| {
         let body = if path(request) == "/" { HTML } else { "" };
-        answer("200 OK", "Cache-Control: max-age=60\r\n", body)
+        response("200 OK", "Cache-Control: max-age=60\r\n", body)
     });
     assert_eq!(received.len(), 4);
     let (completed, _, _) = page_counts(&outcome);
@@ -333,7 +333,7 @@ fn values_are_captured_and_sent() {
             tokens += 1;
             ok(&format!("<input name=csrf value=t{tokens}>"))
         }
-        "/login" => answer("200 OK", "X-Next: ../home?x=1#y\r\n", ""),
+        "/login" => response("200 OK", "X-Next: ../home?x=1#y\r\n", ""),
         _ => ok("x"),
     });
     assert_eq!(outcome.counts(), (12, 0, 0));
@@ -369,7 +369,7 @@ fn what_was_never_captured_skips_the_steps_that_need_it() {
     // A link to a server that the load does not know is not followed.
     let (outcome, _) = run(&log_in(1, 2), |request| match path(request) {
         "/form/a" => ok("name=csrf value=x"),
-        _ => answer("200 OK", "X-Next: http://elsewhere.example/\r\n", ""),
+        _ => response("200 OK", "X-Next: http://elsewhere.example/\r\n", ""),
     });
     let counts = self::counts(&outcome);
     assert_eq!((counts.steps_skipped, counts.sessions_broken), (2, 2));
@@ -387,9 +387,9 @@ fn cookies_are_each_visitors_own_also_over_redirects() {
             given += 1;
             let fields =
                 format!("Set-Cookie: id={given}\r\nSet-Cookie: b=2; Path=/nowhere\r\nLocation: /set\r\n");
-            answer("302 Found", &fields, "")
+            response("302 Found", &fields, "")
         }
-        "/set" => answer("200 OK", "set-cookie: more=1\r\n", ""),
+        "/set" => response("200 OK", "set-cookie: more=1\r\n", ""),
         _ => ok("x"),
     });
     assert_eq!((outcome.counts(), outcome.sum(|interval| interval.redirects)), ((18, 0, 0), 9));

@@ -126,7 +126,7 @@ fn fuzz(name: &str, rounds: u64, target: fn(&[u8]) -> Result<(), String>) {
 }
 
 #[test]
-fn answers_mean_the_same_however_they_are_cut() {
+fn responses_mean_the_same_however_they_are_segmented() {
     fuzz("answer", ROUNDS, response);
 }
 

@@ -155,27 +155,27 @@ fn made() -> impl Strategy<Value = GeneratedResponse> {
 
 /// What our reader sees, with the bytes cut at these places; then the server closes.
 fn ours(bytes: &[u8], cuts: &[usize], is_head_request: bool) -> ReadResponse {
-    let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
+    let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
     let mut from = 0;
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % bytes.len()).chain([bytes.len()]).collect();
     cuts.sort_unstable();
-    let seen = |answer: &Response, end, up_to_the_close| ReadResponse {
-        status: answer.status(),
-        body_bytes: answer.body_bytes(),
+    let seen = |response: &Response, end, up_to_the_close| ReadResponse {
+        status: response.status(),
+        body_bytes: response.body_bytes(),
         end,
         up_to_the_close,
-        keep_alive: answer.keep_alive(),
+        keep_alive: response.keep_alive(),
     };
     for cut in cuts {
         if let FeedResult::Done { extra_bytes } =
-            answer.feed(&bytes[from..cut], &mut memory, is_head_request).unwrap()
+            response.feed(&bytes[from..cut], &mut memory, is_head_request).unwrap()
         {
-            return seen(&answer, cut - extra_bytes, false);
+            return seen(&response, cut - extra_bytes, false);
         }
         from = cut;
     }
-    assert_eq!(answer.at_close(), CloseOutcome::Complete);
-    seen(&answer, bytes.len(), true)
+    assert_eq!(response.at_close(), CloseOutcome::Complete);
+    seen(&response, bytes.len(), true)
 }
 
 /// What ureq-proto sees.

@@ -292,22 +292,22 @@ mod tests {
 
     /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the response.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
-        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         let mut behind = None;
         for piece in pieces {
             match behind {
                 Some(extra) => behind = Some(extra + piece.len()),
                 None => {
-                    if let FeedResult::Done { extra_bytes } = answer.feed(piece, &mut memory, false)? {
+                    if let FeedResult::Done { extra_bytes } = response.feed(piece, &mut memory, false)? {
                         behind = Some(extra_bytes);
                     }
                 }
             }
         }
-        if closes && behind.is_none() && answer.at_close() == CloseOutcome::Complete {
+        if closes && behind.is_none() && response.at_close() == CloseOutcome::Complete {
             behind = Some(0);
         }
-        Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep_alive(), extra)))
+        Ok(behind.map(|extra| (response.status(), response.body_bytes(), response.keep_alive(), extra)))
     }
 
     /// Status, body bytes, whether the connection is kept, and bytes behind the response.
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_off_is_not_complete() {
+    fn a_truncated_response_is_not_complete() {
         assert_eq!(receive(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"], true), Ok(None));
         assert_eq!(receive(&[b"HTTP/1.1 200 O"], true), Ok(None));
         assert_eq!(
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_interim_answers_are_bounded() {
+    fn heads_and_interim_responses_are_bounded() {
         let line = format!("X: {}\r\n", "y".repeat(1000));
         let mut pieces: Vec<&[u8]> = vec![b"HTTP/1.1 200 OK\r\n"];
         pieces.extend(std::iter::repeat_n(line.as_bytes(), 70));
@@ -390,23 +390,23 @@ mod tests {
 
     #[test]
     fn a_large_head_in_pieces_leaves_little_memory() {
-        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
-            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(FeedResult::More));
+            assert_eq!(response.feed(&piece, &mut memory, false), Ok(FeedResult::More));
         }
-        assert!(answer.memory_bytes() >= 60_000);
-        answer.reset();
-        assert!(answer.memory_bytes() <= SPILL_BYTES_KEPT);
+        assert!(response.memory_bytes() >= 60_000);
+        response.reset();
+        assert!(response.memory_bytes() <= SPILL_BYTES_KEPT);
     }
 
     #[test]
     fn dropped_bytes_count_like_read_ones() {
-        let (mut answer, mut memory) = (Response::new(), ResponseHeadCache::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
-        assert_eq!(answer.feed(head, &mut memory, false), Ok(FeedResult::More));
-        assert_eq!(answer.remaining_fixed_body(), 97);
-        assert!(!answer.skip_body(90));
-        assert!(answer.skip_body(7));
-        assert_eq!((answer.body_bytes(), answer.remaining_fixed_body()), (100, 0));
+        assert_eq!(response.feed(head, &mut memory, false), Ok(FeedResult::More));
+        assert_eq!(response.remaining_fixed_body(), 97);
+        assert!(!response.skip_body(90));
+        assert!(response.skip_body(7));
+        assert_eq!((response.body_bytes(), response.remaining_fixed_body()), (100, 0));
     }
 }

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_head_does_not_answer_for_another() {
+    fn a_cached_head_does_not_match_another() {
         let mut memory = ResponseHeadCache::default();
         let status = |memory: &mut ResponseHeadCache, text: &str| {
             let text = text.replace('\n', "\r\n");

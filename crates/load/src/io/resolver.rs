@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_question_waits_for_the_answer_to_another_one() {
+    fn lookups_do_not_block_each_other() {
         static UNDER_WAY: Mutex<usize> = Mutex::new(0);
         static CHANGED: Condvar = Condvar::new();
         const COUNT: usize = 40;

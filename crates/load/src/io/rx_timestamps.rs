@@ -95,8 +95,8 @@ impl ClockOffset {
 
     /// A timestamp on the monotonic clock; `None` when it may have been made with another difference (the request was
     /// sent before this one was known), or when it lies after the read that gave it.
-    fn convert(&self, stamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
-        let at_ns = u64::try_from((stamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
+    fn convert(&self, timestamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
+        let at_ns = u64::try_from((timestamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
         let trusted = sent_ns >= self.since_ns && at_ns <= read_ns + TOLERANCE_NS as u64;
         trusted.then(|| at_ns.min(read_ns))
     }
@@ -135,8 +135,8 @@ impl RxTimestampReader {
         let got = recvmsg::<()>(fd, &mut pieces, Some(&mut self.control), flags)
             .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
         // A control message that does not fit is no timestamp.
-        let stamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
-        Ok((got.bytes, stamp_ns.unwrap_or(0)))
+        let timestamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
+        Ok((got.bytes, timestamp_ns.unwrap_or(0)))
     }
 }
 
@@ -197,16 +197,16 @@ impl RxTimestamps {
         buffer: &mut [u8],
         flags: RecvFlags,
     ) -> Result<usize> {
-        let (count, stamp_ns) = self.reader.recv(socket, buffer, flags)?;
+        let (count, timestamp_ns) = self.reader.recv(socket, buffer, flags)?;
         if count > 0 {
-            self.note(slot, stamp_ns);
+            self.note(slot, timestamp_ns);
         }
         Ok(count)
     }
 
     /// The last read of this slot, made elsewhere, had this timestamp.
-    pub(crate) fn note(&mut self, slot: u32, stamp_ns: u64) {
-        self.slots[slot as usize] = SlotTimestamp::Stamped(stamp_ns);
+    pub(crate) fn note(&mut self, slot: u32, timestamp_ns: u64) {
+        self.slots[slot as usize] = SlotTimestamp::Stamped(timestamp_ns);
     }
 
     /// The socket of this slot is closed.
@@ -217,12 +217,14 @@ impl RxTimestamps {
     /// When the kernel received the last bytes that a read of this slot gave, on the monotonic clock: they were read at
     /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a timestamp that can be believed.
     pub(crate) fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
-        let SlotTimestamp::Stamped(stamp_ns @ 1..) = self.slots[slot as usize] else {
+        let SlotTimestamp::Stamped(timestamp_ns @ 1..) = self.slots[slot as usize] else {
             return None;
         };
         let reading = ClockReading::now()?;
         match self.offset {
-            Some(offset) if offset.is_consistent_with(reading) => offset.convert(stamp_ns, sent_ns, read_ns),
+            Some(offset) if offset.is_consistent_with(reading) => {
+                offset.convert(timestamp_ns, sent_ns, read_ns)
+            }
             _ => {
                 self.offset = ClockOffset::measure();
                 None
@@ -233,8 +235,8 @@ impl RxTimestamps {
 
 fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
     match message {
-        ControlMessageOwned::ScmTimestampsns(stamps) => {
-            let (s, ns) = (stamps.system.tv_sec(), stamps.system.tv_nsec());
+        ControlMessageOwned::ScmTimestampsns(timestamps) => {
+            let (s, ns) = (timestamps.system.tv_sec(), timestamps.system.tv_nsec());
             Some(s as u64 * 1_000_000_000 + ns as u64)
         }
         _ => None,
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn a_timestamp_from_before_a_clock_step_is_ignored() {
         let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
-        for (stamp_ns, sent_ns, read_ns, received_ns) in [
+        for (timestamp_ns, sent_ns, read_ns, received_ns) in [
             (1_000_080_000, 60_000, 90_000, Some(80_000)),
             // Sent before the difference was known.
             (1_000_080_000, 49_000, 90_000, None),
@@ -294,7 +296,11 @@ mod tests {
             (1_000_091_000, 60_000, 90_000, Some(90_000)),
             (999_000_000, 60_000, 90_000, None),
         ] {
-            assert_eq!(offset.convert(stamp_ns, sent_ns, read_ns), received_ns, "{stamp_ns} {sent_ns}");
+            assert_eq!(
+                offset.convert(timestamp_ns, sent_ns, read_ns),
+                received_ns,
+                "{timestamp_ns} {sent_ns}"
+            );
         }
     }
 
@@ -307,31 +313,31 @@ mod tests {
                                lay_ns in 0u64..1_000_000_000) {
             let offset = ClockOffset { ahead_ns, since_ns: sent_ns };
             let received_ns = sent_ns + flight_ns;
-            let stamp_ns = (received_ns as i64 + ahead_ns) as u64;
-            prop_assert_eq!(offset.convert(stamp_ns, sent_ns, received_ns + lay_ns), Some(received_ns));
+            let timestamp_ns = (received_ns as i64 + ahead_ns) as u64;
+            prop_assert_eq!(offset.convert(timestamp_ns, sent_ns, received_ns + lay_ns), Some(received_ns));
         }
     }
 
-    fn pair(stamps: &mut RxTimestamps) -> (TcpStream, TcpStream) {
+    fn pair(timestamps: &mut RxTimestamps) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        stamps.begin(0, &client);
+        timestamps.begin(0, &client);
         let (server, _) = listener.accept().unwrap();
         server.set_nodelay(true).unwrap();
         (client, server)
     }
 
     /// Sends bytes until the timestamps are switched on, which the kernel does in its own time.
-    fn stamped_read(stamps: &mut RxTimestamps, flags: RecvFlags) -> (u64, u64, u64) {
-        let (client, mut server) = pair(stamps);
+    fn timestamped_read(timestamps: &mut RxTimestamps, flags: RecvFlags) -> (u64, u64, u64) {
+        let (client, mut server) = pair(timestamps);
         for _ in 0..200 {
             let sent_ns = clock_ns(ClockId::Monotonic);
             server.write_all(&[7; 100]).unwrap();
             let written_ns = clock_ns(ClockId::Monotonic);
             std::thread::sleep(Duration::from_millis(10));
-            assert_eq!(stamps.recv(0, &client, &mut [0; 4096], flags), Ok(100));
+            assert_eq!(timestamps.recv(0, &client, &mut [0; 4096], flags), Ok(100));
             let read_ns = clock_ns(ClockId::Monotonic);
-            if let Some(received_ns) = stamps.received_ns(0, sent_ns, read_ns) {
+            if let Some(received_ns) = timestamps.received_ns(0, sent_ns, read_ns) {
                 return (received_ns - sent_ns, written_ns - sent_ns, read_ns - sent_ns);
             }
         }
@@ -341,8 +347,8 @@ mod tests {
     #[test]
     fn rx_timestamps_are_when_bytes_arrived_and_not_when_they_were_read() {
         for flags in [RecvFlags::empty(), RecvFlags::TRUNC] {
-            let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
-            let (received_ns, written_ns, read_ns) = stamped_read(&mut stamps, flags);
+            let mut timestamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
+            let (received_ns, written_ns, read_ns) = timestamped_read(&mut timestamps, flags);
             // Over loopback the packet has come before the write returns.
             assert!(received_ns <= written_ns + 2_000, "{received_ns} {written_ns}");
             assert!(read_ns >= received_ns + 9_000_000, "{received_ns} {read_ns}");
@@ -353,11 +359,11 @@ mod tests {
     fn a_sample_begins_with_the_first_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let count = |clock| {
-            let mut stamps = RxTimestamps::new(clock, 40).unwrap();
+            let mut timestamps = RxTimestamps::new(clock, 40).unwrap();
             let clients: Vec<_> =
                 (0..40).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
-            clients.iter().zip(0..).for_each(|(client, slot)| stamps.begin(slot, client));
-            (0..40).filter(|&slot| stamps.has_rx_timestamps(slot)).collect::<Vec<_>>()
+            clients.iter().zip(0..).for_each(|(client, slot)| timestamps.begin(slot, client));
+            (0..40).filter(|&slot| timestamps.has_rx_timestamps(slot)).collect::<Vec<_>>()
         };
         assert_eq!(count(Clock::Auto), [0, 16, 32]);
         assert!(count(Clock::Engine).is_empty());
@@ -365,21 +371,21 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_was_set_the_next_request_is_stamped_again() {
-        let mut stamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
-        stamped_read(&mut stamps, RecvFlags::empty());
+    fn after_a_clock_step_the_next_request_is_timestamped_again() {
+        let mut timestamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
+        timestamped_read(&mut timestamps, RecvFlags::empty());
         // As if the clock had been set back an hour in between.
-        if let Some(offset) = &mut stamps.offset {
+        if let Some(offset) = &mut timestamps.offset {
             offset.ahead_ns += 3_600_000_000_000;
         }
-        let (client, mut server) = pair(&mut stamps);
-        let mut ask = |stamps: &mut RxTimestamps| {
+        let (client, mut server) = pair(&mut timestamps);
+        let mut ask = |timestamps: &mut RxTimestamps| {
             let sent_ns = clock_ns(ClockId::Monotonic);
             server.write_all(b"x").unwrap();
-            assert_eq!(stamps.recv(0, &client, &mut [0; 16], RecvFlags::empty()), Ok(1));
-            stamps.received_ns(0, sent_ns, clock_ns(ClockId::Monotonic))
+            assert_eq!(timestamps.recv(0, &client, &mut [0; 16], RecvFlags::empty()), Ok(1));
+            timestamps.received_ns(0, sent_ns, clock_ns(ClockId::Monotonic))
         };
-        assert_eq!(ask(&mut stamps), None);
-        assert!((0..10).any(|_| ask(&mut stamps).is_some()));
+        assert_eq!(ask(&mut timestamps), None);
+        assert!((0..10).any(|_| ask(&mut timestamps).is_some()));
     }
 }

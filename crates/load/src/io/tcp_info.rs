@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_tells_what_it_sent() {
+    fn tcp_info_counts_sent_segments() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();

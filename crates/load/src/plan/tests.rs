@@ -49,7 +49,7 @@ fn urls_that_cannot_be_loaded_are_usage_errors_with_a_hint() {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_told_with_its_name() {
+fn a_name_that_does_not_resolve_is_reported_with_its_name() {
     let error = refused(&workload(vec![spec("GET", "http://no-such-host.invalid/")]));
     assert!(error.message.starts_with("cannot resolve no-such-host.invalid: "), "{error}");
     assert_eq!(error.exit_code(), 1);
@@ -184,7 +184,7 @@ fn users_need_a_connection_each_and_keep_more_where_there_is_room() {
 }
 
 #[test]
-fn a_small_cap_over_several_servers_is_told() {
+fn a_small_cap_over_several_servers_is_reported() {
     let two = ["http://127.0.0.1:81/a", "http://127.0.0.1:82/b"];
     let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
     load.arrival = Arrival::Open { rate_per_s: 2000.0, poisson: false };
@@ -204,7 +204,7 @@ fn a_small_cap_over_several_servers_is_told() {
 }
 
 #[test]
-fn what_no_answer_can_meet_is_refused() {
+fn unmeetable_expectations_are_refused() {
     use Expectation::{Length, Status};
     for (method, expect, error) in [
         ("GET", vec![Status(200), Status(404)], Some("status 200 and status 404")),
@@ -227,7 +227,7 @@ fn what_no_answer_can_meet_is_refused() {
 }
 
 #[test]
-fn flags_that_change_nothing_are_told() {
+fn flags_without_effect_are_reported() {
     let mut load = workload(vec![spec("GET", "http://127.0.0.1:81/")]);
     load.transport.source_ips = vec!["127.0.0.1".parse().unwrap()];
     let notes = |load: &Workload| {

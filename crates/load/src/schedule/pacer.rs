@@ -229,7 +229,7 @@ mod tests {
     }
 
     /// The starts of all threads together, in order.
-    fn merged_course(rate_profile: &Arc<RateProfile>, threads: u64, seed: Option<u64>) -> Vec<u64> {
+    fn merged_profile(rate_profile: &Arc<RateProfile>, threads: u64, seed: Option<u64>) -> Vec<u64> {
         let each =
             (0..threads).map(|thread| Pacer::rate_profile(rate_profile.clone(), thread, threads, None, seed));
         let mut all: Vec<u64> = each.flat_map(|pacer| starts(pacer, usize::MAX)).collect();
@@ -248,13 +248,13 @@ mod tests {
         ];
         let rate_profile = rate_profile(&all);
         for seed in [None, Some(7)] {
-            let one = merged_course(&rate_profile, 1, seed);
+            let one = merged_profile(&rate_profile, 1, seed);
             assert!(one.len() > 700, "{}", one.len());
             for threads in [2, 3, 7, 64] {
-                assert_eq!(merged_course(&rate_profile, threads, seed), one, "{threads} threads, {seed:?}");
+                assert_eq!(merged_profile(&rate_profile, threads, seed), one, "{threads} threads, {seed:?}");
             }
         }
-        assert_ne!(merged_course(&rate_profile, 1, Some(7)), merged_course(&rate_profile, 1, Some(8)));
+        assert_ne!(merged_profile(&rate_profile, 1, Some(7)), merged_profile(&rate_profile, 1, Some(8)));
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
         for seed in 1..5 {
-            let all = merged_course(&Arc::new(RateProfile::of(&stages)), 3, Some(seed));
+            let all = merged_profile(&Arc::new(RateProfile::of(&stages)), 3, Some(seed));
             assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());
             let rescaled = |&start: &u64| webdyno_model::stage::integral(&stages, start as f64 / 1e9);
             let units: Vec<u64> = all.iter().map(|start| (rescaled(start) * 1e6) as u64).collect();

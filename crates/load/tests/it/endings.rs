@@ -95,14 +95,14 @@ fn connections_end_by_fin() {
 
 #[test]
 fn bodies_that_are_dropped_leave_nothing_unread() {
-    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
-    answer.resize(answer.len() + 3_000_000, b'x');
-    check(2, vec![Step::Request, Step::Send(answer), Step::Again], |_| {});
+    let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    response.resize(response.len() + 3_000_000, b'x');
+    check(2, vec![Step::Request, Step::Send(response), Step::Again], |_| {});
 }
 
 /// The response is there while the request is still on its way; what lay in the kernel arrives, and then the end.
 #[test]
-fn an_early_answer_to_a_large_request_is_an_answer() {
+fn an_early_response_to_a_large_request_is_a_response() {
     let no = send("HTTP/1.1 413 Content Too Large\nConnection: close\nContent-Length: 2\n\nno");
     check(8, vec![Step::Request, no, Step::HalfClose], |load| {
         load.requests[0].method = "POST".into();

@@ -9,8 +9,8 @@ use webdyno_model::workload::Arrival;
 fn limited(count: usize, last: &[u8]) -> Vec<Step> {
     let mut script = vec![];
     for number in 1..=count {
-        let answer = if number == count { last } else { OK };
-        script.extend([Step::Request, Step::Send(answer.to_vec())]);
+        let response = if number == count { last } else { OK };
+        script.extend([Step::Request, Step::Send(response.to_vec())]);
     }
     script
 }

@@ -268,7 +268,7 @@ fn a_closed_loop_hides_a_freeze() {
 const DEAF: Script = Script::Silent { answer_us: 1000.0, every: 100 };
 
 #[test]
-fn what_is_never_answered_times_out_once_each() {
+fn each_request_without_response_times_out_once() {
     for arrival in [Arrival::Closed, open(2000.0)] {
         let Measured { outcome, served, .. } = measure(DEAF, |load_of| {
             requests(load_of, arrival, 20, 1000);
@@ -285,7 +285,7 @@ fn what_is_never_answered_times_out_once_each() {
 }
 
 #[test]
-fn what_is_never_answered_is_in_flight_at_the_end() {
+fn a_request_without_response_is_in_flight_at_the_end() {
     for arrival in [Arrival::Closed, open(2000.0)] {
         let Measured { outcome, served, .. } = measure(DEAF, |load_of| {
             requests(load_of, arrival, 20, 1000);

@@ -176,7 +176,7 @@ fn what_swells_ends_at_its_bound() {
 }
 
 #[test]
-fn nothing_is_read_that_nobody_needs() {
+fn bodies_are_read_only_when_needed() {
     let head =
         |coding, framing| ResponseHead { status: 200, framing, keep_alive: true, coding, length_bytes: 0 };
     for (texts, coding, framing, read) in [

@@ -47,7 +47,7 @@ const UNIX_RETRY_NS: u64 = 1_000_000;
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     timer: OwnedFd,
-    stamps: RxTimestamps,
+    timestamps: RxTimestamps,
     // Held so that it stays registered.
     _waker: OwnedFd,
     /// Resolves names, where each connection is to have its own lookup. With the descriptor that signals its results.
@@ -112,7 +112,7 @@ enum DelayReason {
 
 impl EventLoop {
     /// An event loop whose sleep ends when `waker` becomes readable, with a resolver when connections look up names.
-    pub(crate) fn new(waker: OwnedFd, origins: &[Origin], stamps: RxTimestamps) -> std::io::Result<Self> {
+    pub(crate) fn new(waker: OwnedFd, origins: &[Origin], timestamps: RxTimestamps) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -131,7 +131,7 @@ impl EventLoop {
             // As the timer, it only ends a sleep and is never read.
             epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
         }
-        Ok(Self { epoll, timer, stamps, _waker: waker, resolver })
+        Ok(Self { epoll, timer, timestamps, _waker: waker, resolver })
     }
 }
 
@@ -208,11 +208,11 @@ impl EpollIo {
         };
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
         let input = &mut tls.input;
-        (input.stamped, input.stamp_ns) = (self.kernel.stamps.has_rx_timestamps(slot), None);
+        (input.timestamped, input.timestamp_ns) = (self.kernel.timestamps.has_rx_timestamps(slot), None);
         let done = call(session, socket, input, &now_ns);
         // A read without a timestamp replaces the earlier one, too.
-        if let Some(stamp_ns) = input.stamp_ns {
-            self.kernel.stamps.note(slot, stamp_ns);
+        if let Some(timestamp_ns) = input.timestamp_ns {
+            self.kernel.timestamps.note(slot, timestamp_ns);
         }
         if let Some(hangup) = session.take_unreported_readiness() {
             self.pending_events.push(Ready { token: session.token, readable: true, hangup });
@@ -247,7 +247,7 @@ impl EpollIo {
     fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), SocketError> {
         let source = self.next_source_address(address);
         let socket = sockets::tcp(address, source)?;
-        self.kernel.stamps.begin(slot, &socket);
+        self.kernel.timestamps.begin(slot, &socket);
         self.register_socket(slot, token, socket)
     }
 
@@ -333,10 +333,10 @@ impl EpollIo {
     /// Receives on a socket without TLS.
     #[inline]
     fn receive(&mut self, slot: u32, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, SocketError> {
-        if self.kernel.stamps.has_rx_timestamps(slot)
+        if self.kernel.timestamps.has_rx_timestamps(slot)
             && let Some(socket) = &self.sockets[slot as usize]
         {
-            return Ok(self.kernel.stamps.recv(slot, socket, buffer, flags)?);
+            return Ok(self.kernel.timestamps.recv(slot, socket, buffer, flags)?);
         }
         Ok(rustix::net::recv(self.socket(slot)?, buffer, flags)?.1)
     }
@@ -425,12 +425,12 @@ impl NetworkIo for EpollIo {
 
     #[inline]
     fn has_rx_timestamps(&self, slot: u32) -> bool {
-        self.kernel.stamps.has_rx_timestamps(slot)
+        self.kernel.timestamps.has_rx_timestamps(slot)
     }
 
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
         let (sent_ns, read_ns) = (self.origin_ns + sent_ns, self.origin_ns + read_ns);
-        let received_ns = self.kernel.stamps.received_ns(slot, sent_ns, read_ns)?;
+        let received_ns = self.kernel.timestamps.received_ns(slot, sent_ns, read_ns)?;
         Some(received_ns.saturating_sub(self.origin_ns))
     }
 
@@ -455,7 +455,7 @@ impl NetworkIo for EpollIo {
             self.sessions[slot as usize] = None;
         }
         self.sockets[slot as usize] = None;
-        self.kernel.stamps.end(slot);
+        self.kernel.timestamps.end(slot);
         if let Some(Delayed { token, reason: DelayReason::Resolving }) = self.delayed.remove(&slot)
             && let Some((resolver, _)) = &self.kernel.resolver
         {

@@ -57,8 +57,8 @@ fn io(address: SocketAddr, clock: Clock) -> (EpollIo, Prepared) {
     load.transport.tls.insecure = true;
     let prepared = prepare(&load).unwrap();
     let waker = Control::new().waker().unwrap();
-    let stamps = RxTimestamps::new(clock, 1).unwrap();
-    let kernel = EventLoop::new(waker, &prepared.plan.origins, stamps).unwrap();
+    let timestamps = RxTimestamps::new(clock, 1).unwrap();
+    let kernel = EventLoop::new(waker, &prepared.plan.origins, timestamps).unwrap();
     (EpollIo::new(kernel, prepared.plan.tls.as_ref(), &prepared.plan.transport, 1), prepared)
 }
 
@@ -101,7 +101,7 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
 // The timestamp of one response must not be taken for that of the next: by the kernel's clock, that one would take no
 // time.
 #[test]
-fn a_read_of_tls_without_a_stamp_has_none() {
+fn a_tls_read_without_a_timestamp_has_none() {
     let (mut io, prepared) = io(server(), Clock::Kernel);
     io.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
     let ask = |io: &mut EpollIo| {

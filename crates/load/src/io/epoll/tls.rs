@@ -45,9 +45,9 @@ pub(super) struct TlsInput {
     end: usize,
     reader: RxTimestampReader,
     /// Whether the connection is timestamped.
-    pub(super) stamped: bool,
+    pub(super) timestamped: bool,
     /// The timestamp of its last read, 0 when that had none; `None` when nothing was read.
-    pub(super) stamp_ns: Option<u64>,
+    pub(super) timestamp_ns: Option<u64>,
 }
 
 impl TlsInput {
@@ -57,8 +57,8 @@ impl TlsInput {
             start: 0,
             end: 0,
             reader: RxTimestampReader::new(),
-            stamped: false,
-            stamp_ns: None,
+            timestamped: false,
+            timestamp_ns: None,
         }
     }
 
@@ -87,12 +87,12 @@ impl TlsInput {
         }
         let requested = requested.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
         let room = &mut self.bytes[self.end..self.end + requested];
-        let count = match self.stamped {
+        let count = match self.timestamped {
             false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
             true => {
-                let (count, stamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
+                let (count, timestamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
                 if count > 0 {
-                    self.stamp_ns = Some(stamp_ns);
+                    self.timestamp_ns = Some(timestamp_ns);
                 }
                 count
             }

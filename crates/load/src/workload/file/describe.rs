@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_is_told_in_a_few_lines() {
+    fn a_workload_is_described_in_a_few_lines() {
         let text = "base = \"http://h/\"\nusers = 4250\nthink = \"exponential 60s\"\nramp = \"30s\"\nduration = \"2m\"\n\
                     [[page]]\nname = \"shop\"\nurl = \"/\"\nweight = 3\nresources = [\"/a.js\", \"/b.css\"]\n\
                     [[session]]\nname = \"buy\"\n[[session.step]]\npage = \"/cart\"\n[[session.step]]\n\
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_open_files_do_not_allow_are_told() {
+    fn connections_beyond_the_open_files_limit_are_reported() {
         let text = "users = 5000\n[[page]]\nurl = \"http://h/\"\n";
         for (allowed, expected) in [
             (None, "at most 30,000 at once\n"),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_say_them() {
+    fn times_are_formatted_for_people() {
         for (us, expected) in [
             (990_000_000, "16m 30s"),
             (120_000_000, "2m"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_told_with_its_number_and_how_it_is_drawn_from() {
+    fn a_list_is_described_with_its_size_and_order() {
         for (lines, order) in [
             ("/a\n/b\n", "2 requests of l.urls, in turn"),
             ("/a#weight=2\n/b\n", "2 requests of l.urls, drawn by their weights"),

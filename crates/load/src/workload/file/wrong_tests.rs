@@ -44,7 +44,7 @@ fn message(text: &str) -> String {
 }
 
 #[test]
-fn each_wrong_file_is_told_where_and_why() {
+fn each_wrong_file_is_reported_with_place_and_cause() {
     let mut renewed = String::new();
     let mut failures = vec![];
     for case in CASES.split("=== file\n").skip(1) {

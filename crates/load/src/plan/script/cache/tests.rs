@@ -99,7 +99,7 @@ fn freshness_is_guessed_when_the_server_says_nothing() {
 }
 
 #[test]
-fn an_answer_that_has_aged_is_fresh_for_less() {
+fn an_aged_response_is_fresh_for_less() {
     // 4.2.3: the larger of the age that is reported and the one that the date tells.
     check(&["Cache-Control: max-age=60", "Age: 20"], 40, "-");
     check(&["Cache-Control: max-age=60", "Age: 61", "ETag: x"], 0, "x|");
@@ -114,7 +114,7 @@ fn an_answer_that_has_aged_is_fresh_for_less() {
 }
 
 #[test]
-fn only_good_answers_are_kept() {
+fn only_successful_responses_are_cached() {
     for (status, kept) in
         [(200, true), (203, true), (206, false), (301, false), (304, false), (404, false), (500, false)]
     {
@@ -132,7 +132,7 @@ fn only_good_answers_are_kept() {
 }
 
 #[test]
-fn a_confirmed_answer_is_fresh_again() {
+fn a_revalidated_response_is_fresh_again() {
     let later = "Date: Sun, 06 Nov 1994 09:49:37 GMT";
     for (first, confirming, fresh_s, etag) in [
         // It says nothing new: as long as before.

@@ -142,7 +142,7 @@ fn attribute(selector: &str) -> CaptureFrom {
 }
 
 #[test]
-fn several_are_taken_of_one_answer() {
+fn several_values_are_captured_from_one_response() {
     let from = [
         CaptureFrom::Header("X-Token".into()),
         attribute("b"),

@@ -64,7 +64,7 @@ fn chromium_asks_for_the_same() {
 }
 
 #[test]
-fn what_is_found_says_what_it_is_asked_for_as() {
+fn resources_have_their_kind() {
     let document = "<link rel=stylesheet href=a.css><link rel=stylesheet href=p.css media=print><script src=s.js>\
         </script><img src=i.png><link rel='shortcut icon' href=1.ico><link rel=icon href=2.ico><iframe src=f.html>\
         </iframe><link rel=preload as=style href=later.css><link rel=stylesheet href=later.css>\
