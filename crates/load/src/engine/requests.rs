@@ -190,8 +190,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     fn is_same_and_established(&self, slot: u32, ready: u64) -> bool {
         let conn = &self.conns[slot as usize];
-        let under_way = matches!(conn.phase, Phase::Sending | Phase::Receiving);
-        token(slot, conn.generation) == ready && under_way && self.load_end.is_none()
+        let in_progress = matches!(conn.phase, Phase::Sending | Phase::Receiving);
+        token(slot, conn.generation) == ready && in_progress && self.load_end.is_none()
     }
 
     /// A kept connection speaks between requests: it closes, perhaps after a last word such as a 408.

@@ -35,7 +35,7 @@ pub(crate) enum Handshake {
     /// There is none, or the connection is not established yet.
     None,
     /// It has begun.
-    UnderWay {
+    InProgress {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
         started_ns: u64,
     },

@@ -113,7 +113,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
         let (body_handling, keep_head) = self.response_handling(index, number);
         let fetch = &mut self.visits.visitors[index as usize].fetches[number as usize];
-        fetch.state = State::UnderWay;
+        fetch.state = State::InProgress;
         if fetch.deadline_ns == 0 {
             fetch.deadline_ns = deadline_ns;
         }

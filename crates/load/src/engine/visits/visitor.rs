@@ -146,7 +146,7 @@ pub(super) enum State {
     /// Not sent yet.
     Waiting,
     /// It is on a connection.
-    UnderWay,
+    InProgress,
     /// It has its outcome.
     Ended,
 }

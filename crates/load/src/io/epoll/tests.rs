@@ -87,7 +87,7 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
         // A server may be so fast that the request goes out with the same call.
         assert!(matches!(io.send(SLOT, REQUEST), Err(SocketError::AGAIN) | Ok(_)));
         let length_ns = io.now_ns() - called_ns;
-        let (Handshake::UnderWay { started_ns } | Handshake::Done { started_ns, .. }) = io.handshake(SLOT)
+        let (Handshake::InProgress { started_ns } | Handshake::Done { started_ns, .. }) = io.handshake(SLOT)
         else {
             panic!("it has not begun")
         };

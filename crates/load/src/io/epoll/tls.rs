@@ -206,7 +206,7 @@ impl TlsStream {
     ) -> Result<usize, SocketError> {
         if !matches!(self.handshake, Handshake::Done { .. }) {
             self.do_handshake(socket, input, called_ns)?;
-            if let Handshake::UnderWay { started_ns } = self.handshake {
+            if let Handshake::InProgress { started_ns } = self.handshake {
                 let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
                 self.handshake = Handshake::Done { started_ns, ended_ns: now_ns(), resumed };
             }
@@ -262,7 +262,7 @@ impl TlsStream {
             }
             self.flush(socket)?;
             if self.handshake == Handshake::None {
-                self.handshake = Handshake::UnderWay { started_ns: called_ns };
+                self.handshake = Handshake::InProgress { started_ns: called_ns };
             }
             match input.read(socket, INPUT_BYTES) {
                 Ok((0, _)) => return Err(SocketError::Tls),

@@ -69,12 +69,12 @@ pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
 pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
     let mut loader = Loader { files: Files::default(), outer: vec![], finished: vec![], read };
     if let Err(error) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
-        return Err(loader.files.into_user_error(*error));
+        return Err(loader.files.user_error(*error));
     }
     let Loader { files, outer, finished, read } = loader;
     let read = RefCell::new(read);
     let fetch = |path: &Path| (read.borrow_mut())(path);
-    read_tables(&files, &outer, &finished, &fetch).map_err(|error| files.into_user_error(*error))
+    read_tables(&files, &outer, &finished, &fetch).map_err(|error| files.user_error(*error))
 }
 
 /// The files, being loaded.

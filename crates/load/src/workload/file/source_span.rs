@@ -150,7 +150,7 @@ impl Files {
     }
 
     /// The error with its place, as the user sees it.
-    pub(super) fn into_user_error(&self, error: FileError) -> UserError {
+    pub(super) fn user_error(&self, error: FileError) -> UserError {
         let mut message = error.message;
         if let Some(at) = error.at {
             message = format!("{}: {message}{}", self.position(at), self.source_excerpt(at));
