@@ -30,7 +30,7 @@ pub(super) fn pause_ns(failures: u8) -> u64 {
     (BACKOFF_NS_MIN << failures.min(16)).min(BACKOFF_NS_MAX)
 }
 
-/// A user whose turn it is.
+/// A user that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UserTurn {
     pub(crate) user: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Users {
     share: ThreadShare,
     /// Those with lower numbers are active.
     active: u32,
-    /// Of those that are active from the beginning, so many have begun.
+    /// Of those that are active from the beginning, this many have started.
     started: u32,
     active_at_start: u32,
     /// Whether each has a request in progress, or waits for its turn.
@@ -57,7 +57,7 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// This thread's share of users, of whom there are at most so many.
+    /// This thread's share of users, up to a maximum.
     pub(crate) fn new(mut user_profile: UserProfile, share: &ThreadShare, count_max: u32) -> Self {
         let active = share.part(user_profile.active(0));
         let count = share.part(count_max).max(active) as usize;
@@ -75,7 +75,7 @@ impl Users {
         }
     }
 
-    /// The next user whose turn it is.
+    /// The next user that is due.
     pub(crate) fn next(&mut self, now_ns: u64) -> Option<UserTurn> {
         self.apply_user_profile(now_ns);
         while let Some(turn) = self.ready.pop_front() {
@@ -136,7 +136,7 @@ impl Users {
         self.engaged_count
     }
 
-    /// Lets those begin who are active by now.
+    /// Activates the users of the profile up to now.
     #[inline]
     fn apply_user_profile(&mut self, now_ns: u64) {
         while let Some((intended_ns, active)) = self.user_profile.advance(now_ns) {
@@ -246,7 +246,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// One thread's hand in the common budget, which was `total` at the beginning.
+    /// One thread's access to the shared budget, which was `total` at the beginning.
     pub(crate) fn new(common: Arc<AtomicU64>, threads: u64, total: u64) -> Self {
         Self { common, threads, total, next: 0, claimed: 0, exhausted: false }
     }
@@ -318,7 +318,7 @@ mod tests {
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(UserProfile::of(&stages, 0), 3);
+        let mut users = users(UserProfile::from_stages(&stages, 0), 3);
         let turn = |user, intended_ns| Some(UserTurn { user, intended_ns });
         assert_eq!(
             [users.next(0), users.next(0), users.next(0), users.next(0)],
@@ -349,7 +349,7 @@ mod tests {
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(UserProfile::of(&stages, 0), 2);
+        let mut users = users(UserProfile::from_stages(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);
         assert!(users.stays_active(1, 2 * s) && users.engaged() == 2);

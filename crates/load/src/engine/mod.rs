@@ -379,7 +379,7 @@ fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
         (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts)),
         (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None)),
         (false, None) => {
-            let user_profile = UserProfile::of(&plan.stages, plan.connections);
+            let user_profile = UserProfile::from_stages(&plan.stages, plan.connections);
             let users = Users::new(user_profile, share, plan.connections);
             (Arrivals::Closed(users), Visitors::new(plan, share, None))
         }

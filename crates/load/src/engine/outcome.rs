@@ -23,7 +23,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         if self.has_visits() {
             self.store_cookies(slot);
         }
-        // What lies behind a response belongs to none: where the next one would be awaited, that is a fault.
+        // What follows a response belongs to none: where the next one would be awaited, that is a fault.
         let faulty = self.is_reusable(slot) && extra_bytes > 0;
         if !faulty && self.follow_redirect(slot) {
             return;
@@ -80,7 +80,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.plan.keepalive && conn.response.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
-    /// Keeps the connection of a response that has ended, or lets it end. `clean`: nothing lay behind the response.
+    /// Keeps the connection of a response that has ended, or lets it end. `clean`: nothing followed the response.
     pub(super) fn keep_or_close(&mut self, slot: u32, clean: bool) {
         let keeps = clean && self.is_reusable(slot);
         let conn = &mut self.conns[slot as usize];
@@ -95,7 +95,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// A request failed; its connection goes with it.
+    /// A request failed; its connection is closed.
     pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
         let conn = &self.conns[slot as usize];
         let times = times(self.plan, &self.targets, conn);
@@ -118,7 +118,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Ends the requests whose time is over by then.
+    /// Ends the requests that have timed out by then.
     pub(super) fn expire(&mut self, until_ns: u64) {
         while let Some((slot, deadline_ns)) = self.deadlines.first()
             && deadline_ns <= until_ns

@@ -11,7 +11,7 @@ use crate::results::recorder::Report;
 const PARK_NS: u64 = 100_000_000;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Whether one more request could be on its way at once.
+    /// Whether one more request could be in flight at once.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.open < self.open_max || self.idle_count > 0
@@ -129,7 +129,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         conn.generation = conn.generation.wrapping_add(1);
     }
 
-    /// Lets a connection that has done its work wait for the server's close; one whose close has come is closed.
+    /// Parks a finished connection until the server closes it; one that the server has closed is closed.
     pub(super) fn park(&mut self, slot: u32) {
         let conn = &mut self.conns[slot as usize];
         if conn.hangup || self.parked_max == 0 {

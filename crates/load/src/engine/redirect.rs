@@ -12,7 +12,7 @@ use crate::results::recorder::Report;
 use std::collections::{HashMap, VecDeque};
 use url::Url;
 
-/// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest makes room.
+/// Targets that are kept besides those in use. Targets usually repeat; where each one is new, the oldest is evicted.
 const SPARE_TARGETS: usize = 256;
 /// From here on a serial is that of a list's entry.
 const LIST_ENTRY_SERIALS: u64 = 1 << 63;
@@ -202,7 +202,7 @@ impl<'p> Targets<'p> {
         grows
     }
 
-    /// Keeps a target under the key built last; the longest unused one makes room.
+    /// Keeps a target under the key built last; the longest unused one is evicted.
     fn add(&mut self, template: Template) -> Option<usize> {
         self.created += 1;
         let serial = self.planned.len() as u64 + self.created;

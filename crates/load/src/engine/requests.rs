@@ -251,7 +251,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// The first bytes of a request are on their way; on a new connection that proves that it is established.
+    /// The first bytes of a request were accepted by the kernel; on a new connection that proves that it is
+    /// established.
     fn record_sent(&mut self, slot: u32, sendable_ns: u64) {
         let now_ns = self.now_ns;
         let conn = &mut self.conns[slot as usize];

@@ -95,7 +95,7 @@ fn spawn_error(share: &ThreadShare, error: &std::io::Error) -> UserError {
         .hint("ask for fewer threads with -t, or raise the limit: `ulimit -u` and `ulimit -v` show it")
 }
 
-/// A load in progress. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
+/// A load in progress. Dropped before its end, by a panic of the sink, it stops the threads: no thread keeps loading a
 /// server when its results are lost.
 struct RunGuard<'a> {
     control: &'a Control,

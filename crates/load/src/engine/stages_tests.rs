@@ -94,7 +94,7 @@ fn users_come_and_go_with_the_stages() {
         let (spans, outcome) = closed(&texts, threads, answer_ns);
         let stages = stages(&texts).stages;
         let level = |ns: u64| {
-            let mut user_profile = crate::schedule::user_profile::UserProfile::of(&stages, 0);
+            let mut user_profile = crate::schedule::user_profile::UserProfile::from_stages(&stages, 0);
             user_profile.active(ns)
         };
         for at_ns in (0..700).map(|step| step * 10 * MS + 3 * MS) {
@@ -137,7 +137,7 @@ proptest! {
         let (arrived, outcome) = arrivals(&load, threads);
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
         let pacers = (0..threads as u64).map(|thread| {
-            let rate_profile = std::sync::Arc::new(RateProfile::of(&stages));
+            let rate_profile = std::sync::Arc::new(RateProfile::from_stages(&stages));
             crate::schedule::pacer::Pacer::rate_profile(rate_profile, thread, threads as u64, None, poisson.then_some(seed))
         });
         let starts = pacers.flat_map(|mut pacer| std::iter::from_fn(move || {

@@ -60,7 +60,7 @@ impl TcpSample {
 }
 
 /// What a reading adds to the counts, after the one before. A connection has sent its SYN before its first reading, and
-/// what it had sent again by then are SYNs: it is read as soon as its first request is on its way.
+/// what it had sent again by then are SYNs: it is read as soon as its first request is being sent.
 fn count(counts: &mut TcpCounts, before: Option<TcpReading>, now: &TcpReading) {
     let base = before.unwrap_or_default();
     let retransmitted = u64::from(now.segments_retransmitted.wrapping_sub(base.segments_retransmitted));

@@ -163,7 +163,7 @@ pub fn content(bytes: &[u8]) -> Result<(), String> {
         _ => ContentCoding::Identity,
     };
     let expect = [Expectation::Regex("dyno".into()), Expectation::Sha256("0".repeat(64))];
-    let checks = [&expect[..1], &expect[1..]].map(ResponseChecks::of);
+    let checks = [&expect[..1], &expect[1..]].map(ResponseChecks::compile);
     for checks in checks.into_iter().flatten() {
         let whole = decoded(&checks, coding, body, Split::Whole);
         for (split, _) in splits(body) {

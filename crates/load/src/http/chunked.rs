@@ -7,14 +7,14 @@
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 /// Longest trailer section, in bytes.
 const TRAILER_BYTES_MAX: u32 = 64 * 1024;
-/// Most hexadecimal digits of a chunk's size: no chunk of 2^60 bytes is honest.
+/// Most hexadecimal digits of a chunk's size: a chunk of 2^60 bytes is not plausible.
 const SIZE_DIGITS_MAX: u8 = 15;
 
 /// The response broke the rules of chunked coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkError;
 
-/// Where in the coding the next byte stands.
+/// The state of the decoder at the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     Size { value: u64, digits: u8 },

@@ -228,7 +228,7 @@ proptest! {
     fn two_readers_see_the_same(made in made(), cuts in prop::collection::vec(any::<usize>(), 0..4)) {
         let mut bytes = made.render();
         let length = bytes.len();
-        // What lies behind a response that does not end with the connection is not its own.
+        // What follows a response that does not end with the connection is not its own.
         if !matches!(made.body, Body::UpToTheClose(_)) {
             bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\n\r\n");
         }

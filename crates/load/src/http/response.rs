@@ -18,7 +18,7 @@ const EAGER_BYTES: usize = 64;
 /// each would be felt.
 const SPILL_BYTES_KEPT: usize = 4 * 1024;
 
-/// Where the next byte belongs.
+/// The state of the reader at the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadState {
     Head,
@@ -33,7 +33,7 @@ enum ReadState {
 pub(crate) enum FeedResult {
     /// The response is incomplete.
     More,
-    /// The response is complete; this many bytes of the piece lie behind it.
+    /// The response is complete; this many bytes of the piece follow it.
     Done { extra_bytes: usize },
 }
 
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the response.
+    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that followed the response.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
         let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         let mut behind = None;

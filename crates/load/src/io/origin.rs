@@ -153,7 +153,7 @@ impl<'a> Origins<'a> {
         }
         addresses.retain(|address| fits(*address, self.transport));
         if addresses.is_empty() {
-            return Err(none_fits(&host, self.transport));
+            return Err(no_suitable_address(&host, self.transport));
         }
         // An address is its own name.
         let resolve_each = self.transport.resolve_each && host.parse::<IpAddr>().is_err();
@@ -172,7 +172,7 @@ fn fits(address: SocketAddr, transport: &Transport) -> bool {
     family && (sources.is_empty() || sources.iter().any(|source| source.is_ipv4() == address.is_ipv4()))
 }
 
-fn none_fits(host: &str, transport: &Transport) -> UserError {
+fn no_suitable_address(host: &str, transport: &Transport) -> UserError {
     let wanted = match transport.address_family {
         AddressFamily::Ipv4 => "IPv4 address".to_owned(),
         AddressFamily::Ipv6 => "IPv6 address".to_owned(),

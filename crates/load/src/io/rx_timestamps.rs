@@ -199,13 +199,13 @@ impl RxTimestamps {
     ) -> Result<usize> {
         let (count, timestamp_ns) = self.reader.recv(socket, buffer, flags)?;
         if count > 0 {
-            self.note(slot, timestamp_ns);
+            self.record(slot, timestamp_ns);
         }
         Ok(count)
     }
 
     /// The last read of this slot, made elsewhere, had this timestamp.
-    pub(crate) fn note(&mut self, slot: u32, timestamp_ns: u64) {
+    pub(crate) fn record(&mut self, slot: u32, timestamp_ns: u64) {
         self.slots[slot as usize] = SlotTimestamp::Stamped(timestamp_ns);
     }
 

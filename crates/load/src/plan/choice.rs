@@ -29,9 +29,9 @@ pub(crate) enum Choice {
 
 impl Choice {
     /// From the workload. Its requests are already prepared as `templates`.
-    pub(super) fn of(workload: &Workload, templates: &[Template]) -> Result<Self> {
+    pub(super) fn from_workload(workload: &Workload, templates: &[Template]) -> Result<Self> {
         if let Some(list) = &workload.list {
-            return ListRequests::of(list, templates).map(Self::Listed);
+            return ListRequests::from_list(list, templates).map(Self::Listed);
         }
         check_weights(workload)?;
         let first = workload.requests.first().map_or(1.0, |request| request.weight);
@@ -99,7 +99,7 @@ enum Order {
     Weighted(Weighted),
 }
 
-/// What stands around the targets of a kind.
+/// The bytes around the targets of a kind.
 #[derive(Debug)]
 struct RequestFrame {
     /// The method and a blank.
@@ -111,7 +111,7 @@ struct RequestFrame {
 }
 
 impl ListRequests {
-    fn of(list: &RequestList, templates: &[Template]) -> Result<Self> {
+    fn from_list(list: &RequestList, templates: &[Template]) -> Result<Self> {
         let entries =
             list.entries.clone().filter(|entries| !entries.entries.is_empty()).ok_or_else(|| {
                 UserError::usage(format!("the requests of {} are not there", list.file))
@@ -121,9 +121,9 @@ impl ListRequests {
             return Err(UserError::usage(format!("the list {} has requests of no kind", list.file)));
         }
         let order = match (entries.weights.is_empty(), list.random) {
-            (false, _) => {
-                Order::Weighted(Weighted::of(entries.weights.iter().map(|weight| f64::from(*weight))))
-            }
+            (false, _) => Order::Weighted(Weighted::from_weights(
+                entries.weights.iter().map(|weight| f64::from(*weight)),
+            )),
             (true, true) => Order::Random,
             (true, false) => Order::InTurn,
         };

@@ -51,7 +51,7 @@ enum AuthText {
 
 impl Dynamic {
     /// Reads a request. A usage error names it.
-    pub(super) fn of(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
+    pub(super) fn parse(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
         let with_name = |error: UserError| UserError {
             message: format!("request `{}`: {}", spec.name, error.message),
             ..error
@@ -111,7 +111,7 @@ impl Dynamic {
 
     /// Whether its whole URL is a variable, which is read as a link on the page before.
     pub(super) fn is_link(&self) -> bool {
-        self.url.whole().is_some()
+        self.url.single_variable().is_some()
     }
 
     /// Whether the user sets its `Cookie` header.
@@ -122,8 +122,8 @@ impl Dynamic {
     /// Where it goes. `previous`: the URL of the step before. `None` when a variable has no value, or it is no URL.
     pub(crate) fn url(&self, variables: &Variables, previous: Option<&Url>) -> Option<Url> {
         let mut text = vec![];
-        match self.url.whole() {
-            // A link is read as it stands on the page.
+        match self.url.single_variable() {
+            // A link is read as it is written on the page.
             Some(id) => text.extend_from_slice(variables.get(id)?),
             None => self.url.render(variables, &mut text).ok()?,
         }
@@ -210,7 +210,7 @@ impl Dynamic {
         Some(())
     }
 
-    /// The request as it stands with these values: what a redirect is made of.
+    /// The request with these values, from which a redirect is made.
     pub(crate) fn source(&self, url: Url, variables: &Variables) -> Option<Source> {
         let filled = |text: &Text| {
             let mut filled = vec![];

@@ -390,14 +390,14 @@ pub fn check_url(text: &str) -> Result<Url> {
 /// low, is an error of the machine.
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
-    let checks = ResponseChecks::of(&workload.expect)?;
+    let checks = ResponseChecks::compile(&workload.expect)?;
     let requests = crate::plan::session_templates::with_browser_headers(workload);
-    let script = Script::of(workload, &requests)?;
+    let script = Script::from_workload(workload, &requests)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &requests {
         let url = crate::plan::session_templates::representative_url(spec, &requests)?;
-        let request = crate::plan::request_template::Source::of(
+        let request = crate::plan::request_template::Source::from_spec(
             &crate::plan::session_templates::fixed_part(spec),
             url,
             workload.keepalive,
@@ -405,7 +405,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         let origin = origins.index_of(request.url())?;
         templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));
     }
-    let choice = Choice::of(workload, &templates)?;
+    let choice = Choice::from_workload(workload, &templates)?;
     choice.list().into_iter().for_each(|list| names = list.names().to_vec());
     let origins = origins.into_vec();
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
@@ -475,7 +475,7 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
 /// The rates of a load that changes them.
 fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
     let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
-    changes.then(|| Arc::new(RateProfile::of(&workload.stages)))
+    changes.then(|| Arc::new(RateProfile::from_stages(&workload.stages)))
 }
 
 /// How TLS is spoken, if a server speaks it. Files that cannot be used are reported also when nothing needs them yet.

@@ -9,7 +9,7 @@ use url::Url;
 use webdyno_model::workload::{Body, RequestSpec, is_secret_name};
 use webdyno_model::{Result, UserError};
 
-/// Bodies up to this length lie behind the head, so that one send takes both. Larger ones are shared by all requests
+/// Bodies up to this length follow the head, so that one send takes both. Larger ones are shared by all requests
 /// that carry them.
 pub(super) const JOINED_BYTES_MAX: u64 = 64 * 1024;
 /// Longest `Location` that is followed.
@@ -78,12 +78,12 @@ impl Template {
         }
     }
 
-    /// All of it, in the parts in which it lies.
+    /// All of it, in two parts: head and body.
     pub(crate) fn parts(&self) -> [&[u8]; 2] {
         [&self.head, self.body.bytes()]
     }
 
-    /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length
+    /// The text before and after the targets of a list's entries of this kind (the end of the head and the length
     /// of the body left out), and whether `Content-Length: 0` is sent. An error when the user sets a length.
     pub(super) fn frame_around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
         let source = &self.source;
@@ -208,8 +208,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The request of a workload. An error when it cannot be sent as it stands.
-    pub(crate) fn of(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
+    /// The request of a workload. An error when it cannot be sent.
+    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
         check_fields(spec)?;
         let mut headers = spec.headers.clone();
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));

@@ -40,7 +40,7 @@ pub(crate) struct Script {
     pub(crate) captures: Vec<String>,
     /// By the requests of the workload: those with variables.
     pub(crate) dynamic: Vec<Option<Dynamic>>,
-    /// What variables stand for from the beginning of each session.
+    /// The values of variables at the beginning of each session.
     pub(crate) variables: Vec<(VariableId, String)>,
     pub(crate) tables: Vec<TableRows>,
     /// Whether a URL is read as a link on the page before.
@@ -82,7 +82,7 @@ pub(crate) struct PagePlan {
 
 impl Script {
     /// Reads the visits of a workload that was checked.
-    pub(super) fn of(workload: &Workload, requests: &[RequestSpec]) -> Result<Option<Self>> {
+    pub(super) fn from_workload(workload: &Workload, requests: &[RequestSpec]) -> Result<Option<Self>> {
         let Some(visits) = &workload.visits else { return Ok(None) };
         let mut names = Names::default();
         let mut always_set = vec![VariableId::USER, VariableId::SESSION];
@@ -94,12 +94,12 @@ impl Script {
         }
         let mut tables = vec![];
         for table in &visits.tables {
-            tables.push(TableRows::of(table, &mut names)?);
+            tables.push(TableRows::from_table(table, &mut names)?);
             always_set.extend(complete_columns(table).filter_map(|name| names.find(name)));
         }
         let captures = |session: &SessionSpec| -> Vec<_> {
             let of = |step: &StepSpec| {
-                Captures::of(&step.captures, &mut names).map_err(|error| UserError {
+                Captures::compile(&step.captures, &mut names).map_err(|error| UserError {
                     message: format!("step `{}`: {}", requests[step.request].name, error.message),
                     ..error
                 })
@@ -110,12 +110,12 @@ impl Script {
         // before the one that captures.
         let captures: Vec<Vec<Result<Captures>>> = visits.sessions.iter().map(captures).collect();
         let dynamic = requests.iter().map(|spec| {
-            let read = || Dynamic::of(spec, &names, workload.keepalive);
+            let read = || Dynamic::parse(spec, &names, workload.keepalive);
             spec.has_variables.then(read).transpose()
         });
         let mut script = Self {
             sessions: vec![],
-            choice: Weighted::of(visits.sessions.iter().map(|session| session.weight)),
+            choice: Weighted::from_weights(visits.sessions.iter().map(|session| session.weight)),
             users: visits.users,
             cookies: visits.cookies,
             cache: visits.cache,
@@ -173,7 +173,7 @@ impl Script {
         }
     }
 
-    /// Sets what variables stand for at the beginning of a session. Numbers count from 0, and are reported from 1.
+    /// Sets the values of variables at the beginning of a session. Numbers count from 0, and are reported from 1.
     pub(crate) fn set_variables(
         &self,
         visitor: u64,

@@ -76,7 +76,7 @@ impl Merger {
             self.sum.merge(&mut report);
             self.sum.cpu_ns += report.cpu_ns;
             if let Some(last) = report.thread_end.take() {
-                // What it left in flight stays so until the others end too.
+                // What is in flight at its end stays so until the others end.
                 let rest_ns = length_ns.saturating_sub(report.length_ns);
                 self.sum.in_flight_ns += u128::from(report.in_flight) * u128::from(rest_ns);
                 self.end_ns = self.end_ns.max(last.end_ns);

@@ -93,7 +93,7 @@ impl Pacer {
         self.taken * self.threads + self.thread
     }
 
-    /// Goes on to the start after the next one.
+    /// Advances to the following start.
     pub(crate) fn advance(&mut self) {
         self.taken += 1;
         self.next_ns = self.compute();
@@ -225,7 +225,7 @@ mod tests {
 
     fn rate_profile(texts: &[&str]) -> Arc<RateProfile> {
         let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
-        Arc::new(RateProfile::of(&webdyno_model::stage::whole(&written).unwrap().stages))
+        Arc::new(RateProfile::from_stages(&webdyno_model::stage::whole(&written).unwrap().stages))
     }
 
     /// The starts of all threads together, in order.
@@ -275,7 +275,7 @@ mod tests {
         let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
         for seed in 1..5 {
-            let all = merged_profile(&Arc::new(RateProfile::of(&stages)), 3, Some(seed));
+            let all = merged_profile(&Arc::new(RateProfile::from_stages(&stages)), 3, Some(seed));
             assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());
             let rescaled = |&start: &u64| webdyno_model::stage::integral(&stages, start as f64 / 1e9);
             let units: Vec<u64> = all.iter().map(|start| (rescaled(start) * 1e6) as u64).collect();

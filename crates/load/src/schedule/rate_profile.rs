@@ -56,7 +56,7 @@ struct Wave {
 
 impl RateProfile {
     /// Of these stages, one behind the other.
-    pub(crate) fn of(stages: &[Stage]) -> Self {
+    pub(crate) fn from_stages(stages: &[Stage]) -> Self {
         let mut rate_profile = Self { segments: Vec::with_capacity(stages.len() + 1) };
         for stage in stages {
             let whole_ns = stage.duration_us * NS_PER_US;
@@ -189,7 +189,7 @@ mod tests {
 
     /// Starts 0, 1, 2, ...
     fn starts(stages: &[Stage]) -> Vec<u64> {
-        let (rate_profile, mut hint) = (RateProfile::of(stages), 0);
+        let (rate_profile, mut hint) = (RateProfile::from_stages(stages), 0);
         (0u32..).map_while(|x| rate_profile.due_ns(f64::from(x), &mut hint)).collect()
     }
 

@@ -1,7 +1,7 @@
 //! What documents and style sheets embed: found once for each content, and kept.
 //!
 //! A thread keeps the lists of the contents received last. A list retains the targets on it; a target without users
-//! makes room for new ones.
+//! is evicted for new ones.
 
 use crate::engine::Engine;
 use crate::io::network_io::NetworkIo;
@@ -13,11 +13,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use url::Url;
 
-/// Contents whose lists a thread keeps.
+/// Most lists that a thread keeps.
 const LISTS_MAX: usize = 512;
 /// Lists that are examined to find one that can be forgotten.
 const EVICTION_SCAN_MAX: usize = 64;
-/// Targets whose last content is remembered.
+/// Most targets whose last content is remembered.
 const LATEST_TARGETS_MAX: usize = 8192;
 
 /// What something is fetched as.

@@ -10,7 +10,7 @@ use crate::results::recorder::Report;
 use webdyno_model::page::FetchedBy;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
+    /// Sends the waiting fetches of a visitor that can be sent. `since_ns`: since when it can.
     pub(super) fn send_waiting(&mut self, index: u32, since_ns: u64) {
         self.use_cached_document(index);
         let visitor = &self.visits.visitors[index as usize];
@@ -171,7 +171,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         self.targets.release(request.template);
     }
 
-    /// What a successful response brings with it.
+    /// Processes the content of a successful response.
     fn process_content(&mut self, request: Request, ended: &FetchEnd) {
         let kind = self.visits.visitors[request.user as usize].fetches[request.item as usize].kind;
         if kind == Kind::Step {
@@ -209,7 +209,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// After a response: what its visitor does next.
     pub(in crate::engine) fn continue_visitor(&mut self, request: Request, serial: u32) {
         let visitor = &self.visits.visitors[request.user as usize];
-        // A new step begins behind those who have waited longer.
+        // A new step begins after those that have waited longer.
         match visitor.serial == serial || self.visits.queue.is_empty() {
             true => self.send_waiting(request.user, self.wake_ns),
             false => self.make_ready(request.user, self.wake_ns),
@@ -224,7 +224,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// Which step of its visitor a request belongs to.
+    /// The step serial of the visitor of a request.
     pub(in crate::engine) fn step_serial(&self, request: Request) -> u32 {
         self.visits.visitors[request.user as usize].serial
     }

@@ -7,7 +7,7 @@
 //!
 //! A visitor keeps its connections, at most so many to each server, from step to step (the HTML and Fetch standards
 //! leave the number to browsers; all open six over HTTP/1.1). All visitors of a thread together have at most its share
-//! of the load's connections: when these are all open, the least recently used idle one makes room, whichever visitor
+//! of the load's connections: when these are all open, the least recently used idle one is evicted, whichever visitor
 //! has it; when all are busy, visitors queue, and get one connection each in turn.
 //!
 //! What is drawn at random is drawn by the number of the session, so that threads and the server's speed change
@@ -49,17 +49,17 @@ pub(super) struct Visitors {
     /// This thread's number, and how many there are.
     thread: u64,
     threads: u64,
-    /// By their places, which stay theirs.
+    /// By index, which stays the same while a visitor is present.
     visitors: Vec<Visitor>,
     /// Places without a visitor.
     away: Vec<u32>,
-    /// How many visitors are there.
+    /// How many visitors are present.
     present: u64,
-    /// When those who wait go on.
+    /// When waiting visitors continue.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Those who can go on, and since when.
+    /// Visitors that can continue, and since when.
     ready: VecDeque<(u32, u64)>,
-    /// Those who wait for a connection.
+    /// Visitors that wait for a connection.
     queue: VecDeque<u32>,
     /// Since when there has been room for one more connection.
     room_since_ns: Option<u64>,
@@ -86,9 +86,11 @@ impl Visitors {
         Self {
             entry: match starts {
                 Some(starts) => VisitorArrivals::Starts { starts, due: 0, admitted: 0 },
-                None => {
-                    VisitorArrivals::Users(Users::new(UserProfile::of(&plan.stages, users), share, users))
-                }
+                None => VisitorArrivals::Users(Users::new(
+                    UserProfile::from_stages(&plan.stages, users),
+                    share,
+                    users,
+                )),
             },
             thread: u64::from(share.thread),
             threads: u64::from(share.threads),

@@ -14,7 +14,7 @@ use webdyno_model::visit::Resources;
 use webdyno_model::workload::redact_query;
 
 impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
-    /// A document or a style sheet has come: what it brings with it is known.
+    /// A document or a style sheet is complete: adds the resources that it embeds.
     pub(super) fn fetch_embedded(&mut self, request: Request, ended: &FetchEnd) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &self.visits.visitors[request.user as usize];

@@ -91,7 +91,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them
+    /// The residual think time of a closed load's visitor when the load begins: all of them
     /// at once would come in waves from then on. With a ramp the stages decide when each begins.
     pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
@@ -103,7 +103,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         last.map_or(0, |step| think::residual(&step.think, &mut random))
     }
 
-    /// A visitor who was not there yet waits for the first session.
+    /// A visitor that is not present yet waits for the first session.
     pub(super) fn wait_before_session(&mut self, index: u32, due_ns: u64) {
         self.wait_for(index, Phase::BeforeSession, due_ns);
     }
@@ -216,7 +216,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
-    /// A visitor leaves for good.
+    /// A visitor leaves.
     pub(super) fn leave(&mut self, index: u32) {
         self.close_idle_of(index);
         let visitor = &mut self.visits.visitors[index as usize];

@@ -13,7 +13,7 @@ use webdyno_model::page::FetchedBy;
 /// What a visitor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is not there.
+    /// No visitor is present.
     Absent,
     /// It waits for its next session, or begins it.
     BeforeSession,
@@ -47,7 +47,7 @@ pub(super) struct Visitor {
     pub(super) incomplete: bool,
     /// It waits in the queue for a connection.
     pub(super) queued: bool,
-    /// It is among those who can go on.
+    /// It is in the queue of visitors that can continue.
     pub(super) ready: bool,
     /// The document, or the required parts, of the page in progress failed.
     pub(super) page_failed: bool,
@@ -218,7 +218,7 @@ impl Fetch {
     }
 }
 
-/// How a response, or the want of one, ended a fetch.
+/// How a response, or its absence, ended a fetch.
 #[derive(Debug)]
 pub(in crate::engine) struct FetchEnd {
     pub(in crate::engine) failure: Option<Failure>,

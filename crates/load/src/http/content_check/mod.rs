@@ -35,7 +35,7 @@ pub(crate) struct BodyHandling {
     pub(crate) checked: bool,
     /// The decoded content is to be kept.
     pub(crate) kept: bool,
-    /// A response whose content cannot be read is no good one.
+    /// A response whose content cannot be read is a failure.
     pub(crate) needed: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ResponseChecks {
 
 impl ResponseChecks {
     /// Parses the conditions. A usage error for an invalid pattern or hash.
-    pub(crate) fn of(expect: &[Expectation]) -> Result<Self> {
+    pub(crate) fn compile(expect: &[Expectation]) -> Result<Self> {
         let mut checks = Self::default();
         for expectation in expect {
             match expectation {

@@ -54,7 +54,7 @@ fn expect(texts: &[&str]) -> ResponseChecks {
         ("regex", value) => Expectation::Regex(value.into()),
         (_, value) => Expectation::Sha256(value.into()),
     };
-    ResponseChecks::of(&texts.iter().map(read).collect::<Vec<_>>()).unwrap()
+    ResponseChecks::compile(&texts.iter().map(read).collect::<Vec<_>>()).unwrap()
 }
 
 /// Whether a response of status 200 whose body comes in these pieces meets the conditions.
@@ -225,7 +225,7 @@ fn conditions_that_are_none_are_usage_errors() {
         (Expectation::Sha256("g".repeat(64)), "64 hexadecimal digits"),
         (Expectation::Sha256("é".repeat(32)), "64 hexadecimal digits"),
     ] {
-        let told = ResponseChecks::of(&[expectation]).unwrap_err();
+        let told = ResponseChecks::compile(&[expectation]).unwrap_err();
         assert!(told.message.contains(part) && told.exit_code() == 2 && told.hint.is_some(), "{told}");
     }
 }

@@ -212,7 +212,7 @@ impl EpollIo {
         let done = call(session, socket, input, &now_ns);
         // A read without a timestamp replaces the earlier one, too.
         if let Some(timestamp_ns) = input.timestamp_ns {
-            self.kernel.timestamps.note(slot, timestamp_ns);
+            self.kernel.timestamps.record(slot, timestamp_ns);
         }
         if let Some(hangup) = session.take_unreported_readiness() {
             self.pending_events.push(Ready { token: session.token, readable: true, hangup });

@@ -1,8 +1,8 @@
 //! One request before the load: whether a server listens, whether it speaks HTTP, and what its `Server` header is.
 //!
-//! It also settles which address of a name is used: `localhost` is often `::1` first, where no server listens. And where
-//! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
-//! as its name would have to be resolved meanwhile.
+//! It also settles which address of a name is used: `localhost` is often `::1` first, where no server listens. And
+//! where redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen
+//! before, as its name would have to be resolved meanwhile.
 
 mod pages;
 
@@ -62,7 +62,7 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
         for number in others.take(EXPLORED_MAX) {
             let plan = &prepared.plan;
-            // One with variables is a visitor's, who has come to it by other steps.
+            // A request with variables depends on earlier steps of a visitor.
             let is_safe = match plan.entry(number) {
                 Some(entry) => entry.is_safe(),
                 None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
@@ -232,7 +232,7 @@ fn plain(error: &std::io::Error) -> String {
     text.to_lowercase()
 }
 
-/// One request and what came of it.
+/// One request and its result.
 struct Exchange {
     started_at: Instant,
     timeout: Duration,

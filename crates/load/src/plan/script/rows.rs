@@ -16,7 +16,7 @@ pub(crate) struct TableRows {
 
 impl TableRows {
     /// Declares the columns. A usage error for a table without rows, and for a column that cannot be a variable.
-    pub(crate) fn of(table: &Table, names: &mut Names) -> Result<Self> {
+    pub(crate) fn from_table(table: &Table, names: &mut Names) -> Result<Self> {
         if table.rows.is_empty() {
             return Err(UserError::usage(format!("{} holds no rows", table.file))
                 .hint("its first line names the columns; each further line is a row"));
@@ -68,7 +68,7 @@ mod tests {
     /// The names that so many sessions get.
     fn handed_out(table: &Table, sessions: u64) -> Vec<String> {
         let mut names = Names::default();
-        let rows = TableRows::of(table, &mut names).unwrap();
+        let rows = TableRows::from_table(table, &mut names).unwrap();
         let name = names.find("name").unwrap();
         let mut variables = Variables::default();
         let mut random = SplitMix::new(1);
@@ -94,7 +94,7 @@ mod tests {
     fn a_short_row_leaves_no_value_of_another_session() {
         let mut names = Names::default();
         let short = table(RowOrder::InTurn, &[&["ann", "1"], &["bob"]]);
-        let rows = TableRows::of(&short, &mut names).unwrap();
+        let rows = TableRows::from_table(&short, &mut names).unwrap();
         let password = names.find("password").unwrap();
         let (mut variables, mut random) = (Variables::default(), SplitMix::new(1));
         rows.assign_row(0, &mut random, &mut variables);
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn a_table_that_cannot_be_handed_out_is_refused() {
         let names = &mut Names::default();
-        let error = TableRows::of(&table(RowOrder::InTurn, &[]), names).unwrap_err();
+        let error = TableRows::from_table(&table(RowOrder::InTurn, &[]), names).unwrap_err();
         assert_eq!(error.message, "users.csv holds no rows");
         let mut odd = table(RowOrder::InTurn, &[&["x"]]);
         odd.columns[1] = "pass word".into();
-        let error = TableRows::of(&odd, names).unwrap_err();
+        let error = TableRows::from_table(&odd, names).unwrap_err();
         assert_eq!(error.message, "users.csv: column `pass word` cannot be the name of a variable");
         assert_eq!(error.exit_code(), 2);
     }

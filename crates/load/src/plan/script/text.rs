@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write as _;
 use webdyno_model::UserError;
 
-/// Where a text stands, which decides how a value without a filter is written.
+/// The context of a text, which decides how a value without a filter is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextContext {
     /// In a URL: what can stand in no URL is percent-encoded, and so is `#`; what separates its parts stays, and so
@@ -101,7 +101,7 @@ impl Text {
     }
 
     /// The variable that is the whole text, without a filter: a URL like that is resolved against the one before.
-    pub(crate) fn whole(&self) -> Option<VariableId> {
+    pub(crate) fn single_variable(&self) -> Option<VariableId> {
         match self.pieces.as_ref() {
             [Piece::Variable(id, Filter::None)] => Some(*id),
             _ => None,
@@ -376,9 +376,13 @@ mod tests {
         let mut into = b"before".to_vec();
         assert_eq!(text.render(&variables, &mut into), Err(b));
         assert_eq!(into, b"before");
-        assert_eq!(Text::parse("${a}", &names, TextContext::Url).unwrap().whole(), Some(a));
+        assert_eq!(Text::parse("${a}", &names, TextContext::Url).unwrap().single_variable(), Some(a));
         for text in ["${a|url}", "${a}b", "a", ""] {
-            assert_eq!(Text::parse(text, &names, TextContext::Url).unwrap().whole(), None, "{text}");
+            assert_eq!(
+                Text::parse(text, &names, TextContext::Url).unwrap().single_variable(),
+                None,
+                "{text}"
+            );
         }
     }
 

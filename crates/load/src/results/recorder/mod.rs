@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// As [`Report::new`], with the memory that every load writes to in the kernel's hands already: a page that is
+    /// As [`Report::new`], with its memory already mapped by the kernel: a page that is
     /// touched first while a request is due delays it. Histograms of names are not, there may be many.
     pub(crate) fn preallocated(labels: &Labels) -> Self {
         let mut report = Self::new(labels);

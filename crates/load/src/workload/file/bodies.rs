@@ -40,7 +40,7 @@ pub(super) fn read(
         is_raw: false,
     };
     let body = match value.key {
-        "body" => plain(uses.note(value.at, value.text()?)?.into(), None),
+        "body" => plain(uses.collect(value.at, value.text()?)?.into(), None),
         "body_file" => Body { is_raw: true, ..plain(file(scope, &value)?, None) },
         "form" => plain(urlencoded(&value, uses)?, Some(forms::URLENCODED)),
         "json" => plain(json(&value, uses)?, Some("application/json")),
@@ -87,30 +87,30 @@ fn urlencoded(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>>
     let mut pairs = vec![];
     for (name, value) in fields(value)? {
         let text = value.plain()?;
-        uses.note(value.at, name)?;
-        uses.note(value.at, &text)?;
+        uses.collect(value.at, name)?;
+        uses.collect(value.at, &text)?;
         pairs.push(format!("{}={}", texts::form_text(name), texts::form_text(&text)));
     }
     Ok(pairs.join("&").into_bytes())
 }
 
 fn json(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>> {
-    note_texts(value, uses)?;
+    collect_texts(value, uses)?;
     let mut text = String::new();
     value.json(&mut text, &texts::json_text)?;
     Ok(text.into_bytes())
 }
 
 /// Notes the variables in all texts of a JSON value.
-fn note_texts(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<()> {
+fn collect_texts(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<()> {
     if let Some(text) = value.as_text() {
-        uses.note(value.at, text)?;
+        uses.collect(value.at, text)?;
     } else if let Some(list) = value.as_list() {
-        list.iter().try_for_each(|element| note_texts(element, uses))?;
+        list.iter().try_for_each(|element| collect_texts(element, uses))?;
     } else if value.is_table() {
         for (name, at, value) in value.entries("a JSON object")? {
-            uses.note(at, name)?;
-            note_texts(&value, uses)?;
+            uses.collect(at, name)?;
+            collect_texts(&value, uses)?;
         }
     }
     Ok(())
@@ -119,19 +119,19 @@ fn note_texts(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<()> {
 fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Body> {
     let mut parts = vec![];
     for (name, value) in fields(value)? {
-        uses.note(value.at, name)?;
+        uses.collect(value.at, name)?;
         if !value.is_table() {
             let text = value.plain()?;
-            uses.note(value.at, &text)?;
+            uses.collect(value.at, &text)?;
             parts.push(Part { name: name.into(), bytes: text.into_bytes(), file: None });
             continue;
         }
         let keys = value.keys("a file of a form", FILE_KEYS)?;
-        let path = keys.need("file", "{ file = \"photo.png\", type = \"image/png\" }")?;
+        let path = keys.required("file", "{ file = \"photo.png\", type = \"image/png\" }")?;
         let bytes = escaped_bytes(&file(scope, &path)?);
         let own = path.text()?.rsplit('/').next().unwrap_or_default().to_owned();
         let filename =
-            keys.read("filename", |value| Ok(uses.note(value.at, value.non_empty_text()?)?.to_owned()))?;
+            keys.read("filename", |value| Ok(uses.collect(value.at, value.non_empty_text()?)?.to_owned()))?;
         let content_type = keys.read("type", media_type)?;
         let file = File { name: filename.unwrap_or_else(|| texts::escaped(&own)), content_type };
         parts.push(Part { name: name.into(), bytes, file: Some(file) });

@@ -8,7 +8,7 @@ use webdyno_model::visit::{CaptureFrom, CaptureSpec};
 
 /// Every key of a capture.
 pub(super) const CAPTURE_KEYS: &[&str] = &["name", "regex", "json", "header", "html", "attribute"];
-/// Names that always stand for something: the number of the visitor, and of the session.
+/// Built-in variables: the number of the visitor, and of the session.
 pub(super) const BUILT_IN: [&str; 2] = ["user", "session"];
 
 /// Checks a user-defined name of a variable.
@@ -30,7 +30,7 @@ pub(super) fn read(value: &Value<'_>) -> FileResult<Vec<(SourceSpan, CaptureSpec
     let mut captures: Vec<(SourceSpan, CaptureSpec)> = vec![];
     for element in value.tables("session.step.capture")? {
         let keys = element.keys("a capture", CAPTURE_KEYS)?;
-        let name = keys.need("name", "{ name = \"token\", json = \"/token\" }")?;
+        let name = keys.required("name", "{ name = \"token\", json = \"/token\" }")?;
         let text = name.non_empty_text()?;
         new_name(name.at, text)?;
         if captures.iter().any(|(_, before)| before.name == text) {
@@ -70,7 +70,7 @@ fn from(keys: &TableKeys<'_>) -> FileResult<CaptureFrom> {
         _ => {
             check_selector(value.at, text)?;
             let attribute =
-                keys.need("attribute", "{ name = \"token\", html = \"input\", attribute = \"value\" }")?;
+                keys.required("attribute", "{ name = \"token\", html = \"input\", attribute = \"value\" }")?;
             let selector = text.to_owned();
             CaptureFrom::HtmlAttribute {
                 selector,

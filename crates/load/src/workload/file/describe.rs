@@ -22,7 +22,7 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     line(&mut text, "load", &load(workload));
     line(&mut text, "length", &length(workload));
     if let Some(visits) = &workload.visits {
-        line(&mut text, "think", &thinking(workload, visits));
+        line(&mut text, "think", &think_summary(workload, visits));
         let yes_or_no = |flag: bool| if flag { "kept" } else { "none" };
         let host = visits.connections_per_host;
         line(
@@ -164,7 +164,7 @@ fn load(workload: &Workload) -> String {
 }
 
 /// How long visitors think, and how many sessions they make at most for that.
-fn thinking(workload: &Workload, visits: &Visits) -> String {
+fn think_summary(workload: &Workload, visits: &Visits) -> String {
     let think_s = mean_think_s(visits);
     if think_s <= 0.0 {
         return "none".into();

@@ -71,7 +71,7 @@ pub struct Draft {
     pub settings: Settings,
     /// What must be met.
     pub objectives: Vec<Objective>,
-    /// Where the first of these stand, as FILE:LINE:COLUMN; those of flags stand nowhere.
+    /// Where the first of these are defined, as FILE:LINE:COLUMN; those of flags have no place.
     pub objective_places: Vec<String>,
     /// All requests, each once.
     pub requests: Vec<RequestSpec>,

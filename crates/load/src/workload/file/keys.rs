@@ -9,7 +9,7 @@ use webdyno_model::objective::parse_duration_us;
 /// A table whose keys are all known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TableKeys<'t> {
-    /// Where it stands.
+    /// Its place in the file.
     pub(super) at: SourceSpan,
     /// What it is, as in "a request".
     pub(super) what: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct TableKeys<'t> {
 /// What a key is set to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value<'t> {
-    /// Where it stands.
+    /// Its place in the file.
     pub(super) at: SourceSpan,
     /// Its key.
     pub(super) key: &'t str,
@@ -65,7 +65,7 @@ impl<'t> TableKeys<'t> {
     }
 
     /// What a key is set to that must be there.
-    pub(super) fn need(&self, name: &'static str, example: &str) -> FileResult<Value<'t>> {
+    pub(super) fn required(&self, name: &'static str, example: &str) -> FileResult<Value<'t>> {
         self.get(name).ok_or_else(|| {
             FileError::new(self.at, format!("{} needs `{name}`", self.what)).hint(format!("as in {example}"))
         })
@@ -165,7 +165,7 @@ impl<'t> Value<'t> {
     }
 
     /// A whole number within bounds.
-    pub(super) fn whole(&self, range: RangeInclusive<u64>) -> FileResult<u64> {
+    pub(super) fn integer_in(&self, range: RangeInclusive<u64>) -> FileResult<u64> {
         let example = (*range.start()).max(1).to_string();
         let wanted = || {
             self.type_error(&format!("a whole number from {} to {}", range.start(), range.end()), &example)
@@ -179,8 +179,8 @@ impl<'t> Value<'t> {
     }
 
     /// The same of 32 bits.
-    pub(super) fn whole_u32(&self, range: RangeInclusive<u32>) -> FileResult<u32> {
-        let number = self.whole(u64::from(*range.start())..=u64::from(*range.end()))?;
+    pub(super) fn u32_in(&self, range: RangeInclusive<u32>) -> FileResult<u32> {
+        let number = self.integer_in(u64::from(*range.start())..=u64::from(*range.end()))?;
         u32::try_from(number).map_err(|_| self.type_error("a smaller number", "1"))
     }
 
@@ -219,7 +219,7 @@ impl<'t> Value<'t> {
             .ok_or_else(|| self.type_error("a time with its unit", "\"500ms\", \"10s\" or \"2m\""))
     }
 
-    /// The tables of a list of them, which is what stands behind `[[name]]`.
+    /// The tables of a list of them, which is what follows `[[name]]`.
     pub(super) fn tables(&self, name: &str) -> FileResult<Vec<Value<'t>>> {
         self.as_list().ok_or_else(|| {
             let error = self.type_error("a list of tables", "");

@@ -42,7 +42,7 @@ const DEPTH_MAX: usize = 32;
 /// Reads a file that a workload names.
 pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
 
-/// The same for those who share it.
+/// A shared [`ReadFile`].
 type ReadShared<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 
 /// Reads a workload file and the files that it names. A usage error for one that cannot be read or is wrong.

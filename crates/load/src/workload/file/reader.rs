@@ -44,7 +44,7 @@ pub(super) struct Reader<'t> {
     known: HashMap<(String, String, String), Vec<usize>>,
     /// User-defined names, and where.
     named: HashMap<String, SourceSpan>,
-    /// Variables and columns, and where they stand.
+    /// Variables and columns, and where they are defined.
     variables: BTreeMap<String, SourceSpan>,
 }
 
@@ -104,7 +104,7 @@ impl<'t> Reader<'t> {
     pub(super) fn list(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let Some(value) = top.get("urls") else { return Ok(()) };
         let keys = value.keys("a list of URLs", LIST_KEYS)?;
-        let file = keys.need("file", "file = \"urls.txt\"")?;
+        let file = keys.required("file", "file = \"urls.txt\"")?;
         let is_random = keys.read("order", tables::order)? == Some(RowOrder::Random);
         if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
             return Err(FileError::new(
@@ -265,7 +265,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reads a list with the files of its bodies, which lie beside it.
+/// Reads a list with the files of its bodies, which are in its directory.
 fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
     let read_error = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
     let text = (scope.fetch)(path).map_err(|error| read_error(path, &error))?;

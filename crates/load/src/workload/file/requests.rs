@@ -37,7 +37,7 @@ pub(super) struct ParsedRequest {
     pub(super) spec: RequestSpec,
     /// Where its name stands, if it has one.
     pub(super) named: Option<SourceSpan>,
-    /// Where it stands.
+    /// Its place in the file.
     pub(super) at: SourceSpan,
     /// The variables in it, and where.
     pub(super) uses: Vec<(String, SourceSpan)>,
@@ -54,8 +54,8 @@ pub fn request_name(url: &str) -> String {
 /// A request from its table. `base` is what its URL is relative to.
 pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) -> FileResult<ParsedRequest> {
     let mut uses = VariableUses::default();
-    let url = keys.need("url", "url = \"/path\"")?;
-    let url = full_url(url.at, uses.note(url.at, url.non_empty_text()?)?, base)?;
+    let url = keys.required("url", "url = \"/path\"")?;
+    let url = full_url(url.at, uses.collect(url.at, url.non_empty_text()?)?, base)?;
     let body = bodies::read(scope, keys, &mut uses)?;
     let method = match keys.get("method") {
         Some(value) => method(&value)?,
@@ -119,7 +119,7 @@ pub(super) fn read_url(
     base: Option<&Url>,
 ) -> FileResult<ParsedRequest> {
     let mut uses = VariableUses::default();
-    let url = full_url(at, uses.note(at, text)?, base)?;
+    let url = full_url(at, uses.collect(at, text)?, base)?;
     let spec = request_for_url(scope, &url, &mut uses)?;
     finish_request(ParsedRequest { spec, named: None, at, uses: uses.0 }, false)
 }

@@ -72,7 +72,7 @@ pub(super) fn headers(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<
         let lines = value.as_list().unwrap_or_else(|| vec![value]);
         for line in lines {
             let text = line.plain()?;
-            uses.note(line.at, &text)?;
+            uses.collect(line.at, &text)?;
             let one = RequestSpec { headers: vec![(name.to_owned(), text)], ..RequestSpec::default() };
             let is_length = name.eq_ignore_ascii_case("content-length");
             if !is_length {
@@ -100,7 +100,7 @@ pub(super) fn merge(into: &mut Vec<(String, String)>, headers: Vec<(String, Stri
 pub(super) fn auth(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Auth> {
     let keys = value.keys("an authentication", AUTH_KEYS)?;
     let mut text = |value: &Value<'_>| -> FileResult<String> {
-        Ok(uses.note(value.at, value.non_empty_text()?)?.to_owned())
+        Ok(uses.collect(value.at, value.non_empty_text()?)?.to_owned())
     };
     keys.one_of(&["user", "bearer"])?;
     keys.one_of(&["password", "bearer"])?;
@@ -108,8 +108,8 @@ pub(super) fn auth(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Aut
         return Ok(Auth::Bearer { token: text(&token)? });
     }
     let example = "auth = { user = \"ann\", password = \"..\" }, or { bearer = \"TOKEN\" }";
-    let name = keys.need("user", example)?;
-    let password = keys.need("password", example)?;
+    let name = keys.required("user", example)?;
+    let password = keys.required("password", example)?;
     if name.text()?.contains(':') {
         return Err(FileError::new(name.at, "the name of a user has no colon: it ends there (RFC 7617)")
             .hint("write the password as `password`"));

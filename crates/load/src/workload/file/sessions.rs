@@ -37,7 +37,7 @@ impl<'t> Reader<'t> {
             );
             return Err(FileError::new(at, message).hint("give them different names"));
         }
-        let steps = keys.need("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
+        let steps = keys.required("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
         let list = steps.tables("session.step")?;
         if list.is_empty() {
             return Err(FileError::new(steps.at, format!("the session `{name}` has no steps"))

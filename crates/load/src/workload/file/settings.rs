@@ -78,22 +78,22 @@ pub(super) fn read(
         into.stages = written;
         (into.duration_us, into.ramp_us, into.ramp_down_us) = (None, None, None);
     }
-    set(&mut into.users, top.read("users", |value| value.whole_u32(1..=CONCURRENCY_MAX))?);
+    set(&mut into.users, top.read("users", |value| value.u32_in(1..=CONCURRENCY_MAX))?);
     set(&mut into.rate_per_s, top.read("rate", |value| value.above_zero(RATE_MAX))?);
     set(&mut into.poisson, top.read("poisson", Value::flag)?);
     set(&mut into.duration_us, top.read("duration", Value::time_us)?);
     set(&mut into.ramp_us, top.read("ramp", Value::time_us)?);
     set(&mut into.ramp_down_us, top.read("ramp_down", Value::time_us)?);
     set(&mut into.think, top.read("think", think)?);
-    set(&mut into.seed, top.read("seed", |value| value.whole(0..=u64::MAX))?);
+    set(&mut into.seed, top.read("seed", |value| value.integer_in(0..=u64::MAX))?);
     set(&mut into.timeout_us, top.read("timeout", Value::time_us)?);
-    set(&mut into.connections, top.read("connections", |value| value.whole_u32(1..=CONCURRENCY_MAX))?);
+    set(&mut into.connections, top.read("connections", |value| value.u32_in(1..=CONCURRENCY_MAX))?);
     set(&mut into.keepalive, top.read("keepalive", Value::flag)?);
-    set(&mut into.redirects_max, top.read("redirects", |value| value.whole_u32(0..=REDIRECTS_MAX))?);
+    set(&mut into.redirects_max, top.read("redirects", |value| value.u32_in(0..=REDIRECTS_MAX))?);
     set(&mut into.cookies, top.read("cookies", Value::flag)?);
     set(&mut into.cache, top.read("cache", Value::flag)?);
     set(&mut into.returning_fraction, top.read("returning", |value| value.between(0.0, 1.0))?);
-    let per_host = top.read("connections_per_host", |value| value.whole_u32(1..=PER_HOST_MAX))?;
+    let per_host = top.read("connections_per_host", |value| value.u32_in(1..=PER_HOST_MAX))?;
     set(&mut into.connections_per_host, per_host);
     set(&mut into.ok_status, top.read("ok", ok_status)?);
     for (at, text) in top.read("expect", Value::texts)?.unwrap_or_default() {
@@ -159,7 +159,7 @@ fn stage(value: &Value<'_>) -> FileResult<Written> {
         return stage::parse(text).map_err(|error| FileError::from_user_error(value.at, error, hint));
     }
     let keys = value.keys("a stage", STAGE_KEYS)?;
-    let duration_us = keys.need("duration", "duration = \"30s\"")?.time_us()?;
+    let duration_us = keys.required("duration", "duration = \"30s\"")?.time_us()?;
     let Some(level) = keys.one_of(&["rate", "users", "connections"])? else {
         return Err(FileError::new(keys.at, "a stage needs `rate`, `users` or `connections`")
             .hint("as in rate = 100 or users = { from = 0, to = 100 }"));
@@ -194,11 +194,11 @@ fn shape(value: &Value<'_>, highest: f64) -> FileResult<Shape> {
         (None, None, None, Some(low), Some(high), Some(period_us)) => {
             Ok(Shape::Sine { low, high, period_us })
         }
-        _ => Err(not_a_shape(value.at)),
+        _ => Err(shape_error(value.at)),
     }
 }
 
-fn not_a_shape(at: SourceSpan) -> Box<FileError> {
+fn shape_error(at: SourceSpan) -> Box<FileError> {
     FileError::new(at, "this is neither a ramp (from, to) nor a spike (from, peak) nor a wave (low, high, period)")
         .hint("as in { from = 0, to = 100 }, { from = 10, peak = 100 } or { low = 10, high = 100, period = \"1m\" }")
 }

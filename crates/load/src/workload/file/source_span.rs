@@ -10,7 +10,7 @@ const SHOWN_MAX: usize = 70;
 /// Characters that are shown before the place, where the line is longer.
 const CONTEXT_BEFORE: usize = 20;
 
-/// Bytes of one of the files.
+/// A range of bytes in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SourceSpan {
     /// Its place among the files.
@@ -135,10 +135,10 @@ impl Files {
         format!("{}:{line}:{}", self.path(at.file).display(), before.chars().count() + 1)
     }
 
-    /// The number of its first line, that line, and what stands in it before the place.
+    /// The number of its first line, that line, and its text before the place.
     fn line(&self, at: SourceSpan) -> (usize, &str, &str) {
         let text = self.text(at.file);
-        // A place may lie behind the end, or inside of a character that the parser did not like.
+        // A place may lie behind the end, or within an invalid character.
         let mut start = at.start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;

@@ -13,7 +13,7 @@ pub(super) const TABLE_KEYS: &[&str] = &["file", "order", "columns", "delimiter"
 
 /// Reads a table and its file. Returns it with the place where its columns are named.
 pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(SourceSpan, Table)> {
-    let file = keys.need("file", "file = \"users.csv\"")?;
+    let file = keys.required("file", "file = \"users.csv\"")?;
     let order = keys.read("order", order)?.unwrap_or_default();
     let given = keys.read("columns", Value::texts)?;
     let at = keys.get("columns").map_or(file.at, |value| value.at);
@@ -32,7 +32,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(Sourc
         Some(given) => given.iter().map(|(_, name)| (*name).to_owned()).collect(),
         None => {
             let header =
-                reader.headers().map_err(|error| uneven(&path.display().to_string(), file.at, &error))?;
+                reader.headers().map_err(|error| csv_error(&path.display().to_string(), file.at, &error))?;
             header.iter().map(|name| name.trim().to_owned()).collect()
         }
     };
@@ -52,7 +52,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>) -> FileResult<(Sourc
     }
     let mut rows = vec![];
     for record in reader.records() {
-        let record = record.map_err(|error| uneven(&path.display().to_string(), file.at, &error))?;
+        let record = record.map_err(|error| csv_error(&path.display().to_string(), file.at, &error))?;
         if record.len() != columns.len() {
             let line = record.position().map_or(1, csv::Position::line);
             return Err(in_line(
@@ -82,7 +82,7 @@ fn columns_text(count: usize) -> String {
 }
 
 /// An error of the reader, with the line of the file that it is about.
-fn uneven(path: &str, at: SourceSpan, error: &csv::Error) -> Box<FileError> {
+fn csv_error(path: &str, at: SourceSpan, error: &csv::Error) -> Box<FileError> {
     let line = error.position().map_or(1, csv::Position::line);
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => FileError::new(

@@ -5,7 +5,7 @@ use super::source_span::{FileError, FileResult, SourceSpan};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-/// What may stand behind the bar in `${name|filter}`.
+/// What may follows the bar in `${name|filter}`.
 const FILTERS: [&str; 4] = ["form", "url", "json", "base64"];
 
 /// A stretch of a text.
@@ -69,7 +69,7 @@ pub(super) struct VariableUses(pub(super) Vec<(String, SourceSpan)>);
 
 impl VariableUses {
     /// Notes the variables of a text, and returns the text.
-    pub(super) fn note<'a>(&mut self, at: SourceSpan, text: &'a str) -> FileResult<&'a str> {
+    pub(super) fn collect<'a>(&mut self, at: SourceSpan, text: &'a str) -> FileResult<&'a str> {
         for piece in read_pieces(at, text)? {
             if let Piece::Variable { name, .. } = piece {
                 self.0.push((name.to_owned(), at));
@@ -90,7 +90,7 @@ pub(super) fn names(text: &str) -> Vec<&str> {
 }
 
 /// The text with what stands between the variables changed by `literal`, and variables without a filter given this one.
-fn changed(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String {
+fn map_literals(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String {
     let Ok(pieces) = pieces(text) else { return literal(text) };
     let change = |piece: &Piece<'_>| match piece {
         Piece::Literal(text) => escaped(&literal(text)),
@@ -101,7 +101,7 @@ fn changed(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String
 
 /// As a name or value of a form.
 pub(super) fn form_text(text: &str) -> String {
-    changed(text, "form", |literal| byte_serialize(literal.as_bytes()).collect())
+    map_literals(text, "form", |literal| byte_serialize(literal.as_bytes()).collect())
 }
 
 /// As a text of JSON, with its quotes.
@@ -110,7 +110,7 @@ pub(super) fn json_text(text: &str) -> String {
         let quoted = serde_json::Value::from(literal).to_string();
         quoted[1..quoted.len() - 1].to_owned()
     };
-    format!("\"{}\"", changed(text, "json", inside))
+    format!("\"{}\"", map_literals(text, "json", inside))
 }
 
 /// A text in which nothing is to be replaced, as it is written where variables are.
@@ -131,7 +131,8 @@ pub(super) fn full_url(text: &str, base: Option<&Url>) -> Result<Option<String>,
     if pieces.len() == 1 && is_variable(&pieces[0]) {
         return Ok(Some(text.to_owned()));
     }
-    // What stands for a variable must be of letters and digits, which no part of a URL changes, and occur nowhere else.
+    // The placeholder of a variable must be of letters and digits, which no part of a URL changes, and occur nowhere
+    // else.
     let mut mark = String::from("webdyno0variable");
     while text.to_lowercase().contains(&mark) {
         mark.push('0');

@@ -216,7 +216,7 @@ fn request(spec: &RequestSpec) -> Vec<(String, String)> {
     pairs
 }
 
-/// Lines of one name stand together.
+/// Lines of one name are written together.
 fn headers(headers: &[(String, String)], written: &dyn Fn(&str) -> String) -> String {
     let mut pairs: Vec<(String, Vec<String>)> = vec![];
     for (name, value) in headers {

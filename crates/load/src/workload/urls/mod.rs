@@ -257,7 +257,7 @@ impl<'a> Reader<'a> {
             }
             None => self.entry(plain).map_err(|error| match is_written {
                 true => error.shifted(begin),
-                // What stands behind something that was replaced has no column.
+                // What follows something that was replaced has no column.
                 false => LineError { at: begin, ..error },
             }),
         }

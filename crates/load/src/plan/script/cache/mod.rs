@@ -133,7 +133,7 @@ struct CacheFields<'a> {
     pragma_no_cache: bool,
     varies_always: bool,
     max_age_s: Option<u64>,
-    /// `Some(None)`: there is one that is no date, which is in the past (RFC 9111, 5.3).
+    /// `Some(None)`: the value is not a date, which counts as in the past (RFC 9111, 5.3).
     expires_s: Option<Option<u64>>,
     date_s: Option<u64>,
     age_s: u64,
@@ -150,13 +150,13 @@ fn parse_fields(head: &[u8]) -> Option<CacheFields<'_>> {
         .ok()?;
     let mut fields = CacheFields { status: response.code?, ..CacheFields::default() };
     for Header { name, value } in response.headers.iter() {
-        fields.note(name, value.trim_ascii());
+        fields.add(name, value.trim_ascii());
     }
     Some(fields)
 }
 
 impl<'a> CacheFields<'a> {
-    fn note(&mut self, name: &str, value: &'a [u8]) {
+    fn add(&mut self, name: &str, value: &'a [u8]) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match () {
             () if is("cache-control") => {

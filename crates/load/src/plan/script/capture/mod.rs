@@ -36,7 +36,7 @@ enum CaptureSource {
 
 impl Captures {
     /// Declares the variables. A usage error for an invalid pattern, pointer, field or selector.
-    pub(crate) fn of(specs: &[CaptureSpec], names: &mut Names) -> Result<Self> {
+    pub(crate) fn compile(specs: &[CaptureSpec], names: &mut Names) -> Result<Self> {
         if specs.len() > CAPTURES_MAX {
             return Err(UserError::usage(format!(
                 "a step captures {} values, more than {CAPTURES_MAX}",

@@ -9,7 +9,7 @@ const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nX-Token:  t1 \r\nset
 fn taken(from: CaptureFrom, body: &[u8]) -> Option<Vec<u8>> {
     let mut names = Names::default();
     let spec = CaptureSpec { name: "value".into(), from };
-    let captures = Captures::of(&[spec], &mut names).unwrap();
+    let captures = Captures::compile(&[spec], &mut names).unwrap();
     let id = names.find("value").unwrap();
     let mut variables = Variables::default();
     variables.set(id, b"of the step before");
@@ -157,7 +157,7 @@ fn several_values_are_captured_from_one_response() {
         .map(|(place, from)| CaptureSpec { name: format!("v{place}"), from })
         .collect();
     let mut names = Names::default();
-    let captures = Captures::of(&specs, &mut names).unwrap();
+    let captures = Captures::compile(&specs, &mut names).unwrap();
     assert!(captures.needs_body() && !captures.is_empty());
     let mut variables = Variables::default();
     let missed: Vec<usize> =
@@ -167,8 +167,8 @@ fn several_values_are_captured_from_one_response() {
     let values = ["v0", "v1", "v2", "v3", "v4", "v5"].map(value);
     assert_eq!(values, [Some(&b"t1"[..]), Some(b"2"), None, Some(b"1"), None, Some(b"a")]);
     let head_only = [CaptureSpec { name: "x".into(), from: CaptureFrom::Header("A".into()) }];
-    assert!(!Captures::of(&head_only, &mut names).unwrap().needs_body());
-    assert!(Captures::of(&[], &mut names).unwrap().is_empty());
+    assert!(!Captures::compile(&head_only, &mut names).unwrap().needs_body());
+    assert!(Captures::compile(&[], &mut names).unwrap().is_empty());
 }
 
 #[test]
@@ -186,17 +186,17 @@ fn what_cannot_be_captured_is_refused() {
         ("x", attribute(""), "capture `x`: `` is no CSS selector that can be used: "),
     ] {
         let error =
-            Captures::of(&[CaptureSpec { name: name.into(), from }], &mut Names::default()).unwrap_err();
+            Captures::compile(&[CaptureSpec { name: name.into(), from }], &mut Names::default()).unwrap_err();
         assert!(error.message.starts_with(message), "{}", error.message);
         assert_eq!(error.exit_code(), 2);
         assert!(!error.message.contains('\n'));
     }
     let from = CaptureFrom::HtmlAttribute { selector: "a".into(), attribute: "a b".into() };
-    assert!(Captures::of(&[CaptureSpec { name: "x".into(), from }], &mut Names::default()).is_err());
+    assert!(Captures::compile(&[CaptureSpec { name: "x".into(), from }], &mut Names::default()).is_err());
     let many = vec![CaptureSpec { name: "x".into(), from: attribute("a") }; CAPTURES_MAX + 1];
-    assert!(Captures::of(&many, &mut Names::default()).is_err());
+    assert!(Captures::compile(&many, &mut Names::default()).is_err());
     let all = vec![CaptureSpec { name: "x".into(), from: attribute("a") }; CAPTURES_MAX];
-    let captures = Captures::of(&all, &mut Names::default()).unwrap();
+    let captures = Captures::compile(&all, &mut Names::default()).unwrap();
     assert_eq!(captures.extract(HEAD, b"", &mut Variables::default()).count(), CAPTURES_MAX);
 }
 
@@ -231,7 +231,7 @@ proptest! {
     fn anything_can_be_searched(body in any::<Vec<u8>>(), head in any::<Vec<u8>>()) {
         let from = [attribute("a"), CaptureFrom::JsonPointer("/a".into()), CaptureFrom::Header("a".into())];
         let specs = from.map(|from| CaptureSpec { name: "x".into(), from });
-        let captures = Captures::of(&specs, &mut Names::default()).unwrap();
+        let captures = Captures::compile(&specs, &mut Names::default()).unwrap();
         prop_assert!(captures.extract(&head, &body, &mut Variables::default()).count() <= 3);
     }
 }

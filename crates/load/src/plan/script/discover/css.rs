@@ -336,7 +336,7 @@ fn font_source(parser: &mut Parser<'_>) -> Parsed<Option<String>> {
     Ok(sources.into_iter().flatten().next())
 }
 
-/// CSS Fonts Level 4, 4.3: formats that current browsers take; the others are of the past.
+/// CSS Fonts Level 4, 4.3: formats that current browsers take; the others are obsolete.
 fn is_font_format(format: &str) -> bool {
     matches!(
         format,

@@ -61,7 +61,7 @@ pub(crate) struct FoundUrl {
 struct FoundUrls {
     base: Url,
     found: Vec<FoundUrl>,
-    /// Where each lies; [`usize::MAX`] for the document itself.
+    /// The index of each; [`usize::MAX`] for the document itself.
     places: HashMap<Url, usize>,
 }
 
