@@ -5,7 +5,7 @@ use super::source_span::{FileError, FileResult, SourceSpan};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-/// What may follows the bar in `${name|filter}`.
+/// The filters after the bar in `${name|filter}`.
 const FILTERS: [&str; 4] = ["form", "url", "json", "base64"];
 
 /// A stretch of a text.
