@@ -2,7 +2,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Err(told) = webdyno_load::fuzzing::answer(bytes) {
+    if let Err(told) = webdyno_load::fuzzing::response(bytes) {
         panic!("{told}");
     }
 });

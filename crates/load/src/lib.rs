@@ -3,7 +3,7 @@
 //! [`prepare`] checks a workload and makes it ready, [`probe`] sends one request to see that there is a server, and
 //! [`run`] loads it and reports every second. Inside, one thread per core has its own event loop, connections and
 //! histograms and shares nothing; a request on a kept connection costs one `send`, one `recv` and a share of one
-//! `epoll_wait`, and allocates nothing. Clock and sockets stand behind the trait `World`, so pacing,
+//! `epoll_wait`, and allocates nothing. Clock and sockets are behind the trait `NetworkIo`, so pacing,
 //! connection handling and counting are tested against a simulated server.
 //!
 //! What is promised about the figures: intended starts are stamped when a request was due, not when the engine came

@@ -2,7 +2,7 @@
 //!
 //! One thread on epoll. A request counts from the moment at which the kernel received it (SO_TIMESTAMPNS, socket(7) and
 //! Documentation/networking/timestamping.rst of the kernel), so that a pause of this server is part of what it truly
-//! gave; its answer is due a scripted time later, and the moment at which it was really sent is recorded. What is
+//! gave; its response is due a scripted time later, and the moment at which it was really sent is recorded. What is
 //! compared with a load generator's figures is therefore what happened, not what was planned. Between answers it sleeps
 //! on a timerfd, or with `spin` it never sleeps.
 
@@ -41,7 +41,7 @@ pub enum Script {
     Bimodal { fast_us: f64, slow_us: f64 },
     /// Exponential times.
     Exponential { mean_us: f64 },
-    /// In the first `frozen_ms` of every `period_ms` nothing is answered: what falls due then is sent when they end.
+    /// In the first `frozen_ms` of every `period_ms` nothing is answered: what becomes due then is sent when they end.
     Freezing { answer_us: f64, frozen_ms: u64, period_ms: u64 },
     /// Every so many-th request, in the order of arrival, is never answered.
     Silent { answer_us: f64, every: u64 },
@@ -71,7 +71,7 @@ impl Script {
 pub struct Served {
     /// When the kernel received it.
     pub arrived_ns: u64,
-    /// When its answer was sent; `None` if it never was, or its client had gone.
+    /// When its response was sent; `None` if it never was, or its client had gone.
     pub answered_ns: Option<u64>,
 }
 
@@ -94,14 +94,14 @@ impl Reference {
         Ok(Self { address, stop, server })
     }
 
-    /// Ends it. Gives what it did, in the order of arrival.
+    /// Ends it. Returns what it did, in the order of arrival.
     pub fn stop(self) -> std::io::Result<Vec<Served>> {
         drop(self.stop);
         self.server.join().unwrap_or_else(|_| Err(std::io::Error::other("the reference server panicked")))
     }
 }
 
-/// An answer that is due: when, to which request, and on which connection.
+/// A response that is due: when, to which request, and on which connection.
 type Due = Reverse<(u64, usize, usize, u64)>;
 
 struct Connection {
@@ -151,7 +151,7 @@ impl Work {
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, &timer, EventData::new_u64(WAKE), EventFlags::IN | EventFlags::ET)?;
-        // Its hangup is the signal to end; it is looked at by its own flag.
+        // Its hangup is the signal to end; it is examined by its own flag.
         epoll::add(&epoll, &stopped, EventData::new_u64(WAKE), EventFlags::RDHUP)?;
         Ok(Self {
             script,
@@ -190,7 +190,7 @@ impl Work {
                     WAKE => {}
                     place => self.read(place as usize),
                 }
-                // A batch of requests must not make an answer late.
+                // A batch of requests must not make a response late.
                 self.answer_due();
             }
         }
@@ -209,7 +209,7 @@ impl Work {
         Ok(epoll::wait(&self.epoll, events, self.spin.then_some(&at_once))?)
     }
 
-    /// Sends the answers that are due. Gives when the next one is.
+    /// Sends the responses that are due. Gives when the next one is.
     fn answer_due(&mut self) -> Option<u64> {
         loop {
             let &Reverse((due_ns, request, place, generation)) = self.due.peek()?;
@@ -222,7 +222,7 @@ impl Work {
             let Some(connection) = connection.filter(|connection| connection.generation == generation) else {
                 continue;
             };
-            // So short an answer always fits; a client that has gone gets none.
+            // So short a response always fits; a client that has gone gets none.
             if rustix::net::send(&connection.stream, OK, SendFlags::NOSIGNAL).is_ok() {
                 self.served[request].answered_ns = Some(now_ns);
             }

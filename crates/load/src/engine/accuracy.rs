@@ -1,4 +1,4 @@
-//! What is promised about the figures, proved exactly against servers whose every answer is known: on a simulated
+//! What is promised about the figures, proved exactly against servers whose every response is known: on a simulated
 //! machine nothing but the counting can be wrong. The same promises on real sockets: `tests/it/truth.rs`, and measured
 //! with the real clock beside other tools: `bench/accuracy.sh`.
 
@@ -53,14 +53,14 @@ fn check_times(histogram: &TimeHistogram, times_ns: &[u64], what: &str) {
 }
 
 /// A server that takes so long for its n-th request.
-fn taking(mut time_ns: impl FnMut(Visit) -> u64 + 'static) -> Server<'static> {
+fn taking(mut time_ns: impl FnMut(ServerRequest) -> u64 + 'static) -> Server<'static> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        _ => vec![(time_ns(visit), Act::Send(OK.to_vec()))],
+        0 => vec![(0, ServerAction::Accept)],
+        _ => vec![(time_ns(visit), ServerAction::Send(OK.to_vec()))],
     })
 }
 
-/// Answers in 5 ms; in the first 500 ms of every 2 s nothing is answered, and what fell due is sent when they end.
+/// Answers in 5 ms; in the first 500 ms of every 2 s nothing is answered, and what became due is sent when they end.
 fn frozen_ns(arrived_ns: u64) -> u64 {
     let in_period_ns = (arrived_ns + 5 * MS) % (2000 * MS);
     5 * MS + (500 * MS).saturating_sub(in_period_ns)
@@ -91,7 +91,7 @@ fn a_closed_loop_hardly_sees_the_freeze() {
     assert_eq!(response.dist().max, Some(505_000));
 }
 
-/// Answers that are constant, of two kinds, exponential: the n-th takes so long.
+/// Responses that are constant, of two kinds, exponential: the n-th takes so long.
 fn scripted(kind: u32, chance: f64) -> u64 {
     match kind {
         0 => 10 * MS,
@@ -118,12 +118,12 @@ fn scripted_times_come_out_as_they_were_given() {
             let truth = RefCell::new(vec![]);
             let server: Server<'_> = Box::new(|visit| {
                 if visit.request == 0 {
-                    return vec![(0, Act::Accept)];
+                    return vec![(0, ServerAction::Accept)];
                 }
                 let mut truth = truth.borrow_mut();
                 let time_ns = scripted(kind, chance(truth.len() as u64));
                 truth.push(time_ns);
-                vec![(time_ns, Act::Send(OK.to_vec()))]
+                vec![(time_ns, ServerAction::Send(OK.to_vec()))]
             });
             let outcome = simulate(&requests(arrival, connections, 5000), server);
             let what = format!("kind {kind}, {arrival:?}");
@@ -138,15 +138,15 @@ fn deaf_to_every_hundredth() -> Server<'static> {
     let mut number = 0;
     Box::new(move |visit| {
         if visit.request == 0 {
-            return vec![(0, Act::Accept)];
+            return vec![(0, ServerAction::Accept)];
         }
         number += 1;
-        if number % 100 == 0 { vec![] } else { vec![(MS, Act::Send(OK.to_vec()))] }
+        if number % 100 == 0 { vec![] } else { vec![(MS, ServerAction::Send(OK.to_vec()))] }
     })
 }
 
 #[test]
-fn what_is_never_answered_is_a_timeout_or_in_flight_and_nothing_is_missing() {
+fn a_request_without_response_is_a_timeout_or_in_flight() {
     for arrival in [Arrival::Closed, open(500.0, false), open(500.0, true)] {
         let mut load = requests(arrival, 20, 1000);
         load.timeout_us = 300_000;
@@ -169,7 +169,7 @@ fn what_is_never_answered_is_a_timeout_or_in_flight_and_nothing_is_missing() {
 }
 
 #[test]
-fn users_who_never_get_their_answer_stay_in_flight() {
+fn users_without_a_response_stay_in_flight() {
     // Each user is stuck sooner or later: ten times a hundred requests, then silence to the end.
     let outcome = simulate(&workload(Arrival::Closed, 10, 5000), deaf_to_every_hundredth());
     assert_eq!(outcome.counts(), (990, 0, 10));
@@ -187,12 +187,12 @@ proptest! {
         let load = Workload { seed, ..requests(open(rate, poisson), 64, 400) };
         let arrived = RefCell::new(vec![]);
         let sim = |_| {
-            Sim::new(Box::new(|visit: Visit| {
+            Sim::new(Box::new(|visit: ServerRequest| {
                 if visit.request == 0 {
-                    return vec![(0, Act::Accept)];
+                    return vec![(0, ServerAction::Accept)];
                 }
                 arrived.borrow_mut().push(visit.now_ns);
-                vec![(1000, Act::Send(OK.to_vec()))]
+                vec![(1000, ServerAction::Send(OK.to_vec()))]
             }))
         };
         let outcome = simulate_threads(&load, (0..threads).map(sim).collect());
@@ -231,14 +231,14 @@ proptest! {
         let load = Workload { timeout_us: 130_000, seed, ..workload(arrival, connections, 1700) };
         let sim = |thread: usize| {
             let mut number = thread as u64;
-            Sim::new(Box::new(move |visit: Visit| {
+            Sim::new(Box::new(move |visit: ServerRequest| {
                 number += u64::from(visit.request > 0);
                 let time_ns = scripted(kind, chance(number));
                 match visit.request {
-                    0 => vec![(MS, Act::Accept)],
+                    0 => vec![(MS, ServerAction::Accept)],
                     _ if number.is_multiple_of(deaf_every) => vec![],
-                    _ if number.is_multiple_of(reset_every) => vec![(time_ns, Act::Reset)],
-                    _ => vec![(time_ns, Act::Send(OK.to_vec()))],
+                    _ if number.is_multiple_of(reset_every) => vec![(time_ns, ServerAction::Reset)],
+                    _ => vec![(time_ns, ServerAction::Send(OK.to_vec()))],
                 }
             }))
         };

@@ -1,8 +1,8 @@
 //! Which request starts next, and when: virtual users in closed arrival, a pacer in open arrival.
 
-pub(crate) use crate::schedule::user_profile::Levels;
+pub(crate) use crate::schedule::user_profile::UserProfile;
 
-use super::Share;
+use crate::plan::thread_share::ThreadShare;
 use crate::schedule::pacer::Pacer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BACKOFF_NS_MIN: u64 = 10_000_000;
 /// Longest pause.
 const BACKOFF_NS_MAX: u64 = 1_000_000_000;
-/// Most requests that a thread takes out of the common budget at once.
+/// Most requests that a thread claims from the shared budget at once.
 const CLAIM_MAX: u64 = 1024;
 
 /// How requests arrive at one thread.
@@ -21,18 +21,18 @@ const CLAIM_MAX: u64 = 1024;
 pub(crate) enum Arrivals {
     Closed(Users),
     Open(Starts),
-    /// Visitors make the load: `visits` says when.
+    /// Visitors generate the load: `visits` schedules them.
     Visits,
 }
 
-/// How long whoever got no connection pauses, after so many failures before this one.
+/// The backoff of a user without a connection, after this many earlier failures in a row.
 pub(super) fn pause_ns(failures: u8) -> u64 {
     (BACKOFF_NS_MIN << failures.min(16)).min(BACKOFF_NS_MAX)
 }
 
-/// A user whose turn it is.
+/// A user that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct UserTurn {
     pub(crate) user: u32,
     pub(crate) intended_ns: u64,
 }
@@ -41,32 +41,32 @@ pub(crate) struct Turn {
 /// `n * threads + k`.
 #[derive(Debug)]
 pub(crate) struct Users {
-    levels: Levels,
-    share: Share,
+    user_profile: UserProfile,
+    share: ThreadShare,
     /// Those with lower numbers are active.
     active: u32,
-    /// Of those that are active from the beginning, so many have begun.
-    begun: u32,
-    at_first: u32,
-    /// Whether each has a request under way, or waits for its turn.
+    /// Of those that are active from the beginning, this many have started.
+    started: u32,
+    active_at_start: u32,
+    /// Whether each has a request in progress, or waits for its turn.
     engaged: Vec<bool>,
     engaged_count: u32,
-    ready: VecDeque<Turn>,
+    ready: VecDeque<UserTurn>,
     pausing: BinaryHeap<Reverse<(u64, u32)>>,
     failures: Vec<u8>,
 }
 
 impl Users {
-    /// This thread's share of users, of whom there are at most so many.
-    pub(crate) fn new(mut levels: Levels, share: &Share, count_max: u32) -> Self {
-        let active = share.part(levels.active(0));
+    /// This thread's share of users, up to a maximum.
+    pub(crate) fn new(mut user_profile: UserProfile, share: &ThreadShare, count_max: u32) -> Self {
+        let active = share.part(user_profile.active(0));
         let count = share.part(count_max).max(active) as usize;
         Self {
-            levels,
+            user_profile,
             share: share.clone(),
             active,
-            begun: 0,
-            at_first: active,
+            started: 0,
+            active_at_start: active,
             engaged: vec![false; count],
             engaged_count: 0,
             ready: VecDeque::with_capacity(count),
@@ -75,76 +75,77 @@ impl Users {
         }
     }
 
-    /// The next user whose turn it is.
-    pub(crate) fn next(&mut self, now_ns: u64) -> Option<Turn> {
-        self.follow(now_ns);
+    /// The next user that is due.
+    pub(crate) fn next(&mut self, now_ns: u64) -> Option<UserTurn> {
+        self.apply_user_profile(now_ns);
         while let Some(turn) = self.ready.pop_front() {
             if turn.user < self.active {
                 return Some(turn);
             }
             self.leave(turn.user);
         }
-        if self.begun < self.at_first {
-            let user = self.begun;
-            self.begun += 1;
+        if self.started < self.active_at_start {
+            let user = self.started;
+            self.started += 1;
             self.engage(user);
-            return Some(Turn { user, intended_ns: 0 });
+            return Some(UserTurn { user, intended_ns: 0 });
         }
         while let Some(&Reverse((intended_ns, user))) = self.pausing.peek()
             && intended_ns <= now_ns
         {
             self.pausing.pop();
             if user < self.active {
-                return Some(Turn { user, intended_ns });
+                return Some(UserTurn { user, intended_ns });
             }
             self.leave(user);
         }
         None
     }
 
-    /// When somebody is due, or their number changes: 0 for at once, `None` if all are busy and stay so.
+    /// When the next user is due or the number of users changes: 0 for now, `None` if all stay busy.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        if self.begun < self.at_first || !self.ready.is_empty() {
+        if self.started < self.active_at_start || !self.ready.is_empty() {
             return Some(0);
         }
         let pausing = self.pausing.peek().map(|&Reverse((due_ns, _))| due_ns);
-        pausing.into_iter().chain(self.levels.next_change_ns()).min()
+        pausing.into_iter().chain(self.user_profile.next_change_ns()).min()
     }
 
-    /// The user's request ended; the next one is due now, if the user goes on.
+    /// The user's request ended; the next one is due now, if the user stays active.
     pub(crate) fn done(&mut self, user: u32, now_ns: u64) {
-        if self.goes_on(user, now_ns) {
+        if self.stays_active(user, now_ns) {
             let intended_ns = now_ns;
-            self.ready.push_back(Turn { user, intended_ns });
+            self.ready.push_back(UserTurn { user, intended_ns });
         }
     }
 
-    /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises again.
+    /// Whether a user whose request has ended makes another one. One that does not is gone, until the level rises
+    /// again.
     #[inline]
-    pub(crate) fn goes_on(&mut self, user: u32, now_ns: u64) -> bool {
-        self.follow(now_ns);
-        let goes_on = user < self.active;
-        if !goes_on {
+    pub(crate) fn stays_active(&mut self, user: u32, now_ns: u64) -> bool {
+        self.apply_user_profile(now_ns);
+        let stays_active = user < self.active;
+        if !stays_active {
             self.leave(user);
         }
-        goes_on
+        stays_active
     }
 
-    /// Users that have a request under way, or wait for their turn.
+    /// Users that have a request in progress, or wait for their turn.
     pub(crate) fn engaged(&self) -> u32 {
         self.engaged_count
     }
 
-    /// Lets those begin who are active by now.
+    /// Activates the users of the profile up to now.
     #[inline]
-    fn follow(&mut self, now_ns: u64) {
-        while let Some((intended_ns, active)) = self.levels.advance(now_ns) {
+    fn apply_user_profile(&mut self, now_ns: u64) {
+        while let Some((intended_ns, active)) = self.user_profile.advance(now_ns) {
             let before = std::mem::replace(&mut self.active, self.share.part(active));
-            self.at_first = self.at_first.min(self.active);
+            self.active_at_start = self.active_at_start.min(self.active);
             for user in before..self.active {
                 if !self.engaged[user as usize] {
                     self.engage(user);
-                    self.ready.push_back(Turn { user, intended_ns });
+                    self.ready.push_back(UserTurn { user, intended_ns });
                 }
             }
         }
@@ -174,11 +175,11 @@ impl Users {
     }
 }
 
-/// The intended starts of one thread: those that are due, and behind them those that were taken.
+/// The intended starts of one thread: how many are due, and how many of those were started.
 #[derive(Debug)]
 pub(crate) struct Starts {
     due: Pacer,
-    taken: Pacer,
+    dispatched: Pacer,
     /// Since when a connection has been free or allowed; `None` while all are busy.
     room_since_ns: Option<u64>,
 }
@@ -186,44 +187,44 @@ pub(crate) struct Starts {
 impl Starts {
     /// The starts of this pacer.
     pub(crate) fn new(pacer: Pacer) -> Self {
-        Self { due: pacer.clone(), taken: pacer, room_since_ns: Some(0) }
+        Self { due: pacer.clone(), dispatched: pacer, room_since_ns: Some(0) }
     }
 
     /// The next start that falls before `until_ns`, once.
     #[inline]
-    pub(crate) fn fall_due(&mut self, until_ns: u64) -> Option<u64> {
+    pub(crate) fn pop_due(&mut self, until_ns: u64) -> Option<u64> {
         let next_ns = self.due.next_ns().filter(|&next_ns| next_ns < until_ns)?;
         self.due.advance();
         Some(next_ns)
     }
 
-    /// Whether every start that was asked for has fallen due; never without a bound on their number.
-    pub(crate) fn have_all_fallen_due(&self) -> bool {
-        self.due.has_taken_all()
+    /// Whether every start has become due; never without a bound on their number.
+    pub(crate) fn all_due(&self) -> bool {
+        self.due.is_exhausted()
     }
 
-    /// When the next start falls due.
+    /// When the next start becomes due.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.due.next_ns()
     }
 
-    /// Starts that are due and not taken.
+    /// Starts that are due and not started.
     pub(crate) fn waiting(&self) -> u64 {
-        self.due.taken() - self.taken.taken()
+        self.due.taken_count() - self.dispatched.taken_count()
     }
 
-    /// Takes the oldest start that waits: when it was intended and when it could have been sent.
-    pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
+    /// Removes the oldest pending start: when it was intended and when it could have been sent.
+    pub(crate) fn pop_oldest(&mut self) -> Option<(u64, u64)> {
         if self.waiting() == 0 {
             return None;
         }
-        let intended_ns = self.taken.next_ns()?;
-        self.taken.advance();
-        let could_ns = intended_ns.max(self.room_since_ns.unwrap_or(0));
-        Some((intended_ns, could_ns))
+        let intended_ns = self.dispatched.next_ns()?;
+        self.dispatched.advance();
+        let sendable_ns = intended_ns.max(self.room_since_ns.unwrap_or(0));
+        Some((intended_ns, sendable_ns))
     }
 
-    /// Tells whether there is room for one more request, as of `since_ns`.
+    /// Records whether there is room for one more request, as of `since_ns`.
     #[inline]
     pub(crate) fn set_room(&mut self, room: bool, since_ns: u64) {
         self.room_since_ns = room.then(|| self.room_since_ns.unwrap_or(since_ns));
@@ -245,18 +246,18 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// One thread's hand in the common budget, which was `total` at the beginning.
+    /// One thread's access to the shared budget, which was `total` at the beginning.
     pub(crate) fn new(common: Arc<AtomicU64>, threads: u64, total: u64) -> Self {
         Self { common, threads, total, next: 0, claimed: 0, exhausted: false }
     }
 
-    /// The number of the request that was taken last, from 0: no other one of any thread has it.
+    /// The number of the request claimed last, from 0, unique over all threads.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// Takes one request; false when none is left.
+    /// Claims one request; false when none is left.
     #[inline]
     pub(crate) fn claim(&mut self) -> bool {
         if self.claimed == 0 && !self.exhausted {
@@ -305,8 +306,8 @@ mod tests {
         }
     }
 
-    fn users(levels: Levels, count_max: u32) -> Users {
-        Users::new(levels, &Share { thread: 0, threads: 1, budget: None }, count_max)
+    fn users(user_profile: UserProfile, count_max: u32) -> Users {
+        Users::new(user_profile, &ThreadShare { thread: 0, threads: 1, budget: None }, count_max)
     }
 
     #[test]
@@ -317,8 +318,8 @@ mod tests {
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(Levels::of(&stages, 0), 3);
-        let turn = |user, intended_ns| Some(Turn { user, intended_ns });
+        let mut users = users(UserProfile::from_stages(&stages, 0), 3);
+        let turn = |user, intended_ns| Some(UserTurn { user, intended_ns });
         assert_eq!(
             [users.next(0), users.next(0), users.next(0), users.next(0)],
             [turn(0, 0), turn(1, 0), turn(2, 0), None]
@@ -331,32 +332,32 @@ mod tests {
         users.pause(1, 2 * s - 1);
         assert_eq!((users.next(2 * s), users.engaged()), (None, 2));
         assert_eq!((users.next(2 * s + 10_000_000), users.engaged()), (None, 1));
-        assert!(users.goes_on(0, 3 * s));
-        // The level rises again: who is gone begins anew, at that moment.
+        assert!(users.stays_active(0, 3 * s));
+        // The level rises again: an inactive user starts again at that moment.
         assert_eq!(users.due_ns(), Some(4 * s));
         assert_eq!((users.next(4 * s + 5), users.next(4 * s + 5)), (turn(1, 4 * s), None));
-        assert!(!users.goes_on(0, 6 * s));
+        assert!(!users.stays_active(0, 6 * s));
         users.done(1, 6 * s);
         assert_eq!((users.next(6 * s), users.engaged(), users.due_ns()), (None, 0, None));
     }
 
     #[test]
-    fn who_is_still_busy_when_the_level_comes_back_begins_nothing_twice() {
+    fn a_user_still_busy_when_the_level_rises_again_starts_nothing_twice() {
         let s = 1_000_000_000;
         let written: Vec<_> = ["1s@2users", "1s@1users", "1s@2users"]
             .iter()
             .map(|text| webdyno_model::stage::parse(text).unwrap())
             .collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
-        let mut users = users(Levels::of(&stages, 0), 2);
+        let mut users = users(UserProfile::from_stages(&stages, 0), 2);
         assert!(users.next(0).is_some() && users.next(0).is_some());
         assert_eq!(users.next(2 * s), None);
-        assert!(users.goes_on(1, 2 * s) && users.engaged() == 2);
+        assert!(users.stays_active(1, 2 * s) && users.engaged() == 2);
     }
 
     #[test]
     fn pauses_grow_up_to_a_second_and_end_with_a_connection() {
-        let mut users = users(Levels::constant(1), 1);
+        let mut users = users(UserProfile::constant(1), 1);
         let mut pauses_ms = vec![];
         let first = users.next(0).unwrap();
         for _ in 0..9 {
@@ -375,13 +376,13 @@ mod tests {
     #[test]
     fn a_start_could_be_sent_when_it_was_due_and_there_was_room() {
         let mut starts = Starts::new(Pacer::even(1000.0, 0, 1, None));
-        while starts.fall_due(4_500_000).is_some() {}
+        while starts.pop_due(4_500_000).is_some() {}
         assert_eq!(starts.waiting(), 5);
-        assert_eq!(starts.take(), Some((0, 0)));
+        assert_eq!(starts.pop_oldest(), Some((0, 0)));
         starts.set_room(false, 100);
         starts.set_room(true, 2_700_000);
         starts.set_room(true, 9_000_000);
-        let rest: Vec<_> = std::iter::from_fn(|| starts.take()).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| starts.pop_oldest()).collect();
         let ms = 1_000_000;
         let expected = [(ms, 2_700_000), (2 * ms, 2_700_000), (3 * ms, 3 * ms), (4 * ms, 4 * ms)];
         assert_eq!(rest, expected);

@@ -1,9 +1,10 @@
 //! What is due just when an interval ends is sent then: neither a coarse timer nor the report stands in its way.
 
+use super::Engine;
 use super::simulation::*;
-use super::{Engine, Share};
 use crate::engine::control::Control;
 use crate::plan::prepare;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::recorder::Report;
 use std::cell::Cell;
 use webdyno_model::workload::Arrival;
@@ -25,10 +26,10 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
     let prepared = prepare(&workload(EACH_SECOND, 2, 3500)).unwrap();
     let sent = Cell::new(0);
     let server: Server<'_> = Box::new(|visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
+        0 => vec![(0, ServerAction::Accept)],
         _ => {
             sent.set(sent.get() + 1);
-            vec![(MS, Act::Send(OK.to_vec()))]
+            vec![(MS, ServerAction::Send(OK.to_vec()))]
         }
     });
     let (mut started, mut sent_when_given) = (0, vec![]);
@@ -38,7 +39,7 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
         Some(Box::new(Report::new(&crate::results::recorder::Labels::default())))
     };
     let control = Control::new();
-    let share = Share { thread: 0, threads: 1, budget: None };
+    let share = ThreadShare { thread: 0, threads: 1, budget: None };
     Engine::new(&prepared.plan, &control, &share, Sim::new(server), exchange).run();
     // The reports count the starts before their end; the one at their end is on its way when they are given.
     assert_eq!(sent_when_given, [(1, 2), (2, 3), (3, 4), (4, 4)]);

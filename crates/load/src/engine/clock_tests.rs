@@ -1,12 +1,12 @@
 //! Whose clock ends a time: an engine that is held up, and a kernel that knows better.
 
-use super::receiving::came_ns;
+use super::receiving::arrival_ns;
 use super::simulation::*;
 use proptest::prelude::*;
 use webdyno_model::run::Dist;
 use webdyno_model::workload::{Arrival, Clock};
 
-/// Ten users whose answers take a millisecond, and an engine that is held up for 40 ms, twice a second.
+/// Ten users whose responses take a millisecond, and an engine that is held up for 40 ms, twice a second.
 fn held_up(clock: Clock, stamping: bool) -> Outcome {
     let mut sim = Sim::new(answering(MS));
     sim.stamping = stamping;
@@ -33,7 +33,7 @@ fn the_engines_clock_counts_what_holds_the_engine_up() {
 }
 
 #[test]
-fn stamps_show_what_holds_the_engine_up() {
+fn rx_timestamps_show_delays_of_the_engine() {
     let outcome = held_up(Clock::Auto, true);
     let (response, delay) = (response(&outcome), receive_delay(&outcome));
     assert_eq!((response.max, delay.max, delay.p50), (Some(41_000), Some(40_000), Some(0)));
@@ -52,17 +52,17 @@ fn the_kernels_clock_leaves_it_out() {
     assert_eq!((service.min, service.max), (Some(1000), Some(1000)));
     assert_eq!(outcome.merged(|interval| &interval.first_byte).dist().max, Some(1000));
     assert_eq!(receive_delay(&outcome).max, Some(40_000));
-    // The next request is due when the engine could know of the answer: the same number of them.
+    // The next request is due when the engine could know of the response: the same number of them.
     assert_eq!(outcome.counts(), held_up(Clock::Engine, false).counts());
 }
 
 #[test]
-fn answers_without_a_stamp_end_by_the_engines_clock_and_are_counted() {
-    // The server closes to end its answers: the kernel stamps bytes, no close.
+fn responses_without_a_timestamp_end_by_the_engines_clock() {
+    // The server closes to end its responses: the kernel timestamps bytes, no close.
     let unframed = b"HTTP/1.0 200 OK\r\n\r\nok".to_vec();
     let mut sim = Sim::new(Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        _ => vec![(MS, Act::Send(unframed.clone())), (3 * MS, Act::Close)],
+        0 => vec![(0, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(unframed.clone())), (3 * MS, ServerAction::Close)],
     }));
     sim.stamping = true;
     let mut load = workload(Arrival::Closed, 1, 1000);
@@ -81,7 +81,7 @@ fn a_clock_that_is_set_spoils_no_time() {
     load.clock = Clock::Kernel;
     let outcome = simulate_on(&load, sim);
     assert_eq!((response(&outcome).min, response(&outcome).max), (Some(10_000), Some(10_100)));
-    // Those that were under way, once.
+    // Those that were in progress, once.
     assert_eq!(outcome.sum(|interval| interval.stamps.answers_without), 4);
 }
 
@@ -89,14 +89,14 @@ fn a_clock_that_is_set_spoils_no_time() {
 fn no_time_ends_before_it_begins_or_after_it_was_read() {
     for (clock, received_ns, ended_ns) in [
         (Clock::Kernel, Some(70), 70),
-        // An answer that did not wait for its request.
+        // A response that did not wait for its request.
         (Clock::Kernel, Some(20), 50),
         (Clock::Kernel, Some(99), 90),
         (Clock::Kernel, None, 90),
         (Clock::Auto, Some(70), 90),
         (Clock::Engine, None, 90),
     ] {
-        assert_eq!(came_ns(clock, received_ns, 50, 90), ended_ns, "{clock:?} {received_ns:?}");
+        assert_eq!(arrival_ns(clock, received_ns, 50, 90), ended_ns, "{clock:?} {received_ns:?}");
     }
 }
 

@@ -1,45 +1,44 @@
 //! One connection slot and the request that it carries.
 
-use crate::http::content_check::{Content, Wish};
-use crate::http::response::Answer;
+use crate::http::content_check::{BodyCheck, BodyHandling};
+use crate::http::response::Response;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Template;
-use webdyno_model::workload::Body;
+use crate::plan::request_message::RequestMessage;
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     /// Whose it is, in closed arrival; the place of the visitor, if there are visitors.
     pub(crate) user: u32,
     /// Which of the thread's targets.
     pub(crate) template: usize,
-    /// What it stands for beyond its target: an entry of a list, or a fetch of its visitor.
+    /// The entry of the list, or the fetch of its visitor, that it sends.
     pub(crate) item: u32,
     /// When it was to start.
     pub(crate) intended_ns: u64,
     /// When this process could have sent it: from then on, waiting is our own delay.
-    pub(crate) could_ns: u64,
+    pub(crate) sendable_ns: u64,
     /// When it times out.
     pub(crate) deadline_ns: u64,
     /// It was sent before, on a kept connection that the server had closed.
     pub(crate) retried: bool,
     /// Redirects that it has followed.
     pub(crate) hops: u32,
-    /// It asks whether something that is known has changed.
+    /// It is conditional: it revalidates a cached response.
     pub(crate) confirms: bool,
-    /// What is wanted of the answer.
-    pub(crate) wish: Wish,
-    /// The head of the answer is to be kept, in any case or when it sets cookies.
-    pub(crate) head_wish: HeadWish,
+    /// What is wanted of the response.
+    pub(crate) body_handling: BodyHandling,
+    /// The head of the response is to be kept, in any case or when it sets cookies.
+    pub(crate) keep_head: KeepHead,
     /// When the first request of the chain was sent, once it has followed one.
     pub(crate) sent_ns: u64,
 }
 
-/// Whether the head of an answer is kept for whoever sent the request.
+/// Whether the head of a response is kept for the sender of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadWish {
+pub(crate) enum KeepHead {
     Never,
-    WithCookies,
+    IfSetsCookies,
     Always,
 }
 
@@ -50,7 +49,7 @@ pub(crate) enum Phase {
     Free,
     /// The connection is not established yet, as far as we know.
     Connecting,
-    /// The kernel has not taken the whole request yet.
+    /// The kernel has not accepted the whole request yet.
     Sending,
     /// The request is sent.
     Receiving,
@@ -58,58 +57,6 @@ pub(crate) enum Phase {
     Idle,
     /// Done; waits shortly for the server to close first.
     Parked,
-}
-
-/// The bytes of a request that is put together for each sending.
-#[derive(Debug, Default)]
-pub(crate) struct Message {
-    /// Whether they are sent instead of the target's own.
-    pub(crate) is_own: bool,
-    /// The head, and a body that no other request shares.
-    pub(crate) head: Vec<u8>,
-    /// A body that is shared, else empty.
-    pub(crate) body: Body,
-}
-
-impl Message {
-    /// Empties it: the target's own bytes are sent.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        if self.is_own {
-            self.is_own = false;
-            self.head.clear();
-            if !self.body.is_empty() {
-                self.body = Body::default();
-            }
-        }
-    }
-
-    /// An empty head, to be filled; its memory is used again.
-    #[inline]
-    pub(crate) fn begin(&mut self) -> &mut Vec<u8> {
-        self.clear();
-        self.is_own = true;
-        &mut self.head
-    }
-
-    /// The length on the wire of a request to this target.
-    #[inline]
-    pub(crate) fn length_bytes(&self, template: &Template) -> usize {
-        match self.is_own {
-            true => self.head.len() + self.body.bytes().len(),
-            false => template.length_bytes(),
-        }
-    }
-
-    /// What may be sent at once when so much was sent; empty at the end.
-    #[inline]
-    pub(crate) fn left<'a>(&'a self, template: &'a Template, written_bytes: usize) -> &'a [u8] {
-        match (self.is_own, self.head.get(written_bytes..)) {
-            (false, _) => template.left(written_bytes),
-            (true, Some(left)) if !left.is_empty() => left,
-            (true, _) => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
-        }
-    }
 }
 
 /// A slot.
@@ -120,39 +67,39 @@ pub(crate) struct Conn {
     pub(crate) generation: u32,
     pub(crate) origin: usize,
     pub(crate) request: Request,
-    /// What is sent, where the target does not say it all.
-    pub(crate) message: Message,
-    /// Bytes of the request that the kernel has taken.
+    /// The bytes to send, where they differ from the template's.
+    pub(crate) message: RequestMessage,
+    /// Bytes of the request that the kernel has accepted.
     pub(crate) written_bytes: usize,
     /// When the connection was begun.
-    pub(crate) begun_ns: u64,
+    pub(crate) started_ns: u64,
     /// When the first byte of the request was sent.
     pub(crate) sent_ns: u64,
-    /// When the first byte of the answer came.
+    /// When the first byte of the response came.
     pub(crate) first_byte_ns: u64,
-    /// Bytes of the answer so far, head and framing included.
+    /// Bytes of the response so far, head and framing included.
     pub(crate) received_bytes: u64,
     /// Our own delay before the connection was begun.
-    pub(crate) late_ns: u64,
-    /// Answers that it has carried.
-    pub(crate) carried: u32,
+    pub(crate) connect_delay_ns: u64,
+    /// Responses that it has carried.
+    pub(crate) responses_served: u32,
     pub(crate) established: bool,
-    /// The kernel stamps what comes on it.
-    pub(crate) stamped: bool,
+    /// The kernel timestamps what comes on it.
+    pub(crate) rx_timestamped: bool,
     /// The server's close was signalled.
     pub(crate) hangup: bool,
     /// A send failed: what can still be read is all there is.
     pub(crate) send_failed: bool,
     /// It had more to read than its turn allowed.
-    pub(crate) waits_for_turn: bool,
+    pub(crate) has_unread_data: bool,
     /// The last reading of its TCP, when it is in the sample.
     pub(crate) tcp: Option<TcpReading>,
-    pub(crate) answer: Answer,
-    /// The answer's body, when it is to be checked.
-    pub(crate) content: Option<Content>,
-    /// Where the answer redirects to; empty for one that does not, or when redirects are not followed.
+    pub(crate) response: Response,
+    /// The response's body, when it is to be checked.
+    pub(crate) content: Option<BodyCheck>,
+    /// Where the response redirects to; empty for one that does not, or when redirects are not followed.
     pub(crate) location: Vec<u8>,
-    /// The head of the answer, if it was to be kept; else empty.
+    /// The head of the response, if it was to be kept; else empty.
     pub(crate) head: Vec<u8>,
 }
 
@@ -164,13 +111,13 @@ impl Conn {
             template: 0,
             item: 0,
             intended_ns: 0,
-            could_ns: 0,
+            sendable_ns: 0,
             deadline_ns: 0,
             retried: false,
             hops: 0,
             confirms: false,
-            wish: Wish::default(),
-            head_wish: HeadWish::Never,
+            body_handling: BodyHandling::default(),
+            keep_head: KeepHead::Never,
             sent_ns: 0,
         };
         Self {
@@ -178,21 +125,21 @@ impl Conn {
             generation: 0,
             origin: 0,
             request,
-            message: Message::default(),
+            message: RequestMessage::default(),
             written_bytes: 0,
-            begun_ns: 0,
+            started_ns: 0,
             sent_ns: 0,
             first_byte_ns: 0,
             received_bytes: 0,
-            late_ns: 0,
-            carried: 0,
+            connect_delay_ns: 0,
+            responses_served: 0,
             established: false,
-            stamped: false,
+            rx_timestamped: false,
             hangup: false,
             send_failed: false,
-            waits_for_turn: false,
+            has_unread_data: false,
             tcp: None,
-            answer: Answer::new(),
+            response: Response::new(),
             content: None,
             location: vec![],
             head: vec![],
@@ -203,19 +150,19 @@ impl Conn {
     pub(crate) fn renew(&mut self, origin: usize) {
         self.phase = Phase::Connecting;
         self.origin = origin;
-        self.carried = 0;
-        (self.established, self.stamped, self.hangup, self.send_failed) = (false, false, false, false);
-        self.waits_for_turn = false;
-        (self.begun_ns, self.late_ns) = (0, 0);
+        self.responses_served = 0;
+        (self.established, self.rx_timestamped, self.hangup, self.send_failed) = (false, false, false, false);
+        self.has_unread_data = false;
+        (self.started_ns, self.connect_delay_ns) = (0, 0);
     }
 
-    /// Gives it a request.
+    /// Assigns a request to it.
     #[inline]
     pub(crate) fn assign(&mut self, request: Request) {
         self.request = request;
         self.written_bytes = 0;
         (self.sent_ns, self.first_byte_ns, self.received_bytes) = (0, 0, 0);
-        self.answer.reset();
+        self.response.reset();
         self.content = None;
         self.location.clear();
         self.head.clear();
@@ -223,11 +170,11 @@ impl Conn {
 
     /// Whether the rest of the body may be dropped unread.
     #[inline]
-    pub(crate) fn reads_no_body(&self) -> bool {
-        !self.content.as_ref().is_some_and(Content::is_wanted)
+    pub(crate) fn may_skip_body(&self) -> bool {
+        !self.content.as_ref().is_some_and(BodyCheck::needs_more)
     }
 
-    /// Whether a request is under way on it.
+    /// Whether a request is in progress on it.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Connecting | Phase::Sending | Phase::Receiving)
     }

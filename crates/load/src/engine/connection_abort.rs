@@ -1,4 +1,4 @@
-//! Whether a number of requests can still be sent, or the server is gone.
+//! When a load with a fixed number of requests is aborted because no connection can be established.
 //!
 //! In closed arrival a user without a connection pauses up to a second before it tries again, so a large number of
 //! requests against a server that has died would last for hours and end in nothing but errors. Loads with a duration
@@ -9,43 +9,43 @@ use crate::plan::Plan;
 use webdyno_model::interval::Interval;
 use webdyno_model::workload::Arrival;
 
-/// Seconds without a connection, and with failed attempts, after which a number of requests is given up. Longer than
-/// the restart of a server takes.
-const HOPELESS_AFTER_S: u32 = 30;
+/// Seconds without a connection, and with failed attempts, after which a load of a fixed number of requests is aborted.
+/// Longer than a server's restart.
+const ABORT_AFTER_S: u32 = 30;
 
-/// Looks at each interval of a load.
-pub(crate) struct Hope {
-    /// `None`: this load goes on whatever happens.
-    lasts_s: Option<u32>,
+/// Examines each interval of a load.
+pub(crate) struct ConnectionAbort {
+    /// `None`: this load is never aborted.
+    limit_s: Option<u32>,
     /// Seconds without a connection so far.
-    without_s: u32,
+    disconnected_s: u32,
     /// Attempts that failed in them.
     failed: u64,
 }
 
-impl Hope {
+impl ConnectionAbort {
     /// For this load.
-    pub(crate) fn of(plan: &Plan) -> Self {
-        Self::lasting(plan, HOPELESS_AFTER_S)
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self::after_seconds(plan, ABORT_AFTER_S)
     }
 
-    /// For this load, with a patience of so many seconds.
-    pub(crate) fn lasting(plan: &Plan, lasts_s: u32) -> Self {
-        let stretches =
+    /// For this load, with a patience of this many seconds.
+    pub(crate) fn after_seconds(plan: &Plan, limit_s: u32) -> Self {
+        let applies =
             plan.arrival == Arrival::Closed && plan.requests.is_some() && plan.duration_ns.is_none();
-        Self { lasts_s: stretches.then_some(lasts_s), without_s: 0, failed: 0 }
+        Self { limit_s: applies.then_some(limit_s), disconnected_s: 0, failed: 0 }
     }
 
-    /// Takes the next interval in. True when there is no hope left.
-    pub(crate) fn see(&mut self, interval: &Interval) -> bool {
+    /// Adds the next interval. True when the load should be aborted.
+    pub(crate) fn should_abort(&mut self, interval: &Interval) -> bool {
         // Whatever carried a request, or may still answer one, is a connection.
         if interval.connections.peak > 0 || interval.completed > 0 {
-            (self.without_s, self.failed) = (0, 0);
+            (self.disconnected_s, self.failed) = (0, 0);
             return false;
         }
-        self.without_s += 1;
+        self.disconnected_s += 1;
         self.failed += interval.failed;
-        self.lasts_s.is_some_and(|lasts_s| self.without_s >= lasts_s) && self.failed > 0
+        self.limit_s.is_some_and(|limit_s| self.disconnected_s >= limit_s) && self.failed > 0
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn hope_is_lost_after_seconds_without_a_connection() {
+    fn the_load_aborts_after_seconds_without_a_connection() {
         let dead = second(0, 5, 0);
         let waiting = second(0, 0, 0);
         for (seconds, lost) in [
@@ -76,10 +76,14 @@ mod tests {
             // Failures of the server's own, on connections, are results.
             (vec![second(0, 9, 2), second(0, 9, 2), second(0, 9, 2)], false),
         ] {
-            let mut hope = Hope { lasts_s: Some(3), without_s: 0, failed: 0 };
-            assert_eq!(seconds.iter().any(|interval| hope.see(interval)), lost, "{seconds:?}");
-            let mut never = Hope { lasts_s: None, without_s: 0, failed: 0 };
-            assert!(!seconds.iter().any(|interval| never.see(interval)));
+            let mut connection_abort = ConnectionAbort { limit_s: Some(3), disconnected_s: 0, failed: 0 };
+            assert_eq!(
+                seconds.iter().any(|interval| connection_abort.should_abort(interval)),
+                lost,
+                "{seconds:?}"
+            );
+            let mut never = ConnectionAbort { limit_s: None, disconnected_s: 0, failed: 0 };
+            assert!(!seconds.iter().any(|interval| never.should_abort(interval)));
         }
     }
 }

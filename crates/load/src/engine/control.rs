@@ -1,4 +1,4 @@
-//! How a load is ended from outside, by any thread, at once.
+//! Stopping a load from any thread, at once.
 
 use rustix::fd::OwnedFd;
 use rustix::io::Result;
@@ -28,7 +28,7 @@ impl Control {
     }
 
     /// Ends the load: each engine thread stops with the request it is just handling, usually within a millisecond.
-    /// The first reason given stands.
+    /// The first reason counts.
     pub fn stop(&self, reason: EndReason) {
         let code = match reason {
             EndReason::Duration => 1,
@@ -50,7 +50,7 @@ impl Control {
         }
     }
 
-    /// Why the load was stopped; `None` as long as it goes on.
+    /// Why the load was stopped; `None` as long as it runs.
     pub fn stopped(&self) -> Option<EndReason> {
         match self.shared.reason.load(Ordering::Acquire) {
             1 => Some(EndReason::Duration),

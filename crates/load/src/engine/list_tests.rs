@@ -1,7 +1,7 @@
 //! Lists and weights in the simulated world: what is sent, in which order, and as which name it counts.
 
 use super::simulation::*;
-use crate::workload::urls::{Around, parse};
+use crate::workload::urls::{ListContext, parse};
 use std::collections::BTreeMap;
 use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 
@@ -13,17 +13,18 @@ fn listed(text: &str, random: bool, arrival: Arrival, count: u64) -> Workload {
     load.stop = Stop { duration_us: None, requests: Some(count) };
     let mut files = |_: &std::path::Path| Ok(vec![b'x'; 100_000]);
     let list =
-        parse("list", text.as_bytes(), Around { method: "GET", variable: &|_| None, read: &mut files });
-    list.unwrap().put_into(&mut load, "list", &[("X-Mine".into(), "1".into())], random);
+        parse("list", text.as_bytes(), ListContext { method: "GET", variable: &|_| None, read: &mut files });
+    list.unwrap().apply_to(&mut load, "list", &[("X-Mine".into(), "1".into())], random);
     load
 }
 
-/// What so many threads together sent, each after the other, and what came of it.
+/// What this many threads together sent, each after the other, and what came of it.
 fn sent(load: &Workload, threads: usize) -> (Vec<String>, Outcome) {
     let sims: Vec<_> = (0..threads).map(|_| Sim::new(answering(MS))).collect();
-    let heard: Vec<_> = sims.iter().map(|sim| sim.heard.clone()).collect();
+    let received: Vec<_> = sims.iter().map(|sim| sim.received.clone()).collect();
     let outcome = simulate_threads(load, sims);
-    let texts = heard.iter().flat_map(|heard| heard.take().into_iter().map(|(_, text)| text)).collect();
+    let texts =
+        received.iter().flat_map(|received| received.take().into_iter().map(|(_, text)| text)).collect();
     (texts, outcome)
 }
 
@@ -144,23 +145,23 @@ fn what_an_entry_is_redirected_to_is_its_own() {
         listed("127.0.0.1:1/a/x\n127.0.0.1:1/b/x\n127.0.0.1:1/c/x POST v=1", false, Arrival::Closed, 6);
     (load.connections, load.redirects_max) = (1, 2);
     let mut sim = Sim::new(Box::new(|_| vec![]));
-    let heard = sim.heard.clone();
-    let last = heard.clone();
+    let received = sim.received.clone();
+    let last = received.clone();
     sim.serve(Box::new(move |visit| {
-        let answer = match last.borrow().last() {
+        let response = match last.borrow().last() {
             Some((_, text)) if visit.request > 0 && text.contains("/x ") => {
                 b"HTTP/1.1 307 x\r\nLocation: y\r\nContent-Length: 0\r\n\r\n".to_vec()
             }
             _ => OK.to_vec(),
         };
         match visit.request {
-            0 => vec![(0, Act::Accept)],
-            _ => vec![(MS, Act::Send(answer))],
+            0 => vec![(0, ServerAction::Accept)],
+            _ => vec![(MS, ServerAction::Send(response))],
         }
     }));
     let outcome = simulate_on(&load, sim);
     assert_eq!(outcome.counts(), (6, 0, 0));
-    let texts: Vec<String> = heard.take().into_iter().map(|(_, text)| text).collect();
+    let texts: Vec<String> = received.take().into_iter().map(|(_, text)| text).collect();
     let chain = ["GET /a/x", "GET /a/y", "GET /b/x", "GET /b/y", "POST /c/x", "POST /c/y"];
     assert_eq!(lines(&texts), chain.repeat(2));
     assert!(texts[5].ends_with("\r\n\r\nv=1"), "{}", texts[5]);
@@ -169,26 +170,26 @@ fn what_an_entry_is_redirected_to_is_its_own() {
 }
 
 #[test]
-fn an_entry_is_sent_again_whole() {
+fn an_entry_is_retried_as_a_whole() {
     let mut load = listed("127.0.0.1:1/a\n127.0.0.1:1/b\n127.0.0.1:1/c", false, Arrival::Closed, 6);
     load.connections = 1;
-    // Each connection carries one answer; the next request finds it closed.
-    let closing = |visit: Visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        1 => vec![(MS, Act::Send(OK.to_vec()))],
-        _ => vec![(0, Act::Close)],
+    // Each connection carries one response; the next request finds it closed.
+    let closing = |visit: ServerRequest| match visit.request {
+        0 => vec![(0, ServerAction::Accept)],
+        1 => vec![(MS, ServerAction::Send(OK.to_vec()))],
+        _ => vec![(0, ServerAction::Close)],
     };
     let sim = Sim::new(Box::new(closing));
-    let heard = sim.heard.clone();
+    let received = sim.received.clone();
     let outcome = simulate_on(&load, sim);
     assert_eq!(outcome.counts(), (6, 0, 0));
-    let texts: Vec<String> = heard.take().into_iter().map(|(_, text)| text).collect();
+    let texts: Vec<String> = received.take().into_iter().map(|(_, text)| text).collect();
     let paths = ["/a", "/b", "/b", "/c", "/c", "/a", "/a", "/b", "/b", "/c", "/c"];
     assert_eq!(lines(&texts), paths.map(|path| format!("GET {path}")));
 }
 
 #[test]
-fn a_list_that_cannot_be_sent_is_told() {
+fn a_list_that_cannot_be_sent_is_refused() {
     let mut load = listed("127.0.0.1:1/a", false, Arrival::Closed, 1);
     load.requests[0].headers.push(("Content-Length".into(), "0".into()));
     let told = crate::plan::prepare(&load).unwrap_err();

@@ -1,10 +1,11 @@
 //! Memory does not grow with requests: a process of its own loads a simulated server, good and bad, and compares its
 //! resident memory (proc_pid_statm(5)) after few requests with that after many.
 
+use super::Engine;
 use super::simulation::*;
-use super::{Engine, Share};
 use crate::engine::control::Control;
 use crate::plan::prepare;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
 use std::process::Command;
@@ -25,25 +26,25 @@ fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Good answers in several pieces, closes, resets, silence, nonsense, refusals.
+/// Good responses in several pieces, closes, resets, silence, nonsense, refusals.
 fn moody() -> Server<'static> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     Box::new(move |visit| match (visit.connection % 7, visit.request) {
-        (0, 0) => vec![(0, Act::Refuse)],
-        (_, 0) => vec![(0, Act::Accept)],
-        (1, 40) => vec![(MS, Act::Reset)],
-        (2, 40) => vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Close)],
-        (3, 40) => vec![(MS, Act::Send(b"nonsense\r\n\r\n".to_vec()))],
+        (0, 0) => vec![(0, ServerAction::Refuse)],
+        (_, 0) => vec![(0, ServerAction::Accept)],
+        (1, 40) => vec![(MS, ServerAction::Reset)],
+        (2, 40) => vec![(MS, ServerAction::Send(OK[..30].to_vec())), (2 * MS, ServerAction::Close)],
+        (3, 40) => vec![(MS, ServerAction::Send(b"nonsense\r\n\r\n".to_vec()))],
         (4, 40) => vec![],
-        (5, _) => vec![(MS, Act::Send(chunked.to_vec()))],
+        (5, _) => vec![(MS, ServerAction::Send(chunked.to_vec()))],
         (_, request) if request % 2 == 0 => {
-            vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Send(OK[30..].to_vec()))]
+            vec![(MS, ServerAction::Send(OK[..30].to_vec())), (2 * MS, ServerAction::Send(OK[30..].to_vec()))]
         }
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     })
 }
 
-/// Loads and gives the growth in bytes between few and many requests, whose intervals nobody keeps.
+/// Loads and returns the growth in bytes between few and many requests, whose intervals are dropped.
 fn growth_bytes(arrival: Arrival) -> u64 {
     let mut load = workload(arrival, 20, 1);
     load.timeout_us = 50_000;
@@ -66,7 +67,7 @@ fn growth_bytes(arrival: Arrival) -> u64 {
         spare.or_else(|| Some(Box::new(Report::new(&labels))))
     };
     let budget = (arrival == Arrival::Closed).then(|| Arc::new(AtomicU64::new(MANY)));
-    let share = Share { thread: 0, threads: 1, budget };
+    let share = ThreadShare { thread: 0, threads: 1, budget };
     Engine::new(&prepared.plan, &control, &share, Sim::new(moody()), exchange).run();
     assert_eq!(ended, MANY);
     resident_bytes().saturating_sub(few_bytes.unwrap())

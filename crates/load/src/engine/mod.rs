@@ -1,14 +1,14 @@
 //! The event loop of one thread: it owns its connections, its clock, its histograms, and shares nothing.
 //!
-//! Closed arrival: a user's next request is due when the last answer has ended; its first at the start of the load, or
-//! when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
-//! Connections are begun as fast as the loop goes, in batches between which answers are read: a burst that a server
-//! cannot queue is what so many users at once mean, and spreading it would change what is measured.
-//! A user without a connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU.
-//! Open arrival: starts are due by the pacer whatever the server does. A start that finds all connections busy waits,
-//! and its wait counts in its response time, not in its service time nor in our own delay.
-//! Our own delay is counted from the moment at which the loop was told that it could go on: it contains the time
-//! that an answer lay in the batch of events before its turn came.
+//! Closed arrival: a user's next request is due when the last response has ended; its first at the start of the load,
+//! or when the stages let it begin. One that the stages end makes no further request, and its connection is closed.
+//! Connections are begun as fast as the loop goes, in batches between which responses are read: a burst that a server
+//! cannot queue is what this many users at once mean, and spreading it would change what is measured. A user without a
+//! connection pauses (10 ms, doubled up to 1 s), so that a refusing server costs no CPU. Open arrival: starts are due
+//! by the pacer whatever the server does. A start that finds all connections busy waits, and its wait counts in its
+//! response time, not in its service time nor in our own delay. Our own delay is counted from the moment at which the
+//! loop was notified that it could go on: it contains the time that a response lay in the batch of events before its
+//! turn came.
 
 #[cfg(test)]
 mod accuracy;
@@ -26,7 +26,6 @@ mod hostile_tests;
 mod list_tests;
 #[cfg(test)]
 mod memory_tests;
-mod network;
 mod outcome;
 mod pool;
 #[cfg(test)]
@@ -41,6 +40,7 @@ pub(crate) mod run;
 mod simulation;
 #[cfg(test)]
 mod stages_tests;
+mod tcp_sample;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -51,23 +51,21 @@ mod visit_tests;
 mod visit_time_tests;
 mod visits;
 
-pub(crate) use arrivals::{Arrivals, Budget, Levels, Starts, Users};
-pub(crate) use conn::Message;
+pub(crate) use arrivals::{Arrivals, Budget, Starts, UserProfile, Users};
 
 use crate::engine::control::Control;
-use crate::http::content_check::Spare;
-use crate::http::response_head::HeadMemory;
-use crate::io::network_io::World;
+use crate::http::content_check::BufferPool;
+use crate::http::response_head::ResponseHeadCache;
+use crate::io::network_io::NetworkIo;
 use crate::plan::Plan;
-use crate::results::recorder::{Last, Recorder, Report, microseconds};
+use crate::plan::thread_share::ThreadShare;
+use crate::results::recorder::{Recorder, Report, ThreadEnd, microseconds};
 use crate::schedule::deadlines::Deadlines;
 use crate::schedule::pacer::Pacer;
 use conn::{Conn, Phase};
-use network::Sample;
 use redirect::Targets;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use tcp_sample::TcpSample;
 use visits::Visitors;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::EndReason;
@@ -75,45 +73,27 @@ use webdyno_model::workload::Arrival;
 
 /// The read buffer: 256 kB a read halves the cost of large bodies against 8 kB.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Requests begun before events are looked at again.
+/// Requests begun before events are checked again.
 const START_BATCH: usize = 64;
 
-/// What a thread is given besides the plan.
-#[derive(Debug, Clone)]
-pub(crate) struct Share {
-    /// Which thread it is, from 0.
-    pub(crate) thread: u32,
-    /// How many there are.
-    pub(crate) threads: u32,
-    /// Requests left to start, of all threads; `None` without a bound.
-    pub(crate) budget: Option<Arc<AtomicU64>>,
-}
-
-impl Share {
-    /// This thread's part of `count` equal things.
-    pub(crate) fn part(&self, count: u32) -> u32 {
-        count / self.threads + u32::from(self.thread < count % self.threads)
-    }
-}
-
-/// The engine of one thread. `X` takes a full report and gives an empty one, or `None` when nobody listens any more.
-pub(crate) struct Engine<'p, W, X> {
+/// The engine of one thread. `X` exchanges a full report for an empty one; `None` when the receiver is gone.
+pub(crate) struct Engine<'p, N, X> {
     plan: &'p Plan,
     control: &'p Control,
-    world: W,
+    io: N,
     exchange: X,
     arrivals: Arrivals,
-    /// Nobody, when the arrivals are not those of visitors.
+    /// Empty when the load has no visitors.
     visits: Visitors,
     budget: Option<Budget>,
     recorder: Recorder,
-    /// Takes the place of the current report at the next cut.
+    /// The empty report for the next interval.
     spare: Option<Box<Report>>,
     /// The report of the interval that ended last, until nothing more urgent is to be done.
     full: Option<Box<Report>>,
     deadlines: Deadlines,
     /// Connections whose TCP is read.
-    sample: Sample,
+    sample: TcpSample,
     conns: Vec<Conn>,
     free: Vec<u32>,
     /// Kept connections by origin, the latest used last. Entries of connections closed since are skipped.
@@ -121,14 +101,14 @@ pub(crate) struct Engine<'p, W, X> {
     /// Connections that wait for the server's close, with the time at which their wait ends.
     parked: VecDeque<(u64, u64)>,
     /// Connections whose server sends faster than one turn reads.
-    again: Vec<u64>,
+    unread: Vec<u64>,
     /// What is sent.
     targets: Targets<'p>,
-    /// The last head of each target's answers.
-    memory: Vec<HeadMemory>,
+    /// The last head of each target's responses.
+    head_cache: Vec<ResponseHeadCache>,
     buffer: Vec<u8>,
     /// Memory for bodies that are kept to be checked.
-    bodies: Spare,
+    body_buffers: BufferPool,
     /// Sockets in use, those that are parked not counted.
     open: u32,
     open_max: u32,
@@ -140,31 +120,31 @@ pub(crate) struct Engine<'p, W, X> {
     /// From the number of one request of this thread to that of the next.
     stride: usize,
     now_ns: u64,
-    /// When the kernel received what was read last, if it stamped that.
+    /// When the kernel received what was read last, if it timestamped that.
     received_ns: Option<u64>,
     /// When the loop last woke.
     wake_ns: u64,
     last_outcome_ns: u64,
     /// The next moment at which an interval or the load ends.
-    mark_ns: u64,
-    over: Option<(EndReason, u64)>,
+    next_boundary_ns: u64,
+    load_end: Option<(EndReason, u64)>,
     cpu_begin_ns: u64,
 }
 
-impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X> {
+impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, N, X> {
     /// An engine with everything allocated that it will need.
-    pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &Share, world: W, exchange: X) -> Self {
+    pub(crate) fn new(plan: &'p Plan, control: &'p Control, share: &ThreadShare, io: N, exchange: X) -> Self {
         let slots = plan.slots(share);
         let open_max = plan.open_max(share);
         let labels = plan.labels();
         // Visitors keep their own.
         let kept_in_common = if plan.script.is_some() { 0 } else { open_max as usize };
         let (arrivals, visits) = arrivals_of(plan, share);
-        let empty = || Box::new(Report::touched(&labels));
+        let empty = || Box::new(Report::preallocated(&labels));
         Self {
             plan,
             control,
-            world,
+            io,
             exchange,
             arrivals,
             visits,
@@ -176,17 +156,17 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             spare: Some(empty()),
             full: None,
             deadlines: Deadlines::new(slots),
-            sample: Sample::new(open_max),
+            sample: TcpSample::new(open_max),
             conns: (0..slots).map(|_| Conn::free()).collect(),
             free: (0..slots as u32).rev().collect(),
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(kept_in_common)).collect(),
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
-            again: Vec::with_capacity(slots),
+            unread: Vec::with_capacity(slots),
             targets: Targets::new(plan, open_max),
-            memory: plan.templates.iter().map(|_| HeadMemory::default()).collect(),
-            // Ones: the kernel gives memory that is written to now, not while the first answer waits.
+            head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
+            // Ones, so that the kernel maps the memory now and not while the first response waits.
             buffer: vec![1; BUFFER_BYTES],
-            bodies: Spare::default(),
+            body_buffers: BufferPool::default(),
             open: 0,
             idle_count: 0,
             open_max,
@@ -197,39 +177,39 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             received_ns: None,
             wake_ns: 0,
             last_outcome_ns: 0,
-            mark_ns: 0,
-            over: None,
+            next_boundary_ns: 0,
+            load_end: None,
             cpu_begin_ns: 0,
         }
     }
 
-    /// The world, for those who must set it up before the load begins.
-    pub(crate) fn world_mut(&mut self) -> &mut W {
-        &mut self.world
+    /// The I/O of this engine, for set-up before the load begins.
+    pub(crate) fn io_mut(&mut self) -> &mut N {
+        &mut self.io
     }
 
-    /// Runs the load to its end. The last report says how it ended.
+    /// Runs the load to its end. The last report holds how it ended.
     pub(crate) fn run(&mut self) {
-        self.cpu_begin_ns = self.world.cpu_ns();
-        self.recorder.cpu_from(self.cpu_begin_ns);
-        self.wake_ns = self.stamp();
-        while self.over.is_none() {
+        self.cpu_begin_ns = self.io.cpu_ns();
+        self.recorder.set_cpu_start(self.cpu_begin_ns);
+        self.wake_ns = self.update_clock();
+        while self.load_end.is_none() {
             self.start_due();
             self.check_all_ended();
-            // Whoever takes the report needs a processor too: what was due at the interval's end goes first.
-            self.hand_over();
-            if self.over.is_some() {
+            // The receiver of the report needs a CPU too: requests due at the interval's end go first.
+            self.send_report();
+            if self.load_end.is_some() {
                 break;
             }
             let (until_ns, precise) = self.next_wake();
-            let count = self.world.wait(until_ns, precise);
-            self.wake_ns = self.stamp();
+            let count = self.io.wait(until_ns, precise);
+            self.wake_ns = self.update_clock();
             self.check_stopped();
             for index in 0..count {
-                if self.over.is_some() {
+                if self.load_end.is_some() {
                     break;
                 }
-                let ready = self.world.ready(index);
+                let ready = self.io.ready(index);
                 self.on_ready(ready);
                 self.start_overdue();
             }
@@ -242,50 +222,50 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 
     /// Reads the clock, and cuts the intervals that have ended by then.
     #[inline]
-    fn stamp(&mut self) -> u64 {
-        self.now_ns = self.world.now_ns();
-        if self.now_ns >= self.mark_ns {
-            self.pass_marks();
+    fn update_clock(&mut self) -> u64 {
+        self.now_ns = self.io.now_ns();
+        if self.now_ns >= self.next_boundary_ns {
+            self.end_intervals();
         }
         self.now_ns
     }
 
-    fn pass_marks(&mut self) {
+    fn end_intervals(&mut self) {
         let end_ns = self.plan.duration_ns.unwrap_or(u64::MAX);
-        while self.over.is_none() {
+        while self.load_end.is_none() {
             let boundary_ns = self.recorder.boundary_ns();
-            self.mark_ns = boundary_ns.min(end_ns);
-            if self.now_ns < self.mark_ns {
+            self.next_boundary_ns = boundary_ns.min(end_ns);
+            if self.now_ns < self.next_boundary_ns {
                 return;
             }
-            if self.mark_ns == end_ns {
-                self.over = Some((EndReason::Duration, end_ns));
+            if self.next_boundary_ns == end_ns {
+                self.load_end = Some((EndReason::Duration, end_ns));
                 return;
             }
-            self.fall_due(boundary_ns);
+            self.count_due_starts(boundary_ns);
             self.read_sample();
-            self.hand_over();
-            self.full = Some(self.cut(boundary_ns));
+            self.send_report();
+            self.full = Some(self.finish_interval(boundary_ns));
         }
     }
 
-    /// Gives the last interval's report away and takes an empty one for it.
-    fn hand_over(&mut self) {
+    /// Sends the last interval's report to the merger and takes an empty one in exchange.
+    fn send_report(&mut self) {
         if let Some(full) = self.full.take() {
             self.spare = (self.exchange)(full);
-            if self.spare.is_none() && self.over.is_none() {
-                self.over = Some((EndReason::Interrupted, self.now_ns));
+            if self.spare.is_none() && self.load_end.is_none() {
+                self.load_end = Some((EndReason::Interrupted, self.now_ns));
             }
         }
     }
 
-    fn cut(&mut self, end_ns: u64) -> Box<Report> {
+    fn finish_interval(&mut self, end_ns: u64) -> Box<Report> {
         let empty = self.spare.take().unwrap_or_else(|| Box::new(Report::new(&self.plan.labels())));
-        let cpu_ns = self.world.cpu_ns();
+        let cpu_ns = self.io.cpu_ns();
         if self.has_visits() {
-            self.note_visits();
+            self.record_visits();
         }
-        let full = self.recorder.cut(end_ns, cpu_ns, empty);
+        let full = self.recorder.finish_interval(end_ns, cpu_ns, empty);
         if self.has_visits() {
             self.resume_visits();
         }
@@ -293,26 +273,26 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     }
 
     fn check_stopped(&mut self) {
-        if self.over.is_none()
+        if self.load_end.is_none()
             && let Some(reason) = self.control.stopped()
         {
-            self.over = Some((reason, self.now_ns));
+            self.load_end = Some((reason, self.now_ns));
         }
     }
 
     /// With a bound on requests, the load is over when each has its outcome.
     fn check_all_ended(&mut self) {
-        if self.over.is_some() || self.recorder.in_flight() > 0 {
+        if self.load_end.is_some() || self.recorder.in_flight() > 0 {
             return;
         }
-        let none_left = match &self.arrivals {
+        let all_ended = match &self.arrivals {
             Arrivals::Closed(_) => self.budget.as_ref().is_some_and(Budget::is_exhausted),
-            Arrivals::Open(starts) => starts.have_all_fallen_due(),
-            Arrivals::Visits => self.visits_are_over(),
+            Arrivals::Open(starts) => starts.all_due(),
+            Arrivals::Visits => self.visits_ended(),
         };
-        if none_left {
+        if all_ended {
             let end_ns = self.last_outcome_ns.max(self.recorder.interval_start_ns());
-            self.over = Some((EndReason::Requests, end_ns));
+            self.load_end = Some((EndReason::Requests, end_ns));
         }
     }
 
@@ -320,18 +300,18 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
     fn next_wake(&self) -> (u64, bool) {
         let expiry = self.deadlines.first().map(|(_, at_ns)| at_ns);
         let unpark = self.parked.front().map(|&(_, at_ns)| at_ns);
-        let again = (!self.again.is_empty()).then_some(0);
+        let unread = (!self.unread.is_empty()).then_some(0);
         let start = match &self.arrivals {
             Arrivals::Closed(users) if !self.is_exhausted() => users.due_ns(),
             Arrivals::Closed(_) => None,
-            // Starts that find no room fall due by the pacer alone; nobody needs to wake for them.
+            // Starts that find no room become due by the pacer alone; no wake-up is needed for them.
             Arrivals::Open(_) if !self.has_room() => None,
             Arrivals::Open(starts) if starts.waiting() > 0 => Some(0),
             Arrivals::Open(starts) => starts.next_due_ns(),
             Arrivals::Visits => self.visits_due_ns(),
         };
-        let others = [expiry, unpark, again].into_iter().flatten().min();
-        let coarse_ns = others.unwrap_or(u64::MAX).min(self.mark_ns);
+        let others = [expiry, unpark, unread].into_iter().flatten().min();
+        let coarse_ns = others.unwrap_or(u64::MAX).min(self.next_boundary_ns);
         match start {
             // At the same moment too: a start that is due when an interval ends is due to the microsecond.
             Some(start_ns) if start_ns <= coarse_ns => (start_ns, true),
@@ -345,9 +325,9 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 
     /// Ends the load: what has no outcome is in flight, and counted as such.
     fn finish(&mut self) {
-        let (reason, end_ns) = self.over.unwrap_or((EndReason::Interrupted, self.now_ns));
+        let (reason, end_ns) = self.load_end.unwrap_or((EndReason::Interrupted, self.now_ns));
         self.expire(end_ns);
-        self.fall_due(end_ns);
+        self.count_due_starts(end_ns);
         let mut censored_time = TimeHistogram::new();
         for conn in self.conns.iter().filter(|conn| conn.is_busy()) {
             censored_time.record(microseconds(conn.request.intended_ns, end_ns));
@@ -355,7 +335,7 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
         let mut waiting = 0;
         if let Arrivals::Open(starts) = &mut self.arrivals {
             waiting = starts.waiting();
-            while let Some((intended_ns, _)) = starts.take() {
+            while let Some((intended_ns, _)) = starts.pop_oldest() {
                 censored_time.record(microseconds(intended_ns, end_ns));
             }
         }
@@ -363,18 +343,18 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
             waiting = self.censor_visits(end_ns, &mut censored_time);
         }
         self.read_sample();
-        self.hand_over();
-        let mut full = self.cut(end_ns);
-        full.last = Some(Last {
+        self.send_report();
+        let mut full = self.finish_interval(end_ns);
+        full.thread_end = Some(ThreadEnd {
             end_ns,
             waiting,
             censored_time,
-            cpu_total_ns: self.world.cpu_ns().saturating_sub(self.cpu_begin_ns),
+            cpu_total_ns: self.io.cpu_ns().saturating_sub(self.cpu_begin_ns),
             reason,
         });
         for slot in 0..self.conns.len() as u32 {
             if self.conns[slot as usize].phase != Phase::Free {
-                self.world.close(slot);
+                self.io.close(slot);
             }
         }
         (self.exchange)(full);
@@ -382,14 +362,14 @@ impl<'p, W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, W, X
 }
 
 /// How requests arrive at a thread, and its visitors.
-fn arrivals_of(plan: &Plan, share: &Share) -> (Arrivals, Visitors) {
+fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
     let starts = match plan.arrival {
         Arrival::Closed => None,
-        Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.course, poisson) {
-            (Some(course), _) => {
+        Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.rate_profile, poisson) {
+            (Some(rate_profile), _) => {
                 let seed = poisson.then_some(plan.seed);
-                Pacer::course(course.clone(), thread, threads, plan.requests, seed)
+                Pacer::rate_profile(rate_profile.clone(), thread, threads, plan.requests, seed)
             }
             (None, true) => Pacer::poisson(rate_per_s, thread, threads, plan.requests, plan.seed),
             (None, false) => Pacer::even(rate_per_s, thread, threads, plan.requests),
@@ -399,8 +379,8 @@ fn arrivals_of(plan: &Plan, share: &Share) -> (Arrivals, Visitors) {
         (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts)),
         (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None)),
         (false, None) => {
-            let levels = Levels::of(&plan.stages, plan.connections);
-            let users = Users::new(levels, share, plan.connections);
+            let user_profile = UserProfile::from_stages(&plan.stages, plan.connections);
+            let users = Users::new(user_profile, share, plan.connections);
             (Arrivals::Closed(users), Visitors::new(plan, share, None))
         }
     }

@@ -1,47 +1,47 @@
-//! The end of a request: exactly one outcome, and what becomes of its connection and its user.
+//! The end of a request: exactly one outcome, and what its connection and its user do next.
 
 use super::conn::{Conn, Phase, Request};
-use super::receiving::came_ns;
+use super::receiving::arrival_ns;
 use super::redirect::{Targets, is_redirected};
-use super::visits::Ended;
+use super::visits::FetchEnd;
 use super::{Arrivals, Engine};
-use crate::io::network_io::{Handshake, World};
+use crate::io::network_io::{Handshake, NetworkIo};
 use crate::plan::Plan;
 use crate::results::failure::Failure;
-use crate::results::recorder::{Report, Times};
+use crate::results::recorder::{Report, RequestTimes};
 
-/// The status of an answer to a conditional request: nothing has changed (RFC 9110, 15.4.5).
+/// The status of a response to a conditional request: nothing has changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// The answer is complete.
-    pub(super) fn answered(&mut self, slot: u32, extra_bytes: usize) {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
+    /// The response is complete.
+    pub(super) fn response_complete(&mut self, slot: u32, extra_bytes: usize) {
         let now_ns = self.now_ns;
-        if self.is_last_word(slot) {
+        if self.is_server_timeout(slot) {
             return self.resend(slot);
         }
         if self.has_visits() {
-            self.take_cookies(slot);
+            self.store_cookies(slot);
         }
-        // What lies behind an answer belongs to none: where the next one would be awaited, that is a fault.
-        let faulty = self.keeps(slot) && extra_bytes > 0;
-        if !faulty && self.follow(slot) {
+        // What follows a response belongs to none: where the next one would be awaited, that is a fault.
+        let faulty = self.is_reusable(slot) && extra_bytes > 0;
+        if !faulty && self.follow_redirect(slot) {
             return;
         }
         let conn = &mut self.conns[slot as usize];
         let checked = conn.content.is_some();
         let (failure, body) = match faulty {
             true => (Some(Failure::Protocol), None),
-            false => judge(self.plan, conn),
+            false => check_response(self.plan, conn),
         };
         let request = conn.request;
         let times = times(self.plan, &self.targets, conn);
-        self.recorder.status(conn.answer.status());
-        if conn.stamped {
-            self.recorder.stamp(self.received_ns, now_ns);
+        self.recorder.record_status(conn.response.status());
+        if conn.rx_timestamped {
+            self.recorder.record_rx_timestamp(self.received_ns, now_ns);
         }
-        let end_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
-        let mut ended = ended(slot, conn, failure, end_ns, times.sent_ns);
+        let end_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, now_ns);
+        let mut ended = fetch_end(slot, conn, failure, end_ns, times.sent_ns);
         match failure {
             None => self.recorder.complete(times, end_ns),
             Some(failure) => self.recorder.fail(failure, times, end_ns),
@@ -49,58 +49,58 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.last_outcome_ns = now_ns;
         self.deadlines.remove(slot);
         self.targets.release(request.template);
-        self.let_go(slot, extra_bytes == 0);
+        self.keep_or_close(slot, extra_bytes == 0);
         if checked {
-            // Looking into a body takes time, and it is ours.
-            self.stamp();
+            // Checking a body takes time, which is our own delay.
+            self.update_clock();
         }
         if self.has_visits() {
             ended.body = body;
-            return self.answered_to_visitor(request, ended);
+            return self.visitor_response_complete(request, ended);
         }
-        self.bodies.give(body);
-        if self.over.is_none() {
-            self.next_of_user(request.user);
+        self.body_buffers.release(body);
+        if self.load_end.is_none() {
+            self.start_next_of_user(request.user);
         }
     }
 
-    /// The answer to a visitor is complete.
-    fn answered_to_visitor(&mut self, request: Request, mut ended: Ended) {
-        let serial = self.serial_of(request);
+    /// The response to a visitor is complete.
+    fn visitor_response_complete(&mut self, request: Request, mut ended: FetchEnd) {
+        let serial = self.step_serial(request);
         self.fetch_ended(request, &mut ended);
-        self.bodies.give(ended.body);
-        if self.over.is_none() {
-            self.next_of_visitor(request, serial);
+        self.body_buffers.release(ended.body);
+        if self.load_end.is_none() {
+            self.continue_visitor(request, serial);
         }
     }
 
-    /// Whether the connection of an answer that has ended may carry another request.
-    fn keeps(&self, slot: u32) -> bool {
+    /// Whether the connection of a response that has ended may carry another request.
+    fn is_reusable(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
-        self.plan.keepalive && conn.answer.keep() && !self.targets.get(conn.request.template).closes
+        self.plan.keepalive && conn.response.keep_alive() && !self.targets.get(conn.request.template).closes
     }
 
-    /// Keeps the connection of an answer that has ended, or lets it end. `clean`: nothing lay behind the answer.
-    pub(super) fn let_go(&mut self, slot: u32, clean: bool) {
-        let keeps = clean && self.keeps(slot);
+    /// Keeps the connection of a response that has ended, or lets it end. `clean`: nothing followed the response.
+    pub(super) fn keep_or_close(&mut self, slot: u32, clean: bool) {
+        let keeps = clean && self.is_reusable(slot);
         let conn = &mut self.conns[slot as usize];
-        conn.carried = conn.carried.saturating_add(1);
+        conn.responses_served = conn.responses_served.saturating_add(1);
         let sent = conn.written_bytes == conn.message.length_bytes(self.targets.get(conn.request.template));
         let keeps = keeps && sent;
-        // One that ended with its answer carries nothing more, whatever the answer says.
-        match (keeps, conn.hangup || (keeps && self.world.has_ended(slot))) {
-            (true, false) => self.keep(slot),
-            (true, true) => self.quiet_close(slot),
+        // A connection that ended with its response is not reusable, whatever its head announces.
+        match (keeps, conn.hangup || (keeps && self.io.has_ended(slot))) {
+            (true, false) => self.keep_idle(slot),
+            (true, true) => self.close_idle_by_peer(slot),
             (false, _) => self.park(slot),
         }
     }
 
-    /// A request failed; its connection goes with it.
+    /// A request failed; its connection is closed.
     pub(super) fn fail(&mut self, slot: u32, failure: Failure, end_ns: u64) {
         let conn = &self.conns[slot as usize];
         let times = times(self.plan, &self.targets, conn);
         let (request, user) = (conn.request, conn.request.user);
-        let mut ended = ended(slot, conn, Some(failure), end_ns, times.sent_ns);
+        let mut ended = fetch_end(slot, conn, Some(failure), end_ns, times.sent_ns);
         self.targets.release(request.template);
         self.recorder.fail(failure, times, end_ns);
         self.last_outcome_ns = self.last_outcome_ns.max(end_ns);
@@ -118,17 +118,17 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Ends the requests whose time is over by then.
+    /// Ends the requests that have timed out by then.
     pub(super) fn expire(&mut self, until_ns: u64) {
         while let Some((slot, deadline_ns)) = self.deadlines.first()
             && deadline_ns <= until_ns
         {
             let connecting = self.conns[slot as usize].phase == Phase::Connecting;
-            let failure = match self.world.handshake(slot) {
-                // Without an address, no server was asked for anything.
-                Handshake::None if connecting && self.world.is_looked_up(slot) => Failure::Dns,
+            let failure = match self.io.handshake(slot) {
+                // Without an address, no server was contacted.
+                Handshake::None if connecting && self.io.is_resolving(slot) => Failure::Dns,
                 Handshake::None if connecting => Failure::ConnectTimeout,
-                // Whoever takes a connection and does not go on with its handshake is there.
+                // A server that accepts a connection and stalls in the handshake is reachable.
                 _ => Failure::Timeout,
             };
             self.fail(slot, failure, deadline_ns);
@@ -136,41 +136,48 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 }
 
-/// What its visitor is told of a request that has ended.
-fn ended(slot: u32, conn: &Conn, failure: Option<Failure>, end_ns: u64, sent_ns: Option<u64>) -> Ended {
-    Ended {
+/// The result of a request, as its visitor records it.
+fn fetch_end(
+    slot: u32,
+    conn: &Conn,
+    failure: Option<Failure>,
+    end_ns: u64,
+    sent_ns: Option<u64>,
+) -> FetchEnd {
+    FetchEnd {
         failure,
         end_ns,
-        status: conn.answer.status(),
+        status: conn.response.status(),
         sent_ns,
         first_byte_ns: conn.first_byte_ns,
         bytes: conn.received_bytes,
-        kept_connection: conn.carried > 0,
+        kept_connection: conn.responses_served > 0,
         slot,
         body: None,
     }
 }
 
-/// Why an answer that came is not a good one, and its content, if somebody wants it.
-fn judge(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
-    let (status, body_bytes) = (conn.answer.status(), conn.answer.body_bytes());
-    // It says that what the visitor has is still good: nothing else is to be expected of it.
+/// Why a complete response is a failure, if it is one, and its content, if that was to be kept.
+fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<u8>>) {
+    let (status, body_bytes) = (conn.response.status(), conn.response.body_bytes());
+    // The visitor's copy is still valid: no other expectation applies.
     if status == NOT_MODIFIED && conn.request.confirms {
         return (None, None);
     }
-    // A redirect was to be followed, and could not be: whatever was asked for did not come. Neither did a page that is
-    // elsewhere, or has not changed for somebody who does not have it (RFC 9110, 15.4).
-    let no_document = conn.request.wish.needed && (300..400).contains(&status);
+    // A redirect that could not be followed did not deliver what was requested. Nor did a document that is
+    // elsewhere, or a 304 for a client without a copy (RFC 9110, 15.4).
+    let no_document = conn.request.body_handling.needed && (300..400).contains(&status);
     if !plan.is_ok(status) || is_redirected(conn) || no_document {
         return (Some(Failure::Status), None);
     }
-    let (met, body) = plan.checks.judge(conn.request.wish, status, body_bytes, conn.content.take());
+    let (met, body) =
+        plan.checks.evaluate(conn.request.body_handling, status, body_bytes, conn.content.take());
     ((!met).then_some(Failure::Expect), body)
 }
 
 /// The times of a request. One that was never sent on its connection was not served; one that was redirected counts
 /// from the send of the first of its chain.
-fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> Times {
+fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> RequestTimes {
     let request = &conn.request;
     let sent_ns = match (request.hops, conn.written_bytes) {
         (0, 0) => None,
@@ -181,5 +188,5 @@ fn times(plan: &Plan, targets: &Targets<'_>, conn: &Conn) -> Times {
         Some(list) => list.name(request.item),
         None => targets.get(request.template).name,
     };
-    Times { intended_ns: request.intended_ns, sent_ns, name }
+    RequestTimes { intended_ns: request.intended_ns, sent_ns, name }
 }

@@ -1,8 +1,8 @@
-//! Connections: taken, kept, opened, parked, closed.
+//! The connection pool: acquire, keep idle, open, park, close.
 
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine};
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::results::failure::Failure;
 use crate::results::recorder::Report;
 
@@ -10,8 +10,8 @@ use crate::results::recorder::Report;
 /// keeps the port in TIME_WAIT for a minute, and the server has one port for all clients; we have 28,000 for all.
 const PARK_NS: u64 = 100_000_000;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// Whether one more request could be on its way at once.
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
+    /// Whether one more request could be in flight at once.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.open < self.open_max || self.idle_count > 0
@@ -19,18 +19,18 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// Tells open arrival whether there is room, after something changed.
     #[inline]
-    pub(super) fn note_room(&mut self, since_ns: u64) {
+    pub(super) fn update_room(&mut self, since_ns: u64) {
         let room = self.has_room();
         if let Arrivals::Open(starts) = &mut self.arrivals {
             starts.set_room(room, since_ns);
         }
         if self.has_visits() {
-            self.note_room_for_visits(room, since_ns);
+            self.update_room_for_visits(room, since_ns);
         }
     }
 
-    /// Takes a kept connection to this origin, the one used last: it is the least likely to be closed soon.
-    pub(super) fn take_idle(&mut self, origin: usize) -> Option<u32> {
+    /// Acquires an idle connection to this origin, the one used last: it is the least likely to be closed soon.
+    pub(super) fn acquire_idle(&mut self, origin: usize) -> Option<u32> {
         while let Some(kept) = self.idle[origin].pop_back() {
             if let Some(slot) = self.slot_of(kept, Phase::Idle) {
                 self.idle_count -= 1;
@@ -48,24 +48,24 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// Keeps a connection for the next request.
-    pub(super) fn keep(&mut self, slot: u32) {
+    pub(super) fn keep_idle(&mut self, slot: u32) {
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Idle;
         self.idle_count += 1;
         let origin = conn.origin;
         let kept = token(slot, conn.generation);
         match self.has_visits() {
-            true => self.keep_own(slot),
+            true => self.keep_visitor_connection(slot),
             false => self.idle[origin].push_back(kept),
         }
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Opens a connection for a request.
     pub(super) fn open(&mut self, request: Request) {
         let origin = self.targets.get(request.template).origin;
         if self.open >= self.open_max {
-            self.close_an_idle_one();
+            self.close_one_idle();
         }
         if self.free.is_empty() {
             self.unpark(u64::MAX);
@@ -74,10 +74,10 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let Some(slot) = self.free.pop() else { return };
         self.open += 1;
         if self.has_visits() {
-            self.own_opened(request, origin);
+            self.visitor_connection_opened(request, origin);
         }
         self.conns[slot as usize].renew(origin);
-        self.compose(slot, request);
+        self.prepare_slot(slot, request);
         self.deadlines.add(slot, request.deadline_ns);
         self.connect(slot);
     }
@@ -85,64 +85,64 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     /// Begins the connection of a slot that has its request, and sends at once if it is established at once, as it
     /// is within one machine: that saves a round through the event loop.
     pub(super) fn connect(&mut self, slot: u32) {
-        let begun_ns = self.stamp();
-        if self.over.is_some() {
+        let started_ns = self.update_clock();
+        if self.load_end.is_some() {
             return;
         }
         let conn = &mut self.conns[slot as usize];
-        conn.begun_ns = begun_ns;
-        conn.late_ns = begun_ns.saturating_sub(conn.request.could_ns);
+        conn.started_ns = started_ns;
+        conn.connect_delay_ns = started_ns.saturating_sub(conn.request.sendable_ns);
         let origin = &self.plan.origins[conn.origin];
-        match self.world.connect(slot, token(slot, conn.generation), origin) {
+        match self.io.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
-                let now_ns = self.stamp();
-                if self.over.is_none() {
+                let now_ns = self.update_clock();
+                if self.load_end.is_none() {
                     self.transmit(slot, now_ns);
                 }
             }
-            Err(broke) => self.fail(slot, Failure::of_connect(broke), begun_ns),
+            Err(error) => self.fail(slot, Failure::from_connect(error), started_ns),
         }
     }
 
     /// Closes the connection of a slot and frees it.
     pub(super) fn close(&mut self, slot: u32) {
         if self.has_visits() {
-            self.own_closed(slot);
+            self.visitor_connection_closed(slot);
         }
         self.disconnect(slot);
         let phase = std::mem::replace(&mut self.conns[slot as usize].phase, Phase::Free);
         self.idle_count -= u32::from(phase == Phase::Idle);
         self.free.push(slot);
         self.open -= 1;
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
-    /// Closes the socket of a slot; the slot stays taken.
+    /// Closes the socket of a slot; the slot stays in use.
     pub(super) fn disconnect(&mut self, slot: u32) {
         self.sample_closed(slot);
-        self.world.close(slot);
+        self.io.close(slot);
         let conn = &mut self.conns[slot as usize];
         if std::mem::take(&mut conn.established) {
-            self.recorder.closed();
+            self.recorder.connection_closed();
         }
         conn.content = None;
         conn.generation = conn.generation.wrapping_add(1);
     }
 
-    /// Lets a connection that has done its work wait for the server's close; one whose close has come is closed.
+    /// Parks a finished connection until the server closes it; one that the server has closed is closed.
     pub(super) fn park(&mut self, slot: u32) {
         let conn = &mut self.conns[slot as usize];
         if conn.hangup || self.parked_max == 0 {
             return self.close(slot);
         }
         if self.has_visits() {
-            self.own_closed(slot);
+            self.visitor_connection_closed(slot);
         }
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Parked;
         let parked = token(slot, conn.generation);
         if std::mem::take(&mut conn.established) {
-            self.recorder.closed();
+            self.recorder.connection_closed();
         }
         self.open -= 1;
         if self.parked.len() >= self.parked_max
@@ -151,7 +151,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             self.close_parked(oldest);
         }
         self.parked.push_back((parked, self.now_ns + PARK_NS));
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
     /// Closes the parked connections whose wait ends by then.
@@ -174,24 +174,24 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// The server closed a kept connection between requests: normal.
-    pub(super) fn quiet_close(&mut self, slot: u32) {
+    pub(super) fn close_idle_by_peer(&mut self, slot: u32) {
         self.recorder.report.connections.quiet_closes += 1;
         self.close(slot);
     }
 
     /// In closed arrival each user keeps a connection to each server at most: those of users who left are closed.
-    pub(super) fn close_what_nobody_keeps(&mut self) {
+    pub(super) fn close_surplus_idle(&mut self) {
         let Arrivals::Closed(users) = &self.arrivals else { return };
         let kept_max = users.engaged().saturating_mul(self.plan.origins.len() as u32);
         while self.open > kept_max && self.idle_count > 0 {
-            self.close_an_idle_one();
+            self.close_one_idle();
         }
     }
 
     /// Makes room for a connection to another origin.
-    fn close_an_idle_one(&mut self) {
+    fn close_one_idle(&mut self) {
         if self.has_visits() {
-            return self.close_the_idlest();
+            return self.close_longest_idle();
         }
         for origin in 0..self.idle.len() {
             while let Some(kept) = self.idle[origin].pop_front() {

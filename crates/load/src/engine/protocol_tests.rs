@@ -1,4 +1,4 @@
-//! HTTP/1.1 as servers speak it, in the simulated world: what counts as an answer, and what becomes of its connection.
+//! HTTP/1.1 as servers speak it, in the simulated world: what counts as a response, and what becomes of its connection.
 
 use super::simulation::*;
 use flate2::Compression;
@@ -23,16 +23,16 @@ fn requests(count: u64) -> Workload {
 /// Accepts, and answers each request after a millisecond with these bytes.
 fn sending(bytes: Vec<u8>) -> Server<'static> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(MS, Act::Send(bytes.clone()))],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(bytes.clone()))],
     })
 }
 
 /// What came of ten requests of one user: failures by class, connections opened, quiet closes, requests sent again.
-fn ten(load: &mut Workload, acts: Vec<(u64, Act)>) -> (u64, ErrorCounts, [u64; 3]) {
+fn ten(load: &mut Workload, acts: Vec<(u64, ServerAction)>) -> (u64, ErrorCounts, [u64; 3]) {
     load.stop.requests = Some(10);
     let server: Server<'_> = Box::new(move |visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
+        0 => vec![(0, ServerAction::Accept)],
         _ => acts.clone(),
     });
     let outcome = simulate(load, server);
@@ -46,14 +46,15 @@ fn ten(load: &mut Workload, acts: Vec<(u64, Act)>) -> (u64, ErrorCounts, [u64; 3
     (outcome.counts().0, errors, connections)
 }
 
-/// Checks that ten answers like this are good, with bodies of this length, over so many connections.
+/// Checks that ten answers like this are good, with bodies of this length, over this many connections.
 fn check_good(method: &str, text: &str, closes: bool, length_bytes: u64, opened: u64) {
     let whole = wire(text);
     // In one piece, byte by byte, and cut in the middle of whatever is there.
     for piece in [whole.len(), 1, 7] {
-        let mut acts: Vec<_> = whole.chunks(piece).map(|part| (MS, Act::Send(part.to_vec()))).collect();
+        let mut acts: Vec<_> =
+            whole.chunks(piece).map(|part| (MS, ServerAction::Send(part.to_vec()))).collect();
         if closes {
-            acts.push((MS, Act::Close));
+            acts.push((MS, ServerAction::Close));
         }
         let mut load = requests(10);
         load.requests[0].method = method.into();
@@ -64,7 +65,7 @@ fn check_good(method: &str, text: &str, closes: bool, length_bytes: u64, opened:
 }
 
 #[test]
-fn answers_end_where_the_rfc_says() {
+fn responses_end_where_the_rfc_says() {
     let keeps = |text: &str, length_bytes| check_good("GET", text, false, length_bytes, 1);
     let ends = |text: &str, length_bytes| check_good("GET", text, true, length_bytes, 10);
     keeps("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", 2);
@@ -92,18 +93,19 @@ fn answers_end_where_the_rfc_says() {
 }
 
 #[test]
-fn interim_answers_are_no_answers() {
+fn interim_responses_are_not_final() {
     let interim = "HTTP/1.1 100 Continue\n\nHTTP/1.1 102 Processing\nX: y\n\n\
          HTTP/1.1 103 Early Hints\nLink: </a>\nContent-Length: 5\nConnection: close\n\n";
     let text = format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\nok");
     check_good("GET", &text, false, 2, 1);
     check_good("HEAD", &format!("{interim}HTTP/1.1 200 OK\nContent-Length: 2\n\n"), false, 0, 1);
-    // One that is followed by nothing is no answer either, and what was begun is not sent again.
-    let mut acts = vec![(MS, Act::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, Act::Close)];
+    // One that is followed by nothing is no response either, and what was begun is not sent again.
+    let mut acts =
+        vec![(MS, ServerAction::Send(wire("HTTP/1.1 103 Early Hints\n\n"))), (2 * MS, ServerAction::Close)];
     let failed = ErrorCounts { closed_early: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts.clone()), (0, failed, [10, 0, 0]));
-    // A change of protocol that nobody asked for.
-    acts[0].1 = Act::Send(wire("HTTP/1.1 101 Switching Protocols\n\n"));
+    // A protocol switch that was not requested.
+    acts[0].1 = ServerAction::Send(wire("HTTP/1.1 101 Switching Protocols\n\n"));
     let failed = ErrorCounts { protocol: 10, ..ErrorCounts::default() };
     assert_eq!(ten(&mut requests(10), acts), (0, failed, [10, 0, 0]));
 }
@@ -121,18 +123,18 @@ fn what_breaks_the_rules_is_a_protocol_error() {
         &many,
     ] {
         let failed = ErrorCounts { protocol: 10, ..ErrorCounts::default() };
-        let got = ten(&mut requests(10), vec![(MS, Act::Send(wire(text)))]);
+        let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(wire(text)))]);
         assert_eq!((got.0, got.1), (0, failed), "{:?}", &text[..60]);
     }
-    // Behind an answer that ends the connection nothing is awaited, so nothing there matters.
+    // Behind a response that ends the connection nothing is awaited, so nothing there matters.
     let last = wire("HTTP/1.1 200 OK\nConnection: close\nContent-Length: 2\n\nok, and more");
-    assert_eq!(ten(&mut requests(10), vec![(MS, Act::Send(last))]).0, 10);
+    assert_eq!(ten(&mut requests(10), vec![(MS, ServerAction::Send(last))]).0, 10);
 }
 
 #[test]
 fn a_limit_on_requests_costs_quiet_closes_and_no_failure() {
     let last = wire("HTTP/1.1 200 OK\nKeep-Alive: timeout=5, max=1\nContent-Length: 2\n\nok");
-    let acts = vec![(MS, Act::Send(last)), (MS + 1000, Act::Close)];
+    let acts = vec![(MS, ServerAction::Send(last)), (MS + 1000, ServerAction::Close)];
     let (good, errors, [opened, quiet, resent]) = ten(&mut requests(10), acts.clone());
     // The next request crosses each close, and is sent again.
     assert_eq!((good, errors.total(), opened), (10, 0, 10));
@@ -146,7 +148,7 @@ fn a_limit_on_requests_costs_quiet_closes_and_no_failure() {
 
 /// Each connection answers once; then a last word comes, before or after the next request is sent.
 #[test]
-fn a_last_word_on_an_idle_connection_is_no_answer() {
+fn data_on_an_idle_connection_is_not_a_response() {
     let word = wire("HTTP/1.1 408 Request Timeout\nConnection: close\nContent-Length: 0\n\n");
     for crossing in [false, true] {
         for method in ["GET", "POST"] {
@@ -157,11 +159,11 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
             let after_ns = if crossing { 101 * MS } else { 50 * MS };
             let word = word.clone();
             let server: Server<'_> = Box::new(move |visit| match visit.request {
-                0 => vec![(0, Act::Accept)],
+                0 => vec![(0, ServerAction::Accept)],
                 1 => vec![
-                    (MS, Act::Send(OK.to_vec())),
-                    (after_ns, Act::Send(word.clone())),
-                    (after_ns, Act::Close),
+                    (MS, ServerAction::Send(OK.to_vec())),
+                    (after_ns, ServerAction::Send(word.clone())),
+                    (after_ns, ServerAction::Close),
                 ],
                 _ => vec![],
             });
@@ -175,13 +177,13 @@ fn a_last_word_on_an_idle_connection_is_no_answer() {
             }
         }
     }
-    // On a fresh connection it is an answer.
-    let got = ten(&mut requests(10), vec![(MS, Act::Send(word))]);
+    // On a fresh connection it is a response.
+    let got = ten(&mut requests(10), vec![(MS, ServerAction::Send(word))]);
     assert_eq!((got.0, got.1.status, got.2), (0, 10, [10, 0, 0]));
 }
 
 #[test]
-fn an_answer_before_the_request_is_sent_is_its_answer() {
+fn a_response_before_the_request_is_sent_is_its_response() {
     // The server takes 300 bytes in 10 us and has said no long before a megabyte is through.
     for closes in [true, false] {
         let mut load = requests(5);
@@ -190,9 +192,9 @@ fn an_answer_before_the_request_is_sent_is_its_answer() {
         let no = wire("HTTP/1.1 413 Content Too Large\nContent-Length: 2\n\nno");
         let server: Server<'_> = Box::new(move |visit| match visit.request {
             0 => {
-                let mut acts = vec![(0, Act::Accept), (5 * MS, Act::Send(no.clone()))];
+                let mut acts = vec![(0, ServerAction::Accept), (5 * MS, ServerAction::Send(no.clone()))];
                 if closes {
-                    acts.push((5 * MS, Act::Close));
+                    acts.push((5 * MS, ServerAction::Close));
                 }
                 acts
             }
@@ -217,9 +219,9 @@ fn a_large_body_follows_its_head_whole() {
         load.requests[0].body = vec![b'x'; 200_000].into();
         let mut sim = Sim::new(answering(MS));
         sim.send_max = send_max;
-        let heard = sim.heard.clone();
+        let received = sim.received.clone();
         assert_eq!(simulate_on(&load, sim).counts(), (3, 0, 0), "{send_max}");
-        assert!(heard.borrow().iter().all(|(_, text)| text.ends_with(&"x".repeat(200_000))));
+        assert!(received.borrow().iter().all(|(_, text)| text.ends_with(&"x".repeat(200_000))));
     }
 }
 
@@ -227,7 +229,7 @@ fn a_large_body_follows_its_head_whole() {
 fn a_connection_that_was_said_to_be_closed_is_not_used_again() {
     let mut load = requests(10);
     load.requests[0].headers = vec![("connection".into(), "TE, Close".into())];
-    let (good, errors, connections) = ten(&mut load, vec![(MS, Act::Send(OK.to_vec()))]);
+    let (good, errors, connections) = ten(&mut load, vec![(MS, ServerAction::Send(OK.to_vec()))]);
     assert_eq!((good, errors.total(), connections), (10, 0, [10, 0, 0]));
 }
 
@@ -236,7 +238,7 @@ fn unmet(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn bodies_are_looked_into_when_something_is_expected_of_them() {
+fn bodies_are_checked_when_there_are_expectations() {
     let text = "a good page\n".repeat(3000);
     let mut encoder = GzEncoder::new(vec![], Compression::none());
     encoder.write_all(text.as_bytes()).unwrap();
@@ -251,7 +253,7 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
             .concat();
     let head = format!("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: {}\n\n", gzip.len());
     let coded = [wire(&head), gzip].concat();
-    for (answer, name) in [(plain, "plain"), (chunked, "chunked"), (coded, "gzip")] {
+    for (response, name) in [(plain, "plain"), (chunked, "chunked"), (coded, "gzip")] {
         for (expectation, met) in [
             (Expectation::Regex("(?m)^a good page$".into()), true),
             (Expectation::Regex("Fatal error".into()), false),
@@ -260,37 +262,37 @@ fn bodies_are_looked_into_when_something_is_expected_of_them() {
         ] {
             let mut load = requests(3);
             load.expect = vec![expectation.clone()];
-            let outcome = simulate(&load, sending(answer.clone()));
+            let outcome = simulate(&load, sending(response.clone()));
             let expected = if met { (3, 0, 0) } else { (0, 3, 0) };
             assert_eq!(outcome.counts(), expected, "{name} {expectation:?}");
             assert_eq!(unmet(&outcome), expected.1, "{name} {expectation:?}");
             // Counted as it came over the wire, and the connection is good for the next request.
             let received = outcome.sum(|interval| interval.bytes_received);
-            assert_eq!(received, 3 * answer.len() as u64, "{name}");
+            assert_eq!(received, 3 * response.len() as u64, "{name}");
             assert_eq!(outcome.sum(|interval| interval.connections.opened), 1);
         }
     }
 }
 
 #[test]
-fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
-    let answer = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
+fn large_bodies_are_dropped_unread_unless_a_check_needs_them() {
+    let response = [wire("HTTP/1.1 200 OK\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
     let refused = [wire("HTTP/1.1 500 No\nContent-Length: 900000\n\n"), vec![b'x'; 900_000]].concat();
-    let bodies = Expectation::Regex("x$".into());
+    let body_buffers = Expectation::Regex("x$".into());
     let swollen = [vec![b'x'; 17 << 20], vec![b'y'; 1]].concat();
     let swollen =
         [wire(&format!("HTTP/1.1 200 OK\nContent-Length: {}\n\n", swollen.len())), swollen].concat();
-    for (answer, expect, good, dropped) in [
-        (answer.clone(), vec![], 3, true),
-        (answer.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
-        (answer, vec![bodies.clone()], 3, false),
-        (refused, vec![bodies.clone()], 0, true),
+    for (response, expect, good, dropped) in [
+        (response.clone(), vec![], 3, true),
+        (response.clone(), vec![Expectation::Status(200), Expectation::Length(900_000)], 3, true),
+        (response, vec![body_buffers.clone()], 3, false),
+        (refused, vec![body_buffers.clone()], 0, true),
         // Beyond the bound nothing more is needed of it.
-        (swollen, vec![bodies], 0, true),
+        (swollen, vec![body_buffers], 0, true),
     ] {
         let mut load = requests(3);
         load.expect = expect;
-        let sim = Sim::new(sending(answer));
+        let sim = Sim::new(sending(response));
         let discarded_bytes = sim.discarded_bytes.clone();
         assert_eq!(simulate_on(&load, sim).counts(), (good, 3 - good, 0), "{:?}", load.expect);
         assert_eq!(discarded_bytes.get() > 0, dropped, "{:?}", load.expect);
@@ -299,16 +301,16 @@ fn large_bodies_are_dropped_unread_unless_something_is_looked_for_in_them() {
 
 #[test]
 fn a_broken_coding_is_an_unmet_expectation_and_nothing_without_one() {
-    let answer = wire("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5\n\nhello");
+    let response = wire("HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 5\n\nhello");
     let mut load = requests(2);
-    assert_eq!(simulate(&load, sending(answer.clone())).counts(), (2, 0, 0));
+    assert_eq!(simulate(&load, sending(response.clone())).counts(), (2, 0, 0));
     load.expect = vec![Expectation::Length(5)];
-    let outcome = simulate(&load, sending(answer));
+    let outcome = simulate(&load, sending(response));
     assert_eq!((outcome.counts(), unmet(&outcome)), ((0, 2, 0), 2));
 }
 
 #[test]
-fn an_answer_that_fails_by_its_status_is_not_looked_into() {
+fn a_response_that_fails_by_its_status_is_not_checked() {
     let mut load = requests(2);
     load.expect = vec![Expectation::Regex("ok".into())];
     let outcome = simulate(&load, sending(wire("HTTP/1.1 500 No\nContent-Length: 2\n\nno")));

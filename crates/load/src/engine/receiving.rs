@@ -1,11 +1,11 @@
-//! An answer on its way: read, counted, shown to whoever checks it, and what the end of its connection means.
+//! Receiving a response: read, counted, passed to its checks, and what the end of its connection means.
 
-use super::conn::{HeadWish, Phase, Request, token};
+use super::conn::{KeepHead, Phase, Request, token};
 use super::{BUFFER_BYTES, Engine};
-use crate::http::content_check::{Content, Spare};
-use crate::http::response::{AtClose, Fed, Listener};
-use crate::http::response_head::{Head, has_line, header_value};
-use crate::io::network_io::{Broke, World};
+use crate::http::content_check::{BodyCheck, BufferPool};
+use crate::http::response::{CloseOutcome, FeedResult, ResponseObserver};
+use crate::http::response_head::{ResponseHead, has_line, header_value};
+use crate::io::network_io::{NetworkIo, SocketError};
 use crate::plan::{LOCATION_BYTES_MAX, Plan, is_redirect};
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, microseconds};
@@ -20,114 +20,121 @@ const REQUEST_TIMEOUT: u16 = 408;
 /// Reads of one connection before others have their turn.
 const READS_MAX: usize = 16;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Reads the connections that had more to read than their turn allowed.
     pub(super) fn read_again(&mut self) {
-        for index in (0..self.again.len()).rev() {
-            let again = self.again.swap_remove(index);
-            let conn = &mut self.conns[again as u32 as usize];
-            if token(again as u32, conn.generation) == again {
-                conn.waits_for_turn = false;
+        for index in (0..self.unread.len()).rev() {
+            let unread = self.unread.swap_remove(index);
+            let conn = &mut self.conns[unread as u32 as usize];
+            if token(unread as u32, conn.generation) == unread {
+                conn.has_unread_data = false;
             }
-            if self.over.is_none()
-                && let Some(slot) = self.slot_of(again, Phase::Receiving)
+            if self.load_end.is_none()
+                && let Some(slot) = self.slot_of(unread, Phase::Receiving)
             {
                 self.receive(slot);
             }
         }
     }
 
-    /// Reads until the answer ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
+    /// Reads until the response ends or nothing is there. A short read of a stream says that it is drained (epoll(7)),
     /// unless the server's close is to be read too.
     pub(super) fn receive(&mut self, slot: u32) {
-        let may_drop = !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.wish.kept;
+        let may_drop =
+            !self.plan.checks.read_bodies() && !self.conns[slot as usize].request.body_handling.kept;
         for _ in 0..READS_MAX {
             let conn = &mut self.conns[slot as usize];
-            let left = conn.answer.fixed_left();
-            let dropping = left >= DISCARD_BYTES_MIN && conn.reads_no_body();
-            let memory = &mut self.memory[conn.request.template];
-            let asked = match dropping {
+            let left = conn.response.remaining_fixed_body();
+            let dropping = left >= DISCARD_BYTES_MIN && conn.may_skip_body();
+            let head_cache = &mut self.head_cache[conn.request.template];
+            let requested = match dropping {
                 true => left.min(BUFFER_BYTES as u64) as usize,
-                false if !conn.answer.begun() && may_drop && memory.expects_body(DISCARD_BYTES_MIN) => {
+                false
+                    if !conn.response.has_started()
+                        && may_drop
+                        && head_cache.expects_body(DISCARD_BYTES_MIN) =>
+                {
                     FIRST_READ_BYTES
                 }
                 false => BUFFER_BYTES,
             };
-            let got = match dropping {
-                true => self.world.discard(slot, &mut self.buffer[..asked]),
-                false => self.world.recv(slot, &mut self.buffer[..asked]),
+            let result = match dropping {
+                true => self.io.discard(slot, &mut self.buffer[..requested]),
+                false => self.io.recv(slot, &mut self.buffer[..requested]),
             };
-            match got {
+            match result {
                 Ok(0) => return self.on_close(slot),
                 Ok(count) => {
-                    self.stamp();
-                    self.note_received(slot);
-                    if self.over.is_some() || self.take(slot, count, dropping) {
+                    self.update_clock();
+                    self.record_rx_time(slot);
+                    if self.load_end.is_some() || self.consume(slot, count, dropping) {
                         return;
                     }
-                    if count < asked && !self.conns[slot as usize].hangup {
+                    if count < requested && !self.conns[slot as usize].hangup {
                         return;
                     }
                 }
-                Err(Broke::INTERRUPTED) => {}
-                Err(Broke::AGAIN) if conn.send_failed => return self.broken(slot, Failure::Reset),
-                Err(Broke::AGAIN) => return,
-                Err(broke) => {
-                    self.stamp();
-                    if self.over.is_none() {
-                        self.broken(slot, Failure::of_transfer(broke));
+                Err(SocketError::INTERRUPTED) => {}
+                Err(SocketError::AGAIN) if conn.send_failed => {
+                    return self.connection_broken(slot, Failure::Reset);
+                }
+                Err(SocketError::AGAIN) => return,
+                Err(error) => {
+                    self.update_clock();
+                    if self.load_end.is_none() {
+                        self.connection_broken(slot, Failure::from_transfer(error));
                     }
                     return;
                 }
             }
         }
         let conn = &mut self.conns[slot as usize];
-        if !std::mem::replace(&mut conn.waits_for_turn, true) {
-            self.again.push(token(slot, conn.generation));
+        if !std::mem::replace(&mut conn.has_unread_data, true) {
+            self.unread.push(token(slot, conn.generation));
         }
     }
 
-    /// After a read: when the kernel had received what it gave, on connections that are stamped.
+    /// After a read: when the kernel had received what it gave, on connections that are timestamped.
     #[inline]
-    fn note_received(&mut self, slot: u32) {
+    fn record_rx_time(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
-        self.received_ns = match conn.stamped {
-            true => self.world.received_ns(slot, conn.sent_ns, self.now_ns),
+        self.received_ns = match conn.rx_timestamped {
+            true => self.io.received_ns(slot, conn.sent_ns, self.now_ns),
             false => None,
         };
     }
 
-    /// Takes bytes of an answer. True when that settled the request.
-    fn take(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
+    /// Processes received bytes of a response. True when the request has ended.
+    fn consume(&mut self, slot: u32, count: usize, dropped: bool) -> bool {
         let conn = &mut self.conns[slot as usize];
         self.recorder.report.bytes_received += count as u64;
         conn.received_bytes += count as u64;
-        if !conn.answer.begun() {
-            let came_ns = came_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
-            self.recorder.report.first_byte.record(microseconds(conn.sent_ns, came_ns));
-            conn.first_byte_ns = came_ns;
+        if !conn.response.has_started() {
+            let arrival_ns = arrival_ns(self.plan.clock, self.received_ns, conn.sent_ns, self.now_ns);
+            self.recorder.report.first_byte.record(microseconds(conn.sent_ns, arrival_ns));
+            conn.first_byte_ns = arrival_ns;
         }
-        let to_head = self.targets.get(conn.request.template).to_head;
-        let memory = &mut self.memory[conn.request.template];
+        let is_head_request = self.targets.get(conn.request.template).is_head_request;
+        let head_cache = &mut self.head_cache[conn.request.template];
         let fed = match dropped {
-            true if conn.answer.dropped(count as u64) => Ok(Fed::Done { extra_bytes: 0 }),
-            true => Ok(Fed::More),
-            false if self.plan.listens() => {
-                let mut seeing = Seeing {
+            true if conn.response.skip_body(count as u64) => Ok(FeedResult::Done { extra_bytes: 0 }),
+            true => Ok(FeedResult::More),
+            false if self.plan.inspects_responses() => {
+                let mut capture = ResponseCapture {
                     plan: self.plan,
-                    bodies: &mut self.bodies,
+                    body_buffers: &mut self.body_buffers,
                     content: &mut conn.content,
                     request: &conn.request,
                     location: &mut conn.location,
                     head: &mut conn.head,
                 };
-                conn.answer.feed_to(&mut seeing, &self.buffer[..count], memory, to_head)
+                conn.response.feed_observed(&mut capture, &self.buffer[..count], head_cache, is_head_request)
             }
-            false => conn.answer.feed(&self.buffer[..count], memory, to_head),
+            false => conn.response.feed(&self.buffer[..count], head_cache, is_head_request),
         };
         match fed {
-            Ok(Fed::More) => return false,
-            Ok(Fed::Done { extra_bytes }) => self.answered(slot, extra_bytes),
+            Ok(FeedResult::More) => return false,
+            Ok(FeedResult::Done { extra_bytes }) => self.response_complete(slot, extra_bytes),
             Err(_) => self.fail(slot, Failure::Protocol, self.now_ns),
         }
         true
@@ -135,46 +142,48 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     /// The server closed.
     fn on_close(&mut self, slot: u32) {
-        self.stamp();
-        if self.over.is_some() {
+        self.update_clock();
+        if self.load_end.is_some() {
             return;
         }
-        // The kernel stamps bytes, not the close.
+        // The kernel timestamps bytes, not the close.
         self.received_ns = None;
         let conn = &mut self.conns[slot as usize];
         conn.hangup = true;
-        match conn.answer.at_close() {
-            AtClose::Complete => self.answered(slot, 0),
-            AtClose::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
-            AtClose::Early if conn.send_failed => self.broken(slot, Failure::Reset),
-            AtClose::Early => self.broken(slot, Failure::ClosedEarly),
+        match conn.response.at_close() {
+            CloseOutcome::Complete => self.response_complete(slot, 0),
+            CloseOutcome::NotHttp => self.fail(slot, Failure::Protocol, self.now_ns),
+            CloseOutcome::Early if conn.send_failed => self.connection_broken(slot, Failure::Reset),
+            CloseOutcome::Early => self.connection_broken(slot, Failure::ClosedEarly),
         }
     }
 
     /// An established connection broke. If it was a kept one and the server cannot have begun to answer, that is a
     /// close that crossed the request: an idempotent one is sent again, once, on a fresh connection (RFC 9110, 9.2.2).
-    pub(super) fn broken(&mut self, slot: u32, failure: Failure) {
-        let begun = self.conns[slot as usize].answer.begun();
+    pub(super) fn connection_broken(&mut self, slot: u32, failure: Failure) {
+        let has_started = self.conns[slot as usize].response.has_started();
         // A connection whose TLS broke was not closed between requests.
         let closed = failure != Failure::Tls;
-        match closed && !begun && self.may_resend(slot) {
+        match closed && !has_started && self.may_resend(slot) {
             true => self.resend(slot),
             false => self.fail(slot, failure, self.now_ns),
         }
     }
 
-    /// Whether the answer is none to the request: a server that is tired of waiting for one says 408 and closes (RFC
-    /// 9110, 15.5.9), and that may cross the request as a close without a word does.
-    pub(super) fn is_last_word(&self, slot: u32) -> bool {
-        let answer = &self.conns[slot as usize].answer;
-        let tired = answer.status() == REQUEST_TIMEOUT && !answer.keep();
-        tired && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
+    /// Whether the response does not answer the request: a server whose wait for a request timed out sends 408 and
+    /// closes (RFC 9110, 15.5.9), and that may cross the request as a close without a word does.
+    pub(super) fn is_server_timeout(&self, slot: u32) -> bool {
+        let response = &self.conns[slot as usize].response;
+        let server_timed_out = response.status() == REQUEST_TIMEOUT && !response.keep_alive();
+        server_timed_out && !self.plan.is_ok(REQUEST_TIMEOUT) && self.may_resend(slot)
     }
 
     /// Whether a request may be sent again, provided that it was not answered.
     fn may_resend(&self, slot: u32) -> bool {
         let conn = &self.conns[slot as usize];
-        conn.carried > 0 && !conn.request.retried && self.targets.get(conn.request.template).idempotent
+        conn.responses_served > 0
+            && !conn.request.retried
+            && self.targets.get(conn.request.template).idempotent
     }
 
     /// Sends the request of a slot again, on a fresh connection.
@@ -194,30 +203,30 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 }
 
 /// When bytes that were read just now came, by the clock that is to count. Bytes may have come before the request was
-/// sent (an answer that does not wait for it); no time ends before it begins.
-pub(super) fn came_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
+/// sent (a response that does not wait for it); no time ends before it begins.
+pub(super) fn arrival_ns(clock: Clock, received_ns: Option<u64>, sent_ns: u64, read_ns: u64) -> u64 {
     match (clock, received_ns) {
         (Clock::Kernel, Some(received_ns)) => received_ns.max(sent_ns).min(read_ns),
         _ => read_ns,
     }
 }
 
-/// What is to be seen of an answer.
-struct Seeing<'a> {
+/// What is recorded of a response.
+struct ResponseCapture<'a> {
     plan: &'a Plan,
-    bodies: &'a mut Spare,
-    content: &'a mut Option<Content>,
+    body_buffers: &'a mut BufferPool,
+    content: &'a mut Option<BodyCheck>,
     request: &'a Request,
     location: &'a mut Vec<u8>,
     head: &'a mut Vec<u8>,
 }
 
-impl Listener for Seeing<'_> {
-    fn head(&mut self, head: Head, bytes: &[u8]) {
-        let keeps_head = match self.request.head_wish {
-            HeadWish::Never => false,
-            HeadWish::WithCookies => has_line(bytes, "set-cookie:"),
-            HeadWish::Always => true,
+impl ResponseObserver for ResponseCapture<'_> {
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
+        let keeps_head = match self.request.keep_head {
+            KeepHead::Never => false,
+            KeepHead::IfSetsCookies => has_line(bytes, "set-cookie:"),
+            KeepHead::Always => true,
         };
         if keeps_head {
             self.head.extend_from_slice(bytes);
@@ -226,13 +235,14 @@ impl Listener for Seeing<'_> {
             && is_redirect(head.status)
             && let Some(location) = header_value(bytes, "location").filter(|location| !location.is_empty())
         {
-            // One byte too many tells that it is too long.
+            // One byte too many shows that it is too long.
             self.location.extend_from_slice(&location[..location.len().min(LOCATION_BYTES_MAX + 1)]);
             return;
         }
-        // An answer that fails by its status is not looked into.
+        // A response that fails by its status is not examined.
         if self.plan.is_ok(head.status) {
-            *self.content = self.plan.checks.content(head, self.request.wish, self.bodies);
+            *self.content =
+                self.plan.checks.start_body_check(head, self.request.body_handling, self.body_buffers);
         }
     }
 

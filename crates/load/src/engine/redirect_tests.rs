@@ -16,19 +16,19 @@ fn following(redirects_max: u32, count: u64) -> Workload {
 }
 
 /// Answers each path after a millisecond as the table says (`302 /b` is a redirect), and any other one with OK.
-fn site<'s>(heard: &Heard, table: &'s [(&'s str, &'s str)]) -> Server<'s> {
-    let heard = heard.clone();
+fn site<'s>(received: &ReceivedRequests, table: &'s [(&'s str, &'s str)]) -> Server<'s> {
+    let received = received.clone();
     Box::new(move |visit| {
         if visit.request == 0 {
-            return vec![(100_000, Act::Accept)];
+            return vec![(100_000, ServerAction::Accept)];
         }
-        let heard = heard.borrow();
-        let path = heard.last().unwrap().1.split(' ').nth(1).unwrap().to_owned();
-        let answer = match table.iter().find(|(known, _)| *known == path) {
+        let received = received.borrow();
+        let path = received.last().unwrap().1.split(' ').nth(1).unwrap().to_owned();
+        let response = match table.iter().find(|(known, _)| *known == path) {
             None => OK.to_vec(),
             Some((_, act)) => redirect(act),
         };
-        vec![(MS, Act::Send(answer))]
+        vec![(MS, ServerAction::Send(response))]
     })
 }
 
@@ -38,17 +38,17 @@ fn redirect(act: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Runs the load against the table; gives the outcome and the requests that arrived.
+/// Runs the load against the table; returns the outcome and the requests that arrived.
 fn run(load: &Workload, table: &[(&str, &str)]) -> (Outcome, Vec<(u64, String)>) {
     let mut sim = Sim::new(Box::new(|_| vec![]));
-    let heard = sim.heard.clone();
-    sim.serve(site(&heard, table));
+    let received = sim.received.clone();
+    sim.serve(site(&received, table));
     let outcome = simulate_on(load, sim);
-    (outcome, heard.take())
+    (outcome, received.take())
 }
 
-fn lines(heard: &[(u64, String)]) -> Vec<&str> {
-    heard.iter().map(|(_, text)| text.split(" HTTP").next().unwrap()).collect()
+fn lines(received: &[(u64, String)]) -> Vec<&str> {
+    received.iter().map(|(_, text)| text.split(" HTTP").next().unwrap()).collect()
 }
 
 #[test]
@@ -57,12 +57,12 @@ fn a_chain_is_one_request() {
     load.requests[0].url = "http://127.0.0.1:1/a/start".into();
     load.expect = vec![Expectation::Status(200), Expectation::Regex("^ok$".into())];
     let table = [("/a/start", "302 next?x=1"), ("/a/next?x=1", "301 http://127.0.0.1:1/c#part")];
-    let (outcome, heard) = run(&load, &table);
+    let (outcome, received) = run(&load, &table);
     assert_eq!(outcome.counts(), (2, 0, 0));
-    assert_eq!(lines(&heard), ["GET /a/start", "GET /a/next?x=1", "GET /c"].repeat(2));
+    assert_eq!(lines(&received), ["GET /a/start", "GET /a/next?x=1", "GET /c"].repeat(2));
     assert_eq!(outcome.sum(|interval| interval.started), 2);
     assert_eq!(outcome.sum(|interval| interval.redirects), 4);
-    // The statuses of the answers that ended a request, nothing else.
+    // The statuses of the responses that ended a request, nothing else.
     let status: Vec<_> = outcome.intervals[0].status.iter().collect();
     assert_eq!(status, [(&"200".to_owned(), &2)]);
     // Three answers of 1 ms on one connection, and the connection before the first.
@@ -76,15 +76,15 @@ fn a_chain_is_one_request() {
 }
 
 #[test]
-fn without_the_flag_a_redirect_is_the_answer() {
-    let (outcome, heard) = run(&following(0, 3), &[("/", "302 /b")]);
-    assert_eq!((outcome.counts(), heard.len()), ((3, 0, 0), 3));
+fn without_the_flag_a_redirect_is_the_response() {
+    let (outcome, received) = run(&following(0, 3), &[("/", "302 /b")]);
+    assert_eq!((outcome.counts(), received.len()), ((3, 0, 0), 3));
     assert_eq!(outcome.intervals[0].status["302"], 3);
     // And so is one that names no place.
     let nowhere = |text: &'static [u8]| -> Server<'static> {
         Box::new(move |visit| match visit.request {
-            0 => vec![(0, Act::Accept)],
-            _ => vec![(MS, Act::Send(text.to_vec()))],
+            0 => vec![(0, ServerAction::Accept)],
+            _ => vec![(MS, ServerAction::Send(text.to_vec()))],
         })
     };
     for text in
@@ -118,20 +118,20 @@ fn methods_and_bodies_follow_the_rfc() {
         };
         let act = format!("{status} /b");
         let mut sim = Sim::new(Box::new(|_| vec![]));
-        let heard = sim.heard.clone();
-        let answer = redirect(&act);
+        let received = sim.received.clone();
+        let response = redirect(&act);
         sim.serve(Box::new(move |visit| match visit.request {
-            0 => vec![(0, Act::Accept)],
-            1 if method == "HEAD" => vec![(MS, Act::Send(answer[..answer.len() - 4].to_vec()))],
-            1 => vec![(MS, Act::Send(answer.clone()))],
+            0 => vec![(0, ServerAction::Accept)],
+            1 if method == "HEAD" => vec![(MS, ServerAction::Send(response[..response.len() - 4].to_vec()))],
+            1 => vec![(MS, ServerAction::Send(response.clone()))],
             _ if method == "HEAD" => {
-                vec![(MS, Act::Send(b"HTTP/1.1 200 x\r\nContent-Length: 9\r\n\r\n".to_vec()))]
+                vec![(MS, ServerAction::Send(b"HTTP/1.1 200 x\r\nContent-Length: 9\r\n\r\n".to_vec()))]
             }
-            _ => vec![(MS, Act::Send(OK.to_vec()))],
+            _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
         }));
         assert_eq!(simulate_on(&load, sim).counts(), (1, 0, 0), "{status} {method}");
-        let heard = heard.take();
-        let second = &heard[1].1;
+        let received = received.take();
+        let second = &received[1].1;
         assert!(second.starts_with(&format!("{next} /b HTTP/1.1\r\n")), "{status} {method}: {second}");
         assert!(second.contains("X-Mine: 1\r\n"), "{second}");
         for sign in ["Content-Type: text/x\r\n", "Content-Length: 3\r\n", "\r\n\r\nabc"] {
@@ -156,12 +156,15 @@ fn secrets_stay_with_the_server_they_were_given_for() {
     }
     let table =
         [("/a", "302 http://site/b"), ("/b", "302 //127.0.0.1:2/c"), ("/c", "302 http://127.0.0.1:1/d")];
-    let (outcome, heard) = run(&load, &table);
-    assert_eq!((outcome.counts(), lines(&heard)), ((1, 0, 0), vec!["GET /a", "GET /b", "GET /c", "GET /d"]));
+    let (outcome, received) = run(&load, &table);
+    assert_eq!(
+        (outcome.counts(), lines(&received)),
+        ((1, 0, 0), vec!["GET /a", "GET /b", "GET /c", "GET /d"])
+    );
     // The server that was named by Host is the one that was connected to.
-    assert_eq!(heard[0].0, heard[1].0);
-    assert_ne!(heard[1].0, heard[2].0);
-    for (index, text) in heard.iter().map(|(_, text)| text).enumerate() {
+    assert_eq!(received[0].0, received[1].0);
+    assert_ne!(received[1].0, received[2].0);
+    for (index, text) in received.iter().map(|(_, text)| text).enumerate() {
         assert!(text.contains("X-Mine: 1"), "{text}");
         assert_eq!(text.matches("s3cret").count(), if index < 2 { 3 } else { 0 }, "{text}");
         let host = ["site", "site", "127.0.0.1:2", "127.0.0.1:1"][index];
@@ -170,7 +173,7 @@ fn secrets_stay_with_the_server_they_were_given_for() {
 }
 
 #[test]
-fn what_cannot_be_followed_is_the_answer_and_no_good_one() {
+fn a_redirect_that_cannot_be_followed_is_a_failure() {
     let long = format!("302 /{}", "x".repeat(9000));
     for (act, followed) in [
         ("302 /", 3),
@@ -181,8 +184,8 @@ fn what_cannot_be_followed_is_the_answer_and_no_good_one() {
         ("302 http://[/", 0),
         (&long, 0),
     ] {
-        let (outcome, heard) = run(&following(3, 2), &[("/", act)]);
-        assert_eq!((outcome.counts(), heard.len() as u64), ((0, 2, 0), 2 * (followed + 1)), "{act}");
+        let (outcome, received) = run(&following(3, 2), &[("/", act)]);
+        assert_eq!((outcome.counts(), received.len() as u64), ((0, 2, 0), 2 * (followed + 1)), "{act}");
         assert_eq!(outcome.sum(|interval| interval.errors.status), 2, "{act}");
         assert_eq!(outcome.sum(|interval| interval.redirects), 2 * followed, "{act}");
         assert_eq!(outcome.intervals[0].status["302"], 2, "{act}");
@@ -202,7 +205,7 @@ fn one_timeout_covers_the_chain() {
 }
 
 #[test]
-fn hops_close_their_connections_when_told_to() {
+fn hops_close_their_connections_on_connection_close() {
     let closing =
         b"HTTP/1.1 302 x\r\nLocation: /b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_vec();
     for arrival in [Arrival::Closed, Arrival::Open { rate_per_s: 100.0, poisson: false }] {
@@ -210,9 +213,11 @@ fn hops_close_their_connections_when_told_to() {
         load.arrival = arrival;
         let closing = closing.clone();
         let server: Server<'_> = Box::new(move |visit| match visit.request {
-            0 => vec![(0, Act::Accept)],
-            _ if visit.connection % 2 == 1 => vec![(MS, Act::Send(closing.clone())), (MS, Act::Close)],
-            _ => vec![(MS, Act::Send(OK.to_vec())), (MS, Act::Close)],
+            0 => vec![(0, ServerAction::Accept)],
+            _ if visit.connection % 2 == 1 => {
+                vec![(MS, ServerAction::Send(closing.clone())), (MS, ServerAction::Close)]
+            }
+            _ => vec![(MS, ServerAction::Send(OK.to_vec())), (MS, ServerAction::Close)],
         });
         let outcome = simulate(&load, server);
         assert_eq!(outcome.counts(), (20, 0, 0), "{arrival:?}");
@@ -223,13 +228,13 @@ fn hops_close_their_connections_when_told_to() {
 
 #[test]
 fn a_hop_that_crosses_a_close_is_sent_again() {
-    // Each connection gives one answer and closes: the second hop crosses it.
-    let answer = redirect("302 /b");
+    // Each connection gives one response and closes: the second hop crosses it.
+    let response = redirect("302 /b");
     let server: Server<'_> = Box::new(move |visit| match (visit.connection % 2, visit.request) {
-        (_, 0) => vec![(0, Act::Accept)],
-        (1, 1) => vec![(MS, Act::Send(answer.clone()))],
-        (1, _) => vec![(MS, Act::Close)],
-        _ => vec![(MS, Act::Send(OK.to_vec())), (MS, Act::Close)],
+        (_, 0) => vec![(0, ServerAction::Accept)],
+        (1, 1) => vec![(MS, ServerAction::Send(response.clone()))],
+        (1, _) => vec![(MS, ServerAction::Close)],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec())), (MS, ServerAction::Close)],
     });
     let outcome = simulate(&following(1, 1), server);
     assert_eq!(outcome.counts(), (1, 0, 0));
@@ -261,10 +266,10 @@ fn targets_that_never_repeat_make_room_for_each_other() {
     let server: Server<'_> = Box::new(move |visit| {
         number += 1;
         match visit.request {
-            0 => vec![(0, Act::Accept)],
-            // Two redirects to a place of their own, then the answer.
-            _ if number % 3 != 0 => vec![(MS, Act::Send(redirect(&format!("302 /{number}"))))],
-            _ => vec![(MS, Act::Send(OK.to_vec()))],
+            0 => vec![(0, ServerAction::Accept)],
+            // Two redirects to a place of their own, then the response.
+            _ if number % 3 != 0 => vec![(MS, ServerAction::Send(redirect(&format!("302 /{number}"))))],
+            _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
         }
     });
     let mut load = following(5, 2000);
@@ -290,20 +295,20 @@ proptest! {
         let mut turn = 0;
         let server: Server<'_> = Box::new(move |visit| {
             if visit.request == 0 {
-                return vec![(MS, Act::Accept)];
+                return vec![(MS, ServerAction::Accept)];
             }
             turn += 1;
             let (kind, closes, after_ns) = script[turn % script.len()];
             let mut acts = vec![(after_ns, match kind {
-                0 => Act::Send(redirect("302 /b")),
-                1 => Act::Send(redirect("307 http://127.0.0.1:2/c")),
-                2 => Act::Send(redirect("301 http://127.0.0.1:3/d")),
-                3 => Act::Send(redirect(&format!("308 /{turn}"))),
-                4 => Act::Reset,
-                _ => Act::Send(OK.to_vec()),
+                0 => ServerAction::Send(redirect("302 /b")),
+                1 => ServerAction::Send(redirect("307 http://127.0.0.1:2/c")),
+                2 => ServerAction::Send(redirect("301 http://127.0.0.1:3/d")),
+                3 => ServerAction::Send(redirect(&format!("308 /{turn}"))),
+                4 => ServerAction::Reset,
+                _ => ServerAction::Send(OK.to_vec()),
             })];
             if closes {
-                acts.push((after_ns + MS / 2, Act::Close));
+                acts.push((after_ns + MS / 2, ServerAction::Close));
             }
             acts
         });

@@ -1,19 +1,19 @@
-//! The start of a request: due, put on a connection, sent.
+//! The start of a request: due, assigned to a connection, sent.
 
-use super::conn::{HeadWish, Phase, Request, token};
+use super::conn::{KeepHead, Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
-use crate::http::content_check::Wish;
-use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::http::content_check::BodyHandling;
+use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::plan::Choice;
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, microseconds};
 use rustix::io::Errno;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// Starts what is due, up to a batch.
     pub(super) fn start_due(&mut self) {
         for _ in 0..START_BATCH {
-            if self.over.is_some() || !self.start_one() {
+            if self.load_end.is_some() || !self.start_one() {
                 return;
             }
         }
@@ -33,34 +33,34 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// Counts the starts that fall before `until_ns`.
-    pub(super) fn fall_due(&mut self, until_ns: u64) {
+    pub(super) fn count_due_starts(&mut self, until_ns: u64) {
         if let Arrivals::Open(starts) = &mut self.arrivals {
-            while let Some(intended_ns) = starts.fall_due(until_ns) {
+            while let Some(intended_ns) = starts.pop_due(until_ns) {
                 self.recorder.start(intended_ns);
             }
         }
         if self.has_visits() {
-            self.visits_fall_due(until_ns);
+            self.count_due_visits(until_ns);
         }
     }
 
     /// Starts the next request if one is due and possible.
     fn start_one(&mut self) -> bool {
-        self.fall_due(self.now_ns + 1);
+        self.count_due_starts(self.now_ns + 1);
         let room = self.has_room();
         let now_ns = self.now_ns;
         match &mut self.arrivals {
-            Arrivals::Visits => return self.next_visit(),
+            Arrivals::Visits => return self.advance_visits(),
             Arrivals::Open(starts) => {
                 if !room {
                     return false;
                 }
-                let Some((intended_ns, could_ns)) = starts.take() else {
+                let Some((intended_ns, sendable_ns)) = starts.pop_oldest() else {
                     return false;
                 };
-                let request = self.request(0, intended_ns, could_ns, now_ns);
-                self.begin(request);
-                self.note_room(self.wake_ns);
+                let request = self.request(0, intended_ns, sendable_ns, now_ns);
+                self.dispatch(request);
+                self.update_room(self.wake_ns);
             }
             Arrivals::Closed(users) => {
                 let Some(turn) = users.next(now_ns) else {
@@ -71,13 +71,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 }
                 self.recorder.start(turn.intended_ns);
                 let request = self.request(turn.user, turn.intended_ns, turn.intended_ns, turn.intended_ns);
-                self.begin(request);
+                self.dispatch(request);
             }
         }
         true
     }
 
-    /// Takes one of the requests, or sessions, that are left to begin; false when none is.
+    /// Claims one of the remaining requests or sessions; false when none is left.
     pub(super) fn claim(&mut self) -> bool {
         self.budget.as_mut().is_none_or(super::Budget::claim)
     }
@@ -102,48 +102,48 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// The next request. Its timeout runs from `taken_ns`.
-    fn request(&mut self, user: u32, intended_ns: u64, could_ns: u64, taken_ns: u64) -> Request {
+    fn request(&mut self, user: u32, intended_ns: u64, sendable_ns: u64, taken_ns: u64) -> Request {
         let (template, item) = self.choose();
         Request {
             user,
             template,
             item,
             intended_ns,
-            could_ns,
+            sendable_ns,
             deadline_ns: taken_ns.saturating_add(self.plan.timeout_ns),
             retried: false,
             hops: 0,
             confirms: false,
-            wish: Wish::default(),
-            head_wish: HeadWish::Never,
+            body_handling: BodyHandling::default(),
+            keep_head: KeepHead::Never,
             sent_ns: 0,
         }
     }
 
     /// Sends a request on a kept connection, or on a new one.
-    pub(super) fn begin(&mut self, request: Request) {
+    pub(super) fn dispatch(&mut self, request: Request) {
         let origin = self.targets.get(request.template).origin;
-        match self.take_idle(origin) {
+        match self.acquire_idle(origin) {
             None => self.open(request),
             Some(slot) => {
-                self.put_on(slot, request);
-                self.stamp();
-                if self.over.is_none() {
-                    self.transmit(slot, request.could_ns);
+                self.assign_to_connection(slot, request);
+                self.update_clock();
+                if self.load_end.is_none() {
+                    self.transmit(slot, request.sendable_ns);
                 }
             }
         }
     }
 
-    /// Gives a slot its request. One that the target does not say it all of is put together here.
+    /// Assigns a request to a slot. The bytes of a request that its template does not fully determine are built here.
     #[inline]
-    pub(super) fn compose(&mut self, slot: u32, request: Request) {
+    pub(super) fn prepare_slot(&mut self, slot: u32, request: Request) {
         let visited = self.has_visits();
         let conn = &mut self.conns[slot as usize];
         conn.assign(request);
         if visited {
             conn.message.clear();
-            return self.put_together(slot, request);
+            return self.build_message(slot, request);
         }
         match self.plan.choice.list().filter(|_| self.targets.is_planned(request.template)) {
             Some(list) => list.write(request.item, &mut conn.message),
@@ -151,15 +151,15 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    pub(super) fn put_on(&mut self, slot: u32, request: Request) {
-        self.compose(slot, request);
+    pub(super) fn assign_to_connection(&mut self, slot: u32, request: Request) {
+        self.prepare_slot(slot, request);
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Sending;
-        conn.late_ns = 0;
+        conn.connect_delay_ns = 0;
         self.deadlines.add(slot, request.deadline_ns);
     }
 
-    /// Something happened on a connection.
+    /// A readiness event of a connection.
     pub(super) fn on_ready(&mut self, ready: Ready) {
         let slot = ready.token as u32;
         let Some(conn) = self.conns.get_mut(slot as usize) else {
@@ -171,13 +171,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         conn.hangup |= ready.hangup;
         match conn.phase {
             // One that waits for its next turn has it at the end of this round, and not twice.
-            Phase::Receiving if ready.readable && !conn.waits_for_turn => self.receive(slot),
+            Phase::Receiving if ready.readable && !conn.has_unread_data => self.receive(slot),
             Phase::Connecting | Phase::Sending => {
-                self.stamp();
-                if self.over.is_none() {
+                self.update_clock();
+                if self.load_end.is_none() {
                     self.transmit(slot, self.wake_ns);
                 }
-                // An edge is told once: what came with it must be read now, unless the connection was replaced.
+                // An edge is reported once: what came with it must be read now, unless the connection was replaced.
                 if ready.readable && self.is_same_and_established(slot, ready.token) {
                     self.receive(slot);
                 }
@@ -190,30 +190,30 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 
     fn is_same_and_established(&self, slot: u32, ready: u64) -> bool {
         let conn = &self.conns[slot as usize];
-        let under_way = matches!(conn.phase, Phase::Sending | Phase::Receiving);
-        token(slot, conn.generation) == ready && under_way && self.over.is_none()
+        let in_progress = matches!(conn.phase, Phase::Sending | Phase::Receiving);
+        token(slot, conn.generation) == ready && in_progress && self.load_end.is_none()
     }
 
     /// A kept connection speaks between requests: it closes, perhaps after a last word such as a 408.
     fn on_idle(&mut self, slot: u32) {
-        match self.world.recv(slot, &mut self.buffer) {
-            Err(Broke::AGAIN | Broke::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
-            _ => self.quiet_close(slot),
+        match self.io.recv(slot, &mut self.buffer) {
+            Err(SocketError::AGAIN | SocketError::INTERRUPTED) if !self.conns[slot as usize].hangup => {}
+            _ => self.close_idle_by_peer(slot),
         }
     }
 
-    /// Sends what is left of a request. `could_ns` is the moment since when it could have been sent.
-    pub(super) fn transmit(&mut self, slot: u32, could_ns: u64) {
+    /// Sends what is left of a request. `sendable_ns` is the moment since when it could have been sent.
+    pub(super) fn transmit(&mut self, slot: u32, sendable_ns: u64) {
         loop {
             let conn = &mut self.conns[slot as usize];
             let template = self.targets.get(conn.request.template);
-            let left = conn.message.left(template, conn.written_bytes);
-            let (asked, length_bytes) = (left.len(), conn.message.length_bytes(template));
-            match self.world.send(slot, left) {
+            let unsent = conn.message.unsent(template, conn.written_bytes);
+            let (offered, length_bytes) = (unsent.len(), conn.message.length_bytes(template));
+            match self.io.send(slot, unsent) {
                 Ok(count) => {
                     self.recorder.report.bytes_sent += count as u64;
                     if conn.written_bytes == 0 {
-                        self.note_sent(slot, could_ns);
+                        self.record_sent(slot, sendable_ns);
                     }
                     let conn = &mut self.conns[slot as usize];
                     conn.written_bytes += count;
@@ -222,69 +222,70 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                         return;
                     }
                     conn.phase = Phase::Sending;
-                    // Who took all of a part tells no edge when there is room for the next one.
-                    if count < asked {
+                    // After a complete write epoll reports no edge when there is room for the next part.
+                    if count < offered {
                         return;
                     }
                 }
-                Err(Broke::INTERRUPTED) => {}
-                Err(Broke::AGAIN) => return,
-                Err(broke) => return self.not_sent(slot, broke),
+                Err(SocketError::INTERRUPTED) => {}
+                Err(SocketError::AGAIN) => return,
+                Err(error) => return self.send_failed_with(slot, error),
             }
         }
     }
 
     /// The connection took no more of a request.
-    fn not_sent(&mut self, slot: u32, broke: Broke) {
+    fn send_failed_with(&mut self, slot: u32, error: SocketError) {
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
-            return self.fail(slot, Failure::of_connect(broke), self.now_ns);
+            return self.fail(slot, Failure::from_connect(error), self.now_ns);
         }
         // The server may have answered before it closed: what there is to read decides.
         conn.send_failed = true;
         conn.hangup = true;
         conn.phase = Phase::Receiving;
-        if matches!(broke, Broke::Os(Errno::PIPE | Errno::CONNRESET)) {
+        if matches!(error, SocketError::Os(Errno::PIPE | Errno::CONNRESET)) {
             self.receive(slot);
         } else {
-            self.broken(slot, Failure::of_transfer(broke));
+            self.connection_broken(slot, Failure::from_transfer(error));
         }
     }
 
-    /// The first bytes of a request are on their way; on a new connection that proves that it is established.
-    fn note_sent(&mut self, slot: u32, could_ns: u64) {
+    /// The first bytes of a request were accepted by the kernel; on a new connection that proves that it is
+    /// established.
+    fn record_sent(&mut self, slot: u32, sendable_ns: u64) {
         let now_ns = self.now_ns;
         let conn = &mut self.conns[slot as usize];
         conn.sent_ns = now_ns;
         if !conn.established {
             conn.established = true;
             let mut established_ns = now_ns;
-            if let Handshake::Done { begun_ns, ended_ns, resumed } = self.world.handshake(slot) {
-                (established_ns, conn.sent_ns) = (begun_ns, ended_ns);
-                self.recorder.shook_hands(begun_ns, ended_ns, resumed);
+            if let Handshake::Done { started_ns, ended_ns, resumed } = self.io.handshake(slot) {
+                (established_ns, conn.sent_ns) = (started_ns, ended_ns);
+                self.recorder.handshake_done(started_ns, ended_ns, resumed);
             }
-            self.recorder.opened(conn.begun_ns, established_ns);
-            conn.stamped = self.world.is_stamped(slot);
-            self.recorder.report.stamps.connections += u64::from(conn.stamped);
+            self.recorder.connection_opened(conn.started_ns, established_ns);
+            conn.rx_timestamped = self.io.has_rx_timestamps(slot);
+            self.recorder.report.stamps.connections += u64::from(conn.rx_timestamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }
             self.sample_opened(slot);
         }
         let conn = &self.conns[slot as usize];
-        self.recorder.report.connections.reused += u64::from(conn.carried > 0);
+        self.recorder.report.connections.reused += u64::from(conn.responses_served > 0);
         if !conn.request.retried && conn.request.hops == 0 {
-            let delay_us = microseconds(could_ns, conn.late_ns.saturating_add(now_ns));
+            let delay_us = microseconds(sendable_ns, conn.connect_delay_ns.saturating_add(now_ns));
             self.recorder.report.client_delay.record(delay_us);
         }
     }
 
     /// In closed arrival, the user's next request follows at once.
-    pub(super) fn next_of_user(&mut self, user: u32) {
+    pub(super) fn start_next_of_user(&mut self, user: u32) {
         let now_ns = self.now_ns;
         let Arrivals::Closed(users) = &mut self.arrivals else { return };
-        if !users.goes_on(user, now_ns) {
-            return self.close_what_nobody_keeps();
+        if !users.stays_active(user, now_ns) {
+            return self.close_surplus_idle();
         }
         if !self.claim() {
             return;
@@ -292,11 +293,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.recorder.start(now_ns);
         let request = self.request(user, now_ns, self.wake_ns, now_ns);
         let origin = self.targets.get(request.template).origin;
-        match self.take_idle(origin) {
-            // The clock was read when the answer ended, which is now.
+        match self.acquire_idle(origin) {
+            // The clock was read when the response ended, which is now.
             Some(slot) => {
-                self.put_on(slot, request);
-                self.transmit(slot, request.could_ns);
+                self.assign_to_connection(slot, request);
+                self.transmit(slot, request.sendable_ns);
             }
             None => self.open(request),
         }

@@ -1,10 +1,12 @@
 //! Runs a load: one engine per thread, and the caller merges what they report second by second.
 
-use crate::engine::connection_abort::Hope;
+use crate::engine::Engine;
+use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
-use crate::engine::{Engine, Share};
-use crate::io::epoll::{EpollWorld, EventLoop, monotonic_ns};
-use crate::io::rx_timestamps::Stamps;
+use crate::io::clock::monotonic_ns;
+use crate::io::epoll::{EpollIo, EventLoop};
+use crate::io::rx_timestamps::RxTimestamps;
+use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
@@ -19,61 +21,61 @@ use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::workload::Arrival;
 use webdyno_model::{Result, UserError};
 
-/// Reports that may wait for the caller. A sink that stalls for longer than so many seconds holds the load up.
+/// Reports that may wait for the caller. A sink that stalls for longer than this many seconds holds the load up.
 const REPORTS_MAX: usize = 128;
 
-/// From the decision to begin to the beginning: so long the threads may take to wake.
+/// From the decision to start to the start: the time for the threads to wake.
 const LEAD_NS: u64 = 2_000_000;
 /// Before the beginning threads wait awake: a sleeper is woken late by this much (timer slack, prctl(2)) and by a cold
 /// processor.
-const AWAKE_NS: u64 = 200_000;
+const SPIN_NS: u64 = 200_000;
 
 /// Runs the load and blocks until it ends. `sink` gets the results of each second, of all threads together, soon
 /// after that second; the last interval may be shorter. An error only when this machine refuses what the engine
 /// needs; whatever the server does is a result. A number of requests without a duration ends early, with
-/// [`EndReason::Hopeless`], when for 30 s no connection came about.
+/// [`EndReason::Hopeless`], when for 30 s no connection could be established.
 pub fn run(prepared: &Prepared, control: &Control, sink: &mut dyn FnMut(Interval)) -> Result<LoadEnd> {
-    run_with(prepared, control, Hope::of(&prepared.plan), sink)
+    run_with(prepared, control, ConnectionAbort::new(&prepared.plan), sink)
 }
 
 fn run_with(
     prepared: &Prepared,
     control: &Control,
-    mut hope: Hope,
+    mut connection_abort: ConnectionAbort,
     sink: &mut dyn FnMut(Interval),
 ) -> Result<LoadEnd> {
     let plan = &prepared.plan;
     let shares = shares(plan);
     let loops = event_loops(plan, control, &shares)?;
     let (to_merger, from_threads) = sync_channel(REPORTS_MAX);
-    let start = Start::new(shares.len());
+    let start = StartBarrier::new(shares.len());
     thread::scope(|scope| {
-        let mut under_way = UnderWay { control, ended: false };
+        let mut guard = RunGuard { control, ended: false };
         let mut engines = Vec::with_capacity(shares.len());
         let mut spares = Vec::with_capacity(shares.len());
         for (share, event_loop) in shares.iter().zip(loops) {
             let (to_thread, from_merger) = channel();
             spares.push(to_thread);
-            let seat = Seat { share, to_merger: to_merger.clone(), from_merger };
-            let place = Place { start: &start, taken: false };
-            let engine = move || drive(plan, control, event_loop, seat, place);
+            let channels = ThreadChannels { share, to_merger: to_merger.clone(), from_merger };
+            let barrier_slot = BarrierSlot { start: &start, arrived: false };
+            let engine = move || run_thread(plan, control, event_loop, channels, barrier_slot);
             let spawned = thread::Builder::new().name(thread_name(share)).spawn_scoped(scope, engine);
             engines.push(spawned.map_err(|error| {
-                start.call_off();
-                refused(share, &error)
+                start.cancel();
+                spawn_error(share, &error)
             })?);
         }
         drop(to_merger);
         let mut merger = Merger::new(plan.labels(), shares.len());
         start.begin();
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
-            if hope.see(&interval) {
+            if connection_abort.should_abort(&interval) {
                 control.stop(EndReason::Hopeless);
             }
             sink(interval);
         });
-        under_way.ended = true;
-        // A panic of a thread was told on stderr; here its results are missing.
+        guard.ended = true;
+        // A panic of a thread was reported on stderr; here its results are missing.
         engines.into_iter().for_each(|engine| drop(engine.join()));
         end.ok_or_else(|| {
             UserError::cannot_run("an engine thread ended without its results")
@@ -82,25 +84,25 @@ fn run_with(
     })
 }
 
-fn thread_name(share: &Share) -> String {
+fn thread_name(share: &ThreadShare) -> String {
     format!("engine-{}", share.thread + 1)
 }
 
-/// What a user hears when the system gives no more threads (a limit of the user, of the container, or of memory).
-fn refused(share: &Share, error: &std::io::Error) -> UserError {
+/// The error when the system refuses a thread (a limit of the user, of the container, or of memory).
+fn spawn_error(share: &ThreadShare, error: &std::io::Error) -> UserError {
     let thread = format!("engine thread {} of {}", share.thread + 1, share.threads);
     io_error("start", thread, error)
         .hint("ask for fewer threads with -t, or raise the limit: `ulimit -u` and `ulimit -v` show it")
 }
 
-/// A load under way. Dropped before its end, by a panic of the sink, it stops the threads: nothing goes on loading a
-/// server with nobody listening.
-struct UnderWay<'a> {
+/// A load in progress. Dropped before its end, by a panic of the sink, it stops the threads: no thread keeps loading a
+/// server when its results are lost.
+struct RunGuard<'a> {
     control: &'a Control,
     ended: bool,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.control.stop(EndReason::Interrupted);
@@ -109,44 +111,44 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What a thread has besides its world.
-struct Seat<'a> {
-    share: &'a Share,
+/// The channels between one engine thread and the merger.
+struct ThreadChannels<'a> {
+    share: &'a ThreadShare,
     to_merger: SyncSender<(u32, Box<Report>)>,
     from_merger: Receiver<Box<Report>>,
 }
 
 /// All threads begin at the same moment, when all are ready; or none does, when the system refused one of them.
-struct Start {
-    state: Mutex<StartState>,
+struct StartBarrier {
+    state: Mutex<BarrierState>,
     changed: Condvar,
 }
 
-struct StartState {
+struct BarrierState {
     /// Threads that are not ready yet.
     awaited: usize,
-    decided: Option<Decided>,
+    decision: Option<StartDecision>,
 }
 
 #[derive(Clone, Copy)]
-enum Decided {
+enum StartDecision {
     /// The load begins at this moment, on the monotonic clock.
     At(u64),
-    CalledOff,
+    Cancelled,
 }
 
-impl Start {
+impl StartBarrier {
     fn new(threads: usize) -> Self {
-        let state = StartState { awaited: threads, decided: None };
+        let state = BarrierState { awaited: threads, decision: None };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, StartState> {
+    fn lock(&self) -> MutexGuard<'_, BarrierState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn decide(&self, state: &mut StartState, decided: Decided) {
-        state.decided.get_or_insert(decided);
+    fn decide(&self, state: &mut BarrierState, decision: StartDecision) {
+        state.decision.get_or_insert(decision);
         self.changed.notify_all();
     }
 
@@ -156,99 +158,107 @@ impl Start {
         while state.awaited > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.decide(&mut state, Decided::At(monotonic_ns() + LEAD_NS));
+        self.decide(&mut state, StartDecision::At(monotonic_ns() + LEAD_NS));
     }
 
     /// Called by the caller: no thread begins.
-    fn call_off(&self) {
-        self.decide(&mut self.lock(), Decided::CalledOff);
+    fn cancel(&self) {
+        self.decide(&mut self.lock(), StartDecision::Cancelled);
     }
 
-    fn one_less(&self) {
+    fn thread_arrived(&self) {
         self.lock().awaited -= 1;
         self.changed.notify_all();
     }
 }
 
-/// A thread's place at the start. A thread that ends before it took its place is not waited for.
-struct Place<'a> {
-    start: &'a Start,
-    taken: bool,
+/// A thread's arrival at the barrier. A thread that ends before it arrived is not waited for.
+struct BarrierSlot<'a> {
+    start: &'a StartBarrier,
+    arrived: bool,
 }
 
-impl Place<'_> {
+impl BarrierSlot<'_> {
     /// Called by each thread when it is ready: the moment at which the load begins, `None` when it was called off.
-    fn take(mut self) -> Option<u64> {
-        self.taken = true;
-        self.start.one_less();
+    fn wait_for_start(mut self) -> Option<u64> {
+        self.arrived = true;
+        self.start.thread_arrived();
         let mut state = self.start.lock();
         loop {
-            match state.decided {
-                Some(Decided::At(at_ns)) => return Some(at_ns),
-                Some(Decided::CalledOff) => return None,
+            match state.decision {
+                Some(StartDecision::At(at_ns)) => return Some(at_ns),
+                Some(StartDecision::Cancelled) => return None,
                 None => state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
         }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for BarrierSlot<'_> {
     fn drop(&mut self) {
-        if !self.taken {
-            self.start.one_less();
+        if !self.arrived {
+            self.start.thread_arrived();
         }
     }
 }
 
-fn shares(plan: &Plan) -> Vec<Share> {
-    // Open arrival knows each thread's requests by their numbers; closed arrival takes them from a common budget.
+fn shares(plan: &Plan) -> Vec<ThreadShare> {
+    // Open arrival knows each thread's requests by their numbers; closed arrival claims them from a shared budget.
     let budget = plan
         .requests
         .filter(|_| plan.arrival == Arrival::Closed)
         .map(|requests| Arc::new(AtomicU64::new(requests)));
-    (0..plan.threads).map(|thread| Share { thread, threads: plan.threads, budget: budget.clone() }).collect()
+    (0..plan.threads)
+        .map(|thread| ThreadShare { thread, threads: plan.threads, budget: budget.clone() })
+        .collect()
 }
 
-fn event_loops(plan: &Plan, control: &Control, shares: &[Share]) -> Result<Vec<EventLoop>> {
+fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result<Vec<EventLoop>> {
     let no_loop = |error: std::io::Error| io_error("create", "an event loop", &error);
-    let no_stamps = |errno: Errno| {
+    let no_timestamps = |errno: Errno| {
         io_error("have the kernel stamp", "what it receives (SO_TIMESTAMPING)", &errno.into())
             .hint("leave --clock kernel out: the times then end by the engine's own clock")
     };
     let event_loop = |share| {
-        let stamps = Stamps::new(plan.clock, plan.slots(share)).map_err(no_stamps)?;
+        let rx_timestamps = RxTimestamps::new(plan.clock, plan.slots(share)).map_err(no_timestamps)?;
         let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
-        EventLoop::new(waker, plan, stamps).map_err(no_loop)
+        EventLoop::new(waker, &plan.origins, rx_timestamps).map_err(no_loop)
     };
     let loops: Result<_> = shares.iter().map(event_loop).collect();
     loops.inspect_err(|_| control.forget_wakers())
 }
 
 /// The life of an engine thread.
-fn drive(plan: &Plan, control: &Control, event_loop: EventLoop, seat: Seat<'_>, place: Place<'_>) {
-    let Seat { share, to_merger, from_merger } = seat;
+fn run_thread(
+    plan: &Plan,
+    control: &Control,
+    event_loop: EventLoop,
+    channels: ThreadChannels<'_>,
+    barrier_slot: BarrierSlot<'_>,
+) {
+    let ThreadChannels { share, to_merger, from_merger } = channels;
     let labels = plan.labels();
-    let mut first = Some(Box::new(Report::touched(&labels)));
+    let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
         to_merger.send((share.thread, full)).ok()?;
-        // The merger gives reports back within milliseconds: the first one has an own substitute, and a further one is
-        // made only if the merger is behind.
+        // The merger returns reports within milliseconds: the first one has a substitute of its own, and a further one
+        // is made only if the merger is behind.
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
-    let world = EpollWorld::new(event_loop, plan, plan.slots(share));
-    let mut engine = Engine::new(plan, control, share, world, exchange);
-    if let Some(at_ns) = place.take() {
-        engine.world_mut().begin_at(at_ns);
-        wait_until(at_ns);
+    let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, plan.slots(share));
+    let mut engine = Engine::new(plan, control, share, io, exchange);
+    if let Some(at_ns) = barrier_slot.wait_for_start() {
+        engine.io_mut().set_start(at_ns);
+        sleep_then_spin_until(at_ns);
         engine.run();
     }
 }
 
 /// Waits until this moment on the monotonic clock, the last bit of it awake.
-fn wait_until(at_ns: u64) {
+fn sleep_then_spin_until(at_ns: u64) {
     let left_ns = at_ns.saturating_sub(monotonic_ns());
-    thread::sleep(Duration::from_nanos(left_ns.saturating_sub(AWAKE_NS)));
+    thread::sleep(Duration::from_nanos(left_ns.saturating_sub(SPIN_NS)));
     while monotonic_ns() < at_ns {
         std::hint::spin_loop();
     }
@@ -298,12 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_requests_ends_when_there_is_no_hope() {
+    fn a_bounded_load_aborts_when_no_connection_succeeds() {
         let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
         let (mut started, mut ended) = (0, 0);
-        let hope = Hope::lasting(&prepared.plan, 2);
-        let end = run_with(&prepared, &Control::new(), hope, &mut |interval| {
+        let connection_abort = ConnectionAbort::after_seconds(&prepared.plan, 2);
+        let end = run_with(&prepared, &Control::new(), connection_abort, &mut |interval| {
             started += interval.started;
             ended += interval.completed + interval.failed;
         })
@@ -325,22 +335,22 @@ mod tests {
 
     #[test]
     fn a_start_waits_for_no_thread_that_is_gone_and_can_be_called_off() {
-        let start = Start::new(3);
+        let start = StartBarrier::new(3);
         let begun = thread::scope(|scope| {
             let waiting = [0; 2].map(|_| {
-                let place = Place { start: &start, taken: false };
-                scope.spawn(move || place.take())
+                let barrier_slot = BarrierSlot { start: &start, arrived: false };
+                scope.spawn(move || barrier_slot.wait_for_start())
             });
-            drop(Place { start: &start, taken: false });
+            drop(BarrierSlot { start: &start, arrived: false });
             start.begin();
             waiting.map(|thread| thread.join().unwrap())
         });
         assert!(begun[0].is_some() && begun[0] == begun[1], "{begun:?}");
-        let start = Start::new(2);
+        let start = StartBarrier::new(2);
         let called_off = thread::scope(|scope| {
-            let place = Place { start: &start, taken: false };
-            let waiting = scope.spawn(move || place.take());
-            start.call_off();
+            let barrier_slot = BarrierSlot { start: &start, arrived: false };
+            let waiting = scope.spawn(move || barrier_slot.wait_for_start());
+            start.cancel();
             waiting.join().unwrap()
         });
         assert_eq!(called_off, None);

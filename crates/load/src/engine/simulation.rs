@@ -1,12 +1,13 @@
 //! A simulated machine and server: the clock moves only when the engine sleeps or calls the system, and the server
-//! does what a test's function says. The same test gives the same events, always.
+//! does what a test's function returns. The same test always produces the same events.
 
-use super::{Engine, Share};
+use super::Engine;
 use crate::engine::control::Control;
-use crate::io::network_io::{Broke, Handshake, Ready, World};
+use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
+use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Origin;
 use crate::plan::prepare;
+use crate::plan::thread_share::ThreadShare;
 use crate::results::merge::Merger;
 use crate::results::recorder::Report;
 use rustix::io::Errno;
@@ -25,7 +26,7 @@ pub(super) const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// What the server sees: a connection (request 0), then its requests from 1.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Visit {
+pub(super) struct ServerRequest {
     pub(super) connection: u64,
     pub(super) request: u64,
     pub(super) now_ns: u64,
@@ -33,8 +34,8 @@ pub(super) struct Visit {
 
 /// What the server does.
 #[derive(Debug, Clone)]
-pub(super) enum Act {
-    /// Lets the connection come about; only for request 0. Without it, it never does.
+pub(super) enum ServerAction {
+    /// Lets the connection succeed; only for request 0. Without it, it never does.
     Accept,
     Refuse,
     Send(Vec<u8>),
@@ -45,16 +46,16 @@ pub(super) enum Act {
 }
 
 /// A server: for each visit, what it does and how many nanoseconds later.
-pub(super) type Server<'s> = Box<dyn FnMut(Visit) -> Vec<(u64, Act)> + 's>;
+pub(super) type Server<'s> = Box<dyn FnMut(ServerRequest) -> Vec<(u64, ServerAction)> + 's>;
 
 /// The requests that arrived whole, in order, each with the number of its connection.
-pub(super) type Heard = Rc<RefCell<Vec<(u64, String)>>>;
+pub(super) type ReceivedRequests = Rc<RefCell<Vec<(u64, String)>>>;
 
 /// Accepts after 0.1 ms and answers each request after a fixed time.
 pub(super) fn answering<'s>(after_ns: u64) -> Server<'s> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(after_ns, Act::Send(OK.to_vec()))],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(after_ns, ServerAction::Send(OK.to_vec()))],
     })
 }
 
@@ -71,7 +72,7 @@ struct Socket {
     outbox: Vec<u8>,
     requests: u64,
     /// When the last bytes came.
-    came_ns: Option<u64>,
+    arrival_ns: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,24 +89,24 @@ enum Event {
 /// The simulated machine.
 pub(super) struct Sim<'s> {
     now_ns: Cell<u64>,
-    /// Time that each system call takes.
+    /// Duration of each system call.
     pub(super) call_ns: u64,
-    /// How late the thread wakes where precision was not asked for.
+    /// How late the thread wakes from an imprecise wait.
     pub(super) coarse_ns: u64,
-    /// Most bytes that one send takes.
+    /// Most bytes that one send accepts.
     pub(super) send_max: usize,
-    /// Whether the kernel stamps what comes, on every connection.
+    /// Whether the kernel timestamps what comes, on every connection.
     pub(super) stamping: bool,
-    /// Whether what comes before a connection is accepted is the look-up of its name.
+    /// Whether what comes before a connection is accepted is the lookup of its name.
     pub(super) naming: bool,
-    /// Whether the kernel tells what TCP knows.
+    /// Whether the kernel supports TCP_INFO.
     pub(super) telling: bool,
     /// When the engine's thread is held up, and for how long; the latest first.
     pub(super) stalls: Vec<(u64, u64)>,
-    /// When somebody sets the clock that the stamps are made with: stamps of before are worthless.
+    /// When the clock of the timestamps is stepped: earlier timestamps become unusable.
     pub(super) clock_set_ns: u64,
-    /// What was asked. Told before the server is visited.
-    pub(super) heard: Heard,
+    /// The requests received, recorded before the server function is called.
+    pub(super) received: ReceivedRequests,
     /// Bytes that the engine dropped unread.
     pub(super) discarded_bytes: Rc<Cell<u64>>,
     server: Server<'s>,
@@ -128,7 +129,7 @@ impl<'s> Sim<'s> {
             telling: false,
             stalls: vec![],
             clock_set_ns: 0,
-            heard: Heard::default(),
+            received: ReceivedRequests::default(),
             discarded_bytes: Rc::default(),
             server,
             sockets: BTreeMap::new(),
@@ -156,15 +157,15 @@ impl<'s> Sim<'s> {
 
     fn visit(&mut self, slot: u32, connection: u64, request: u64) {
         let now_ns = self.now_ns.get();
-        let acts = (self.server)(Visit { connection, request, now_ns });
+        let acts = (self.server)(ServerRequest { connection, request, now_ns });
         for (delay_ns, act) in acts {
             let event = match act {
-                Act::Accept => Event::Accept,
-                Act::Refuse => Event::Refuse,
-                Act::Send(bytes) => Event::Bytes(bytes),
-                Act::Close => Event::Close,
-                Act::Reset => Event::Reset,
-                Act::Flood => Event::Flood,
+                ServerAction::Accept => Event::Accept,
+                ServerAction::Refuse => Event::Refuse,
+                ServerAction::Send(bytes) => Event::Bytes(bytes),
+                ServerAction::Close => Event::Close,
+                ServerAction::Reset => Event::Reset,
+                ServerAction::Flood => Event::Flood,
             };
             self.later(slot, connection, delay_ns, event);
         }
@@ -198,7 +199,7 @@ impl<'s> Sim<'s> {
                 Event::Refuse => socket.refused = true,
                 Event::Bytes(bytes) => {
                     socket.inbox.extend(bytes);
-                    socket.came_ns = Some(at_ns);
+                    socket.arrival_ns = Some(at_ns);
                 }
                 Event::Close => socket.closed = true,
                 Event::Reset => socket.reset = true,
@@ -218,7 +219,7 @@ impl<'s> Sim<'s> {
     }
 }
 
-impl World for Sim<'_> {
+impl NetworkIo for Sim<'_> {
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }
@@ -227,7 +228,7 @@ impl World for Sim<'_> {
         self.now_ns.get() / 2
     }
 
-    fn connect(&mut self, slot: u32, token: u64, _: &Origin) -> Result<(), Broke> {
+    fn connect(&mut self, slot: u32, token: u64, _: &Origin) -> Result<(), SocketError> {
         self.call();
         assert!(!self.sockets.contains_key(&slot), "slot {slot} is taken");
         self.connections += 1;
@@ -238,7 +239,7 @@ impl World for Sim<'_> {
         Ok(())
     }
 
-    fn is_looked_up(&self, slot: u32) -> bool {
+    fn is_resolving(&self, slot: u32) -> bool {
         self.naming && self.sockets.get(&slot).is_some_and(|socket| !socket.accepted && !socket.refused)
     }
 
@@ -246,14 +247,14 @@ impl World for Sim<'_> {
         Handshake::None
     }
 
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
         self.call();
         let send_max = self.send_max;
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         match socket {
             _ if socket.refused => return Err(Errno::CONNREFUSED.into()),
             _ if socket.reset => return Err(Errno::PIPE.into()),
-            _ if !socket.accepted => return Err(Broke::AGAIN),
+            _ if !socket.accepted => return Err(SocketError::AGAIN),
             _ => {}
         }
         let count = bytes.len().min(send_max);
@@ -264,10 +265,10 @@ impl World for Sim<'_> {
         } else if is_whole(&socket.outbox) {
             socket.requests += 1;
             let request = socket.requests;
-            // Kept only for those who have asked for it: a load may have very many requests.
-            if Rc::strong_count(&self.heard) > 1 {
+            // Kept only on request: a load may have very many requests.
+            if Rc::strong_count(&self.received) > 1 {
                 let text = String::from_utf8_lossy(&socket.outbox).into_owned();
-                self.heard.borrow_mut().push((connection, text));
+                self.received.borrow_mut().push((connection, text));
             }
             socket.outbox.clear();
             // A server that has closed answers what comes late with a reset.
@@ -279,11 +280,11 @@ impl World for Sim<'_> {
         Ok(count)
     }
 
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
         self.call();
         let socket = self.sockets.get_mut(&slot).ok_or(Errno::BADF)?;
         if socket.floods {
-            // Whatever the buffer holds; bodies are counted, not looked at.
+            // Whatever the buffer holds; bodies are counted, not examined.
             return Ok(buffer.len());
         }
         let count = socket.inbox.len().min(buffer.len());
@@ -292,25 +293,25 @@ impl World for Sim<'_> {
         match count {
             0 if socket.reset => Err(Errno::CONNRESET.into()),
             0 if socket.closed => Ok(0),
-            0 => Err(Broke::AGAIN),
+            0 => Err(SocketError::AGAIN),
             count => Ok(count),
         }
     }
 
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
         let count = self.recv(slot, buffer)?;
         self.discarded_bytes.set(self.discarded_bytes.get() + count as u64);
         Ok(count)
     }
 
-    fn is_stamped(&self, _: u32) -> bool {
+    fn has_rx_timestamps(&self, _: u32) -> bool {
         self.stamping
     }
 
     fn received_ns(&mut self, slot: u32, sent_ns: u64, _: u64) -> Option<u64> {
-        let came_ns = self.sockets.get(&slot)?.came_ns?;
+        let arrival_ns = self.sockets.get(&slot)?.arrival_ns?;
         let set = self.clock_set_ns <= self.now_ns.get() && sent_ns < self.clock_set_ns;
-        (!set).then_some(came_ns)
+        (!set).then_some(arrival_ns)
     }
 
     fn tcp_info(&self, slot: u32) -> Option<TcpReading> {
@@ -430,7 +431,7 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
     let labels = prepared.plan.labels();
     let mut intervals = vec![];
     for (thread, sim) in (0..threads).zip(sims) {
-        let share = Share { thread, threads, budget: budget.clone() };
+        let share = ThreadShare { thread, threads, budget: budget.clone() };
         let exchange = |full: Box<Report>| {
             merger.add(thread as usize, full);
             let mut spare = None;

@@ -2,7 +2,7 @@
 //! say.
 
 use super::simulation::*;
-use crate::schedule::rate_profile::Course;
+use crate::schedule::rate_profile::RateProfile;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use webdyno_model::interval::EndReason;
@@ -26,12 +26,12 @@ fn load(texts: &[&str], poisson: bool) -> Workload {
 fn arrivals(load: &Workload, threads: usize) -> (Vec<u64>, Outcome) {
     let arrived = RefCell::new(vec![]);
     let sim = |_| {
-        Sim::new(Box::new(|visit: Visit| {
+        Sim::new(Box::new(|visit: ServerRequest| {
             if visit.request == 0 {
-                return vec![(0, Act::Accept)];
+                return vec![(0, ServerAction::Accept)];
             }
             arrived.borrow_mut().push(visit.now_ns);
-            vec![(1000, Act::Send(OK.to_vec()))]
+            vec![(1000, ServerAction::Send(OK.to_vec()))]
         }))
     };
     let outcome = simulate_threads(load, (0..threads).map(sim).collect());
@@ -54,8 +54,8 @@ fn requests_of_a_ramp_arrive_where_its_integral_reaches_them() {
                 200..400 => 2.0 + (n - 200) as f64 / 200.0,
                 _ => 4.0 - ((500 - n) as f64 / 100.0).sqrt(),
             };
-            let late_ns = arrived[n as usize] as f64 - exact_s * 1e9;
-            assert!(late_ns.abs() <= 1.5, "{n}: {late_ns} ns with {threads} threads");
+            let connect_delay_ns = arrived[n as usize] as f64 - exact_s * 1e9;
+            assert!(connect_delay_ns.abs() <= 1.5, "{n}: {connect_delay_ns} ns with {threads} threads");
         }
         let by_second: Vec<u64> = outcome.intervals.iter().map(|interval| interval.started).collect();
         assert_eq!(by_second, [50, 150, 200, 100]);
@@ -70,16 +70,16 @@ fn a_load_ends_with_its_last_stage_and_sends_nothing_in_a_pause() {
     assert_eq!((outcome.end.elapsed_us, outcome.end.reason), (10_000_000, EndReason::Duration));
 }
 
-/// When requests are under way at the server: from, to.
+/// When requests are in progress at the server: from, to.
 fn closed(texts: &[&str], threads: usize, answer_ns: u64) -> (Vec<(u64, u64)>, Outcome) {
     let spans = RefCell::new(vec![]);
     let sim = |_| {
-        Sim::new(Box::new(|visit: Visit| {
+        Sim::new(Box::new(|visit: ServerRequest| {
             if visit.request == 0 {
-                return vec![(0, Act::Accept)];
+                return vec![(0, ServerAction::Accept)];
             }
             spans.borrow_mut().push((visit.now_ns, visit.now_ns + answer_ns));
-            vec![(answer_ns, Act::Send(OK.to_vec()))]
+            vec![(answer_ns, ServerAction::Send(OK.to_vec()))]
         }))
     };
     let outcome = simulate_threads(&load(texts, false), (0..threads).map(sim).collect());
@@ -94,12 +94,12 @@ fn users_come_and_go_with_the_stages() {
         let (spans, outcome) = closed(&texts, threads, answer_ns);
         let stages = stages(&texts).stages;
         let level = |ns: u64| {
-            let mut levels = crate::schedule::user_profile::Levels::of(&stages, 0);
-            levels.active(ns)
+            let mut user_profile = crate::schedule::user_profile::UserProfile::from_stages(&stages, 0);
+            user_profile.active(ns)
         };
         for at_ns in (0..700).map(|step| step * 10 * MS + 3 * MS) {
             let busy = spans.iter().filter(|(from, to)| (*from..*to).contains(&at_ns)).count() as u32;
-            // Whoever is to leave ends what it does.
+            // A user that leaves completes its request.
             let most = level(at_ns).max(level(at_ns.saturating_sub(answer_ns)));
             assert!((level(at_ns)..=most).contains(&busy), "{busy} of {} at {at_ns}", level(at_ns));
         }
@@ -121,7 +121,7 @@ proptest! {
     // nanosecond, as many as the integral says, and (checked in all simulations) none is lost between seconds.
     #[test]
     fn any_stages_are_kept_to_the_nanosecond(
-        levels in prop::collection::vec((0u32..300, 0u32..300, 100u64..1500), 1..4),
+        user_profile in prop::collection::vec((0u32..300, 0u32..300, 100u64..1500), 1..4),
         threads in 1usize..4, poisson: bool, seed: u64,
     ) {
         let shape = |&(from, to, ms): &(u32, u32, u64)| Stage {
@@ -129,7 +129,7 @@ proptest! {
             shape: stage::Shape::Ramp { from: from.into(), to: to.into() },
             measured: true,
         };
-        let stages: Vec<Stage> = levels.iter().map(shape).collect();
+        let stages: Vec<Stage> = user_profile.iter().map(shape).collect();
         prop_assume!(stage::highest(&stages) > 0.0);
         let mut load = workload(Arrival::Open { rate_per_s: 1.0, poisson }, 64, 1);
         load.seed = seed;
@@ -137,8 +137,8 @@ proptest! {
         let (arrived, outcome) = arrivals(&load, threads);
         prop_assert_eq!(outcome.end.reason, EndReason::Duration);
         let pacers = (0..threads as u64).map(|thread| {
-            let course = std::sync::Arc::new(Course::of(&stages));
-            crate::schedule::pacer::Pacer::course(course, thread, threads as u64, None, poisson.then_some(seed))
+            let rate_profile = std::sync::Arc::new(RateProfile::from_stages(&stages));
+            crate::schedule::pacer::Pacer::rate_profile(rate_profile, thread, threads as u64, None, poisson.then_some(seed))
         });
         let starts = pacers.flat_map(|mut pacer| std::iter::from_fn(move || {
             let next = pacer.next_ns();

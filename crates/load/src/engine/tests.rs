@@ -11,7 +11,7 @@ fn open(rate_per_s: f64) -> Arrival {
 }
 
 /// A server that treats every connection and every request alike.
-fn doing(connect: Act, acts: Vec<(u64, Act)>) -> Server<'static> {
+fn doing(connect: ServerAction, acts: Vec<(u64, ServerAction)>) -> Server<'static> {
     Box::new(move |visit| match visit.request {
         0 => vec![(100_000, connect.clone())],
         _ => acts.clone(),
@@ -19,9 +19,9 @@ fn doing(connect: Act, acts: Vec<(u64, Act)>) -> Server<'static> {
 }
 
 #[test]
-fn closed_users_send_when_they_have_their_answer() {
+fn closed_users_send_when_they_have_their_response() {
     let outcome = simulate(&workload(Arrival::Closed, 4, 2500), answering(MS));
-    // The connection takes 0.1 ms once, then each answer 1 ms: 2,499 fit into 2.5 s for each user.
+    // The connection takes 0.1 ms once, then each response 1 ms: 2,499 fit into 2.5 s for each user.
     assert_eq!(outcome.counts(), (4 * 2499, 0, 4));
     let connections = outcome.sum(|interval| interval.connections.opened);
     assert_eq!((connections, outcome.intervals[0].connections.peak), (4, 4));
@@ -40,7 +40,7 @@ fn closed_users_send_when_they_have_their_answer() {
 
 #[test]
 fn open_starts_keep_their_rate_whatever_the_server_does() {
-    for server in [answering(MS), answering(700 * MS), doing(Act::Refuse, vec![])] {
+    for server in [answering(MS), answering(700 * MS), doing(ServerAction::Refuse, vec![])] {
         let outcome = simulate(&workload(open(100.0), 10, 2500), server);
         let started: Vec<_> = outcome.intervals.iter().map(|interval| interval.started).collect();
         assert_eq!(started, [100, 100, 50]);
@@ -49,7 +49,7 @@ fn open_starts_keep_their_rate_whatever_the_server_does() {
 
 #[test]
 fn a_start_that_waits_for_a_connection_counts_its_wait_as_response_not_as_our_delay() {
-    // One connection, 100 ms an answer, a start every 50 ms: the n-th request waits n * 50 ms and a little.
+    // One connection, 100 ms a response, a start every 50 ms: the n-th request waits n * 50 ms and a little.
     let mut load = workload(open(20.0), 1, 1000);
     load.stop.requests = Some(5);
     let outcome = simulate(&load, answering(100 * MS));
@@ -64,8 +64,8 @@ fn a_start_that_waits_for_a_connection_counts_its_wait_as_response_not_as_our_de
 }
 
 #[test]
-fn starts_that_still_wait_at_the_end_are_told_apart() {
-    let outcome = simulate(&workload(open(100.0), 3, 1000), doing(Act::Accept, vec![]));
+fn starts_still_waiting_at_the_end_are_counted_apart() {
+    let outcome = simulate(&workload(open(100.0), 3, 1000), doing(ServerAction::Accept, vec![]));
     assert_eq!(outcome.counts(), (0, 0, 100));
     assert_eq!(outcome.end.waiting_at_end, 97);
 }
@@ -83,12 +83,12 @@ fn our_own_slowness_is_client_delay() {
 #[test]
 fn a_frozen_server_shows_in_every_request_that_was_due() {
     // Frozen for 500 ms of every 2 s: a request that arrives then is answered when it thaws.
-    let server = Box::new(|visit: Visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
+    let server = Box::new(|visit: ServerRequest| match visit.request {
+        0 => vec![(0, ServerAction::Accept)],
         _ => {
             let in_cycle_ns = visit.now_ns % (2000 * MS);
             let frozen_ns = (2000 * MS - in_cycle_ns) * u64::from(in_cycle_ns >= 1500 * MS);
-            vec![(frozen_ns + MS, Act::Send(OK.to_vec()))]
+            vec![(frozen_ns + MS, ServerAction::Send(OK.to_vec()))]
         }
     });
     let outcome = simulate(&workload(open(1000.0), 20, 9000), server);
@@ -111,7 +111,7 @@ fn a_frozen_server_shows_in_every_request_that_was_due() {
 fn a_server_that_never_answers_times_out_exactly() {
     let mut load = workload(Arrival::Closed, 3, 1000);
     load.timeout_us = 250_000;
-    let outcome = simulate(&load, doing(Act::Accept, vec![]));
+    let outcome = simulate(&load, doing(ServerAction::Accept, vec![]));
     assert_eq!(outcome.counts(), (0, 12, 0));
     assert_eq!(outcome.sum(|interval| interval.errors.timeout), 12);
     let response = outcome.merged(|interval| &interval.response_time).dist();
@@ -122,7 +122,7 @@ fn a_server_that_never_answers_times_out_exactly() {
 fn a_timeout_bounds_no_wait_for_a_connection_and_the_times_hold_that_wait() {
     let mut load = workload(open(10.0), 1, 2200);
     load.timeout_us = 500_000;
-    let outcome = simulate(&load, doing(Act::Accept, vec![]));
+    let outcome = simulate(&load, doing(ServerAction::Accept, vec![]));
     // One after the other, each 500 ms after it got the connection: due at 0, 100, 200, 300 ms.
     assert_eq!(outcome.counts(), (0, 4, 18));
     let response = outcome.merged(|interval| &interval.response_time).dist();
@@ -137,8 +137,8 @@ fn a_timeout_bounds_no_wait_for_a_connection_and_the_times_hold_that_wait() {
 fn slow_bytes_do_not_stretch_a_timeout() {
     let mut load = workload(Arrival::Closed, 1, 1100);
     load.timeout_us = 500_000;
-    let drip = |index: usize| (index as u64 * 40 * MS, Act::Send(OK[index..=index].to_vec()));
-    let outcome = simulate(&load, doing(Act::Accept, (0..OK.len()).map(drip).collect()));
+    let drip = |index: usize| (index as u64 * 40 * MS, ServerAction::Send(OK[index..=index].to_vec()));
+    let outcome = simulate(&load, doing(ServerAction::Accept, (0..OK.len()).map(drip).collect()));
     assert_eq!(outcome.counts(), (0, 2, 1));
     assert_eq!(outcome.merged(|interval| &interval.response_time).dist().max, Some(500_000));
 }
@@ -158,7 +158,7 @@ fn a_connection_that_never_comes_about_is_a_connect_timeout_at_its_bound() {
 
 // A silent name server is no server that takes long to connect: its name stands in the class.
 #[test]
-fn a_name_that_is_not_found_in_time_is_none_of_the_servers_timeouts() {
+fn a_slow_name_lookup_is_not_a_server_timeout() {
     let mut load = workload(Arrival::Closed, 2, 900);
     load.timeout_us = 400_000;
     let mut sim = Sim::new(Box::new(|_| vec![]));
@@ -171,7 +171,7 @@ fn a_name_that_is_not_found_in_time_is_none_of_the_servers_timeouts() {
 
 #[test]
 fn users_of_a_refusing_server_pause() {
-    let outcome = simulate(&workload(Arrival::Closed, 2, 2000), doing(Act::Refuse, vec![]));
+    let outcome = simulate(&workload(Arrival::Closed, 2, 2000), doing(ServerAction::Refuse, vec![]));
     // Attempts of a user at 0, 10, 30, 70, 150, 310, 630 and 1,270 ms, and a little for each refusal.
     assert_eq!(outcome.counts(), (0, 16, 0));
     assert_eq!(outcome.sum(|interval| interval.errors.connect_refused), 16);
@@ -181,9 +181,9 @@ fn users_of_a_refusing_server_pause() {
 /// A server that closes each connection after five answers, without saying so.
 fn closing_quietly(after_ns: u64) -> Server<'static> {
     Box::new(move |visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        5 => vec![(MS, Act::Send(OK.to_vec())), (MS + after_ns, Act::Close)],
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+        0 => vec![(100_000, ServerAction::Accept)],
+        5 => vec![(MS, ServerAction::Send(OK.to_vec())), (MS + after_ns, ServerAction::Close)],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     })
 }
 
@@ -221,11 +221,11 @@ fn what_is_not_idempotent_is_never_sent_twice() {
 
 #[test]
 fn a_retry_happens_once() {
-    // Each connection gives one answer; every other one dies without a byte: a retry meets a dying one.
-    let server = Box::new(|visit: Visit| match (visit.connection, visit.request) {
-        (_, 0) => vec![(0, Act::Accept)],
-        (1, 1) => vec![(MS, Act::Send(OK.to_vec()))],
-        _ => vec![(MS, Act::Close)],
+    // Each connection gives one response; every other one dies without a byte: a retry meets a dying one.
+    let server = Box::new(|visit: ServerRequest| match (visit.connection, visit.request) {
+        (_, 0) => vec![(0, ServerAction::Accept)],
+        (1, 1) => vec![(MS, ServerAction::Send(OK.to_vec()))],
+        _ => vec![(MS, ServerAction::Close)],
     });
     let mut load = workload(Arrival::Closed, 1, 1000);
     load.stop.requests = Some(2);
@@ -239,9 +239,9 @@ fn a_retry_happens_once() {
 fn without_keepalive_each_request_has_its_connection() {
     let mut load = workload(Arrival::Closed, 3, 1000);
     load.keepalive = false;
-    let closing = vec![(MS, Act::Send(OK.to_vec())), (MS + 50_000, Act::Close)];
-    for acts in [closing, vec![(MS, Act::Send(OK.to_vec()))]] {
-        let outcome = simulate(&load, doing(Act::Accept, acts));
+    let closing = vec![(MS, ServerAction::Send(OK.to_vec())), (MS + 50_000, ServerAction::Close)];
+    for acts in [closing, vec![(MS, ServerAction::Send(OK.to_vec()))]] {
+        let outcome = simulate(&load, doing(ServerAction::Accept, acts));
         let (completed, failed, in_flight) = outcome.counts();
         // 1.1 ms each: 909 of a user fit.
         assert_eq!((completed, failed, in_flight), (3 * 909, 0, 3));
@@ -253,11 +253,11 @@ fn without_keepalive_each_request_has_its_connection() {
 
 #[test]
 fn so_many_requests_are_started_and_each_has_its_outcome() {
-    let failing = Box::new(|visit: Visit| match visit.request {
-        0 => vec![(0, Act::Accept)],
-        _ if visit.connection.is_multiple_of(3) => vec![(MS, Act::Reset)],
-        3 => vec![(MS, Act::Send(b"nonsense\r\n\r\n".to_vec()))],
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+    let failing = Box::new(|visit: ServerRequest| match visit.request {
+        0 => vec![(0, ServerAction::Accept)],
+        _ if visit.connection.is_multiple_of(3) => vec![(MS, ServerAction::Reset)],
+        3 => vec![(MS, ServerAction::Send(b"nonsense\r\n\r\n".to_vec()))],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     });
     for (arrival, connections) in [(Arrival::Closed, 7), (Arrival::Closed, 300), (open(5000.0), 7)] {
         let mut load = workload(arrival, connections, 1);
@@ -272,20 +272,20 @@ fn so_many_requests_are_started_and_each_has_its_outcome() {
 }
 
 /// The class that an exchange fails with.
-fn check_failure(acts: Vec<(u64, Act)>, expected: fn(&ErrorCounts) -> u64) {
+fn check_failure(acts: Vec<(u64, ServerAction)>, expected: fn(&ErrorCounts) -> u64) {
     let mut load = workload(Arrival::Closed, 1, 1000);
     load.stop.requests = Some(1);
     load.expect = vec![Expectation::Length(2)];
-    let outcome = simulate(&load, doing(Act::Accept, acts.clone()));
+    let outcome = simulate(&load, doing(ServerAction::Accept, acts.clone()));
     assert_eq!(outcome.counts(), (0, 1, 0), "{acts:?}");
     assert_eq!(outcome.sum(|interval| expected(&interval.errors)), 1, "{acts:?}");
 }
 
 #[test]
 fn failures_have_their_class() {
-    let send = |text: &str| (MS, Act::Send(text.replace('\n', "\r\n").into_bytes()));
-    let close = (2 * MS, Act::Close);
-    let reset = (2 * MS, Act::Reset);
+    let send = |text: &str| (MS, ServerAction::Send(text.replace('\n', "\r\n").into_bytes()));
+    let close = (2 * MS, ServerAction::Close);
+    let reset = (2 * MS, ServerAction::Reset);
     check_failure(vec![close.clone()], |errors| errors.closed_early);
     check_failure(vec![reset.clone()], |errors| errors.reset);
     let part = send("HTTP/1.1 200 OK\nContent-Length: 2\n\no");
@@ -318,8 +318,8 @@ fn large_bodies_are_dropped_and_still_counted() {
     let mut big = b"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n".to_vec();
     big.resize(big.len() + 300_000, b'x');
     let (first, rest) = big.split_at(100_000);
-    let acts = vec![(MS, Act::Send(first.to_vec())), (2 * MS, Act::Send(rest.to_vec()))];
-    let outcome = simulate(&load, doing(Act::Accept, acts));
+    let acts = vec![(MS, ServerAction::Send(first.to_vec())), (2 * MS, ServerAction::Send(rest.to_vec()))];
+    let outcome = simulate(&load, doing(ServerAction::Accept, acts));
     let (completed, failed, _) = outcome.counts();
     assert_eq!((completed, failed), (2 * 499, 0));
     let received = outcome.sum(|interval| interval.bytes_received);
@@ -359,14 +359,14 @@ fn a_status_that_the_user_calls_good_is_good() {
     let mut load = workload(Arrival::Closed, 1, 100);
     load.ok_status = StatusSet::parse("404").unwrap();
     let missing = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec();
-    let outcome = simulate(&load, doing(Act::Accept, vec![(MS, Act::Send(missing))]));
+    let outcome = simulate(&load, doing(ServerAction::Accept, vec![(MS, ServerAction::Send(missing))]));
     assert_eq!(outcome.counts().1, 0);
     assert_eq!(outcome.intervals[0].status["404"], outcome.counts().0);
 }
 
 /// What a hostile server might do with a visit.
-fn any_acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
-    let answer = prop_oneof![
+fn any_acts() -> impl Strategy<Value = Vec<(u64, ServerAction)>> {
+    let response = prop_oneof![
         4 => Just(OK.to_vec()),
         1 => Just(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_vec()),
         1 => Just(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n".to_vec()),
@@ -375,9 +375,9 @@ fn any_acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ];
     let act = prop_oneof![
-        6 => answer.prop_map(Act::Send),
-        1 => Just(Act::Close),
-        1 => Just(Act::Reset),
+        6 => response.prop_map(ServerAction::Send),
+        1 => Just(ServerAction::Close),
+        1 => Just(ServerAction::Reset),
     ];
     prop::collection::vec((0..30 * MS, act), 0..3)
 }
@@ -396,13 +396,13 @@ proptest! {
         call_ns in 0..20_000u64,
     ) {
         let mut turn = 0;
-        let server = Box::new(move |visit: Visit| {
+        let server = Box::new(move |visit: ServerRequest| {
             if visit.request == 0 {
                 return match connects[visit.connection as usize % connects.len()] {
                     0 => vec![],
-                    1 => vec![(MS, Act::Refuse)],
-                    2 => vec![(0, Act::Accept), (MS, Act::Close)],
-                    _ => vec![(MS, Act::Accept)],
+                    1 => vec![(MS, ServerAction::Refuse)],
+                    2 => vec![(0, ServerAction::Accept), (MS, ServerAction::Close)],
+                    _ => vec![(MS, ServerAction::Accept)],
                 };
             }
             turn += 1;

@@ -13,8 +13,8 @@ fn found() -> Option<PageSpec> {
 }
 
 /// What was asked of a host, by path, with a field of it.
-fn asked_of(heard: &[(u64, String)], host: &str, name: &str) -> Vec<(String, Option<String>)> {
-    let there = heard
+fn asked_of(received: &[(u64, String)], host: &str, name: &str) -> Vec<(String, Option<String>)> {
+    let there = received
         .iter()
         .filter(|(_, request)| field(request, "Host").is_some_and(|named| named.starts_with(host)));
     there.map(|(_, request)| (path(request).to_owned(), field(request, name).map(str::to_owned))).collect()
@@ -35,43 +35,43 @@ fn secrets_of_a_page_that_is_redirected_stay_with_its_server() {
         let mut load = sessions(session(steps, vec![document, other], 1, 1000), 2);
         load.redirects_max = 3;
         let to = format!("Location: {ELSEWHERE}/there\r\nSet-Cookie: mine=1\r\n");
-        let (outcome, heard) = run(&load, move |request| match path(request) {
-            "/in?1" | "/in?2" => answer("302 Found", &to, ""),
+        let (outcome, received) = run(&load, move |request| match path(request) {
+            "/in?1" | "/in?2" => response("302 Found", &to, ""),
             "/there" => ok("<img src=/i.png><img src=http://127.0.0.1:1/home.png>"),
             _ => ok("x"),
         });
         assert_eq!(page_counts(&outcome), (2, 0, 0));
         for name in ["Authorization", "Cookie"] {
-            let there = asked_of(&heard, "127.0.0.2", name);
+            let there = asked_of(&received, "127.0.0.2", name);
             assert_eq!(there.len(), 6, "{there:?}");
             assert!(there.iter().all(|(_, value)| value.is_none()), "{name}: {there:?}");
         }
-        let here = asked_of(&heard, "127.0.0.1", "Authorization");
+        let here = asked_of(&received, "127.0.0.1", "Authorization");
         assert!(here.iter().all(|(path, value)| path == "/home.png" || value.is_some()), "{here:?}");
     }
 }
 
 #[test]
-fn parts_are_asked_for_with_the_fields_of_their_own_page() {
+fn parts_are_requested_with_the_header_fields_of_their_page() {
     // The same document for everybody, asked for by two kinds of visitors.
     let with = |value: &str| RequestSpec { headers: vec![("X-Kind".into(), value.into())], ..get("/") };
     let page = |request| StepSpec { page: found(), ..step(request) };
     let mut load = sessions(session(vec![page(0), page(1)], vec![with("a"), with("b")], 1, 1000), 3);
     visits(&mut load).think = Think::Fixed { time_us: 1000 };
-    let (_, heard) = run(&load, |request| ok(if path(request) == "/" { "<img src=/i.png>" } else { "x" }));
+    let (_, received) = run(&load, |request| ok(if path(request) == "/" { "<img src=/i.png>" } else { "x" }));
     let kinds: Vec<_> =
-        heard.iter().map(|(_, request)| (path(request), field(request, "X-Kind").unwrap())).collect();
+        received.iter().map(|(_, request)| (path(request), field(request, "X-Kind").unwrap())).collect();
     let each = [("/", "a"), ("/i.png", "a"), ("/", "b"), ("/i.png", "b")];
     assert_eq!(kinds, [each; 3].concat());
 }
 
 #[test]
-fn whoever_gives_cookies_with_values_sends_one_line_of_them() {
+fn a_user_defined_cookie_header_is_sent_once() {
     let given =
         RequestSpec { headers: vec![("Cookie".into(), "own=${user}".into())], ..with_variables(get("/b")) };
     let load = sessions(session(vec![step(0), step(1)], vec![get("/a"), given], 1, 1000), 1);
-    let (_, heard) = run(&load, |_| answer("200 OK", "Set-Cookie: mine=1\r\n", ""));
-    let lines: Vec<_> = heard[1].1.lines().filter(|line| line.starts_with("Cookie")).collect();
+    let (_, received) = run(&load, |_| response("200 OK", "Set-Cookie: mine=1\r\n", ""));
+    let lines: Vec<_> = received[1].1.lines().filter(|line| line.starts_with("Cookie")).collect();
     assert_eq!(lines, ["Cookie: own=1"]);
 }
 
@@ -90,13 +90,13 @@ fn parts_of_a_server_that_refuses_are_one_failure_of_their_step() {
             0 => {
                 next += 1;
                 if next % 13 == 1 {
-                    vec![(0, Act::Accept)]
+                    vec![(0, ServerAction::Accept)]
                 } else {
                     refused.insert(visit.connection);
-                    vec![(0, Act::Refuse)]
+                    vec![(0, ServerAction::Refuse)]
                 }
             }
-            _ => vec![(MS, Act::Send(OK.to_vec()))],
+            _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
         }),
     );
     let (completed, failed, _) = page_counts(&outcome);
@@ -108,34 +108,34 @@ fn parts_of_a_server_that_refuses_are_one_failure_of_their_step() {
 #[test]
 fn style_sheets_that_name_ever_new_ones_end() {
     let load = sessions(found_page(1, 1000), 2);
-    let (outcome, heard) =
+    let (outcome, received) =
         run(&load, |request| match path(request).strip_prefix("/s").map(|n| n.parse::<u64>().unwrap()) {
             None => ok("<link rel=stylesheet href=/s1>"),
             Some(number) => ok(&format!("@import '/s{}';", number + 1)),
         });
-    assert!(heard.len() < 10_000, "{}", heard.len());
+    assert!(received.len() < 10_000, "{}", received.len());
     assert_eq!(page_counts(&outcome), (0, 2, 0));
 }
 
 #[test]
 fn pages_that_name_each_other_end() {
     let load = sessions(found_page(2, 1000), 4);
-    let (outcome, heard) = run(&load, |request| match path(request) {
+    let (outcome, received) = run(&load, |request| match path(request) {
         "/" => ok("<iframe src=/a></iframe><img src=/><img src=''>"),
         "/a" => ok("<iframe src=/b></iframe><link rel=stylesheet href=/c>"),
         "/b" => ok("<iframe src=/a></iframe><iframe src=/></iframe>"),
         _ => ok("@import '/c'; @import '/d';"),
     });
     assert_eq!(page_counts(&outcome), (4, 0, 0));
-    assert!(heard.len() <= 4 * 6, "{heard:?}");
+    assert!(received.len() <= 4 * 6, "{received:?}");
 }
 
 #[test]
-fn a_hundred_thousand_images_are_bounded_and_told() {
+fn a_hundred_thousand_images_are_bounded_and_reported() {
     let html: String = (0..100_000).map(|number| format!("<img src=/{number}>")).collect();
     let load = sessions(found_page(1, 60_000), 1);
-    let (outcome, heard) = run(&load, |request| if path(request) == "/" { ok(&html) } else { ok("") });
-    assert!(heard.len() < 10_000, "{}", heard.len());
+    let (outcome, received) = run(&load, |request| if path(request) == "/" { ok(&html) } else { ok("") });
+    assert!(received.len() < 10_000, "{}", received.len());
     // Not all of it was asked for.
     assert_eq!(page_counts(&outcome), (0, 1, 0));
 }
@@ -146,17 +146,17 @@ fn a_post_after_a_think_time_goes_over_a_connection_that_is_there() {
     let mut load = sessions(session(vec![step(0), step(1)], vec![get("/a"), post], 2, 1000), 8);
     visits(&mut load).think = Think::Fixed { time_us: 20_000 };
     let server: Server<'_> = Box::new(|visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(MS, Act::Send(OK.to_vec())), (10 * MS, Act::Close)],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec())), (10 * MS, ServerAction::Close)],
     });
     assert_eq!(simulate(&load, server).counts(), (16, 0, 0));
 }
 
 #[test]
-fn nothing_has_changed_answers_only_whoever_asked_whether_it_has() {
+fn not_modified_is_valid_only_for_conditional_requests() {
     let mut load = sessions(found_page(1, 1000), 3);
     visits(&mut load).cache = true;
-    let (outcome, _) = run(&load, |_| answer("304 Not Modified", "ETag: \"a\"\r\n", ""));
+    let (outcome, _) = run(&load, |_| response("304 Not Modified", "ETag: \"a\"\r\n", ""));
     assert_eq!((page_counts(&outcome), outcome.counts()), ((0, 3, 0), (0, 3, 0)));
 }
 
@@ -169,8 +169,8 @@ fn a_server_that_closes_each_time_shares_few_connections_among_all() {
         request.has_variables = true;
     }
     let mut by_user = std::collections::BTreeMap::new();
-    let (outcome, heard) = run(&load, |_| answer("200 OK", "Connection: close\r\n", "x"));
-    for (_, request) in &heard {
+    let (outcome, received) = run(&load, |_| response("200 OK", "Connection: close\r\n", "x"));
+    for (_, request) in &received {
         *by_user.entry(path(request).split('?').nth(1).unwrap().to_owned()).or_insert(0u32) += 1;
     }
     let (least, most) = (by_user.values().min().unwrap(), by_user.values().max().unwrap());
@@ -208,7 +208,7 @@ fn parts_that_are_new_for_each_visitor_find_room() {
 #[test]
 fn visitors_of_a_refusing_server_pause() {
     let load = page(3, 2, 3000);
-    let outcome = simulate(&load, Box::new(|_| vec![(0, Act::Refuse)]));
+    let outcome = simulate(&load, Box::new(|_| vec![(0, ServerAction::Refuse)]));
     let (completed, failed, _) = page_counts(&outcome);
     // 10, 20, 40, ... ms: eight tries in three seconds.
     assert_eq!((completed, failed), (0, 2 * 9));
@@ -230,8 +230,8 @@ fn a_part_with_variables_is_shown_by_its_name() {
     let listed = PageSpec { resources: Resources::Listed(vec![Part { request: 1, required: true }]) };
     let page = StepSpec { page: Some(listed), ..step(0) };
     let load = sessions(session(vec![page], vec![get("/"), part], 1, 1000), 1);
-    let (outcome, heard) = run(&load, |_| ok("x"));
-    assert_eq!(path(&heard[1].1), "/nope.png?x=1");
+    let (outcome, received) = run(&load, |_| ok("x"));
+    assert_eq!(path(&received[1].1), "/nope.png?x=1");
     let parts = &pages(&outcome).next().unwrap().traces[0].parts;
     assert_eq!((parts[0].name.as_str(), parts[1].name.as_str()), ("/", "opt"));
 }

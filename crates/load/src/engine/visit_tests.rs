@@ -11,30 +11,33 @@ use webdyno_model::visit::{
 use webdyno_model::workload::{Arrival, Body, RequestSpec, Workload};
 
 /// What a test's server answers to a request: after so long, these bytes.
-pub(super) type Answer = (u64, Vec<u8>);
+pub(super) type ScriptedResponse = (u64, Vec<u8>);
 
-/// Accepts after 0.1 ms, and answers each request as the function says, which is told the request's text.
-fn site<'s>(heard: &Heard, mut answer: impl FnMut(&str) -> Answer + 's) -> Server<'s> {
-    let heard = heard.clone();
+/// Accepts after 0.1 ms, and answers each request as the function says, which gets the request's text.
+fn site<'s>(
+    received: &ReceivedRequests,
+    mut response: impl FnMut(&str) -> ScriptedResponse + 's,
+) -> Server<'s> {
+    let received = received.clone();
     Box::new(move |visit| {
         if visit.request == 0 {
-            return vec![(100_000, Act::Accept)];
+            return vec![(100_000, ServerAction::Accept)];
         }
-        let (after_ns, bytes) = answer(&heard.borrow().last().unwrap().1);
-        vec![(after_ns, Act::Send(bytes))]
+        let (after_ns, bytes) = response(&received.borrow().last().unwrap().1);
+        vec![(after_ns, ServerAction::Send(bytes))]
     })
 }
 
-/// Runs the load against such a site; gives the outcome and what was asked, with the numbers of the connections.
+/// Runs the load against such a site; returns the outcome and what was asked, with the numbers of the connections.
 pub(super) fn run<'s>(
     load: &Workload,
-    answer: impl FnMut(&str) -> Answer + 's,
+    response: impl FnMut(&str) -> ScriptedResponse + 's,
 ) -> (Outcome, Vec<(u64, String)>) {
     let mut sim = Sim::new(Box::new(|_| vec![]));
-    let heard = sim.heard.clone();
-    sim.serve(site(&heard, answer));
+    let received = sim.received.clone();
+    sim.serve(site(&received, response));
     let outcome = simulate_on(load, sim);
-    (outcome, heard.take())
+    (outcome, received.take())
 }
 
 pub(super) fn path(request: &str) -> &str {
@@ -46,18 +49,18 @@ pub(super) fn field<'a>(request: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// An answer of a millisecond with this head and body.
-pub(super) fn answer(status: &str, fields: &str, body: &str) -> Answer {
+/// A response of a millisecond with this head and body.
+pub(super) fn response(status: &str, fields: &str, body: &str) -> ScriptedResponse {
     let length =
         if status.starts_with("304") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     (MS, format!("HTTP/1.1 {status}\r\n{fields}{length}\r\n{body}").into_bytes())
 }
 
-pub(super) fn ok(body: &str) -> Answer {
-    answer("200 OK", "", body)
+pub(super) fn ok(body: &str) -> ScriptedResponse {
+    response("200 OK", "", body)
 }
 
-/// A load of one session with these steps, by so many users.
+/// A load of one session with these steps, by this many users.
 pub(super) fn session(
     steps: Vec<StepSpec>,
     requests: Vec<RequestSpec>,
@@ -71,7 +74,7 @@ pub(super) fn session(
     load
 }
 
-/// A page whose document is request 0 and whose parts are all others, loaded by so many users.
+/// A page whose document is request 0 and whose parts are all others, loaded by this many users.
 pub(super) fn page(parts: usize, users: u32, duration_ms: u64) -> Workload {
     let mut requests = vec![get("/")];
     requests.extend((0..parts).map(|number| get(&format!("/{number}"))));
@@ -142,7 +145,7 @@ fn makespan_us(parts_us: &[u64], connect_us: u64, most: usize) -> u64 {
 
 #[test]
 fn a_page_is_its_document_and_then_its_parts_six_at_a_time() {
-    // 0.1 ms to connect, 1 ms an answer: the document, then 19 parts in waves of six, of which five connect anew.
+    // 0.1 ms to connect, 1 ms a response: the document, then 19 parts in waves of six, of which five connect anew.
     let mut load = page(19, 1, 1000);
     visits(&mut load).think = Think::Fixed { time_us: 50_000 };
     let outcome = simulate(&load, answering(MS));
@@ -152,7 +155,7 @@ fn a_page_is_its_document_and_then_its_parts_six_at_a_time() {
     let time = page_time(&outcome);
     // The first part goes where the document came; it is that connection's fourth part that ends the page.
     assert_eq!((time.count, time.min, time.max), (loaded, Some(5100), Some(5100)));
-    // Somebody new makes each session.
+    // Each session is made by a new visitor.
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 6 * loaded);
     assert_eq!(counts(&outcome).sessions_completed, loaded);
 }
@@ -166,13 +169,13 @@ proptest! {
         let mut load = sessions(page(parts_us.len(), 1, 1000), 1);
         visits(&mut load).connections_per_host = most;
         let delays = parts_us.clone();
-        let (outcome, heard) = run(&load, move |request| match path(request)[1..].parse::<usize>() {
+        let (outcome, received) = run(&load, move |request| match path(request)[1..].parse::<usize>() {
             Ok(number) => (delays[number] * 1000, OK.to_vec()),
             Err(_) => (7 * MS, OK.to_vec()),
         });
         let expected_us = 100 + 7000 + makespan_us(&parts_us, 100, most as usize);
         prop_assert_eq!(page_time(&outcome).max, Some(expected_us));
-        let connections: BTreeSet<u64> = heard.iter().map(|(connection, _)| *connection).collect();
+        let connections: BTreeSet<u64> = received.iter().map(|(connection, _)| *connection).collect();
         prop_assert!(connections.len() <= most as usize);
         // Every part is a request of its own, due when the document has come.
         prop_assert_eq!(outcome.counts(), (parts_us.len() as u64 + 1, 0, 0));
@@ -187,9 +190,9 @@ fn each_server_has_connections_of_its_own() {
     for request in load.requests.iter_mut().skip(13) {
         request.url = request.url.replace("127.0.0.1", "127.0.0.2");
     }
-    let (outcome, heard) = run(&load, |_| ok("x"));
+    let (outcome, received) = run(&load, |_| ok("x"));
     let mut used: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    for (connection, request) in &heard {
+    for (connection, request) in &received {
         used.entry(field(request, "Host").unwrap()).or_default().insert(*connection);
     }
     let used: Vec<_> = used.values().map(BTreeSet::len).collect();
@@ -211,12 +214,12 @@ fn a_failed_document_has_no_parts_and_a_failed_part_fails_its_page_if_it_is_requ
         {
             parts[1].required = required;
         }
-        let (outcome, heard) = run(&load, |request| match path(request) == bad {
-            true => answer("500 Broken", "", ""),
+        let (outcome, received) = run(&load, |request| match path(request) == bad {
+            true => response("500 Broken", "", ""),
             false => ok("x"),
         });
         assert_eq!(page_counts(&outcome), expected, "{bad} {required}");
-        assert_eq!(heard.len(), if bad == "/" { 1 } else { 4 });
+        assert_eq!(received.len(), if bad == "/" { 1 } else { 4 });
         let trace = &pages(&outcome).next().unwrap().traces[0];
         assert_eq!((trace.kind, trace.failed), (TraceKind::Slowest, expected.1 == 1));
         let failures: Vec<_> = trace.parts.iter().filter_map(|part| part.failure.as_deref()).collect();
@@ -228,7 +231,7 @@ const HTML: &str = "<!doctype html><html><head><link rel=stylesheet href=/s.css>
     <body><img src=/i.png><img src=http://elsewhere.example/x.png><img src=/i.png></body></html>";
 
 /// A page with a style sheet that names two more parts.
-fn found_site(request: &str) -> Answer {
+fn found_site(request: &str) -> ScriptedResponse {
     match path(request) {
         "/" => ok(HTML),
         "/s.css" => ok("@import '/t.css'; body { background: url(/b.png) }"),
@@ -239,8 +242,8 @@ fn found_site(request: &str) -> Answer {
 
 #[test]
 fn what_a_document_and_its_style_sheets_embed_is_found_once() {
-    let (outcome, heard) = run(&sessions(found_page(1, 1000), 3), found_site);
-    let mut paths: Vec<_> = heard.iter().map(|(_, request)| path(request)).collect();
+    let (outcome, received) = run(&sessions(found_page(1, 1000), 3), found_site);
+    let mut paths: Vec<_> = received.iter().map(|(_, request)| path(request)).collect();
     assert_eq!(paths[0], "/");
     paths.sort_unstable();
     let each = ["/", "/b.png", "/i.png", "/j.js", "/s.css", "/t.css"];
@@ -250,7 +253,9 @@ fn what_a_document_and_its_style_sheets_embed_is_found_once() {
     let css = parts.iter().find(|part| part.name == "/s.css").unwrap();
     let image = parts.iter().find(|part| part.name == "/b.png").unwrap();
     assert_eq!(image.known_us, css.ended_us);
-    assert!(heard.iter().all(|(_, request)| field(request, "Accept-Encoding") == Some("gzip, deflate, br")));
+    assert!(
+        received.iter().all(|(_, request)| field(request, "Accept-Encoding") == Some("gzip, deflate, br"))
+    );
 }
 
 #[test]
@@ -258,39 +263,39 @@ fn a_cache_asks_for_nothing_that_is_fresh_and_confirms_what_is_stale() {
     let mut load = sessions(found_page(1, 1000), 3);
     visits(&mut load).cache = true;
     visits(&mut load).returning_fraction = 1.0;
-    let (outcome, heard) = run(&load, |request| {
+    let (outcome, received) = run(&load, |request| {
         let stale = field(request, "If-None-Match") == Some("\"v1\"");
         match path(request) {
-            "/" if stale => answer("304 Not Modified", "ETag: \"v1\"\r\n", ""),
-            "/" => answer("200 OK", "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", HTML),
-            "/j.js" => answer("200 OK", "Cache-Control: no-store\r\n", "x"),
+            "/" if stale => response("304 Not Modified", "ETag: \"v1\"\r\n", ""),
+            "/" => response("200 OK", "ETag: \"v1\"\r\nCache-Control: no-cache\r\n", HTML),
+            "/j.js" => response("200 OK", "Cache-Control: no-store\r\n", "x"),
             other => {
-                answer("200 OK", "Cache-Control: max-age=60\r\n", if other == "/s.css" { "" } else { "x" })
+                response("200 OK", "Cache-Control: max-age=60\r\n", if other == "/s.css" { "" } else { "x" })
             }
         }
     });
-    let paths: Vec<_> = heard.iter().map(|(_, request)| path(request)).collect();
+    let paths: Vec<_> = received.iter().map(|(_, request)| path(request)).collect();
     assert_eq!(paths, ["/", "/s.css", "/j.js", "/i.png", "/", "/j.js", "/", "/j.js"]);
     let counts = counts(&outcome);
     assert_eq!((counts.cache_hits, counts.cache_confirmed), (4, 2));
     assert_eq!((page_counts(&outcome), outcome.counts()), ((3, 0, 0), (8, 0, 0)));
-    // Somebody else has an empty cache.
+    // Another visitor has an empty cache.
     visits(&mut load).returning_fraction = 0.0;
-    let (_, heard) = run(&load, found_site);
-    assert_eq!(heard.len(), 18);
+    let (_, received) = run(&load, found_site);
+    assert_eq!(received.len(), 18);
 }
 
 #[test]
-fn a_page_that_is_fresh_altogether_takes_no_time_and_asks_nothing() {
+fn a_fully_cached_page_takes_no_time_and_sends_nothing() {
     let mut load = found_page(1, 1000);
     visits(&mut load).cache = true;
     visits(&mut load).returning_fraction = 1.0;
     visits(&mut load).think = Think::Fixed { time_us: 100_000 };
-    let (outcome, heard) = run(&load, |request| {
+    let (outcome, received) = run(&load, |request| {
         let body = if path(request) == "/" { HTML } else { "" };
-        answer("200 OK", "Cache-Control: max-age=60\r\n", body)
+        response("200 OK", "Cache-Control: max-age=60\r\n", body)
     });
-    assert_eq!(heard.len(), 4);
+    assert_eq!(received.len(), 4);
     let (completed, _, _) = page_counts(&outcome);
     assert_eq!((completed, counts(&outcome).cache_hits), (10, 9 * 4));
     let traces = &pages(&outcome).next().unwrap().traces;
@@ -303,7 +308,7 @@ pub(super) fn capture(name: &str, from: CaptureFrom) -> CaptureSpec {
     CaptureSpec { name: name.into(), from }
 }
 
-/// Fetches a form, logs in with what it says, and goes where the answer points.
+/// Fetches a form, logs in with what it says, and goes where the response points.
 fn log_in(users: u32, count: u64) -> Workload {
     let form = StepSpec {
         captures: vec![capture("csrf", CaptureFrom::Regex("name=csrf value=(\\w+)".into()))],
@@ -323,16 +328,16 @@ fn log_in(users: u32, count: u64) -> Workload {
 #[test]
 fn values_are_captured_and_sent() {
     let mut tokens = 0;
-    let (outcome, heard) = run(&log_in(2, 4), |request| match path(request) {
+    let (outcome, received) = run(&log_in(2, 4), |request| match path(request) {
         "/form/a" => {
             tokens += 1;
             ok(&format!("<input name=csrf value=t{tokens}>"))
         }
-        "/login" => answer("200 OK", "X-Next: ../home?x=1#y\r\n", ""),
+        "/login" => response("200 OK", "X-Next: ../home?x=1#y\r\n", ""),
         _ => ok("x"),
     });
     assert_eq!(outcome.counts(), (12, 0, 0));
-    let sent: BTreeSet<_> = heard
+    let sent: BTreeSet<_> = received
         .iter()
         .filter(|(_, request)| path(request) == "/login")
         .map(|(_, request)| request.rsplit("\r\n\r\n").next().unwrap())
@@ -340,9 +345,9 @@ fn values_are_captured_and_sent() {
     assert_eq!(sent.len(), 4);
     let all: Vec<_> = sent.into_iter().collect();
     assert!(all[0].starts_with("user=u1&csrf=t") && all[3].starts_with("user=u2&csrf=t"), "{all:?}");
-    assert!(heard.iter().all(|(_, request)| field(request, "Content-Length").is_none_or(|n| n == "15")));
+    assert!(received.iter().all(|(_, request)| field(request, "Content-Length").is_none_or(|n| n == "15")));
     // Read as a link on the page that answered the login.
-    assert_eq!(heard.iter().filter(|(_, request)| path(request) == "/home?x=1").count(), 4);
+    assert_eq!(received.iter().filter(|(_, request)| path(request) == "/home?x=1").count(), 4);
     let counts = counts(&outcome);
     assert_eq!((counts.sessions_completed, counts.sessions_broken, counts.steps_skipped), (4, 0, 0));
 }
@@ -351,11 +356,11 @@ fn values_are_captured_and_sent() {
 fn what_was_never_captured_skips_the_steps_that_need_it() {
     let mut load = log_in(1, 3);
     visits(&mut load).think = Think::Fixed { time_us: 1000 };
-    let (outcome, heard) = run(&load, |request| match path(request) {
+    let (outcome, received) = run(&load, |request| match path(request) {
         "/form/a" => ok("nothing here"),
         other => panic!("{other}"),
     });
-    assert_eq!((outcome.counts(), heard.len()), ((3, 0, 0), 3));
+    assert_eq!((outcome.counts(), received.len()), ((3, 0, 0), 3));
     let counts = counts(&outcome);
     assert_eq!((counts.sessions_started, counts.sessions_completed, counts.sessions_broken), (3, 0, 3));
     // The link needs what the login would have captured.
@@ -364,7 +369,7 @@ fn what_was_never_captured_skips_the_steps_that_need_it() {
     // A link to a server that the load does not know is not followed.
     let (outcome, _) = run(&log_in(1, 2), |request| match path(request) {
         "/form/a" => ok("name=csrf value=x"),
-        _ => answer("200 OK", "X-Next: http://elsewhere.example/\r\n", ""),
+        _ => response("200 OK", "X-Next: http://elsewhere.example/\r\n", ""),
     });
     let counts = self::counts(&outcome);
     assert_eq!((counts.steps_skipped, counts.sessions_broken), (2, 2));
@@ -377,22 +382,22 @@ fn cookies_are_each_visitors_own_also_over_redirects() {
     let mut load = sessions(session(vec![step(0), step(1)], requests, 3, 1000), 9);
     load.redirects_max = 3;
     let mut given = 0;
-    let (outcome, heard) = run(&load, |request| match path(request) {
+    let (outcome, received) = run(&load, |request| match path(request) {
         "/in" => {
             given += 1;
             let fields =
                 format!("Set-Cookie: id={given}\r\nSet-Cookie: b=2; Path=/nowhere\r\nLocation: /set\r\n");
-            answer("302 Found", &fields, "")
+            response("302 Found", &fields, "")
         }
-        "/set" => answer("200 OK", "set-cookie: more=1\r\n", ""),
+        "/set" => response("200 OK", "set-cookie: more=1\r\n", ""),
         _ => ok("x"),
     });
     assert_eq!((outcome.counts(), outcome.sum(|interval| interval.redirects)), ((18, 0, 0), 9));
     let cookies = |wanted: &str| -> BTreeSet<String> {
-        let those = heard.iter().filter(|(_, request)| path(request) == wanted);
+        let those = received.iter().filter(|(_, request)| path(request) == wanted);
         those.map(|(_, request)| field(request, "Cookie").unwrap_or_default().to_owned()).collect()
     };
-    // Nobody comes back, so nobody begins with cookies.
+    // No visitor comes back, so none begins with cookies.
     assert_eq!(cookies("/in"), [String::new()].into());
     assert_eq!(cookies("/set"), (1..=9).map(|id| format!("id={id}")).collect());
     assert_eq!(cookies("/home"), (1..=9).map(|id| format!("id={id}; more=1")).collect());
@@ -417,15 +422,15 @@ fn drawn(threads: usize, after_ns: u64) -> BTreeMap<String, Vec<String>> {
         order: webdyno_model::visit::RowOrder::Random,
         ..Default::default()
     }];
-    let heards: Vec<Heard> = (0..threads).map(|_| Heard::default()).collect();
-    let sims = heards.iter().map(|heard| {
+    let received_lists: Vec<ReceivedRequests> = (0..threads).map(|_| ReceivedRequests::default()).collect();
+    let sims = received_lists.iter().map(|received| {
         let mut sim = Sim::new(answering(after_ns));
-        sim.heard = heard.clone();
+        sim.received = received.clone();
         sim
     });
     simulate_threads(&load, sims.collect());
     let mut by_session: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (_, request) in heards.iter().flat_map(|heard| heard.take()) {
+    for (_, request) in received_lists.iter().flat_map(|received| received.take()) {
         let path = path(&request).to_owned();
         let words: Vec<_> = path.split('/').collect();
         by_session.entry(format!("{} {}", words[2], words[3])).or_default().push(path.clone());
@@ -449,8 +454,8 @@ fn the_same_seed_gives_the_same_steps_with_any_threads_and_any_server() {
 #[test]
 fn users_come_and_go_with_the_stages() {
     let mut load = page(2, 4, 3000);
-    let hold = |level| Stage { duration_us: 1_000_000, shape: Shape::Hold { level }, measured: true };
-    load.stages = vec![hold(1.0), hold(4.0), hold(2.0)];
+    let retain = |level| Stage { duration_us: 1_000_000, shape: Shape::Hold { level }, measured: true };
+    load.stages = vec![retain(1.0), retain(4.0), retain(2.0)];
     visits(&mut load).think = Think::Fixed { time_us: 100_000 };
     let outcome = simulate_threads(&load, (0..2).map(|_| Sim::new(answering(MS))).collect());
     let visitors: Vec<_> = outcome.intervals.iter().map(|interval| interval.visits.visitors).collect();
@@ -486,7 +491,7 @@ fn a_number_of_starts_of_an_open_load_is_one_of_sessions() {
 
 #[test]
 fn when_all_connections_are_in_use_visitors_share_them() {
-    // Eight users, three connections: nobody starves, no more are open, and the wait is nobody's delay but the limit's.
+    // Eight users, three connections: none starves, no more are open, and the wait is not counted as our own delay.
     let mut load = page(6, 8, 5000);
     load.connections = 3;
     let mut by_user = BTreeMap::new();
@@ -494,8 +499,8 @@ fn when_all_connections_are_in_use_visitors_share_them() {
         request.url.push_str("?${user}");
         request.has_variables = true;
     }
-    let (outcome, heard) = run(&load, |_| ok("x"));
-    for (_, request) in &heard {
+    let (outcome, received) = run(&load, |_| ok("x"));
+    for (_, request) in &received {
         *by_user.entry(path(request).split('?').nth(1).unwrap().to_owned()).or_insert(0u32) += 1;
     }
     let (least, most) = (by_user.values().min().unwrap(), by_user.values().max().unwrap());
@@ -514,8 +519,8 @@ fn kept_connections_that_the_server_closes_meanwhile_are_no_failure() {
     visits(&mut load).think = Think::Fixed { time_us: 50_000 };
     visits(&mut load).returning_fraction = 1.0;
     let server: Server<'_> = Box::new(|visit| match visit.request {
-        0 => vec![(100_000, Act::Accept)],
-        _ => vec![(MS, Act::Send(OK.to_vec())), (10 * MS, Act::Close)],
+        0 => vec![(100_000, ServerAction::Accept)],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec())), (10 * MS, ServerAction::Close)],
     });
     let outcome = simulate(&load, server);
     assert_eq!(outcome.counts(), (20, 0, 0));
@@ -524,24 +529,27 @@ fn kept_connections_that_the_server_closes_meanwhile_are_no_failure() {
 }
 
 /// What a moody server does, by a number that was drawn.
-fn mood(number: u64, visit: &super::simulation::Visit) -> Vec<(u64, Act)> {
+fn mood(number: u64, visit: &super::simulation::ServerRequest) -> Vec<(u64, ServerAction)> {
     let draw =
         (number ^ visit.connection.wrapping_mul(0x9E37_79B9) ^ visit.request.wrapping_mul(0x85EB_CA6B)) % 23;
     match (visit.request, draw) {
-        (0, 0) => vec![(0, Act::Refuse)],
+        (0, 0) => vec![(0, ServerAction::Refuse)],
         (0, 1) => vec![],
-        (0, _) => vec![(100_000, Act::Accept)],
-        (_, 2) => vec![(MS, Act::Reset)],
-        (_, 3) => vec![(MS, Act::Close)],
-        (_, 4) => vec![(MS, Act::Send(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n".to_vec()))],
-        (_, 5) => vec![(MS, Act::Send(OK[..30].to_vec())), (2 * MS, Act::Close)],
+        (0, _) => vec![(100_000, ServerAction::Accept)],
+        (_, 2) => vec![(MS, ServerAction::Reset)],
+        (_, 3) => vec![(MS, ServerAction::Close)],
+        (_, 4) => vec![(MS, ServerAction::Send(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n".to_vec()))],
+        (_, 5) => vec![(MS, ServerAction::Send(OK[..30].to_vec())), (2 * MS, ServerAction::Close)],
         (_, 6) => vec![],
         (_, 7) => {
-            vec![(MS, Act::Send(b"HTTP/1.1 302 x\r\nLocation: /1\r\nContent-Length: 0\r\n\r\n".to_vec()))]
+            vec![(
+                MS,
+                ServerAction::Send(b"HTTP/1.1 302 x\r\nLocation: /1\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            )]
         }
-        (_, 8) => vec![(MS, Act::Send(OK.to_vec())), (MS, Act::Close)],
-        (_, 9) => vec![(MS, Act::Send(b"nonsense".to_vec()))],
-        _ => vec![(MS, Act::Send(OK.to_vec()))],
+        (_, 8) => vec![(MS, ServerAction::Send(OK.to_vec())), (MS, ServerAction::Close)],
+        (_, 9) => vec![(MS, ServerAction::Send(b"nonsense".to_vec()))],
+        _ => vec![(MS, ServerAction::Send(OK.to_vec()))],
     }
 }
 

@@ -26,8 +26,8 @@ fn think_times_are_kept_to_the_microsecond() {
     sim.coarse_ns = 900_000;
     let outcome = simulate_on(&load, sim);
     assert_eq!(outcome.counts(), (12, 0, 0));
-    // Three sessions each: six answers and five times of thinking, and nobody thinks after the last session. When the load
-    // begins, each is in the midst of thinking.
+    // Three sessions each: six answers and five times of thinking, and nobody thinks after the last session. When the
+    // load begins, each is in the midst of thinking.
     let before_us = outcome.end.elapsed_us - (100 + 6 * 1000 + 5 * 123_457);
     assert!((1..123_457).contains(&before_us), "{before_us}");
     assert_eq!(outcome.merged(|interval| &interval.client_delay).dist().max, Some(0));

@@ -1,16 +1,16 @@
-//! What must hold for every answer, whatever its bytes: shared by the fuzz targets in `fuzz/` and by the test that
+//! What must hold for every response, whatever its bytes: shared by the fuzz targets in `fuzz/` and by the test that
 //! runs them for a short time on stable Rust.
 //!
-//! The main one: an answer means the same however the network cuts it into pieces (RFC 9112, section 2.2: a parser
+//! The main one: a response means the same however the network cuts it into pieces (RFC 9112, section 2.2: a parser
 //! reads a sequence of octets). The rest: no panic, no hang, bounded memory.
 
-use crate::http::content_check::{Checks, Spare, Wish};
-use crate::http::response::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
-use crate::http::response_head::{Coding, Framing, Head, HeadMemory};
+use crate::http::content_check::{BodyHandling, BufferPool, ResponseChecks};
+use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
+use crate::http::response_head::{ContentCoding, Framing, ResponseHead, ResponseHeadCache};
 use webdyno_model::workload::Expectation;
 
 /// Cuttings that are tried besides the regular ones.
-const CUTTINGS: u64 = 3;
+const SPLITS: u64 = 3;
 /// Longer inputs are not fed byte by byte: that would be slow and show nothing new.
 const BYTEWISE_BYTES_MAX: usize = 4096;
 /// More framing than this between two bytes of a body is refused: an extension and a trailer section at their bounds,
@@ -18,15 +18,15 @@ const BYTEWISE_BYTES_MAX: usize = 4096;
 const FRAMING_BYTES_MAX: u64 = 80 * 1024;
 const CHUNKED_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// What came of an answer whose connection was closed after its last byte.
+/// What came of a response whose connection was closed after its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum ResponseSummary {
     NotHttp,
     /// It ended at this byte.
     Whole {
         status: u16,
         body_bytes: u64,
-        keep: bool,
+        keep_alive: bool,
         end: usize,
     },
     CutOff {
@@ -37,7 +37,7 @@ enum Seen {
 
 /// What a listener is shown, as sums that hold for any cutting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Shown {
+struct ObservedBytes {
     head: u64,
     body: u64,
     body_bytes: u64,
@@ -47,8 +47,8 @@ fn sum(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |sum, &byte| sum.rotate_left(5).wrapping_add(u64::from(byte) + 1))
 }
 
-impl Listener for Shown {
-    fn head(&mut self, _: Head, bytes: &[u8]) {
+impl ResponseObserver for ObservedBytes {
+    fn head(&mut self, _: ResponseHead, bytes: &[u8]) {
         self.head = sum(0, bytes);
     }
 
@@ -60,9 +60,9 @@ impl Listener for Shown {
 
 /// Numbers that only depend on a seed: xorshift64*.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct XorShift(u64);
 
-impl Dice {
+impl XorShift {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
@@ -79,13 +79,13 @@ impl Dice {
 
 /// How the bytes are handed over.
 #[derive(Debug, Clone)]
-enum Cutting {
+enum Split {
     Whole,
     Every(usize),
-    Random(Dice),
+    Random(XorShift),
 }
 
-impl Cutting {
+impl Split {
     fn next(&mut self, left: usize) -> usize {
         let size = match self {
             Self::Whole => left,
@@ -100,22 +100,30 @@ impl Cutting {
     }
 }
 
-/// Checks the reader of answers with these bytes. An error tells what does not hold.
-pub fn answer(bytes: &[u8]) -> Result<(), String> {
-    for to_head in [false, true] {
-        let mut shown = Shown::default();
-        let whole = receive(&mut shown, bytes, Cutting::Whole, to_head, &mut HeadMemory::default(), false)?;
-        for (cutting, dropping) in cuttings(bytes) {
+/// Checks the reader of responses with these bytes. An error describes the violated property.
+pub fn response(bytes: &[u8]) -> Result<(), String> {
+    for is_head_request in [false, true] {
+        let mut observed = ObservedBytes::default();
+        let whole = receive(
+            &mut observed,
+            bytes,
+            Split::Whole,
+            is_head_request,
+            &mut ResponseHeadCache::default(),
+            false,
+        )?;
+        for (split, dropping) in splits(bytes) {
             // A memory that knows the head already, as it does from the second answer on.
-            let mut memory = HeadMemory::default();
+            let mut memory = ResponseHeadCache::default();
             for again in [false, true] {
-                let mut shown_now = Shown::default();
-                let seen = receive(&mut shown_now, bytes, cutting.clone(), to_head, &mut memory, dropping)?;
+                let mut shown_now = ObservedBytes::default();
+                let summary =
+                    receive(&mut shown_now, bytes, split.clone(), is_head_request, &mut memory, dropping)?;
                 // What is dropped is not shown, and of what breaks off the last piece may be.
-                let alike = dropping || seen == Seen::NotHttp || shown_now == shown;
-                if seen != whole || !alike {
+                let alike = dropping || summary == ResponseSummary::NotHttp || shown_now == observed;
+                if summary != whole || !alike {
                     return Err(format!(
-                        "{whole:?} as a whole, {seen:?} as {cutting:?}; to HEAD {to_head}, dropping {dropping}, again {again}"
+                        "{whole:?} as a whole, {summary:?} as {split:?}; to HEAD {is_head_request}, dropping {dropping}, again {again}"
                     ));
                 }
             }
@@ -126,15 +134,15 @@ pub fn answer(bytes: &[u8]) -> Result<(), String> {
 
 /// Checks the reader of chunks with these bytes, which come after the head of a chunked answer.
 pub fn chunked(bytes: &[u8]) -> Result<(), String> {
-    answer(&[CHUNKED_HEAD, bytes].concat())?;
-    let (mut reader, mut memory) = (Answer::new(), HeadMemory::default());
+    response(&[CHUNKED_HEAD, bytes].concat())?;
+    let (mut reader, mut memory) = (Response::new(), ResponseHeadCache::default());
     // Complete, so it cannot fail.
     let _ = reader.feed(CHUNKED_HEAD, &mut memory, false);
     let (mut body_bytes, mut framing_bytes) = (0, 0);
     for (at, byte) in bytes.iter().enumerate() {
         match reader.feed(std::slice::from_ref(byte), &mut memory, false) {
-            Ok(Fed::More) => {}
-            Ok(Fed::Done { .. }) | Err(_) => return Ok(()),
+            Ok(FeedResult::More) => {}
+            Ok(FeedResult::Done { .. }) | Err(_) => return Ok(()),
         }
         framing_bytes = if reader.body_bytes() > body_bytes { 0 } else { framing_bytes + 1 };
         body_bytes = reader.body_bytes();
@@ -149,19 +157,19 @@ pub fn chunked(bytes: &[u8]) -> Result<(), String> {
 pub fn content(bytes: &[u8]) -> Result<(), String> {
     let (&first, body) = bytes.split_first().unwrap_or((&0, &[]));
     let coding = match first {
-        b'g' => Coding::Gzip,
-        b'd' => Coding::Deflate,
-        b'b' => Coding::Brotli,
-        _ => Coding::Identity,
+        b'g' => ContentCoding::Gzip,
+        b'd' => ContentCoding::Deflate,
+        b'b' => ContentCoding::Brotli,
+        _ => ContentCoding::Identity,
     };
     let expect = [Expectation::Regex("dyno".into()), Expectation::Sha256("0".repeat(64))];
-    let checks = [&expect[..1], &expect[1..]].map(Checks::of);
+    let checks = [&expect[..1], &expect[1..]].map(ResponseChecks::compile);
     for checks in checks.into_iter().flatten() {
-        let whole = decoded(&checks, coding, body, Cutting::Whole);
-        for (cutting, _) in cuttings(body) {
-            let seen = decoded(&checks, coding, body, cutting.clone());
-            if seen != whole {
-                return Err(format!("{whole:?} as a whole, {seen:?} as {cutting:?}, {coding:?}"));
+        let whole = decoded(&checks, coding, body, Split::Whole);
+        for (split, _) in splits(body) {
+            let summary = decoded(&checks, coding, body, split.clone());
+            if summary != whole {
+                return Err(format!("{whole:?} as a whole, {summary:?} as {split:?}, {coding:?}"));
             }
         }
     }
@@ -169,73 +177,84 @@ pub fn content(bytes: &[u8]) -> Result<(), String> {
 }
 
 /// Length and sum of what is in a body, as far as it was kept; `None` when it cannot be read.
-fn decoded(checks: &Checks, coding: Coding, body: &[u8], mut cutting: Cutting) -> Option<(u64, u64)> {
-    let head = Head { status: 200, framing: Framing::UntilClose, keep: false, coding, length_bytes: 0 };
-    let mut content = checks.content(head, Wish::default(), &mut Spare::default())?;
+fn decoded(
+    checks: &ResponseChecks,
+    coding: ContentCoding,
+    body: &[u8],
+    mut split: Split,
+) -> Option<(u64, u64)> {
+    let head = ResponseHead {
+        status: 200,
+        framing: Framing::UntilClose,
+        keep_alive: false,
+        coding,
+        length_bytes: 0,
+    };
+    let mut content = checks.start_body_check(head, BodyHandling::default(), &mut BufferPool::default())?;
     let mut at = 0;
     while at < body.len() {
-        let size = cutting.next(body.len() - at);
+        let size = split.next(body.len() - at);
         content.feed(&body[at..at + size]);
         at += size;
     }
     content.ended().map(|(length_bytes, kept)| (length_bytes, sum(0, &kept)))
 }
 
-fn cuttings(bytes: &[u8]) -> Vec<(Cutting, bool)> {
+fn splits(bytes: &[u8]) -> Vec<(Split, bool)> {
     // The cuts depend on the bytes alone, so that what was found is found again.
     let seed = bytes.iter().fold(bytes.len() as u64, |sum, &byte| sum.rotate_left(5) ^ u64::from(byte));
-    let random = |number| (Cutting::Random(Dice::new(seed ^ number)), number % 2 == 1);
-    let mut cuttings: Vec<_> = (1..=CUTTINGS).map(random).collect();
-    cuttings.push((Cutting::Whole, false));
+    let random = |number| (Split::Random(XorShift::new(seed ^ number)), number % 2 == 1);
+    let mut splits: Vec<_> = (1..=SPLITS).map(random).collect();
+    splits.push((Split::Whole, false));
     let size = if bytes.len() <= BYTEWISE_BYTES_MAX { 1 } else { 1021 };
-    cuttings.push((Cutting::Every(size), false));
-    cuttings
+    splits.push((Split::Every(size), false));
+    splits
 }
 
 /// Feeds the bytes piece by piece, then closes. Bodies of a known length may be dropped unread, as the engine does.
 fn receive(
-    shown: &mut Shown,
+    observed: &mut ObservedBytes,
     bytes: &[u8],
-    mut cutting: Cutting,
-    to_head: bool,
-    memory: &mut HeadMemory,
+    mut split: Split,
+    is_head_request: bool,
+    memory: &mut ResponseHeadCache,
     dropping: bool,
-) -> Result<Seen, String> {
-    let mut reader = Answer::new();
+) -> Result<ResponseSummary, String> {
+    let mut reader = Response::new();
     let mut at = 0;
     while at < bytes.len() {
-        let mut size = cutting.next(bytes.len() - at);
-        let left = reader.fixed_left();
+        let mut size = split.next(bytes.len() - at);
+        let left = reader.remaining_fixed_body();
         let fed = if dropping && left > 0 {
             size = size.min(usize::try_from(left).unwrap_or(usize::MAX));
-            Ok(match reader.dropped(size as u64) {
-                true => Fed::Done { extra_bytes: 0 },
-                false => Fed::More,
+            Ok(match reader.skip_body(size as u64) {
+                true => FeedResult::Done { extra_bytes: 0 },
+                false => FeedResult::More,
             })
         } else {
-            reader.feed_to(shown, &bytes[at..at + size], memory, to_head)
+            reader.feed_observed(observed, &bytes[at..at + size], memory, is_head_request)
         };
         at += size;
-        let (status, body_bytes, keep) = (reader.status(), reader.body_bytes(), reader.keep());
+        let (status, body_bytes, keep_alive) = (reader.status(), reader.body_bytes(), reader.keep_alive());
         match fed {
-            Ok(Fed::More) => {}
-            Ok(Fed::Done { extra_bytes }) if extra_bytes > size => {
+            Ok(FeedResult::More) => {}
+            Ok(FeedResult::Done { extra_bytes }) if extra_bytes > size => {
                 return Err(format!("{extra_bytes} bytes of {size} lie behind the answer"));
             }
-            Ok(Fed::Done { extra_bytes }) => {
-                return Ok(Seen::Whole { status, body_bytes, keep, end: at - extra_bytes });
+            Ok(FeedResult::Done { extra_bytes }) => {
+                return Ok(ResponseSummary::Whole { status, body_bytes, keep_alive, end: at - extra_bytes });
             }
-            Err(_) => return Ok(Seen::NotHttp),
+            Err(_) => return Ok(ResponseSummary::NotHttp),
         }
         if reader.memory_bytes() > 2 * HEAD_BYTES_MAX || body_bytes > at as u64 {
             return Err(format!("{} bytes of memory, {body_bytes} of a body", reader.memory_bytes()));
         }
     }
-    let (status, body_bytes, keep) = (reader.status(), reader.body_bytes(), reader.keep());
+    let (status, body_bytes, keep_alive) = (reader.status(), reader.body_bytes(), reader.keep_alive());
     Ok(match reader.at_close() {
-        AtClose::Complete => Seen::Whole { status, body_bytes, keep, end: at },
-        AtClose::Early => Seen::CutOff { status, body_bytes },
-        AtClose::NotHttp => Seen::NotHttp,
+        CloseOutcome::Complete => ResponseSummary::Whole { status, body_bytes, keep_alive, end: at },
+        CloseOutcome::Early => ResponseSummary::CutOff { status, body_bytes },
+        CloseOutcome::NotHttp => ResponseSummary::NotHttp,
     })
 }
 

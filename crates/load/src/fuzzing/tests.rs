@@ -1,5 +1,5 @@
 //! Fuzzing on stable Rust, without coverage: the hand-made answers of `fuzz/corpus`, and mutations of them. The same
-//! seed finds the same. `WEBDYNO_FUZZ_S` runs it for so many seconds, `WEBDYNO_FUZZ_SEED` with another seed.
+//! seed finds the same. `WEBDYNO_FUZZ_S` runs it for this many seconds, `WEBDYNO_FUZZ_SEED` with another seed.
 
 use super::*;
 use std::panic::catch_unwind;
@@ -64,7 +64,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// An input with a piece changed, taken out, put in, repeated, or taken from another input.
-fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], dice: &mut Dice) {
+fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], dice: &mut XorShift) {
     let at = dice.below(input.len() + 1);
     let reach = 1 << dice.below(8);
     let to = (at + dice.below(reach)).min(input.len());
@@ -114,7 +114,7 @@ fn fuzz(name: &str, rounds: u64, target: fn(&[u8]) -> Result<(), String>) {
     let goes_on = |round| time.map_or(round < rounds, |time| begun.elapsed() < time);
     let mut round = 0;
     while goes_on(round) {
-        let mut dice = Dice::new(seed << 32 ^ round);
+        let mut dice = XorShift::new(seed << 32 ^ round);
         let mut input = corpus[dice.below(corpus.len())].clone();
         for _ in 0..=dice.below(STEPS_MAX) {
             mutate(&mut input, &corpus, &mut dice);
@@ -126,8 +126,8 @@ fn fuzz(name: &str, rounds: u64, target: fn(&[u8]) -> Result<(), String>) {
 }
 
 #[test]
-fn answers_mean_the_same_however_they_are_cut() {
-    fuzz("answer", ROUNDS, answer);
+fn responses_mean_the_same_however_they_are_segmented() {
+    fuzz("answer", ROUNDS, response);
 }
 
 #[test]

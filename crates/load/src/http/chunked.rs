@@ -7,25 +7,25 @@
 const EXTENSION_BYTES_MAX: u32 = 4 * 1024;
 /// Longest trailer section, in bytes.
 const TRAILER_BYTES_MAX: u32 = 64 * 1024;
-/// Most hexadecimal digits of a chunk's size: no chunk of 2^60 bytes is honest.
+/// Most hexadecimal digits of a chunk's size: a chunk of 2^60 bytes is not plausible.
 const SIZE_DIGITS_MAX: u8 = 15;
 
-/// The answer broke the rules of chunked coding.
+/// The response broke the rules of chunked coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BadChunk;
+pub(crate) struct ChunkError;
 
-/// Where in the coding the next byte stands.
+/// The state of the decoder at the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ChunkState {
     Size { value: u64, digits: u8 },
-    Extension { value: u64, seen: u32 },
+    Extension { value: u64, length: u32 },
     SizeEnd { value: u64 },
     Data { left: u64 },
     DataCr,
     DataLf,
-    TrailerStart { seen: u32 },
-    TrailerLine { seen: u32 },
-    TrailerLf { seen: u32 },
+    TrailerStart { length: u32 },
+    TrailerLine { length: u32 },
+    TrailerLf { length: u32 },
     LastLf,
     Done,
 }
@@ -33,14 +33,14 @@ enum Step {
 /// A decoder that is fed pieces of any size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunked {
-    step: Step,
+    step: ChunkState,
     body_bytes: u64,
 }
 
 impl Chunked {
     /// A decoder at the start of a body.
     pub(crate) fn new() -> Self {
-        let step = Step::Size { value: 0, digits: 0 };
+        let step = ChunkState::Size { value: 0, digits: 0 };
         Self { step, body_bytes: 0 }
     }
 
@@ -51,26 +51,30 @@ impl Chunked {
 
     /// Whether the last chunk and the trailers were seen.
     pub(crate) fn is_done(&self) -> bool {
-        self.step == Step::Done
+        self.step == ChunkState::Done
     }
 
-    /// Takes what belongs to the body and returns how many bytes that were; fewer than given only at its end.
+    /// Consumes bytes of the body and returns how many; fewer than passed only at its end.
     #[cfg(test)]
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, BadChunk> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, ChunkError> {
         self.feed_into(bytes, |_| {})
     }
 
-    /// Takes what belongs to the body, shows what the chunks hold to `seen`, and returns how many bytes were taken.
-    pub(crate) fn feed_into(&mut self, bytes: &[u8], mut seen: impl FnMut(&[u8])) -> Result<usize, BadChunk> {
+    /// Consumes bytes of the body, passes the chunks' content to `length`, and returns how many bytes were consumed.
+    pub(crate) fn feed_into(
+        &mut self,
+        bytes: &[u8],
+        mut on_data: impl FnMut(&[u8]),
+    ) -> Result<usize, ChunkError> {
         let mut at = 0;
-        while at < bytes.len() && self.step != Step::Done {
-            if let Step::Data { left } = self.step {
+        while at < bytes.len() && self.step != ChunkState::Done {
+            if let ChunkState::Data { left } = self.step {
                 let take = left.min((bytes.len() - at) as u64);
                 self.body_bytes += take;
-                seen(&bytes[at..at + take as usize]);
+                on_data(&bytes[at..at + take as usize]);
                 at += take as usize;
                 let left = left - take;
-                self.step = if left == 0 { Step::DataCr } else { Step::Data { left } };
+                self.step = if left == 0 { ChunkState::DataCr } else { ChunkState::Data { left } };
             } else {
                 self.step = self.step.next(bytes[at])?;
                 at += 1;
@@ -80,44 +84,44 @@ impl Chunked {
     }
 }
 
-impl Step {
+impl ChunkState {
     /// The step after one byte of framing.
-    fn next(self, byte: u8) -> Result<Self, BadChunk> {
+    fn next(self, byte: u8) -> Result<Self, ChunkError> {
         match self {
             Self::Size { value, digits } => after_size(value, digits, byte),
             Self::Extension { value, .. } if byte == b'\r' => Ok(Self::SizeEnd { value }),
-            Self::Extension { value, seen } if byte != b'\n' && seen < EXTENSION_BYTES_MAX => {
-                let seen = seen + 1;
-                Ok(Self::Extension { value, seen })
+            Self::Extension { value, length } if byte != b'\n' && length < EXTENSION_BYTES_MAX => {
+                let length = length + 1;
+                Ok(Self::Extension { value, length })
             }
-            Self::SizeEnd { value: 0 } if byte == b'\n' => Ok(Self::TrailerStart { seen: 0 }),
+            Self::SizeEnd { value: 0 } if byte == b'\n' => Ok(Self::TrailerStart { length: 0 }),
             Self::SizeEnd { value } if byte == b'\n' => Ok(Self::Data { left: value }),
             Self::DataCr if byte == b'\r' => Ok(Self::DataLf),
             Self::DataLf if byte == b'\n' => Ok(Self::Size { value: 0, digits: 0 }),
             Self::TrailerStart { .. } if byte == b'\r' => Ok(Self::LastLf),
             // The line's end counts too: a section of empty names is not shorter.
-            Self::TrailerLine { seen } if byte == b'\r' => Ok(Self::TrailerLf { seen: seen + 2 }),
-            Self::TrailerStart { seen } | Self::TrailerLine { seen }
-                if byte != b'\n' && seen < TRAILER_BYTES_MAX =>
+            Self::TrailerLine { length } if byte == b'\r' => Ok(Self::TrailerLf { length: length + 2 }),
+            Self::TrailerStart { length } | Self::TrailerLine { length }
+                if byte != b'\n' && length < TRAILER_BYTES_MAX =>
             {
-                Ok(Self::TrailerLine { seen: seen + 1 })
+                Ok(Self::TrailerLine { length: length + 1 })
             }
-            Self::TrailerLf { seen } if byte == b'\n' => Ok(Self::TrailerStart { seen }),
+            Self::TrailerLf { length } if byte == b'\n' => Ok(Self::TrailerStart { length }),
             Self::LastLf if byte == b'\n' => Ok(Self::Done),
-            _ => Err(BadChunk),
+            _ => Err(ChunkError),
         }
     }
 }
 
 /// The step after a byte of a chunk's size line.
-fn after_size(value: u64, digits: u8, byte: u8) -> Result<Step, BadChunk> {
+fn after_size(value: u64, digits: u8, byte: u8) -> Result<ChunkState, ChunkError> {
     match (char::from(byte).to_digit(16), byte) {
-        (Some(_), _) if digits == SIZE_DIGITS_MAX => Err(BadChunk),
-        (Some(digit), _) => Ok(Step::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }),
-        (None, _) if digits == 0 => Err(BadChunk),
-        (None, b'\r') => Ok(Step::SizeEnd { value }),
-        (None, b';' | b' ' | b'\t') => Ok(Step::Extension { value, seen: 0 }),
-        _ => Err(BadChunk),
+        (Some(_), _) if digits == SIZE_DIGITS_MAX => Err(ChunkError),
+        (Some(digit), _) => Ok(ChunkState::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }),
+        (None, _) if digits == 0 => Err(ChunkError),
+        (None, b'\r') => Ok(ChunkState::SizeEnd { value }),
+        (None, b';' | b' ' | b'\t') => Ok(ChunkState::Extension { value, length: 0 }),
+        _ => Err(ChunkError),
     }
 }
 
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(coded: &str, expected: Result<(u64, usize), BadChunk>) {
+    fn check(coded: &str, expected: Result<(u64, usize), ChunkError>) {
         let mut chunked = Chunked::new();
         let got = chunked.feed(coded.as_bytes());
         let got = got.map(|used| (chunked.body_bytes(), used));
@@ -158,11 +162,11 @@ mod tests {
             ";x\r\n",
             "5\rhello",
         ] {
-            check(coded, Err(BadChunk));
+            check(coded, Err(ChunkError));
         }
-        check(&format!("1;{}", "x".repeat(5000)), Err(BadChunk));
-        check(&format!("0\r\nA: {}", "x".repeat(70_000)), Err(BadChunk));
-        check(&format!("0\r\n{}", "A: b\r\n".repeat(20_000)), Err(BadChunk));
+        check(&format!("1;{}", "x".repeat(5000)), Err(ChunkError));
+        check(&format!("0\r\nA: {}", "x".repeat(70_000)), Err(ChunkError));
+        check(&format!("0\r\n{}", "A: b\r\n".repeat(20_000)), Err(ChunkError));
     }
 
     proptest! {

@@ -1,41 +1,41 @@
-//! The reader of answers beside another one, ureq-proto's, on random valid answers: the same status, body, end and
+//! The reader of responses beside another one, ureq-proto's, on random valid responses: the same status, body, end and
 //! decision on the connection. What is valid: RFC 9112, sections 4 to 7 and 9.3.
 //!
 //! Both leave the first look at a head to httparse; all that follows is independent. The other one does not take
-//! folded lines: it is shown the same answer with blanks in their place, which is what a fold means (RFC 9112, 5.2).
+//! folded lines: it is shown the same response with blanks in their place, which is what a fold means (RFC 9112, 5.2).
 
-use crate::http::response::{Answer, AtClose, Fed};
-use crate::http::response_head::HeadMemory;
+use crate::http::response::{CloseOutcome, FeedResult, Response};
+use crate::http::response_head::ResponseHeadCache;
 use proptest::prelude::*;
 use ureq_proto::client::{Call, RecvBodyResult, RecvResponseResult, SendRequestResult, state};
 use ureq_proto::http::Request;
 
 /// What a reader saw.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct ReadResponse {
     status: u16,
     body_bytes: u64,
-    /// The first byte behind the answer.
+    /// The first byte behind the response.
     end: usize,
     up_to_the_close: bool,
-    keep: bool,
+    keep_alive: bool,
 }
 
 /// How a body is sent.
 #[derive(Debug, Clone)]
 enum Body {
     Nothing,
-    /// Its length in bytes, leading zeros, and how often it is told.
+    /// Its length in bytes, leading zeros, and how often the header is repeated.
     Length(u64, usize, usize),
     /// Chunks with their extensions, and trailers.
     Chunks(Vec<(usize, bool, &'static str)>, usize),
     UpToTheClose(u64),
 }
 
-/// A valid answer, to be rendered.
+/// A valid response, to be rendered.
 #[derive(Debug, Clone)]
-struct Made {
-    to_head: bool,
+struct GeneratedResponse {
+    is_head_request: bool,
     modern: bool,
     interims: Vec<u16>,
     status: u16,
@@ -55,10 +55,10 @@ const CONNECTIONS: [&str; 7] =
     ["close", "Close", "keep-alive", "Keep-Alive, TE", "TE,\r\n close", "closed", "keep-alive, close"];
 const EXTENSIONS: [&str; 6] = ["", ";a", ";a=b", "; a = \"b\"", " ;x", "  "];
 
-impl Made {
-    /// Whether an answer may have a body at all: RFC 9110, 6.4.1.
+impl GeneratedResponse {
+    /// Whether a response may have a body at all: RFC 9110, 6.4.1.
     fn has_body(&self) -> bool {
-        !self.to_head && !matches!(self.status, 204 | 304)
+        !self.is_head_request && !matches!(self.status, 204 | 304)
     }
 
     fn render(&self) -> Vec<u8> {
@@ -118,7 +118,7 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn made() -> impl Strategy<Value = GeneratedResponse> {
     let status = prop_oneof![3 => Just(200u16), 2 => prop::sample::select(vec![204u16, 304, 206, 301, 307, 404, 503]), 1 => 200..600u16];
     let header = (prop::sample::select(&NAMES[..]), prop::sample::select(&VALUES[..]));
     (
@@ -133,15 +133,15 @@ fn made() -> impl Strategy<Value = Made> {
         prop::option::of(prop::sample::select(&CONNECTIONS[..])),
         body(),
     )
-        .prop_map(|((to_head, modern, interims), status, reason, headers, connection, body)| {
+        .prop_map(|((is_head_request, modern, interims), status, reason, headers, connection, body)| {
             let body = match body {
                 // A server sends neither with a 204, and chunks only to those who know HTTP/1.1: RFC 9112, 6.1.
                 _ if status == 204 => Body::Nothing,
                 Body::Chunks(..) if !modern => Body::UpToTheClose(7),
                 body => body,
             };
-            Made {
-                to_head: to_head && status != 204,
+            GeneratedResponse {
+                is_head_request: is_head_request && status != 204,
                 modern,
                 interims,
                 status,
@@ -154,31 +154,33 @@ fn made() -> impl Strategy<Value = Made> {
 }
 
 /// What our reader sees, with the bytes cut at these places; then the server closes.
-fn ours(bytes: &[u8], cuts: &[usize], to_head: bool) -> Seen {
-    let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+fn ours(bytes: &[u8], cuts: &[usize], is_head_request: bool) -> ReadResponse {
+    let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
     let mut from = 0;
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % bytes.len()).chain([bytes.len()]).collect();
     cuts.sort_unstable();
-    let seen = |answer: &Answer, end, up_to_the_close| Seen {
-        status: answer.status(),
-        body_bytes: answer.body_bytes(),
+    let seen = |response: &Response, end, up_to_the_close| ReadResponse {
+        status: response.status(),
+        body_bytes: response.body_bytes(),
         end,
         up_to_the_close,
-        keep: answer.keep(),
+        keep_alive: response.keep_alive(),
     };
     for cut in cuts {
-        if let Fed::Done { extra_bytes } = answer.feed(&bytes[from..cut], &mut memory, to_head).unwrap() {
-            return seen(&answer, cut - extra_bytes, false);
+        if let FeedResult::Done { extra_bytes } =
+            response.feed(&bytes[from..cut], &mut memory, is_head_request).unwrap()
+        {
+            return seen(&response, cut - extra_bytes, false);
         }
         from = cut;
     }
-    assert_eq!(answer.at_close(), AtClose::Complete);
-    seen(&answer, bytes.len(), true)
+    assert_eq!(response.at_close(), CloseOutcome::Complete);
+    seen(&response, bytes.len(), true)
 }
 
 /// What ureq-proto sees.
-fn theirs(bytes: &[u8], to_head: bool) -> Seen {
-    let method = if to_head { "HEAD" } else { "GET" };
+fn theirs(bytes: &[u8], is_head_request: bool) -> ReadResponse {
+    let method = if is_head_request { "HEAD" } else { "GET" };
     let request = Request::builder().method(method).uri("http://localhost/").body(()).unwrap();
     let mut sending = Call::new(request).unwrap().proceed();
     sending.write(&mut [0; 1024]).unwrap();
@@ -196,7 +198,7 @@ fn theirs(bytes: &[u8], to_head: bool) -> Seen {
     };
     let of_cleanup = |call: Call<state::Cleanup>| !call.must_close_connection();
     let (mut body_bytes, mut up_to_the_close) = (0, false);
-    let keep = match receiving.proceed().unwrap() {
+    let keep_alive = match receiving.proceed().unwrap() {
         RecvResponseResult::Cleanup(call) => of_cleanup(call),
         RecvResponseResult::Redirect(call) => !call.must_close_connection(),
         RecvResponseResult::RecvBody(mut call) => {
@@ -215,26 +217,26 @@ fn theirs(bytes: &[u8], to_head: bool) -> Seen {
             }
         }
     };
-    Seen { status, body_bytes, end, up_to_the_close, keep }
+    ReadResponse { status, body_bytes, end, up_to_the_close, keep_alive }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    // Invariant: another reader of HTTP sees the same in every valid answer, however ours gets it.
+    // Invariant: another reader of HTTP sees the same in every valid response, however ours gets it.
     #[test]
     fn two_readers_see_the_same(made in made(), cuts in prop::collection::vec(any::<usize>(), 0..4)) {
         let mut bytes = made.render();
         let length = bytes.len();
-        // What lies behind an answer that does not end with the connection is not its own.
+        // What follows a response that does not end with the connection is not its own.
         if !matches!(made.body, Body::UpToTheClose(_)) {
             bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\n\r\n");
         }
         let unfolded = String::from_utf8(bytes.clone()).unwrap().replace(FOLD, "   ");
-        let theirs = theirs(unfolded.as_bytes(), made.to_head);
-        prop_assert_eq!(&ours(&bytes, &cuts, made.to_head), &theirs);
+        let theirs = theirs(unfolded.as_bytes(), made.is_head_request);
+        prop_assert_eq!(&ours(&bytes, &cuts, made.is_head_request), &theirs);
         let byte_by_byte: Vec<_> = (0..bytes.len()).collect();
-        prop_assert_eq!(&ours(&bytes, &byte_by_byte, made.to_head), &theirs);
+        prop_assert_eq!(&ours(&bytes, &byte_by_byte, made.is_head_request), &theirs);
         prop_assert_eq!(theirs.end, length);
     }
 }

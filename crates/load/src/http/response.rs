@@ -1,15 +1,15 @@
-//! One answer as it arrives: head, body, end. Bodies are counted, and shown to a listener if there is one. RFC 9112,
-//! section 6.
+//! One response as it arrives: head, body, end. Bodies are counted, and passed to an observer if there is one. RFC
+//! 9112, section 6.
 //!
-//! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a
-//! buffer that the connection keeps for its life and that is bounded.
+//! The head is read where it lies when it arrives in one piece; only a head in pieces is copied together, into a buffer
+//! that the connection keeps for its life and that is bounded.
 
 use crate::http::chunked::Chunked;
-use crate::http::response_head::{Framing, Head, HeadMemory, NotHttp, parse};
+use crate::http::response_head::{Framing, NotHttp, ResponseHead, ResponseHeadCache, parse};
 
 /// Longest head, in bytes; longer is a protocol error.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Most interim answers (1xx) before the real one.
+/// Most interim responses (1xx) before the real one.
 const INTERIM_MAX: u8 = 16;
 /// Up to here a head in pieces is parsed with each piece, so that what is not HTTP is noticed at its first line.
 const EAGER_BYTES: usize = 64;
@@ -18,9 +18,9 @@ const EAGER_BYTES: usize = 64;
 /// each would be felt.
 const SPILL_BYTES_KEPT: usize = 4 * 1024;
 
-/// Where the next byte belongs.
+/// The state of the reader at the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ReadState {
     Head,
     Fixed { left: u64 },
     Chunked(Chunked),
@@ -28,18 +28,18 @@ enum Stage {
     Done,
 }
 
-/// What became of a piece.
+/// The state after a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fed {
-    /// The answer goes on.
+pub(crate) enum FeedResult {
+    /// The response is incomplete.
     More,
-    /// The answer is complete; so many bytes of the piece lie behind it.
+    /// The response is complete; this many bytes of the piece follow it.
     Done { extra_bytes: usize },
 }
 
-/// What the end of the connection means for an answer.
+/// What the end of the connection means for a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtClose {
+pub(crate) enum CloseOutcome {
     /// It was framed by the close: complete.
     Complete,
     /// It was cut off.
@@ -48,52 +48,52 @@ pub(crate) enum AtClose {
     NotHttp,
 }
 
-/// Sees an answer go by: its head, then its body freed of its framing.
-pub(crate) trait Listener {
-    /// The head of the answer, not of an interim one; it is the whole of `bytes`.
-    fn head(&mut self, head: Head, bytes: &[u8]);
+/// Observes a response: its head, then its body without framing.
+pub(crate) trait ResponseObserver {
+    /// The head of the response, not of an interim one; it is the whole of `bytes`.
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]);
     /// A piece of the body.
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// Nobody listens.
-impl Listener for () {
+/// No observer.
+impl ResponseObserver for () {
     #[inline]
-    fn head(&mut self, _: Head, _: &[u8]) {}
+    fn head(&mut self, _: ResponseHead, _: &[u8]) {}
     #[inline]
     fn body(&mut self, _: &[u8]) {}
 }
 
-/// An answer that is being received.
+/// A response that is being received.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    stage: Stage,
+pub(crate) struct Response {
+    stage: ReadState,
     status: u16,
-    keep: bool,
-    begun: bool,
+    keep_alive: bool,
+    has_started: bool,
     interim: u8,
     body_bytes: u64,
     spill: Vec<u8>,
 }
 
-impl Answer {
-    /// Ready for an answer.
+impl Response {
+    /// Ready for a response.
     pub(crate) fn new() -> Self {
         Self {
-            stage: Stage::Head,
+            stage: ReadState::Head,
             status: 0,
-            keep: false,
-            begun: false,
+            keep_alive: false,
+            has_started: false,
             interim: 0,
             body_bytes: 0,
             spill: Vec::new(),
         }
     }
 
-    /// Ready for the next answer; keeps its memory.
+    /// Ready for the next response; keeps its memory.
     pub(crate) fn reset(&mut self) {
-        self.stage = Stage::Head;
-        (self.status, self.keep, self.begun) = (0, false, false);
+        self.stage = ReadState::Head;
+        (self.status, self.keep_alive, self.has_started) = (0, false, false);
         (self.interim, self.body_bytes) = (0, 0);
         self.spill.clear();
         self.spill.shrink_to(SPILL_BYTES_KEPT);
@@ -105,63 +105,63 @@ impl Answer {
     }
 
     /// Whether the server leaves the connection open for another request.
-    pub(crate) fn keep(&self) -> bool {
-        self.keep
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.keep_alive
     }
 
     /// Whether any byte has arrived.
-    pub(crate) fn begun(&self) -> bool {
-        self.begun
+    pub(crate) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// Decoded bytes of the body so far.
     pub(crate) fn body_bytes(&self) -> u64 {
         match self.stage {
-            Stage::Chunked(chunked) => chunked.body_bytes(),
+            ReadState::Chunked(chunked) => chunked.body_bytes(),
             _ => self.body_bytes,
         }
     }
 
     /// Bytes of a body of known length that are still to come: they may be dropped unread.
-    pub(crate) fn fixed_left(&self) -> u64 {
+    pub(crate) fn remaining_fixed_body(&self) -> u64 {
         match self.stage {
-            Stage::Fixed { left } => left,
+            ReadState::Fixed { left } => left,
             _ => 0,
         }
     }
 
-    /// Takes note that `count` bytes of a body of known length were dropped unread. True at its end.
-    pub(crate) fn dropped(&mut self, count: u64) -> bool {
-        if let Stage::Fixed { left } = self.stage {
-            self.take_fixed(left, count);
+    /// Records that `count` bytes of a body of known length were dropped unread. True at its end.
+    pub(crate) fn skip_body(&mut self, count: u64) -> bool {
+        if let ReadState::Fixed { left } = self.stage {
+            self.consume_fixed(left, count);
         }
-        self.stage == Stage::Done
+        self.stage == ReadState::Done
     }
 
-    /// Takes a piece of the answer.
+    /// Processes a piece of the response.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Fed, NotHttp> {
-        self.feed_to(&mut (), bytes, memory, to_head)
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<FeedResult, NotHttp> {
+        self.feed_observed(&mut (), bytes, memory, is_head_request)
     }
 
-    /// Takes a piece of the answer and shows it to a listener.
+    /// Processes a piece of the response and shows it to a listener.
     #[inline]
-    pub(crate) fn feed_to(
+    pub(crate) fn feed_observed(
         &mut self,
-        listener: &mut impl Listener,
+        listener: &mut impl ResponseObserver,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Fed, NotHttp> {
-        self.begun |= !bytes.is_empty();
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<FeedResult, NotHttp> {
+        self.has_started |= !bytes.is_empty();
         let mut at = 0;
-        while self.stage == Stage::Head {
-            let Some((head, used)) = self.feed_head(&bytes[at..], memory, to_head)? else {
-                return Ok(Fed::More);
+        while self.stage == ReadState::Head {
+            let Some((head, used)) = self.feed_head(&bytes[at..], memory, is_head_request)? else {
+                return Ok(FeedResult::More);
             };
             if !head.is_interim() {
                 match self.spill.is_empty() {
@@ -175,21 +175,21 @@ impl Answer {
         }
         at += self.feed_body(listener, &bytes[at..])?;
         Ok(match self.stage {
-            Stage::Done => Fed::Done { extra_bytes: bytes.len() - at },
-            _ => Fed::More,
+            ReadState::Done => FeedResult::Done { extra_bytes: bytes.len() - at },
+            _ => FeedResult::More,
         })
     }
 
     /// What it means that the server closed now.
-    pub(crate) fn at_close(&mut self) -> AtClose {
+    pub(crate) fn at_close(&mut self) -> CloseOutcome {
         match self.stage {
-            Stage::UntilClose | Stage::Done => {
-                self.stage = Stage::Done;
-                AtClose::Complete
+            ReadState::UntilClose | ReadState::Done => {
+                self.stage = ReadState::Done;
+                CloseOutcome::Complete
             }
-            // What came in pieces may not have been looked at yet.
-            Stage::Head if parse(&self.spill, false).is_err() => AtClose::NotHttp,
-            _ => AtClose::Early,
+            // A head in pieces may not have been parsed yet.
+            ReadState::Head if parse(&self.spill, false).is_err() => CloseOutcome::NotHttp,
+            _ => CloseOutcome::Early,
         }
     }
 
@@ -199,16 +199,16 @@ impl Answer {
         self.spill.capacity()
     }
 
-    /// Reads the head, in place if it can; gives it with the bytes of this piece that belong to it. A head that came
+    /// Reads the head, in place if it can; returns it with the bytes of this piece that belong to it. A head that came
     /// in pieces lies in `spill` then.
     fn feed_head(
         &mut self,
         bytes: &[u8],
-        memory: &mut HeadMemory,
-        to_head: bool,
-    ) -> Result<Option<(Head, usize)>, NotHttp> {
+        memory: &mut ResponseHeadCache,
+        is_head_request: bool,
+    ) -> Result<Option<(ResponseHead, usize)>, NotHttp> {
         if self.spill.is_empty()
-            && let Some(head) = memory.parse(bytes, to_head)?
+            && let Some(head) = memory.parse(bytes, is_head_request)?
         {
             let bounded = head.length_bytes <= HEAD_BYTES_MAX;
             return bounded.then_some(Some((head, head.length_bytes))).ok_or(NotHttp);
@@ -218,7 +218,7 @@ impl Answer {
         self.spill.extend_from_slice(&bytes[..bytes.len().min(room)]);
         let worth_parsing = before < EAGER_BYTES || has_blank_line(&self.spill[before.saturating_sub(3)..]);
         let parsed = match worth_parsing && before > 0 {
-            true => memory.parse(&self.spill, to_head)?,
+            true => memory.parse(&self.spill, is_head_request)?,
             false => None,
         };
         match parsed {
@@ -228,42 +228,42 @@ impl Answer {
         }
     }
 
-    fn begin_body(&mut self, head: Head) -> Result<(), NotHttp> {
+    fn begin_body(&mut self, head: ResponseHead) -> Result<(), NotHttp> {
         if head.is_interim() {
             self.interim += 1;
             return if self.interim > INTERIM_MAX { Err(NotHttp) } else { Ok(()) };
         }
         self.status = head.status;
-        self.keep = head.keep;
+        self.keep_alive = head.keep_alive;
         self.stage = match head.framing {
-            Framing::Empty | Framing::Fixed(0) => Stage::Done,
-            Framing::Fixed(left) => Stage::Fixed { left },
-            Framing::Chunked => Stage::Chunked(Chunked::new()),
-            Framing::UntilClose => Stage::UntilClose,
+            Framing::Empty | Framing::Fixed(0) => ReadState::Done,
+            Framing::Fixed(left) => ReadState::Fixed { left },
+            Framing::Chunked => ReadState::Chunked(Chunked::new()),
+            Framing::UntilClose => ReadState::UntilClose,
         };
         Ok(())
     }
 
     /// Counts what belongs to the body and returns how much that was.
-    fn feed_body(&mut self, listener: &mut impl Listener, bytes: &[u8]) -> Result<usize, NotHttp> {
+    fn feed_body(&mut self, listener: &mut impl ResponseObserver, bytes: &[u8]) -> Result<usize, NotHttp> {
         match &mut self.stage {
-            Stage::Head | Stage::Done => Ok(0),
-            Stage::Fixed { left } => {
+            ReadState::Head | ReadState::Done => Ok(0),
+            ReadState::Fixed { left } => {
                 let left = *left;
                 let take = left.min(bytes.len() as u64);
                 listener.body(&bytes[..take as usize]);
-                self.take_fixed(left, take);
+                self.consume_fixed(left, take);
                 Ok(take as usize)
             }
-            Stage::Chunked(chunked) => {
+            ReadState::Chunked(chunked) => {
                 let used = chunked.feed_into(bytes, |data| listener.body(data)).map_err(|_| NotHttp)?;
                 if chunked.is_done() {
                     self.body_bytes = chunked.body_bytes();
-                    self.stage = Stage::Done;
+                    self.stage = ReadState::Done;
                 }
                 Ok(used)
             }
-            Stage::UntilClose => {
+            ReadState::UntilClose => {
                 listener.body(bytes);
                 self.body_bytes += bytes.len() as u64;
                 Ok(bytes.len())
@@ -271,11 +271,11 @@ impl Answer {
         }
     }
 
-    fn take_fixed(&mut self, left: u64, take: u64) {
+    fn consume_fixed(&mut self, left: u64, take: u64) {
         self.body_bytes += take;
         self.stage = match left.saturating_sub(take) {
-            0 => Stage::Done,
-            left => Stage::Fixed { left },
+            0 => ReadState::Done,
+            left => ReadState::Fixed { left },
         };
     }
 }
@@ -290,27 +290,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that lay behind the answer.
+    /// Feeds the pieces and gives status, body bytes, keep, and the bytes that followed the response.
     fn receive(pieces: &[&[u8]], closes: bool) -> Result<Option<Seen>, NotHttp> {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         let mut behind = None;
         for piece in pieces {
             match behind {
                 Some(extra) => behind = Some(extra + piece.len()),
                 None => {
-                    if let Fed::Done { extra_bytes } = answer.feed(piece, &mut memory, false)? {
+                    if let FeedResult::Done { extra_bytes } = response.feed(piece, &mut memory, false)? {
                         behind = Some(extra_bytes);
                     }
                 }
             }
         }
-        if closes && behind.is_none() && answer.at_close() == AtClose::Complete {
+        if closes && behind.is_none() && response.at_close() == CloseOutcome::Complete {
             behind = Some(0);
         }
-        Ok(behind.map(|extra| (answer.status(), answer.body_bytes(), answer.keep(), extra)))
+        Ok(behind.map(|extra| (response.status(), response.body_bytes(), response.keep_alive(), extra)))
     }
 
-    /// Status, body bytes, whether the connection is kept, and bytes behind the answer.
+    /// Status, body bytes, whether the connection is kept, and bytes behind the response.
     type Seen = (u16, u64, bool, usize);
 
     const ANSWERS: [(&str, Seen); 8] = [
@@ -330,9 +330,9 @@ mod tests {
         ("HTTP/1.1 200 OK\nContent-Length: 2\n\nok", (200, 2, true, 0)),
     ];
 
-    // Invariant: how an answer is cut into pieces does not change its meaning, at every single position.
+    // Invariant: how a response is cut into pieces does not change its meaning, at every single position.
     #[test]
-    fn every_cut_gives_the_same_answer() {
+    fn every_segmentation_gives_the_same_response() {
         for (text, expected) in ANSWERS {
             let bytes = text.as_bytes();
             for cut in 0..=bytes.len() {
@@ -347,7 +347,7 @@ mod tests {
     proptest! {
         // Invariant: the same for any number of cuts.
         #[test]
-        fn any_cuts_give_the_same_answer(which in 0..ANSWERS.len(), mut cuts in prop::collection::vec(0..200usize, 0..6)) {
+        fn any_segmentation_gives_the_same_response(which in 0..ANSWERS.len(), mut cuts in prop::collection::vec(0..200usize, 0..6)) {
             let (text, expected) = ANSWERS[which];
             cuts.sort_unstable();
             let (mut pieces, mut from) = (vec![], 0);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cut_off_is_not_complete() {
+    fn a_truncated_response_is_not_complete() {
         assert_eq!(receive(&[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell"], true), Ok(None));
         assert_eq!(receive(&[b"HTTP/1.1 200 O"], true), Ok(None));
         assert_eq!(
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_interim_answers_are_bounded() {
+    fn heads_and_interim_responses_are_bounded() {
         let line = format!("X: {}\r\n", "y".repeat(1000));
         let mut pieces: Vec<&[u8]> = vec![b"HTTP/1.1 200 OK\r\n"];
         pieces.extend(std::iter::repeat_n(line.as_bytes(), 70));
@@ -390,23 +390,23 @@ mod tests {
 
     #[test]
     fn a_large_head_in_pieces_leaves_little_memory() {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         for piece in [b"HTTP/1.1 200 OK\r\nX: ".to_vec(), vec![b'y'; 30_000], vec![b'z'; 30_000]] {
-            assert_eq!(answer.feed(&piece, &mut memory, false), Ok(Fed::More));
+            assert_eq!(response.feed(&piece, &mut memory, false), Ok(FeedResult::More));
         }
-        assert!(answer.memory_bytes() >= 60_000);
-        answer.reset();
-        assert!(answer.memory_bytes() <= SPILL_BYTES_KEPT);
+        assert!(response.memory_bytes() >= 60_000);
+        response.reset();
+        assert!(response.memory_bytes() <= SPILL_BYTES_KEPT);
     }
 
     #[test]
     fn dropped_bytes_count_like_read_ones() {
-        let (mut answer, mut memory) = (Answer::new(), HeadMemory::default());
+        let (mut response, mut memory) = (Response::new(), ResponseHeadCache::default());
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc";
-        assert_eq!(answer.feed(head, &mut memory, false), Ok(Fed::More));
-        assert_eq!(answer.fixed_left(), 97);
-        assert!(!answer.dropped(90));
-        assert!(answer.dropped(7));
-        assert_eq!((answer.body_bytes(), answer.fixed_left()), (100, 0));
+        assert_eq!(response.feed(head, &mut memory, false), Ok(FeedResult::More));
+        assert_eq!(response.remaining_fixed_body(), 97);
+        assert!(!response.skip_body(90));
+        assert!(response.skip_body(7));
+        assert_eq!((response.body_bytes(), response.remaining_fixed_body()), (100, 0));
     }
 }

@@ -1,23 +1,23 @@
-//! The head of an answer: its status, and how its body is framed. RFC 9112, sections 4, 6.3 and 9.3.
+//! The head of a response: its status, and how its body is framed. RFC 9112, sections 4, 6.3 and 9.3.
 
 use httparse::{Header, ParserConfig, Response, Status};
 use std::mem::MaybeUninit;
 
-/// Most header lines of an answer; more is a protocol error.
+/// Most header lines of a response; more is a protocol error.
 const HEADERS_MAX: usize = 128;
 /// Heads up to this length are remembered; longer ones are parsed each time.
 const REMEMBERED_BYTES_MAX: usize = 2048;
 
-/// The answer was not HTTP, or not within our bounds.
+/// The response was not HTTP, or not within our bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotHttp;
 
 /// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is no body, whatever the headers say (HEAD, 204, 304).
+    /// There is no body, whatever the headers announce (HEAD, 204, 304).
     Empty,
-    /// So many bytes.
+    /// This many bytes.
     Fixed(u64),
     /// Chunked coding.
     Chunked,
@@ -27,7 +27,7 @@ pub(crate) enum Framing {
 
 /// How the content of a body is coded: RFC 9110, 8.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
+pub(crate) enum ContentCoding {
     /// As it is.
     Identity,
     Gzip,
@@ -37,18 +37,18 @@ pub(crate) enum Coding {
     Other,
 }
 
-impl Coding {
+impl ContentCoding {
     /// The coding of a body that has this one and those of one more header line.
-    fn and(self, value: &[u8]) -> Self {
+    fn combined_with(self, value: &[u8]) -> Self {
         let names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-        names.fold(self, |before, name| match (before, Self::named(name)) {
+        names.fold(self, |before, name| match (before, Self::from_name(name)) {
             (before, Self::Identity) => before,
             (Self::Identity, coding) => coding,
             _ => Self::Other,
         })
     }
 
-    fn named(name: &[u8]) -> Self {
+    fn from_name(name: &[u8]) -> Self {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match () {
             () if name.is_empty() || is(b"identity") => Self::Identity,
@@ -62,21 +62,21 @@ impl Coding {
 
 /// What the engine needs to know of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     /// 100 to 999.
     pub(crate) status: u16,
     /// How its body ends.
     pub(crate) framing: Framing,
     /// Whether the connection may carry another request.
-    pub(crate) keep: bool,
+    pub(crate) keep_alive: bool,
     /// How its content is coded.
-    pub(crate) coding: Coding,
+    pub(crate) coding: ContentCoding,
     /// Length of the head, blank line included.
     pub(crate) length_bytes: usize,
 }
 
-impl Head {
-    /// An interim answer (1xx): the real one follows.
+impl ResponseHead {
+    /// An interim response (1xx): the real one follows.
     pub(crate) fn is_interim(&self) -> bool {
         self.status < 200
     }
@@ -84,19 +84,21 @@ impl Head {
 
 fn config() -> ParserConfig {
     let mut config = ParserConfig::default();
-    // RFC 9112, 5.2: a user agent takes a folded line in an answer for a blank.
+    // RFC 9112, 5.2: a user agent treats a folded line in a response as a blank.
     config.allow_obsolete_multiline_headers_in_responses(true);
     config
 }
 
-/// Reads a head at the start of `bytes`; `None` when it is not complete yet. `to_head` says that the request was
-/// HEAD, whose answers have no body.
-pub(crate) fn parse(bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp> {
+/// Reads a head at the start of `bytes`; `None` when it is not complete yet. `is_head_request` says that the request
+/// was HEAD, whose responses have no body.
+pub(crate) fn parse(bytes: &[u8], is_head_request: bool) -> Result<Option<ResponseHead>, NotHttp> {
     let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
     let mut response = Response::new(&mut []);
     let parsed = config().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
     match parsed {
-        Ok(Status::Complete(length_bytes)) => judge(&response, length_bytes, to_head).map(Some),
+        Ok(Status::Complete(length_bytes)) => {
+            interpret_headers(&response, length_bytes, is_head_request).map(Some)
+        }
         Ok(Status::Partial) => Ok(None),
         Err(_) => Err(NotHttp),
     }
@@ -116,13 +118,13 @@ pub(crate) fn header_value<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> 
     Some(header.value)
 }
 
-/// Gives each value of a header of the head at the start of `bytes`.
-pub(crate) fn each_value(bytes: &[u8], name: &str, mut give: impl FnMut(&[u8])) {
+/// Calls `visit` with each value of a header of the head at the start of `bytes`.
+pub(crate) fn for_each_value(bytes: &[u8], name: &str, mut visit: impl FnMut(&[u8])) {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut headers);
     if config().parse_response(&mut response, bytes).is_ok() {
-        let named = response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-        named.for_each(|header| give(header.value));
+        let from_name = response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        from_name.for_each(|header| visit(header.value));
     }
 }
 
@@ -134,13 +136,17 @@ pub(crate) fn has_line(bytes: &[u8], name: &str) -> bool {
 }
 
 /// Decides framing and reuse from the header lines.
-fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Result<Head, NotHttp> {
+fn interpret_headers(
+    response: &Response<'_, '_>,
+    length_bytes: usize,
+    is_head_request: bool,
+) -> Result<ResponseHead, NotHttp> {
     let status = response.code.filter(|&code| code >= 100).ok_or(NotHttp)?;
-    let modern = response.version == Some(1);
+    let is_http_1_1 = response.version == Some(1);
     let mut length = None;
     let mut coding = None;
-    let mut content = Coding::Identity;
-    let (mut says_close, mut says_keep) = (false, false);
+    let mut content = ContentCoding::Identity;
+    let (mut has_close, mut has_keep_alive) = (false, false);
     for header in response.headers.iter() {
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
@@ -150,33 +156,36 @@ fn judge(response: &Response<'_, '_>, length_bytes: usize, to_head: bool) -> Res
                 }
                 length = Some(value);
             }
-            16 if header.name.eq_ignore_ascii_case("content-encoding") => content = content.and(header.value),
+            16 if header.name.eq_ignore_ascii_case("content-encoding") => {
+                content = content.combined_with(header.value)
+            }
             17 if header.name.eq_ignore_ascii_case("transfer-encoding") => coding = Some(header.value),
             10 if header.name.eq_ignore_ascii_case("connection") => {
-                says_close |= has_token(header.value, b"close");
-                says_keep |= has_token(header.value, b"keep-alive");
+                has_close |= has_token(header.value, b"close");
+                has_keep_alive |= has_token(header.value, b"keep-alive");
             }
             _ => {}
         }
     }
-    // We never ask for another protocol, so 101 is an answer to somebody else.
+    // We never request another protocol, so 101 cannot be a response to our request.
     if status == 101 {
         return Err(NotHttp);
     }
     let framing = match (coding, length) {
-        _ if to_head || status < 200 || status == 204 || status == 304 => Framing::Empty,
+        _ if is_head_request || status < 200 || status == 204 || status == 304 => Framing::Empty,
         (Some(coding), _) if ends_in_chunked(coding) => Framing::Chunked,
         (Some(_), _) | (None, None) => Framing::UntilClose,
         (None, Some(length)) => Framing::Fixed(length),
     };
     // Both framings at once, or chunked in HTTP/1.0, is faulty: read it, and do not trust the connection again.
-    let faulty = coding.is_some() && (length.is_some() || !modern);
-    let keep = !says_close && (modern || says_keep) && framing != Framing::UntilClose && !faulty;
+    let faulty = coding.is_some() && (length.is_some() || !is_http_1_1);
+    let keep_alive =
+        !has_close && (is_http_1_1 || has_keep_alive) && framing != Framing::UntilClose && !faulty;
     // A transfer coding below the chunks is not undone either.
     if coding.is_some_and(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"chunked")) {
-        content = Coding::Other;
+        content = ContentCoding::Other;
     }
-    Ok(Head { status, framing, keep, coding: content, length_bytes })
+    Ok(ResponseHead { status, framing, keep_alive, coding: content, length_bytes })
 }
 
 /// A content length: digits, or the same number repeated in a list, which RFC 9112, 6.3 lets us accept.
@@ -198,16 +207,16 @@ fn ends_in_chunked(coding: &[u8]) -> bool {
     last.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// The last head of a request's answers. Servers send the same bytes again until their clock's second changes, and
+/// The last head of a request's responses. Servers send the same bytes again until their clock's second changes, and
 /// equal bytes have an equal meaning: comparing costs a tenth of parsing.
 #[derive(Debug, Default)]
-pub(crate) struct HeadMemory {
+pub(crate) struct ResponseHeadCache {
     bytes: Vec<u8>,
-    head: Option<Head>,
+    head: Option<ResponseHead>,
 }
 
-impl HeadMemory {
-    /// Whether the last answer announced a body of at least so many bytes.
+impl ResponseHeadCache {
+    /// Whether the last response announced a body of at least this many bytes.
     #[inline]
     pub(crate) fn expects_body(&self, bytes_min: u64) -> bool {
         let framing = self.head.map(|head| head.framing);
@@ -215,13 +224,17 @@ impl HeadMemory {
     }
 
     /// Reads the head at the start of `bytes`, as [`parse`] does.
-    pub(crate) fn parse(&mut self, bytes: &[u8], to_head: bool) -> Result<Option<Head>, NotHttp> {
+    pub(crate) fn parse(
+        &mut self,
+        bytes: &[u8],
+        is_head_request: bool,
+    ) -> Result<Option<ResponseHead>, NotHttp> {
         if let Some(head) = self.head
             && bytes.get(..head.length_bytes) == Some(&self.bytes)
         {
             return Ok(Some(head));
         }
-        let parsed = parse(bytes, to_head)?;
+        let parsed = parse(bytes, is_head_request)?;
         if let Some(head) = parsed.filter(|head| head.length_bytes <= REMEMBERED_BYTES_MAX) {
             self.bytes.clear();
             self.bytes.extend_from_slice(&bytes[..head.length_bytes]);
@@ -235,14 +248,14 @@ impl HeadMemory {
 mod tests {
     use super::*;
 
-    fn check(text: &str, to_head: bool, expected: Result<Option<(u16, Framing, bool)>, NotHttp>) {
+    fn check(text: &str, is_head_request: bool, expected: Result<Option<(u16, Framing, bool)>, NotHttp>) {
         let bytes = text.replace('\n', "\r\n");
         for _ in 0..2 {
-            let mut memory = HeadMemory::default();
-            let first = memory.parse(bytes.as_bytes(), to_head);
-            let again = memory.parse(bytes.as_bytes(), to_head);
+            let mut memory = ResponseHeadCache::default();
+            let first = memory.parse(bytes.as_bytes(), is_head_request);
+            let again = memory.parse(bytes.as_bytes(), is_head_request);
             assert_eq!(first, again, "{text}");
-            let got = first.map(|head| head.map(|head| (head.status, head.framing, head.keep)));
+            let got = first.map(|head| head.map(|head| (head.status, head.framing, head.keep_alive)));
             assert_eq!(got, expected, "{text}");
         }
     }
@@ -273,7 +286,7 @@ mod tests {
 
     #[test]
     fn content_codings_are_known_by_their_names() {
-        use Coding::*;
+        use ContentCoding::*;
         for (lines, expected) in [
             ("", Identity),
             ("Content-Encoding: identity\n", Identity),
@@ -311,9 +324,9 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_head_does_not_answer_for_another() {
-        let mut memory = HeadMemory::default();
-        let status = |memory: &mut HeadMemory, text: &str| {
+    fn a_cached_head_does_not_match_another() {
+        let mut memory = ResponseHeadCache::default();
+        let status = |memory: &mut ResponseHeadCache, text: &str| {
             let text = text.replace('\n', "\r\n");
             memory.parse(text.as_bytes(), false).unwrap().map(|head| head.status)
         };

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A connection.
-pub(crate) enum Wire {
+pub(crate) enum BlockingConnection {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Tls(Box<StreamOwned<ClientConnection, Wire>>),
+    Tls(Box<StreamOwned<ClientConnection, BlockingConnection>>),
 }
 
-impl Wire {
+impl BlockingConnection {
     /// Lets each call that follows wait for so long.
-    pub(crate) fn allow(&self, time: Duration) -> io::Result<()> {
+    pub(crate) fn set_timeouts(&self, time: Duration) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
                 stream.set_write_timeout(Some(time)).and(stream.set_read_timeout(Some(time)))
@@ -26,13 +26,13 @@ impl Wire {
             Self::Unix(stream) => {
                 stream.set_write_timeout(Some(time)).and(stream.set_read_timeout(Some(time)))
             }
-            Self::Tls(stream) => stream.sock.allow(time),
+            Self::Tls(stream) => stream.sock.set_timeouts(time),
         }
     }
 
-    /// The same connection after the handshake of TLS, if the server has a name for it. An error that TLS has told
-    /// holds it.
-    pub(crate) fn secure(
+    /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned
+    /// error.
+    pub(crate) fn with_tls(
         self,
         config: Option<&Arc<ClientConfig>>,
         name: Option<&ServerName<'static>>,
@@ -47,7 +47,7 @@ impl Wire {
     }
 }
 
-impl Read for Wire {
+impl Read for BlockingConnection {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -57,7 +57,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for BlockingConnection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
@@ -75,8 +75,8 @@ impl Write for Wire {
     }
 }
 
-impl Drop for Wire {
-    /// TLS says that it ends.
+impl Drop for BlockingConnection {
+    /// Sends close_notify.
     fn drop(&mut self) {
         if let Self::Tls(stream) = self {
             stream.conn.send_close_notify();
@@ -86,8 +86,8 @@ impl Drop for Wire {
 }
 
 /// Opening connections, within a time.
-pub(crate) mod open {
-    use super::{OwnedFd, Wire};
+pub(crate) mod connect {
+    use super::{BlockingConnection, OwnedFd};
     use crate::io::sockets;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
@@ -99,23 +99,27 @@ pub(crate) mod open {
     use std::time::{Duration, Instant};
 
     /// A connection to an address, from one of our own if one is given.
-    pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>, timeout: Duration) -> io::Result<Wire> {
+    pub(crate) fn tcp(
+        address: &SocketAddr,
+        source: Option<IpAddr>,
+        timeout: Duration,
+    ) -> io::Result<BlockingConnection> {
         let socket = sockets::tcp(address, source)?;
-        await_connection(&socket, timeout)?;
+        wait_connected(&socket, timeout)?;
         let stream = TcpStream::from(socket);
         stream.set_nonblocking(false)?;
-        Ok(Wire::Tcp(stream))
+        Ok(BlockingConnection::Tcp(stream))
     }
 
     /// A connection to a unix socket. `AGAIN` when its queue is full.
-    pub(crate) fn unix(path: &Path) -> Result<Wire, Errno> {
+    pub(crate) fn unix(path: &Path) -> Result<BlockingConnection, Errno> {
         let stream = UnixStream::from(sockets::unix(path)?);
         stream.set_nonblocking(false).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(Wire::Unix(stream))
+        Ok(BlockingConnection::Unix(stream))
     }
 
     /// connect(2): a socket becomes writable when its connection is settled; its error says how.
-    fn await_connection(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
+    fn wait_connected(socket: &OwnedFd, timeout: Duration) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -4,44 +4,45 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use webdyno_model::{Result, UserError};
 
-/// What is opened after this check and is no connection: the log, sockets that ask the kernel, the pipes to an agent, and
-/// some more that are open for a moment.
+/// What is opened after this check and is no connection: the log, netlink sockets, the pipes to an agent,
+/// and some more that are open for a moment.
 const RESERVE: u64 = 12;
 /// What each engine thread has besides its connections: epoll, timer, and what wakes it.
-const EACH_THREAD: u64 = 3;
-/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A look-up has a socket while its
-/// connection has none yet.
-const EACH_RESOLVER: u64 = 4;
-/// What is taken to be open where that cannot be read: more than was ever seen.
+const PER_THREAD: u64 = 3;
+/// What a thread's resolver has: its signal, twice, and files that are read for a moment. A lookup has a socket while
+/// its connection has none yet.
+const PER_RESOLVER: u64 = 4;
+/// The assumed number of open files where that cannot be read: more than was ever seen.
 const OPEN_UNKNOWN: u64 = 32;
 
 /// What a load opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct DescriptorNeed {
     /// Connections that are surely open at once.
     pub(crate) connections: u64,
     /// Engine threads.
     pub(crate) threads: u64,
-    /// Whether names are looked up during the load.
+    /// Whether names are resolved during the load.
     pub(crate) resolves: bool,
 }
 
-impl Need {
+impl DescriptorNeed {
     /// Files that are no connection, with so many open now.
     fn others(&self, open: u64) -> u64 {
-        let each = EACH_THREAD + if self.resolves { EACH_RESOLVER } else { 0 };
+        let each = PER_THREAD + if self.resolves { PER_RESOLVER } else { 0 };
         open + self.threads * each + RESERVE
     }
 }
 
 /// Connections that the limit of open files has room for, beside those of so many engine threads; `None` is no limit.
 pub fn connections_allowed(threads: u32) -> Option<u64> {
-    let need = Need { connections: 0, threads: u64::from(threads), resolves: true };
-    ensure(need).ok().flatten()
+    let need = DescriptorNeed { connections: 0, threads: u64::from(threads), resolves: true };
+    raise_limit(need).ok().flatten()
 }
 
-/// Makes room for a load, or says how to. Returns how many connections there is room for; `None` is no limit.
-pub(crate) fn ensure(need: Need) -> Result<Option<u64>> {
+/// Raises the limit for a load, or fails with a hint how to. Returns how many connections there is room for; `None` is
+/// no limit.
+pub(crate) fn raise_limit(need: DescriptorNeed) -> Result<Option<u64>> {
     let limit = getrlimit(Resource::Nofile);
     let others = need.others(open_now());
     let fitting = room(need.connections, others, limit.maximum)?;
@@ -81,38 +82,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_too_low_is_told_with_both_numbers() {
+    fn a_limit_too_low_is_reported_with_both_numbers() {
         assert_eq!(room(100, 24, None), Ok(None));
         assert_eq!(room(100, 24, Some(1024)), Ok(Some(1000)));
         assert_eq!(room(1000, 24, Some(1024)), Ok(Some(1000)));
-        let told = room(5000, 24, Some(1024)).unwrap_err();
+        let error = room(5000, 24, Some(1024)).unwrap_err();
         assert_eq!(
-            told.message,
+            error.message,
             "5000 connections and 24 other open files are needed, this process may have 1024"
         );
         assert_eq!(
-            told.hint.as_deref(),
+            error.hint.as_deref(),
             Some("raise the limit first: ulimit -n 5024; or use -c 1000 or fewer")
         );
-        assert_eq!(told.exit_code(), 1);
+        assert_eq!(error.exit_code(), 1);
         // No connection at all is no advice.
-        let told = room(1, 24, Some(24)).unwrap_err();
-        assert_eq!(told.hint.as_deref(), Some("raise the limit first: ulimit -n 25"));
-        assert!(told.message.starts_with("1 connection and"), "{told}");
+        let error = room(1, 24, Some(24)).unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some("raise the limit first: ulimit -n 25"));
+        assert!(error.message.starts_with("1 connection and"), "{error}");
     }
 
     #[test]
     fn what_is_needed_besides_connections_is_what_is_there() {
-        let need = Need { connections: 40, threads: 2, resolves: false };
+        let need = DescriptorNeed { connections: 40, threads: 2, resolves: false };
         // 40 connections fit into 64 open files.
         assert_eq!(need.others(5), 23);
-        assert_eq!(Need { resolves: true, ..need }.others(5), 31);
+        assert_eq!(DescriptorNeed { resolves: true, ..need }.others(5), 31);
         assert!((4..10_000).contains(&open_now()));
     }
 
     #[test]
     fn the_soft_limit_is_raised_to_the_hard_one() {
-        ensure(Need { connections: 1, threads: 1, resolves: false }).unwrap();
+        raise_limit(DescriptorNeed { connections: 1, threads: 1, resolves: false }).unwrap();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
     }

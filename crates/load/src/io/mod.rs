@@ -1,9 +1,11 @@
 //! The engine's side of the machine: clock and sockets behind one trait, epoll, TLS, names, timestamps, local ports.
 
 pub(crate) mod blocking_connection;
+pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
 pub(crate) mod network_io;
+pub(crate) mod origin;
 pub mod ports;
 pub(crate) mod resolver;
 pub(crate) mod rx_timestamps;

@@ -1,14 +1,14 @@
-//! The seam between the engine and the machine: a clock and sockets. The engine is written against this trait; the
-//! real one is `epoll`, tests bring a simulated one.
+//! The interface between the engine and the operating system: a clock and sockets. The engine is written against this
+//! trait; production uses `epoll`, tests use a simulation.
 
+use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
-use crate::plan::Origin;
 use rustix::io::Errno;
 
-/// Something happened on a connection.
+/// A readiness event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// What the engine gave to [`World::connect`].
+    /// What the engine gave to [`NetworkIo::connect`].
     pub(crate) token: u64,
     /// Bytes, an error or the peer's close may be read.
     pub(crate) readable: bool,
@@ -16,16 +16,16 @@ pub(crate) struct Ready {
     pub(crate) hangup: bool,
 }
 
-/// Why a call on a socket did nothing.
+/// Why a call on a socket failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broke {
-    /// What the kernel said.
+pub(crate) enum SocketError {
+    /// The error number of the kernel.
     Os(Errno),
     /// The name of the server did not resolve.
     Dns,
     /// TLS: the handshake, the certificate or a record.
     Tls,
-    /// The connection ended without the word of TLS that it does: somebody may have cut it off.
+    /// The connection ended without close_notify: it may have been cut off.
     Truncated,
 }
 
@@ -35,14 +35,14 @@ pub(crate) enum Handshake {
     /// There is none, or the connection is not established yet.
     None,
     /// It has begun.
-    UnderWay {
+    InProgress {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
-        begun_ns: u64,
+        started_ns: u64,
     },
     /// It is done.
     Done {
         /// When the connection could carry it: its first bytes were made, and sent, from then on.
-        begun_ns: u64,
+        started_ns: u64,
         /// When the connection could carry the first request.
         ended_ns: u64,
         /// Whether an earlier session was resumed.
@@ -50,48 +50,48 @@ pub(crate) enum Handshake {
     },
 }
 
-impl Broke {
-    /// Nothing is wrong, there is only nothing to do now.
+impl SocketError {
+    /// The call would block.
     pub(crate) const AGAIN: Self = Self::Os(Errno::AGAIN);
-    /// A signal came; the call may be made again at once.
+    /// Interrupted by a signal; the call may be repeated at once.
     pub(crate) const INTERRUPTED: Self = Self::Os(Errno::INTR);
 }
 
-impl From<Errno> for Broke {
+impl From<Errno> for SocketError {
     fn from(errno: Errno) -> Self {
         Self::Os(errno)
     }
 }
 
 /// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
-/// non-blocking except [`World::wait`]; readiness is told once per edge, as epoll(7) defines it.
-pub(crate) trait World {
+/// non-blocking except [`NetworkIo::wait`]; readiness is reported once per edge, as epoll(7) defines it.
+pub(crate) trait NetworkIo {
     /// Nanoseconds since the load began.
     fn now_ns(&self) -> u64;
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
-    /// Begins a connection; whether it comes about shows with the first `send`. What has to happen before it can carry
-    /// a request (the look-up of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
-    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke>;
-    /// Whether the name of the server is still looked up for a connection.
-    fn is_looked_up(&self, slot: u32) -> bool;
+    /// Begins a connection; whether it succeeds shows with the first `send`. What has to happen before it can carry
+    /// a request (the lookup of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError>;
+    /// Whether the server's name is still being resolved for a connection.
+    fn is_resolving(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.
     fn handshake(&self, slot: u32) -> Handshake;
-    /// Sends what the kernel takes. What was not counted is given again.
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke>;
+    /// Sends what the kernel takes. The caller passes uncounted bytes again.
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError>;
     /// Receives what is there; 0 is the end.
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
     /// Drops up to `buffer.len()` bytes that are there without copying them; 0 is the end.
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke>;
-    /// Whether the kernel stamps what comes on this socket.
-    fn is_stamped(&self, slot: u32) -> bool;
-    /// When the kernel received the last bytes that a read of a stamped socket gave, never after `read_ns`, which is
-    /// now. `None` when it has no stamp, or none that can be believed for a request that was sent at `sent_ns`.
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError>;
+    /// Whether the kernel timestamps what comes on this socket.
+    fn has_rx_timestamps(&self, slot: u32) -> bool;
+    /// When the kernel received the last bytes that a read of a timestamped socket gave, never after `read_ns`, which
+    /// is now. `None` when it has no timestamp, or none that can be believed for a request that was sent at `sent_ns`.
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64>;
-    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not tell.
+    /// What TCP knows of the connection; `None` where it is no TCP or the kernel does not report it.
     fn tcp_info(&self, slot: u32) -> Option<TcpReading>;
-    /// Whether the peer has ended the connection, as far as what was received says: asked when an answer is complete. The
-    /// end that only the kernel knows of comes as [`Ready::hangup`].
+    /// Whether the peer has ended the connection, as far as what was received says: asked when a response is complete.
+    /// The end that only the kernel knows of comes as [`Ready::hangup`].
     fn has_ended(&mut self, _slot: u32) -> bool {
         false
     }

@@ -34,36 +34,36 @@ pub fn available(transport: &Transport, destinations: &[SocketAddr]) -> Option<u
     usable().map(|ports| ports.saturating_mul(sources))
 }
 
-/// How TIME_WAIT stands in /proc/net/tcp.
+/// The state TIME_WAIT in /proc/net/tcp.
 const TIME_WAIT: &str = "06";
 
 /// Ports that connections of every state hold towards one of these, the one to which there are most. Those of closed
-/// connections are left out where the kernel gives them out again.
+/// connections are left out where the kernel reuses them.
 fn in_use(destinations: &[SocketAddr], reused: bool) -> u64 {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let (ipv4, ipv6) = (read("/proc/net/tcp"), read("/proc/net/tcp6"));
-    let towards = |to: &SocketAddr| towards(&ipv4, to, reused) + towards(&ipv6, to, reused);
+    let towards = |to: &SocketAddr| count_to(&ipv4, to, reused) + count_to(&ipv6, to, reused);
     destinations.iter().map(towards).max().unwrap_or(0)
 }
 
 /// Counts the lines of /proc/net/tcp or tcp6 whose remote end is this.
-fn towards(table: &str, destination: &SocketAddr, reused: bool) -> u64 {
+fn count_to(table: &str, destination: &SocketAddr, reused: bool) -> u64 {
     // The address stands there in words as they lie in memory.
-    let word = |bytes: &[u8]| {
-        format!("{:08X}", bytes.iter().rev().fold(0u32, |word, byte| word << 8 | u32::from(*byte)))
+    let hex_word = |bytes: &[u8]| {
+        format!("{:08X}", bytes.iter().rev().fold(0u32, |hex_word, byte| hex_word << 8 | u32::from(*byte)))
     };
-    let words = |address: Ipv6Addr| -> String { address.octets().chunks(4).map(word).collect() };
+    let hex_words = |address: Ipv6Addr| -> String { address.octets().chunks(4).map(hex_word).collect() };
     let port = destination.port();
-    let shown = match destination.ip() {
+    let encoded = match destination.ip() {
         IpAddr::V4(address) => [
-            format!("{}:{port:04X}", word(&address.octets())),
-            format!("{}:{port:04X}", words(address.to_ipv6_mapped())),
+            format!("{}:{port:04X}", hex_word(&address.octets())),
+            format!("{}:{port:04X}", hex_words(address.to_ipv6_mapped())),
         ],
-        IpAddr::V6(address) => [format!("{}:{port:04X}", words(address)), String::new()],
+        IpAddr::V6(address) => [format!("{}:{port:04X}", hex_words(address)), String::new()],
     };
     let counts = |line: &&str| {
         let mut fields = line.split_ascii_whitespace().skip(2);
-        fields.next().is_some_and(|at| shown.iter().any(|one| one == at))
+        fields.next().is_some_and(|at| encoded.iter().any(|one| one == at))
             && !(reused && fields.next() == Some(TIME_WAIT))
     };
     table.lines().filter(counts).count() as u64
@@ -86,9 +86,9 @@ fn parse(range: &str, reserved: &str) -> Option<u64> {
     Some(all.saturating_sub(taken))
 }
 
-/// What a load asks of the local ports.
+/// The local ports that a load needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Demand {
+struct PortDemand {
     /// Connections that are surely at once towards one destination; `None` when that depends on the load.
     at_once: Option<u64>,
     /// Connections that may be open at once towards the destination that gets most.
@@ -101,30 +101,30 @@ struct Demand {
 
 /// The local ports that there are.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Supply {
+struct PortSupply {
     /// All of them.
     ports: u64,
     /// Those that are in use already towards the destination that takes most.
     used: u64,
 }
 
-impl Supply {
-    /// What a hint may name: the kernel does not find the very last ones, and the first try of a load takes some.
-    fn advisable(&self) -> u64 {
+impl PortSupply {
+    /// The number for a hint: the kernel does not find the very last ports, and the first attempt of a load uses some.
+    fn recommended_max(&self) -> u64 {
         let free = self.ports.saturating_sub(self.used);
         free.saturating_sub((self.ports / 100).max(8))
     }
 
-    /// What helps at once, for a load of which so many connections share a user.
+    /// What helps at once, for a load of which this many connections share a user.
     fn advice(&self, sharing: u64) -> String {
-        match self.advisable() / sharing {
+        match self.recommended_max() / sharing {
             0 => "wait a minute, until closed connections give theirs back".to_owned(),
             fitting => format!("use -c {fitting} or fewer"),
         }
     }
 }
 
-/// Refuses a load that surely runs out of local ports. Gives a warning for one that may.
+/// Refuses a load that surely runs out of local ports. Returns a warning for one that may.
 ///
 /// `destinations` is where each origin's connections go.
 pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<Option<String>> {
@@ -133,12 +133,12 @@ pub(crate) fn check(workload: &Workload, destinations: &[SocketAddr]) -> Result<
     // Reading what is in use costs milliseconds where tens of thousands are: only where it matters.
     let reused = is_reused(destinations);
     let used = if demand.cap > ports / 2 { in_use(destinations, reused) } else { 0 };
-    let supply = Supply { ports, used };
+    let supply = PortSupply { ports, used };
     refuse(&demand, supply)?;
     Ok(warning(&demand, supply, reused))
 }
 
-/// Whether the kernel gives ports out again a second after their connections were closed, towards all of these: 1 in
+/// Whether the kernel reuses ports a second after their connections were closed, towards all of these: 1 in
 /// `tcp_tw_reuse` is everywhere, 2 (the default) towards this machine.
 pub fn is_reused(destinations: &[SocketAddr]) -> bool {
     let reuse = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
@@ -149,7 +149,7 @@ pub fn is_reused(destinations: &[SocketAddr]) -> bool {
     }
 }
 
-fn demand(workload: &Workload, destinations: &[SocketAddr]) -> Demand {
+fn demand(workload: &Workload, destinations: &[SocketAddr]) -> PortDemand {
     let same = |address: &SocketAddr| destinations.iter().filter(|other| *other == address).count() as u64;
     let most = destinations.iter().map(same).max().unwrap_or(1);
     let connections = u64::from(workload.connections);
@@ -161,18 +161,18 @@ fn demand(workload: &Workload, destinations: &[SocketAddr]) -> Demand {
             let users = connections.min(requests);
             // Where there are several destinations, users are seldom all at one of them.
             let at_once = (most == destinations.len() as u64).then_some(users);
-            Demand { at_once, cap: (connections * each).min(requests), sharing: each, opened: None }
+            PortDemand { at_once, cap: (connections * each).min(requests), sharing: each, opened: None }
         }
         Arrival::Open { rate_per_s, .. } => {
             let lasts_s = workload.stop.duration_us.map_or(f64::MAX, |us| us as f64 / 1e6);
             let lasts_s = lasts_s.min(requests as f64 / rate_per_s);
             let opened = (!workload.keepalive).then_some((rate_per_s, lasts_s));
-            Demand { at_once: None, cap: connections.min(requests), sharing: 1, opened }
+            PortDemand { at_once: None, cap: connections.min(requests), sharing: 1, opened }
         }
     }
 }
 
-fn refuse(demand: &Demand, supply: Supply) -> Result<()> {
+fn refuse(demand: &PortDemand, supply: PortSupply) -> Result<()> {
     let ports = supply.ports;
     let Some(at_once) = demand.at_once.filter(|at_once| *at_once > ports) else { return Ok(()) };
     Err(UserError::cannot_run(format!(
@@ -184,8 +184,8 @@ fn refuse(demand: &Demand, supply: Supply) -> Result<()> {
     )))
 }
 
-fn warning(demand: &Demand, supply: Supply, reused: bool) -> Option<String> {
-    let Supply { ports, used } = supply;
+fn warning(demand: &PortDemand, supply: PortSupply, reused: bool) -> Option<String> {
+    let PortSupply { ports, used } = supply;
     // One that the first try leaves behind.
     if demand.cap > ports.saturating_sub(used + 1) {
         let in_use = if used > 0 { format!(", of which {used} are in use") } else { String::new() };
@@ -241,10 +241,10 @@ mod tests {
     }
 
     /// Whether it is refused, and whether it is warned about, with 1000 ports.
-    fn told(workload: &Workload, ports: &[u16], reused: bool) -> (bool, bool) {
+    fn check_outcome(workload: &Workload, ports: &[u16], reused: bool) -> (bool, bool) {
         let address = |port: &u16| SocketAddr::from(([192, 0, 2, 1], *port));
         let demand = demand(workload, &ports.iter().map(address).collect::<Vec<_>>());
-        let supply = Supply { ports: 1000, used: 0 };
+        let supply = PortSupply { ports: 1000, used: 0 };
         (refuse(&demand, supply).is_err(), warning(&demand, supply, reused).is_some())
     }
 
@@ -275,34 +275,34 @@ mod tests {
             (workload(open(16.0), 50, false, (Some(3600), None)), &[80], (false, false)),
             (workload(open(5000.0), 50, false, (None, Some(900))), &[80], (false, false)),
         ] {
-            assert_eq!(told(&load, ports, false), expected, "{load:?} to {ports:?}");
+            assert_eq!(check_outcome(&load, ports, false), expected, "{load:?} to {ports:?}");
         }
-        assert_eq!(told(&workload(open(500.0), 50, false, for_10_s), &[80], true), (false, false));
+        assert_eq!(check_outcome(&workload(open(500.0), 50, false, for_10_s), &[80], true), (false, false));
     }
 
     #[test]
     fn a_refusal_has_both_numbers_and_what_helps() {
-        let demand = Demand { at_once: Some(30_000), cap: 30_000, sharing: 1, opened: None };
-        let told = refuse(&demand, Supply { ports: 28_232, used: 232 }).unwrap_err();
+        let demand = PortDemand { at_once: Some(30_000), cap: 30_000, sharing: 1, opened: None };
+        let error = refuse(&demand, PortSupply { ports: 28_232, used: 232 }).unwrap_err();
         assert_eq!(
-            told.message,
+            error.message,
             "30000 connections to one address need as many local ports, this machine has 28232"
         );
         // What is in use is not there, and the very last ones are not found.
-        assert!(told.hint.unwrap().contains("-c 27718 or fewer"));
-        let opens = Demand { at_once: None, cap: 50, sharing: 1, opened: Some((1000.0, 600.0)) };
-        let said = warning(&opens, Supply { ports: 28_232, used: 0 }, false).unwrap();
+        assert!(error.hint.unwrap().contains("-c 27718 or fewer"));
+        let opens = PortDemand { at_once: None, cap: 50, sharing: 1, opened: Some((1000.0, 600.0)) };
+        let said = warning(&opens, PortSupply { ports: 28_232, used: 0 }, false).unwrap();
         assert!(said.contains("60000 local ports") && said.contains("28232"), "{said}");
         // Two names of one server: the number is that of users, not of connections.
-        let shared = Demand { at_once: Some(200), cap: 400, sharing: 2, opened: None };
-        let supply = Supply { ports: 300, used: 12 };
+        let shared = PortDemand { at_once: Some(200), cap: 400, sharing: 2, opened: None };
+        let supply = PortSupply { ports: 300, used: 12 };
         assert!(refuse(&shared, supply).is_ok());
         let said = warning(&shared, supply, false).unwrap();
         assert!(said.contains("300 local ports") && said.contains("of which 12 are in use"), "{said}");
         assert!(said.ends_with("use -c 140 or fewer"), "{said}");
         // No connection at all is no advice.
-        let told = refuse(&demand, Supply { ports: 1000, used: 1000 }).unwrap_err();
-        assert!(told.hint.unwrap().starts_with("wait a minute"));
+        let error = refuse(&demand, PortSupply { ports: 1000, used: 1000 }).unwrap_err();
+        assert!(error.hint.unwrap().starts_with("wait a minute"));
     }
 
     #[test]
@@ -323,10 +323,10 @@ mod tests {
                      3: 0000000000000000FFFF00000100007F:1F92 0000000000000000FFFF00000100007F:0050 01 x\n   \
                      4: 00000000000000000000000001000000:1F93 00000000000000000000000001000000:0050 01 x\n";
         for (destination, count) in [("127.0.0.1:80", 3), ("[::1]:80", 1), ("127.0.0.1:81", 0)] {
-            assert_eq!(towards(table, &destination.parse().unwrap(), false), count, "{destination}");
+            assert_eq!(count_to(table, &destination.parse().unwrap(), false), count, "{destination}");
         }
         // One of them is closed, and given out again where the kernel does that.
-        assert_eq!(towards(table, &"127.0.0.1:80".parse().unwrap(), true), 2);
+        assert_eq!(count_to(table, &"127.0.0.1:80".parse().unwrap(), true), 2);
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
             let there = listener.local_addr().unwrap();

@@ -1,8 +1,7 @@
-//! Names looked up while the load runs, on threads of their own: getaddrinfo(3) blocks, an event loop must not.
+//! DNS lookups during the load, on threads of their own: getaddrinfo(3) blocks, an event loop must not.
 //!
-//! There are as many threads as look-ups were ever under way at once, up to a bound: a question that waits for a thread
-//! would have our own queue counted as time that the server takes to connect. One whose connection was given up is not
-//! looked up any more.
+//! There are as many threads as there were lookups in flight at once, up to a bound: a lookup that waits for a thread
+//! would add our own queue to the connect time. A lookup whose connection was closed is cancelled.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -19,85 +18,85 @@ const STACK_BYTES: usize = 512 * 1024;
 
 /// A look-up for a connection.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct LookupRequest {
     pub(crate) slot: u32,
     /// Names the connection in its slot.
     pub(crate) token: u64,
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
-    /// The address that the probe found good: it is taken when it is among the answers, else one of its family.
+    /// The address that the probe found good: it is used when it is among the answers, else one of its family.
     pub(crate) preferred: SocketAddr,
 }
 
-/// What came of it.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct LookupResult {
     pub(crate) slot: u32,
     pub(crate) token: u64,
     /// `None` when the name does not resolve.
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// How an answer is found.
-type LookUp = fn(&str, u16) -> Vec<SocketAddr>;
+/// Resolves a host and port.
+type LookupFn = fn(&str, u16) -> Vec<SocketAddr>;
 
 /// Threads that look names up. They end when this is dropped, each after the look-up that it is in.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    desk: Arc<Desk>,
-    answers: Receiver<Answer>,
+    queue: Arc<LookupQueue>,
+    results: Receiver<LookupResult>,
     threads: usize,
     threads_max: usize,
-    /// What each thread is given.
+    /// The parameters of each thread.
     worker: Worker,
 }
 
-/// Where questions wait for a thread.
+/// Lookups that wait for a thread.
 #[derive(Debug, Default)]
-struct Desk {
-    waiting: Mutex<Waiting>,
+struct LookupQueue {
+    waiting: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    questions: VecDeque<Question>,
+struct QueueState {
+    requests: VecDeque<LookupRequest>,
     /// Threads without a question.
     idle: usize,
-    over: bool,
+    closed: bool,
 }
 
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl LookupQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next question; `None` when there will be none.
-    fn take(&self) -> Option<Question> {
+    fn next(&self) -> Option<LookupRequest> {
         let mut waiting = self.lock();
         waiting.idle += 1;
-        while waiting.questions.is_empty() && !waiting.over {
+        while waiting.requests.is_empty() && !waiting.closed {
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.idle -= 1;
-        if waiting.over { None } else { waiting.questions.pop_front() }
+        if waiting.closed { None } else { waiting.requests.pop_front() }
     }
 }
 
 #[derive(Debug)]
 struct Worker {
-    look_up: LookUp,
-    told: Sender<Answer>,
+    lookup: LookupFn,
+    results: Sender<LookupResult>,
     signal: Arc<OwnedFd>,
 }
 
 impl Worker {
-    fn start(&self, desk: Arc<Desk>, number: usize) -> std::io::Result<()> {
-        let (look_up, told, signal) = (self.look_up, self.told.clone(), self.signal.clone());
+    fn start(&self, queue: Arc<LookupQueue>, number: usize) -> std::io::Result<()> {
+        let (lookup, results, signal) = (self.lookup, self.results.clone(), self.signal.clone());
         let work = move || {
-            while let Some(Question { slot, token, host, port, preferred }) = desk.take() {
-                let address = choose(&look_up(&host, port), preferred);
-                if told.send(Answer { slot, token, address }).is_err() {
+            while let Some(LookupRequest { slot, token, host, port, preferred }) = queue.next() {
+                let address = choose(&lookup(&host, port), preferred);
+                if results.send(LookupResult { slot, token, address }).is_err() {
                     return;
                 }
                 // Full is as good: it is readable then.
@@ -110,55 +109,55 @@ impl Worker {
 }
 
 impl Resolver {
-    /// Starts the first thread; what is given back becomes readable with each answer.
+    /// Starts the first thread; the returned descriptor becomes readable with each result.
     pub(crate) fn start() -> std::io::Result<(Self, OwnedFd)> {
-        Self::start_with(look_up, THREADS_MAX)
+        Self::start_with(lookup, THREADS_MAX)
     }
 
-    fn start_with(look_up: LookUp, threads_max: usize) -> std::io::Result<(Self, OwnedFd)> {
+    fn start_with(lookup: LookupFn, threads_max: usize) -> std::io::Result<(Self, OwnedFd)> {
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (told, answers) = channel();
-        let worker = Worker { look_up, told, signal: Arc::new(signal.try_clone()?) };
-        let desk = Arc::new(Desk::default());
-        worker.start(desk.clone(), 1)?;
-        Ok((Self { desk, answers, threads: 1, threads_max, worker }, signal))
+        let (sender, results) = channel();
+        let worker = Worker { lookup, results: sender, signal: Arc::new(signal.try_clone()?) };
+        let queue = Arc::new(LookupQueue::default());
+        worker.start(queue.clone(), 1)?;
+        Ok((Self { queue, results, threads: 1, threads_max, worker }, signal))
     }
 
-    /// Asks; the answer comes later.
-    pub(crate) fn ask(&mut self, question: Question) {
-        let mut waiting = self.desk.lock();
-        waiting.questions.push_back(question);
-        let wanting = waiting.questions.len() > waiting.idle;
+    /// Submits a lookup; its result comes later.
+    pub(crate) fn submit(&mut self, request: LookupRequest) {
+        let mut waiting = self.queue.lock();
+        waiting.requests.push_back(request);
+        let needs_thread = waiting.requests.len() > waiting.idle;
         drop(waiting);
-        self.desk.changed.notify_one();
+        self.queue.changed.notify_one();
         // If there can be no more threads, those that there are have to do.
-        if wanting
+        if needs_thread
             && self.threads < self.threads_max
-            && self.worker.start(self.desk.clone(), self.threads + 1).is_ok()
+            && self.worker.start(self.queue.clone(), self.threads + 1).is_ok()
         {
             self.threads += 1;
         }
     }
 
-    /// Nobody waits any more for the answer to this connection's question.
-    pub(crate) fn forget(&self, token: u64) {
-        self.desk.lock().questions.retain(|question| question.token != token);
+    /// Cancels the lookup of a connection that was closed.
+    pub(crate) fn cancel(&self, token: u64) {
+        self.queue.lock().requests.retain(|request| request.token != token);
     }
 
     /// The next answer that has come.
-    pub(crate) fn answer(&self) -> Option<Answer> {
-        self.answers.try_recv().ok()
+    pub(crate) fn try_result(&self) -> Option<LookupResult> {
+        self.results.try_recv().ok()
     }
 }
 
 impl Drop for Resolver {
     fn drop(&mut self) {
-        self.desk.lock().over = true;
-        self.desk.changed.notify_all();
+        self.queue.lock().closed = true;
+        self.queue.changed.notify_all();
     }
 }
 
-fn look_up(host: &str, port: u16) -> Vec<SocketAddr> {
+fn lookup(host: &str, port: u16) -> Vec<SocketAddr> {
     (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
 }
 
@@ -181,89 +180,89 @@ mod tests {
     #[test]
     fn the_address_that_was_found_good_is_preferred() {
         let good = address("127.0.0.2:80");
-        for (answers, chosen) in [
+        for (results, chosen) in [
             (&["[::1]:80", "127.0.0.1:80", "127.0.0.2:80"][..], Some("127.0.0.2:80")),
             (&["[::1]:80", "127.0.0.1:80"], Some("127.0.0.1:80")),
             (&["[::1]:80"], None),
             (&[], None),
         ] {
-            let answers: Vec<_> = answers.iter().map(|text| address(text)).collect();
-            assert_eq!(choose(&answers, good), chosen.map(address), "{answers:?}");
+            let results: Vec<_> = results.iter().map(|text| address(text)).collect();
+            assert_eq!(choose(&results, good), chosen.map(address), "{results:?}");
         }
     }
 
-    fn question(slot: u32, host: &str) -> Question {
+    fn request(slot: u32, host: &str) -> LookupRequest {
         let (host, preferred) = (host.into(), address("127.0.0.1:7"));
-        Question { slot, token: u64::from(slot) + 100, host, port: 7, preferred }
+        LookupRequest { slot, token: u64::from(slot) + 100, host, port: 7, preferred }
     }
 
     /// So many answers, by slot.
-    fn answers(resolver: &Resolver, signal: &OwnedFd, count: usize) -> Vec<Answer> {
-        let mut answers = vec![];
-        while answers.len() < count {
+    fn results(resolver: &Resolver, signal: &OwnedFd, count: usize) -> Vec<LookupResult> {
+        let mut results = vec![];
+        while results.len() < count {
             let mut waiting = [PollFd::new(signal, PollFlags::IN)];
             let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
-            assert_eq!(poll(&mut waiting, Some(&timeout)), Ok(1), "{answers:?}");
+            assert_eq!(poll(&mut waiting, Some(&timeout)), Ok(1), "{results:?}");
             rustix::io::read(signal, &mut [0; 8]).unwrap();
-            answers.extend(std::iter::from_fn(|| resolver.answer()));
+            results.extend(std::iter::from_fn(|| resolver.try_result()));
         }
-        answers.sort_by_key(|answer| answer.slot);
-        answers
+        results.sort_by_key(|answer| answer.slot);
+        results
     }
 
     #[test]
-    fn no_question_waits_for_the_answer_to_another_one() {
+    fn lookups_do_not_block_each_other() {
         static UNDER_WAY: Mutex<usize> = Mutex::new(0);
         static CHANGED: Condvar = Condvar::new();
         const COUNT: usize = 40;
-        // Nobody answers before all are asked.
-        let look_up: LookUp = |_, port| {
+        // No lookup ends before all have begun.
+        let lookup: LookupFn = |_, port| {
             let mut under_way = UNDER_WAY.lock().unwrap();
             *under_way += 1;
             CHANGED.notify_all();
             drop(CHANGED.wait_while(under_way, |under_way| *under_way < COUNT).unwrap());
             vec![SocketAddr::from(([127, 0, 0, 1], port))]
         };
-        let (mut resolver, signal) = Resolver::start_with(look_up, COUNT).unwrap();
-        (0..COUNT as u32).for_each(|slot| resolver.ask(question(slot, "slow")));
-        assert_eq!(answers(&resolver, &signal, COUNT).len(), COUNT);
+        let (mut resolver, signal) = Resolver::start_with(lookup, COUNT).unwrap();
+        (0..COUNT as u32).for_each(|slot| resolver.submit(request(slot, "slow")));
+        assert_eq!(results(&resolver, &signal, COUNT).len(), COUNT);
         // Those threads are enough for what comes later.
-        (0..COUNT as u32).for_each(|slot| resolver.ask(question(slot, "slow")));
-        assert_eq!(answers(&resolver, &signal, COUNT).len(), COUNT);
+        (0..COUNT as u32).for_each(|slot| resolver.submit(request(slot, "slow")));
+        assert_eq!(results(&resolver, &signal, COUNT).len(), COUNT);
         assert_eq!(resolver.threads, COUNT);
     }
 
     #[test]
-    fn a_question_of_a_connection_that_was_given_up_is_not_looked_up() {
+    fn a_cancelled_lookup_is_not_resolved() {
         static HELD: Mutex<bool> = Mutex::new(true);
         static CHANGED: Condvar = Condvar::new();
-        let look_up: LookUp = |host, _| {
+        let lookup: LookupFn = |host, _| {
             drop(CHANGED.wait_while(HELD.lock().unwrap(), |held| *held).unwrap());
             assert_ne!(host, "given up");
             vec![]
         };
-        let (mut resolver, signal) = Resolver::start_with(look_up, 1).unwrap();
-        resolver.ask(question(1, "first"));
-        (2..50).for_each(|slot| resolver.ask(question(slot, "given up")));
-        resolver.ask(question(50, "last"));
-        (2..50u32).for_each(|slot| resolver.forget(u64::from(slot) + 100));
+        let (mut resolver, signal) = Resolver::start_with(lookup, 1).unwrap();
+        resolver.submit(request(1, "first"));
+        (2..50).for_each(|slot| resolver.submit(request(slot, "given up")));
+        resolver.submit(request(50, "last"));
+        (2..50u32).for_each(|slot| resolver.cancel(u64::from(slot) + 100));
         *HELD.lock().unwrap() = false;
         CHANGED.notify_all();
-        let slots: Vec<_> = answers(&resolver, &signal, 2).iter().map(|answer| answer.slot).collect();
+        let slots: Vec<_> = results(&resolver, &signal, 2).iter().map(|answer| answer.slot).collect();
         assert_eq!(slots, [1, 50]);
     }
 
     #[test]
-    fn answers_come_with_a_signal_and_names_may_be_gone() {
-        let look_up: LookUp = |host, port| match host {
+    fn results_come_with_a_signal_and_names_may_not_resolve() {
+        let lookup: LookupFn = |host, port| match host {
             "there" => vec![SocketAddr::from(([127, 0, 0, 1], port))],
             _ => vec![],
         };
-        let (mut resolver, signal) = Resolver::start_with(look_up, 4).unwrap();
-        resolver.ask(question(1, "there"));
-        resolver.ask(question(2, "gone"));
-        let answers = answers(&resolver, &signal, 2);
+        let (mut resolver, signal) = Resolver::start_with(lookup, 4).unwrap();
+        resolver.submit(request(1, "there"));
+        resolver.submit(request(2, "gone"));
+        let results = results(&resolver, &signal, 2);
         let expected = [(1, 101, Some(address("127.0.0.1:7"))), (2, 102, None)];
-        assert_eq!(answers, expected.map(|(slot, token, address)| Answer { slot, token, address }));
+        assert_eq!(results, expected.map(|(slot, token, address)| LookupResult { slot, token, address }));
     }
 }

@@ -1,18 +1,18 @@
-//! When the kernel received what a socket gave: SO_TIMESTAMPING on a share of the connections.
+//! When the kernel received the bytes read from a socket: SO_TIMESTAMPING on a sample of the connections.
 //!
 //! Facts: Documentation/networking/timestamping.rst; net/ipv4/tcp.c and the commit "tcp: Extend
-//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is stamped with CLOCK_REALTIME when it enters the
-//! network stack, over loopback when it is sent. recvmsg gives the stamp of the last byte that it took, with MSG_TRUNC
-//! too. Segments that the kernel joined in the receive queue share the stamp of the last one: a read that leaves bytes
-//! behind may get a later stamp than its own last byte has, never one that lies after the read.
+//! SOF_TIMESTAMPING_RX_SOFTWARE to TCP recvmsg" (Linux 4.14). A packet is timestamped with CLOCK_REALTIME when it
+//! enters the network stack, over loopback when it is sent. recvmsg gives the timestamp of the last byte that it took,
+//! with MSG_TRUNC too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read
+//! that leaves bytes behind may get a later timestamp than its own last byte has, never one that lies after the read.
 //!
-//! Stamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants stamps the
-//! kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load keeps
-//! it switched on, so that short connections do not turn it on and off.
+//! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps
+//! the kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load
+//! keeps it switched on, so that short connections do not turn it on and off.
 //!
 //! The engine counts on CLOCK_MONOTONIC. The two clocks run alike (adjtimex slows or speeds both), so that their
-//! difference changes only when somebody sets the realtime clock, or with a leap second. The difference is measured
-//! once and compared at each stamp that is used. When it changed, no stamp of a request that was sent before counts.
+//! difference changes only when the realtime clock is set, or with a leap second. The difference is measured once and
+//! compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
 
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::Timestamping;
@@ -24,11 +24,11 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io::IoSliceMut;
 use webdyno_model::workload::Clock;
 
-/// Of the connections of a thread, one in so many is stamped when a sample is enough.
+/// Of the connections of a thread, one in so many is timestamped when a sample is enough.
 const SAMPLE_EVERY: u64 = 16;
 /// Two readings of the clocks belong together when they lie no further apart.
 const READING_NS_MAX: u64 = 10_000;
-/// How often the clocks are read before a reading that was torn apart by the scheduler is given up.
+/// Attempts to read the clocks without being interrupted by the scheduler.
 const READINGS_MAX: usize = 4;
 /// How often the difference is measured to find the narrowest reading.
 const MEASUREMENTS: usize = 16;
@@ -37,13 +37,13 @@ const TOLERANCE_NS: i64 = 2_000;
 
 /// The realtime clock between two readings of the monotonic one, all in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Reading {
+struct ClockReading {
     before_ns: u64,
     realtime_ns: u64,
     after_ns: u64,
 }
 
-impl Reading {
+impl ClockReading {
     /// Now. `None` when the readings lie too far apart each time: the thread was held.
     fn now() -> Option<Self> {
         (0..READINGS_MAX).map(|_| Self::once()).find(|reading| reading.width_ns() <= READING_NS_MAX)
@@ -61,42 +61,42 @@ impl Reading {
 }
 
 fn clock_ns(clock: ClockId) -> u64 {
-    crate::io::epoll::nanoseconds(clock_gettime(clock))
+    crate::io::clock::nanoseconds(clock_gettime(clock))
 }
 
 /// How far the realtime clock is ahead of the monotonic one, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Offset {
+struct ClockOffset {
     ahead_ns: i64,
     since_ns: u64,
 }
 
-impl Offset {
-    fn of(reading: Reading) -> Self {
+impl ClockOffset {
+    fn from_reading(reading: ClockReading) -> Self {
         let middle_ns = reading.before_ns + reading.width_ns() / 2;
         let ahead_ns = (reading.realtime_ns as i64).wrapping_sub(middle_ns as i64);
         Self { ahead_ns, since_ns: reading.after_ns }
     }
 
     /// From the narrowest of several readings.
-    fn measured() -> Option<Self> {
-        let readings = (0..MEASUREMENTS).filter_map(|_| Reading::now());
-        let narrowest = readings.min_by_key(Reading::width_ns)?;
+    fn measure() -> Option<Self> {
+        let readings = (0..MEASUREMENTS).filter_map(|_| ClockReading::now());
+        let narrowest = readings.min_by_key(ClockReading::width_ns)?;
         // Whatever was read before it counts as set: the others may have been read on both sides of a step.
-        Some(Self { since_ns: clock_ns(ClockId::Monotonic), ..Self::of(narrowest) })
+        Some(Self { since_ns: clock_ns(ClockId::Monotonic), ..Self::from_reading(narrowest) })
     }
 
-    /// Whether a reading can have been taken with this difference.
-    fn agrees(&self, reading: Reading) -> bool {
+    /// Whether a reading is consistent with this difference.
+    fn is_consistent_with(&self, reading: ClockReading) -> bool {
         let at_least = (reading.before_ns as i64).wrapping_add(self.ahead_ns) - TOLERANCE_NS;
         let at_most = (reading.after_ns as i64).wrapping_add(self.ahead_ns) + TOLERANCE_NS;
         (at_least..=at_most).contains(&(reading.realtime_ns as i64))
     }
 
-    /// A stamp on the monotonic clock; `None` when it may have been made with another difference (the request was sent
-    /// before this one was known), or when it lies after the read that gave it.
-    fn convert(&self, stamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
-        let at_ns = u64::try_from((stamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
+    /// A timestamp on the monotonic clock; `None` when it may have been made with another difference (the request was
+    /// sent before this one was known), or when it lies after the read that gave it.
+    fn convert(&self, timestamp_ns: u64, sent_ns: u64, read_ns: u64) -> Option<u64> {
+        let at_ns = u64::try_from((timestamp_ns as i64).wrapping_sub(self.ahead_ns)).ok()?;
         let trusted = sent_ns >= self.since_ns && at_ns <= read_ns + TOLERANCE_NS as u64;
         trusted.then(|| at_ns.min(read_ns))
     }
@@ -104,25 +104,25 @@ impl Offset {
 
 /// What is known of the socket in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
-    /// Read without stamps.
+enum SlotTimestamp {
+    /// Read without timestamps.
     Plain,
-    /// The stamp of the last read on the realtime clock, 0 when it had none.
+    /// The timestamp of the last read on the realtime clock, 0 when it had none.
     Stamped(u64),
 }
 
-/// Reads with stamps.
-pub(crate) struct StampReader {
+/// Reads with timestamps.
+pub(crate) struct RxTimestampReader {
     control: Vec<u8>,
 }
 
-impl StampReader {
-    /// With room for a stamp.
+impl RxTimestampReader {
+    /// With room for a timestamp.
     pub(crate) fn new() -> Self {
         Self { control: cmsg_space!(Timestamps) }
     }
 
-    /// As recv(2), with the stamp on the realtime clock; 0 where there is none.
+    /// As recv(2), with the timestamp on the realtime clock; 0 where there is none.
     pub(crate) fn recv(
         &mut self,
         socket: impl AsFd,
@@ -134,62 +134,62 @@ impl StampReader {
         let fd = socket.as_fd().as_raw_fd();
         let got = recvmsg::<()>(fd, &mut pieces, Some(&mut self.control), flags)
             .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
-        // A control message that does not fit is no stamp.
-        let stamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(stamp_of));
-        Ok((got.bytes, stamp_ns.unwrap_or(0)))
+        // A control message that does not fit is no timestamp.
+        let timestamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
+        Ok((got.bytes, timestamp_ns.unwrap_or(0)))
     }
 }
 
-/// The stamps of one thread's connections.
-pub(crate) struct Stamps {
-    /// Every how many connections one is stamped; `None` for none at all.
+/// The timestamps of one thread's connections.
+pub(crate) struct RxTimestamps {
+    /// Every how many connections one is timestamped; `None` for none at all.
     every: Option<u64>,
-    begun: u64,
-    slots: Vec<Slot>,
-    reader: StampReader,
-    offset: Option<Offset>,
-    // Held so that stamping stays switched on.
+    opened: u64,
+    slots: Vec<SlotTimestamp>,
+    reader: RxTimestampReader,
+    offset: Option<ClockOffset>,
+    // Held so that timestamping stays switched on.
     _keeper: Option<OwnedFd>,
 }
 
-impl Stamps {
-    /// For so many slots. An error when every connection is to be stamped and the kernel refuses.
+impl RxTimestamps {
+    /// For this many slots. An error when every connection is to be timestamped and the kernel refuses.
     pub(crate) fn new(clock: Clock, slots: usize) -> Result<Self> {
         let every = match clock {
             Clock::Engine => None,
             Clock::Auto => Some(SAMPLE_EVERY),
             Clock::Kernel => Some(1),
         };
-        let keeper = match every.map(|_| keeper()) {
+        let timestamping_socket = match every.map(|_| timestamping_socket()) {
             Some(Err(errno)) if clock == Clock::Kernel => return Err(errno),
-            keeper => keeper.and_then(Result::ok),
+            timestamping_socket => timestamping_socket.and_then(Result::ok),
         };
         Ok(Self {
-            every: every.filter(|_| keeper.is_some()),
-            begun: 0,
-            slots: vec![Slot::Plain; slots],
-            reader: StampReader::new(),
-            offset: keeper.as_ref().and_then(|_| Offset::measured()),
-            _keeper: keeper,
+            every: every.filter(|_| timestamping_socket.is_some()),
+            opened: 0,
+            slots: vec![SlotTimestamp::Plain; slots],
+            reader: RxTimestampReader::new(),
+            offset: timestamping_socket.as_ref().and_then(|_| ClockOffset::measure()),
+            _keeper: timestamping_socket,
         })
     }
 
-    /// A connection begins in this slot: its socket is stamped when it is its turn and the kernel agrees.
+    /// A connection begins in this slot: its socket is timestamped when it is its turn and the kernel agrees.
     pub(crate) fn begin(&mut self, slot: u32, socket: impl AsFd) {
         let Some(every) = self.every else { return };
-        self.begun += 1;
-        if (self.begun - 1).is_multiple_of(every) && switch_on(socket).is_ok() {
-            self.slots[slot as usize] = Slot::Stamped(0);
+        self.opened += 1;
+        if (self.opened - 1).is_multiple_of(every) && enable_rx_timestamps(socket).is_ok() {
+            self.slots[slot as usize] = SlotTimestamp::Stamped(0);
         }
     }
 
-    /// Whether the socket in this slot is stamped.
+    /// Whether the socket in this slot is timestamped.
     #[inline]
-    pub(crate) fn is_stamped(&self, slot: u32) -> bool {
-        self.slots[slot as usize] != Slot::Plain
+    pub(crate) fn has_rx_timestamps(&self, slot: u32) -> bool {
+        self.slots[slot as usize] != SlotTimestamp::Plain
     }
 
-    /// As recv(2) on a socket that is stamped; keeps the stamp.
+    /// As recv(2) on a socket that is timestamped; keeps the timestamp.
     pub(crate) fn recv(
         &mut self,
         slot: u32,
@@ -197,59 +197,61 @@ impl Stamps {
         buffer: &mut [u8],
         flags: RecvFlags,
     ) -> Result<usize> {
-        let (count, stamp_ns) = self.reader.recv(socket, buffer, flags)?;
+        let (count, timestamp_ns) = self.reader.recv(socket, buffer, flags)?;
         if count > 0 {
-            self.note(slot, stamp_ns);
+            self.record(slot, timestamp_ns);
         }
         Ok(count)
     }
 
-    /// The last read of this slot, made elsewhere, had this stamp.
-    pub(crate) fn note(&mut self, slot: u32, stamp_ns: u64) {
-        self.slots[slot as usize] = Slot::Stamped(stamp_ns);
+    /// The last read of this slot, made elsewhere, had this timestamp.
+    pub(crate) fn record(&mut self, slot: u32, timestamp_ns: u64) {
+        self.slots[slot as usize] = SlotTimestamp::Stamped(timestamp_ns);
     }
 
     /// The socket of this slot is closed.
     pub(crate) fn end(&mut self, slot: u32) {
-        self.slots[slot as usize] = Slot::Plain;
+        self.slots[slot as usize] = SlotTimestamp::Plain;
     }
 
     /// When the kernel received the last bytes that a read of this slot gave, on the monotonic clock: they were read at
-    /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a stamp that can be believed.
+    /// `read_ns`, for a request that was sent at `sent_ns`. `None` without a timestamp that can be believed.
     pub(crate) fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
-        let Slot::Stamped(stamp_ns @ 1..) = self.slots[slot as usize] else {
+        let SlotTimestamp::Stamped(timestamp_ns @ 1..) = self.slots[slot as usize] else {
             return None;
         };
-        let reading = Reading::now()?;
+        let reading = ClockReading::now()?;
         match self.offset {
-            Some(offset) if offset.agrees(reading) => offset.convert(stamp_ns, sent_ns, read_ns),
+            Some(offset) if offset.is_consistent_with(reading) => {
+                offset.convert(timestamp_ns, sent_ns, read_ns)
+            }
             _ => {
-                self.offset = Offset::measured();
+                self.offset = ClockOffset::measure();
                 None
             }
         }
     }
 }
 
-fn stamp_of(message: ControlMessageOwned) -> Option<u64> {
+fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
     match message {
-        ControlMessageOwned::ScmTimestampsns(stamps) => {
-            let (s, ns) = (stamps.system.tv_sec(), stamps.system.tv_nsec());
+        ControlMessageOwned::ScmTimestampsns(timestamps) => {
+            let (s, ns) = (timestamps.system.tv_sec(), timestamps.system.tv_nsec());
             Some(s as u64 * 1_000_000_000 + ns as u64)
         }
         _ => None,
     }
 }
 
-/// A socket that nobody uses, and that wants stamps.
-fn keeper() -> Result<OwnedFd> {
+/// An otherwise unused socket that keeps timestamping enabled.
+fn timestamping_socket() -> Result<OwnedFd> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    switch_on(&socket)?;
+    enable_rx_timestamps(&socket)?;
     Ok(socket)
 }
 
-fn switch_on(socket: impl AsFd) -> Result<()> {
+fn enable_rx_timestamps(socket: impl AsFd) -> Result<()> {
     let wanted = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
     setsockopt(&socket, Timestamping, &wanted).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
@@ -262,14 +264,14 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    fn reading(before_ns: u64, realtime_ns: u64, after_ns: u64) -> Reading {
-        Reading { before_ns, realtime_ns, after_ns }
+    fn reading(before_ns: u64, realtime_ns: u64, after_ns: u64) -> ClockReading {
+        ClockReading { before_ns, realtime_ns, after_ns }
     }
 
     #[test]
-    fn a_set_clock_is_told_from_the_width_of_a_reading() {
-        let offset = Offset::of(reading(1_000, 900_000_000, 1_100));
-        for (realtime_ns, agrees) in [
+    fn a_set_clock_is_distinguished_from_reading_jitter() {
+        let offset = ClockOffset::from_reading(reading(1_000, 900_000_000, 1_100));
+        for (realtime_ns, is_consistent_with) in [
             (900_500_000, true),
             (900_500_000 + 3_000, false),
             (900_500_000 - 3_000, false),
@@ -277,61 +279,65 @@ mod tests {
             (900_500_000 + 3_600_000_000_000, false),
         ] {
             let seen = reading(500_950, realtime_ns, 501_150);
-            assert_eq!(offset.agrees(seen), agrees, "{realtime_ns}");
+            assert_eq!(offset.is_consistent_with(seen), is_consistent_with, "{realtime_ns}");
         }
     }
 
-    // A stamp counts only when nobody can have set the clock between its packet and now.
+    // A timestamp counts only when the clock cannot have been set between its packet and now.
     #[test]
-    fn a_stamp_of_before_the_clock_was_set_does_not_count() {
-        let offset = Offset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
-        for (stamp_ns, sent_ns, read_ns, received_ns) in [
+    fn a_timestamp_from_before_a_clock_step_is_ignored() {
+        let offset = ClockOffset { ahead_ns: 1_000_000_000, since_ns: 50_000 };
+        for (timestamp_ns, sent_ns, read_ns, received_ns) in [
             (1_000_080_000, 60_000, 90_000, Some(80_000)),
             // Sent before the difference was known.
             (1_000_080_000, 49_000, 90_000, None),
-            // Read before it came: the clock was set, or the driver stamps by another clock.
+            // Read before it came: the clock was set, or the driver timestamps by another clock.
             (1_000_095_000, 60_000, 90_000, None),
             (1_000_091_000, 60_000, 90_000, Some(90_000)),
             (999_000_000, 60_000, 90_000, None),
         ] {
-            assert_eq!(offset.convert(stamp_ns, sent_ns, read_ns), received_ns, "{stamp_ns} {sent_ns}");
+            assert_eq!(
+                offset.convert(timestamp_ns, sent_ns, read_ns),
+                received_ns,
+                "{timestamp_ns} {sent_ns}"
+            );
         }
     }
 
     proptest! {
-        // Invariant: whatever the clocks show, a stamp that counts lies not after its read, and converting is exact for
-        // clocks that stand still against each other, also when the realtime clock is behind.
+        // Invariant: whatever the clocks show, a timestamp that counts lies not after its read, and converting is exact
+        // for clocks that stand still against each other, also when the realtime clock is behind.
         #[test]
         fn converting_is_exact(ahead_ns in -1_000_000_000_000i64..2_000_000_000_000_000_000,
                                sent_ns in 1_000_000_000_000u64..2_000_000_000_000, flight_ns in 0u64..1_000_000_000,
                                lay_ns in 0u64..1_000_000_000) {
-            let offset = Offset { ahead_ns, since_ns: sent_ns };
+            let offset = ClockOffset { ahead_ns, since_ns: sent_ns };
             let received_ns = sent_ns + flight_ns;
-            let stamp_ns = (received_ns as i64 + ahead_ns) as u64;
-            prop_assert_eq!(offset.convert(stamp_ns, sent_ns, received_ns + lay_ns), Some(received_ns));
+            let timestamp_ns = (received_ns as i64 + ahead_ns) as u64;
+            prop_assert_eq!(offset.convert(timestamp_ns, sent_ns, received_ns + lay_ns), Some(received_ns));
         }
     }
 
-    fn pair(stamps: &mut Stamps) -> (TcpStream, TcpStream) {
+    fn pair(timestamps: &mut RxTimestamps) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        stamps.begin(0, &client);
+        timestamps.begin(0, &client);
         let (server, _) = listener.accept().unwrap();
         server.set_nodelay(true).unwrap();
         (client, server)
     }
 
-    /// Sends bytes until the stamps are switched on, which the kernel does in its own time.
-    fn stamped_read(stamps: &mut Stamps, flags: RecvFlags) -> (u64, u64, u64) {
-        let (client, mut server) = pair(stamps);
+    /// Sends bytes until the timestamps are switched on, which the kernel does in its own time.
+    fn timestamped_read(timestamps: &mut RxTimestamps, flags: RecvFlags) -> (u64, u64, u64) {
+        let (client, mut server) = pair(timestamps);
         for _ in 0..200 {
             let sent_ns = clock_ns(ClockId::Monotonic);
             server.write_all(&[7; 100]).unwrap();
             let written_ns = clock_ns(ClockId::Monotonic);
             std::thread::sleep(Duration::from_millis(10));
-            assert_eq!(stamps.recv(0, &client, &mut [0; 4096], flags), Ok(100));
+            assert_eq!(timestamps.recv(0, &client, &mut [0; 4096], flags), Ok(100));
             let read_ns = clock_ns(ClockId::Monotonic);
-            if let Some(received_ns) = stamps.received_ns(0, sent_ns, read_ns) {
+            if let Some(received_ns) = timestamps.received_ns(0, sent_ns, read_ns) {
                 return (received_ns - sent_ns, written_ns - sent_ns, read_ns - sent_ns);
             }
         }
@@ -339,10 +345,10 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_when_bytes_came_and_not_when_they_were_read() {
+    fn rx_timestamps_are_when_bytes_arrived_and_not_when_they_were_read() {
         for flags in [RecvFlags::empty(), RecvFlags::TRUNC] {
-            let mut stamps = Stamps::new(Clock::Kernel, 1).unwrap();
-            let (received_ns, written_ns, read_ns) = stamped_read(&mut stamps, flags);
+            let mut timestamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
+            let (received_ns, written_ns, read_ns) = timestamped_read(&mut timestamps, flags);
             // Over loopback the packet has come before the write returns.
             assert!(received_ns <= written_ns + 2_000, "{received_ns} {written_ns}");
             assert!(read_ns >= received_ns + 9_000_000, "{received_ns} {read_ns}");
@@ -353,11 +359,11 @@ mod tests {
     fn a_sample_begins_with_the_first_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let count = |clock| {
-            let mut stamps = Stamps::new(clock, 40).unwrap();
+            let mut timestamps = RxTimestamps::new(clock, 40).unwrap();
             let clients: Vec<_> =
                 (0..40).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
-            clients.iter().zip(0..).for_each(|(client, slot)| stamps.begin(slot, client));
-            (0..40).filter(|&slot| stamps.is_stamped(slot)).collect::<Vec<_>>()
+            clients.iter().zip(0..).for_each(|(client, slot)| timestamps.begin(slot, client));
+            (0..40).filter(|&slot| timestamps.has_rx_timestamps(slot)).collect::<Vec<_>>()
         };
         assert_eq!(count(Clock::Auto), [0, 16, 32]);
         assert!(count(Clock::Engine).is_empty());
@@ -365,21 +371,21 @@ mod tests {
     }
 
     #[test]
-    fn after_the_clock_was_set_the_next_request_is_stamped_again() {
-        let mut stamps = Stamps::new(Clock::Kernel, 1).unwrap();
-        stamped_read(&mut stamps, RecvFlags::empty());
-        // As if somebody had set the clock an hour back in between.
-        if let Some(offset) = &mut stamps.offset {
+    fn after_a_clock_step_the_next_request_is_timestamped_again() {
+        let mut timestamps = RxTimestamps::new(Clock::Kernel, 1).unwrap();
+        timestamped_read(&mut timestamps, RecvFlags::empty());
+        // As if the clock had been set back an hour in between.
+        if let Some(offset) = &mut timestamps.offset {
             offset.ahead_ns += 3_600_000_000_000;
         }
-        let (client, mut server) = pair(&mut stamps);
-        let mut ask = |stamps: &mut Stamps| {
+        let (client, mut server) = pair(&mut timestamps);
+        let mut ask = |timestamps: &mut RxTimestamps| {
             let sent_ns = clock_ns(ClockId::Monotonic);
             server.write_all(b"x").unwrap();
-            assert_eq!(stamps.recv(0, &client, &mut [0; 16], RecvFlags::empty()), Ok(1));
-            stamps.received_ns(0, sent_ns, clock_ns(ClockId::Monotonic))
+            assert_eq!(timestamps.recv(0, &client, &mut [0; 16], RecvFlags::empty()), Ok(1));
+            timestamps.received_ns(0, sent_ns, clock_ns(ClockId::Monotonic))
         };
-        assert_eq!(ask(&mut stamps), None);
-        assert!((0..10).any(|_| ask(&mut stamps).is_some()));
+        assert_eq!(ask(&mut timestamps), None);
+        assert!((0..10).any(|_| ask(&mut timestamps).is_some()));
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets on their way to a server: what the load and its probe open alike. connect(2), ip(7), unix(7).
+//! Opening sockets, shared by the load and its probe. connect(2), ip(7), unix(7).
 
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use rustix::fd::OwnedFd;
@@ -23,7 +23,7 @@ pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedF
     }
 }
 
-/// A non-blocking connection to a unix socket. It comes about at once or not at all: `AGAIN` says that the server's
+/// A non-blocking connection to a unix socket. It succeeds at once or not at all: `AGAIN` says that the server's
 /// queue is full.
 pub(crate) fn unix(path: &Path) -> Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
@@ -40,8 +40,8 @@ pub(crate) fn try_source(source: IpAddr) -> Result<()> {
 /// Has a connection begin from this address. Its port is chosen when the destination is known: then each source has all
 /// ports towards each destination, and none is taken that is in use towards another one.
 fn bind(socket: &OwnedFd, source: IpAddr) -> Result<()> {
-    let told = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
-    setsockopt(socket, IpBindAddressNoPort, &true).map_err(told)?;
+    let to_errno = |errno: nix::errno::Errno| Errno::from_raw_os_error(errno as i32);
+    setsockopt(socket, IpBindAddressNoPort, &true).map_err(to_errno)?;
     rustix::net::bind(socket, &SocketAddr::new(source, 0))
 }
 

@@ -1,10 +1,11 @@
-//! What the kernel's TCP knows of a connection: TCP_INFO of tcp(7).
+//! The kernel's TCP statistics of a connection: TCP_INFO of tcp(7).
 //!
 //! Facts: `struct tcp_info` of include/uapi/linux/tcp.h, which only ever grew at its end, and `tcp_get_info` of
-//! net/ipv4/tcp.c. The kernel copies as much as is asked for, and tells when it has less; the fields up to
-//! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out` counts
-//! segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that waits for the
-//! answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last minutes.
+//! net/ipv4/tcp.c. The kernel copies as much as is requested, and reports when it has less; the fields up to
+//! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out`
+//! counts segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that
+//! waits for the answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last
+//! minutes.
 
 use nix::libc;
 use nix::sys::socket::getsockopt;
@@ -13,12 +14,12 @@ use rustix::fd::AsFd;
 use std::sync::LazyLock;
 
 /// The beginning of `struct tcp_info` in words of 32 bits, up to `tcpi_data_segs_out`.
-type Words = [u32; 40];
+type TcpInfoFields = [u32; 40];
 const RTT: usize = 17;
 const TOTAL_RETRANS: usize = 25;
 const MIN_RTT: usize = 37;
 const DATA_SEGS_OUT: usize = 39;
-/// Since this release the kernel gives as many.
+/// Since this release the kernel returns these fields.
 const RELEASE_MIN: (u32, u32) = (4, 6);
 
 sockopt_impl!(
@@ -27,7 +28,7 @@ sockopt_impl!(
     GetOnly,
     libc::IPPROTO_TCP,
     libc::TCP_INFO,
-    Words
+    TcpInfoFields
 );
 
 /// One reading of a connection. Its counts run since the connection was begun, and wrap.
@@ -43,25 +44,25 @@ pub(crate) struct TcpReading {
     pub(crate) segments_retransmitted: u32,
 }
 
-/// Reads a socket. `None` when it is no TCP socket or the kernel does not tell.
+/// Reads a socket. `None` when it is no TCP socket or the kernel does not report it.
 pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
-    static TELLS: LazyLock<bool> = LazyLock::new(|| {
+    static IS_SUPPORTED: LazyLock<bool> = LazyLock::new(|| {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         version(&release).is_some_and(|version| version >= RELEASE_MIN)
     });
-    // nix insists on getting all that was asked for.
-    let words = TELLS.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
-    Some(reading(&words))
+    // nix requires the full length.
+    let fields = IS_SUPPORTED.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
+    Some(reading(&fields))
 }
 
-fn reading(words: &Words) -> TcpReading {
+fn reading(fields: &TcpInfoFields) -> TcpReading {
     // 0 and the largest number stand for "none yet".
     let time = |us: u32| (us != 0 && us != u32::MAX).then_some(u64::from(us));
     TcpReading {
-        round_trip_us: time(words[RTT]),
-        round_trip_min_us: time(words[MIN_RTT]),
-        data_segments_sent: words[DATA_SEGS_OUT],
-        segments_retransmitted: words[TOTAL_RETRANS],
+        round_trip_us: time(fields[RTT]),
+        round_trip_min_us: time(fields[MIN_RTT]),
+        data_segments_sent: fields[DATA_SEGS_OUT],
+        segments_retransmitted: fields[TOTAL_RETRANS],
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_tells_what_it_sent() {
+    fn tcp_info_counts_sent_segments() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connection_tells_nothing() {
+    fn a_socket_that_is_not_tcp_gives_no_reading() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(read(&one), None);
         assert_eq!(reading(&[0; 40]), TcpReading::default());

@@ -1,8 +1,8 @@
-//! From the options of TLS to what rustls needs, and from what rustls says to what helps.
+//! The rustls configuration for the TLS options, and hints for the errors of rustls.
 //!
 //! The provider of the cryptography is ring: it builds with a C compiler alone. What is trusted is the system's store
-//! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are spoken,
-//! and HTTP/1.1 alone is offered (ALPN, RFC 7301).
+//! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are
+//! spoken, and HTTP/1.1 alone is offered (ALPN, RFC 7301).
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -21,7 +21,7 @@ use webdyno_model::{ErrorKind, Result, UserError};
 /// Sessions that a thread remembers for resumption. A server's latest eight are among them, whatever this is.
 const SESSIONS_MAX: usize = 256;
 
-/// What webpki says of a server's certificate that is one of an authority.
+/// webpki's error for a server certificate that is a CA certificate.
 const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
 /// What connections are made with. Each engine thread makes its own of it by [`for_thread`].
@@ -31,8 +31,8 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
         .with_safe_default_protocol_versions()
         .map_err(|error| UserError::cannot_run(format!("TLS cannot be set up: {error}")))?;
     let verifier: Arc<dyn ServerCertVerifier> = match options.insecure {
-        true => Arc::new(Anyone { provider }),
-        false => Arc::new(Trusted::new(options.ca_file.as_deref(), provider)?),
+        true => Arc::new(AcceptAnyCertificate { provider }),
+        false => Arc::new(CaOrPinnedCertificate::new(options.ca_file.as_deref(), provider)?),
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = match (&options.certificate_file, &options.key_file) {
@@ -42,7 +42,7 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
             let key = key.as_ref().unwrap_or(certificate);
             builder
                 .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
-                .map_err(|error| wrong_key(certificate, key, &error))?
+                .map_err(|error| key_mismatch(certificate, key, &error))?
         }
         (None, Some(key)) => {
             return Err(UserError::usage(format!("the key {} comes without its certificate", key.display()))
@@ -99,7 +99,7 @@ fn cannot_read(what: &str, path: &Path, error: &pem::Error) -> UserError {
     }
 }
 
-fn wrong_key(certificate: &Path, key: &Path, error: &Error) -> UserError {
+fn key_mismatch(certificate: &Path, key: &Path, error: &Error) -> UserError {
     let (certificate, key) = (certificate.display(), key.display());
     match error {
         Error::InconsistentKeys(_) => {
@@ -113,11 +113,11 @@ fn wrong_key(certificate: &Path, key: &Path, error: &Error) -> UserError {
 
 /// Accepts any certificate.
 #[derive(Debug)]
-struct Anyone {
+struct AcceptAnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -155,13 +155,13 @@ impl ServerCertVerifier for Anyone {
 
 /// Accepts what an authority has signed, and a certificate of a server that itself stands in the file given.
 #[derive(Debug)]
-struct Trusted {
+struct CaOrPinnedCertificate {
     by_authority: Arc<WebPkiServerVerifier>,
-    /// What the file given holds.
+    /// The certificates of the file given.
     given: Vec<CertificateDer<'static>>,
 }
 
-impl Trusted {
+impl CaOrPinnedCertificate {
     fn new(ca_file: Option<&Path>, provider: Arc<CryptoProvider>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         let given = ca_file.map(certificates).transpose()?.unwrap_or_default();
@@ -193,8 +193,8 @@ impl Trusted {
     }
 }
 
-impl ServerCertVerifier for Trusted {
-    /// A certificate of a server that the user has named itself is the one meant, whoever has signed it (it itself
+impl ServerCertVerifier for CaOrPinnedCertificate {
+    /// A server certificate that the user has named is trusted whichever authority has signed it (it itself
     /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
     fn verify_server_cert(
         &self,
@@ -210,7 +210,7 @@ impl ServerCertVerifier for Trusted {
         }
         // By itself, so that nothing else that the server sends can be what is wrong with it.
         match self.by_authority.verify_server_cert(shown, &[], name, ocsp, now) {
-            Err(Error::InvalidCertificate(why)) if only_its_signer_is_unknown(&why) => {
+            Err(Error::InvalidCertificate(why)) if is_unknown_issuer_only(&why) => {
                 let parsed = rustls::server::ParsedCertificate::try_from(shown)?;
                 rustls::client::verify_server_name(&parsed, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -242,9 +242,9 @@ impl ServerCertVerifier for Trusted {
     }
 }
 
-/// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then at
-/// its use, and at last for who has signed it.
-fn only_its_signer_is_unknown(why: &CertificateError) -> bool {
+/// Whether everything else is right, the name perhaps excepted: webpki looks at the dates of a certificate first, then
+/// at its use, and at last for who has signed it.
+fn is_unknown_issuer_only(why: &CertificateError) -> bool {
     match why {
         CertificateError::UnknownIssuer => true,
         CertificateError::Other(OtherError(why)) => why.to_string() == OF_AN_AUTHORITY,
@@ -252,7 +252,7 @@ fn only_its_signer_is_unknown(why: &CertificateError) -> bool {
     }
 }
 
-/// What the server did that TLS failed, told after its name, and what helps.
+/// What the server did that TLS failed, worded to follow its name, and what helps.
 pub(crate) fn explain(error: &Error) -> (String, &'static str) {
     match error {
         Error::InvalidCertificate(why) => {

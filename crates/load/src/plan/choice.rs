@@ -1,12 +1,12 @@
-//! Which request is sent next, and what a request of a list comes to on the wire.
+//! Which request is sent next, and the bytes of a list's request on the wire.
 //!
-//! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a number
-//! of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number of threads.
-//! In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
+//! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a
+//! number of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number
+//! of threads. In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
 
-use crate::engine::Message;
+use crate::plan::request_message::RequestMessage;
 use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
-use crate::plan::script::choose::Weighted;
+use crate::plan::script::weighted::Weighted;
 use crate::random::SplitMix;
 use std::sync::Arc;
 use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
@@ -24,14 +24,14 @@ pub(crate) enum Choice {
     /// The planned ones by their weights.
     Weighted(Weighted),
     /// The entries of a list.
-    Listed(List),
+    Listed(ListRequests),
 }
 
 impl Choice {
-    /// What the workload says. Its requests are already known as `templates`.
-    pub(super) fn of(workload: &Workload, templates: &[Template]) -> Result<Self> {
+    /// From the workload. Its requests are already prepared as `templates`.
+    pub(super) fn from_workload(workload: &Workload, templates: &[Template]) -> Result<Self> {
         if let Some(list) = &workload.list {
-            return List::of(list, templates).map(Self::Listed);
+            return ListRequests::from_list(list, templates).map(Self::Listed);
         }
         check_weights(workload)?;
         let first = workload.requests.first().map_or(1.0, |request| request.weight);
@@ -65,7 +65,7 @@ impl Choice {
 
     /// The list, if there is one.
     #[inline]
-    pub(crate) fn list(&self) -> Option<&List> {
+    pub(crate) fn list(&self) -> Option<&ListRequests> {
         match self {
             Self::Listed(list) => Some(list),
             _ => None,
@@ -74,8 +74,8 @@ impl Choice {
 }
 
 fn check_weights(workload: &Workload) -> Result<()> {
-    let wrong = |weight: f64| !(weight.is_finite() && weight > 0.0);
-    match workload.requests.iter().find(|request| wrong(request.weight)) {
+    let is_invalid = |weight: f64| !(weight.is_finite() && weight > 0.0);
+    match workload.requests.iter().find(|request| is_invalid(request.weight)) {
         None => Ok(()),
         Some(request) => {
             Err(UserError::usage(format!("the weight of {} is {}", request.name, request.weight))
@@ -86,10 +86,10 @@ fn check_weights(workload: &Workload) -> Result<()> {
 
 /// A list of requests.
 #[derive(Debug)]
-pub(crate) struct List {
+pub(crate) struct ListRequests {
     entries: Arc<ListEntries>,
     order: Order,
-    kinds: Vec<Wire>,
+    kinds: Vec<RequestFrame>,
 }
 
 #[derive(Debug)]
@@ -99,19 +99,19 @@ enum Order {
     Weighted(Weighted),
 }
 
-/// What stands around the targets of a kind.
+/// The bytes around the targets of a kind.
 #[derive(Debug)]
-struct Wire {
+struct RequestFrame {
     /// The method and a blank.
     before: Vec<u8>,
     /// From behind the target to the end of the head, but for the length of the body.
-    behind: Vec<u8>,
-    /// Whether the length is told of an empty body too.
-    tells_length: bool,
+    after: Vec<u8>,
+    /// Whether `Content-Length: 0` is sent for an empty body.
+    sends_content_length: bool,
 }
 
-impl List {
-    fn of(list: &RequestList, templates: &[Template]) -> Result<Self> {
+impl ListRequests {
+    fn from_list(list: &RequestList, templates: &[Template]) -> Result<Self> {
         let entries =
             list.entries.clone().filter(|entries| !entries.entries.is_empty()).ok_or_else(|| {
                 UserError::usage(format!("the requests of {} are not there", list.file))
@@ -121,17 +121,17 @@ impl List {
             return Err(UserError::usage(format!("the list {} has requests of no kind", list.file)));
         }
         let order = match (entries.weights.is_empty(), list.random) {
-            (false, _) => {
-                Order::Weighted(Weighted::of(entries.weights.iter().map(|weight| f64::from(*weight))))
-            }
+            (false, _) => Order::Weighted(Weighted::from_weights(
+                entries.weights.iter().map(|weight| f64::from(*weight)),
+            )),
             (true, true) => Order::Random,
             (true, false) => Order::InTurn,
         };
-        let wire = |template: &Template| {
-            let (before, behind, tells_length) = template.around_target()?;
-            Ok(Wire { before, behind, tells_length })
+        let frame = |template: &Template| {
+            let (before, after, sends_content_length) = template.frame_around_target()?;
+            Ok(RequestFrame { before, after, sends_content_length })
         };
-        let kinds = templates.iter().map(wire).collect::<Result<_>>()?;
+        let kinds = templates.iter().map(frame).collect::<Result<_>>()?;
         Ok(Self { entries, order, kinds })
     }
 
@@ -153,17 +153,17 @@ impl List {
 
     /// Puts an entry together for sending. The memory of the message is used again.
     #[inline]
-    pub(crate) fn write(&self, item: u32, message: &mut Message) {
+    pub(crate) fn write(&self, item: u32, message: &mut RequestMessage) {
         let Some(entry) = self.entries.entries.get(item as usize) else {
             return message.clear();
         };
-        let wire = &self.kinds[entry.kind as usize];
+        let frame = &self.kinds[entry.kind as usize];
         let (body, shared) = self.entries.body(entry);
         let head = message.begin();
-        head.extend_from_slice(&wire.before);
+        head.extend_from_slice(&frame.before);
         head.extend_from_slice(self.entries.target(entry));
-        head.extend_from_slice(&wire.behind);
-        if wire.tells_length || !body.is_empty() {
+        head.extend_from_slice(&frame.after);
+        if frame.sends_content_length || !body.is_empty() {
             head.extend_from_slice(b"Content-Length: ");
             push_decimal(head, body.len());
             head.extend_from_slice(b"\r\n");
@@ -180,7 +180,7 @@ impl List {
         let entry: &ListEntry = self.entries.entries.get(item)?;
         let (body, shared) = self.entries.body(entry);
         let body = shared.cloned().unwrap_or_else(|| body.to_vec().into());
-        kinds.get(entry.kind as usize)?.of_entry(self.entries.target(entry), body)
+        kinds.get(entry.kind as usize)?.for_list_entry(self.entries.target(entry), body)
     }
 }
 

@@ -1,12 +1,12 @@
-//! Requests with variables, put together each time that they are sent.
+//! Requests with variables, built each time that they are sent.
 //!
-//! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL is
-//! read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password in
-//! base64) and RFC 6750.
+//! What is sent is what the engine would send for the same request written out: the texts are filled in, then the URL
+//! is read as any other (WHATWG URL standard), and the header is the same. `Authorization`: RFC 7617 (user and password
+//! in base64) and RFC 6750.
 
 use super::{USER_AGENT, authority};
 use crate::plan::request_template::{Source, parse_url};
-use crate::plan::script::text::{Place, Text};
+use crate::plan::script::text::{Text, TextContext};
 use crate::plan::script::variables::{Names, VariableId, Variables};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use webdyno_model::visit::Auth;
 use webdyno_model::workload::{Body, RequestSpec};
 use webdyno_model::{Result, UserError};
 
-/// Longest URL that is put together. No server takes more: Apache's `LimitRequestLine` is 8190.
+/// Longest URL that is built. No server accepts more: Apache's `LimitRequestLine` is 8190.
 const URL_BYTES_MAX: usize = 16 << 10;
 
 /// A request with variables.
@@ -27,11 +27,11 @@ pub(crate) struct Dynamic {
     fields: Vec<(String, Text)>,
     auth: Option<AuthText>,
     body: BodyText,
-    /// Header fields that it does not give itself.
-    lacks_host: bool,
-    lacks_agent: bool,
-    lacks_accept: bool,
-    lacks_length: bool,
+    /// Default header fields that the request adds.
+    adds_host: bool,
+    adds_user_agent: bool,
+    adds_accept: bool,
+    adds_content_length: bool,
     closes: bool,
     keepalive: bool,
 }
@@ -51,38 +51,41 @@ enum AuthText {
 
 impl Dynamic {
     /// Reads a request. A usage error names it.
-    pub(super) fn of(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
-        let told = |error: UserError| UserError {
+    pub(super) fn parse(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
+        let with_name = |error: UserError| UserError {
             message: format!("request `{}`: {}", spec.name, error.message),
             ..error
         };
-        let text = |text: &str, place: Place| Text::parse(text, names, place).map_err(told);
-        let given = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let text = |text: &str, place: TextContext| Text::parse(text, names, place).map_err(with_name);
+        let is_set = |name: &str| spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let fields = spec.headers.iter();
-        let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, Place::Header)?)));
+        let fields = fields.map(|(name, value)| Ok((name.clone(), text(value, TextContext::Header)?)));
         // A form with a file in it need not be UTF-8.
         let body = Some(spec.body.bytes()).filter(|body| body.windows(2).any(|two| two == b"${"));
-        let sends_length = !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
+        let has_content_length =
+            !spec.body.is_empty() || matches!(spec.method.as_str(), "POST" | "PUT" | "PATCH");
         Ok(Self {
             method: spec.method.clone(),
-            url: text(&spec.url, Place::Url)?,
+            url: text(&spec.url, TextContext::Url)?,
             fields: fields.collect::<Result<_>>()?,
-            auth: match spec.auth.as_ref().filter(|_| !given("Authorization")) {
+            auth: match spec.auth.as_ref().filter(|_| !is_set("Authorization")) {
                 None => None,
                 Some(Auth::Basic { name, password }) => {
-                    Some(AuthText::Basic(text(name, Place::Body)?, text(password, Place::Body)?))
+                    Some(AuthText::Basic(text(name, TextContext::Body)?, text(password, TextContext::Body)?))
                 }
-                Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, Place::Header)?)),
+                Some(Auth::Bearer { token }) => Some(AuthText::Bearer(text(token, TextContext::Header)?)),
             },
             body: match body {
-                Some(body) => BodyText::Text(Text::of_bytes(body, names, Place::Body).map_err(told)?),
+                Some(body) => {
+                    BodyText::Text(Text::of_bytes(body, names, TextContext::Body).map_err(with_name)?)
+                }
                 None => BodyText::Fixed(spec.body.clone()),
             },
-            lacks_host: !given("Host"),
-            lacks_agent: !given("User-Agent"),
-            lacks_accept: !given("Accept"),
-            lacks_length: sends_length,
-            closes: !keepalive && !given("Connection"),
+            adds_host: !is_set("Host"),
+            adds_user_agent: !is_set("User-Agent"),
+            adds_accept: !is_set("Accept"),
+            adds_content_length: has_content_length,
+            closes: !keepalive && !is_set("Connection"),
             keepalive,
         })
     }
@@ -108,25 +111,25 @@ impl Dynamic {
 
     /// Whether its whole URL is a variable, which is read as a link on the page before.
     pub(super) fn is_link(&self) -> bool {
-        self.url.whole().is_some()
+        self.url.single_variable().is_some()
     }
 
-    /// Whether it says itself which cookies it sends.
-    pub(crate) fn gives_cookies(&self) -> bool {
+    /// Whether the user sets its `Cookie` header.
+    pub(crate) fn sends_own_cookies(&self) -> bool {
         self.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Cookie"))
     }
 
-    /// Where it goes. `before`: the URL of the step before. `None` when a variable has no value, or it is no URL.
-    pub(crate) fn url(&self, variables: &Variables, before: Option<&Url>) -> Option<Url> {
+    /// Where it goes. `previous`: the URL of the step before. `None` when a variable has no value, or it is no URL.
+    pub(crate) fn url(&self, variables: &Variables, previous: Option<&Url>) -> Option<Url> {
         let mut text = vec![];
-        match self.url.whole() {
-            // A link is read as it stands on the page.
+        match self.url.single_variable() {
+            // A link is read as it is written on the page.
             Some(id) => text.extend_from_slice(variables.get(id)?),
             None => self.url.render(variables, &mut text).ok()?,
         }
         let text = std::str::from_utf8(&text).ok().filter(|text| text.len() <= URL_BYTES_MAX)?;
-        let mut url = match before.filter(|_| self.is_link()) {
-            Some(before) => before.join(text).ok()?,
+        let mut url = match previous.filter(|_| self.is_link()) {
+            Some(previous) => previous.join(text).ok()?,
             None => Url::parse(text).ok()?,
         };
         url.set_fragment(None);
@@ -134,7 +137,7 @@ impl Dynamic {
         (plain && matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
     }
 
-    /// Writes the request, with further header lines; gives the body that is to follow. `None` when a variable has no
+    /// Writes the request, with further header lines; returns the body that is to follow. `None` when a variable has no
     /// value.
     pub(crate) fn write(
         &self,
@@ -149,13 +152,13 @@ impl Dynamic {
             let _ = write!(into, "?{query}");
         }
         into.extend_from_slice(b" HTTP/1.1\r\n");
-        if self.lacks_host {
+        if self.adds_host {
             let _ = write!(into, "Host: {}\r\n", authority(url));
         }
-        if self.lacks_agent {
+        if self.adds_user_agent {
             let _ = write!(into, "User-Agent: {USER_AGENT}\r\n");
         }
-        if self.lacks_accept {
+        if self.adds_accept {
             into.extend_from_slice(b"Accept: */*\r\n");
         }
         if self.closes {
@@ -177,7 +180,7 @@ impl Dynamic {
             }
             BodyText::Fixed(body) => body.clone(),
         };
-        if self.lacks_length {
+        if self.adds_content_length {
             let _ = write!(into, "Content-Length: {}\r\n", own.len() as u64 + fixed.length_bytes());
         }
         into.extend_from_slice(b"\r\n");
@@ -207,7 +210,7 @@ impl Dynamic {
         Some(())
     }
 
-    /// The request as it stands with these values: what a redirect is made of.
+    /// The request with these values, from which a redirect is made.
     pub(crate) fn source(&self, url: Url, variables: &Variables) -> Option<Source> {
         let filled = |text: &Text| {
             let mut filled = vec![];
@@ -227,7 +230,7 @@ impl Dynamic {
             BodyText::Text(text) => filled(text)?.into(),
             BodyText::Fixed(body) => body.clone(),
         };
-        Some(Source::made(self.method.clone(), url, headers, body, self.keepalive))
+        Some(Source::from_parts(self.method.clone(), url, headers, body, self.keepalive))
     }
 }
 
@@ -242,8 +245,8 @@ pub(super) fn fixed_url(text: &str) -> Result<Option<Url>> {
     if fixed.is_empty() {
         return Ok(None);
     }
-    let behind = fixed.split_once("://").map_or("", |(_, behind)| behind);
-    if fixed.len() < text.len() && !behind.contains(['/', '?', '#']) {
+    let after = fixed.split_once("://").map_or("", |(_, after)| after);
+    if fixed.len() < text.len() && !after.contains(['/', '?', '#']) {
         return Err(UserError::usage(format!("in `{text}` the server depends on a variable"))
             .hint("write the server out; variables may stand in the path and the query"));
     }

@@ -1,29 +1,29 @@
-//! From a workload to everything that the engine needs, once: names resolved, request bytes built, limits raised.
+//! Prepares a workload for the engine, once: names resolved, request bytes built, limits raised.
 
 mod choice;
 mod dynamic;
-mod origin;
 pub(crate) mod probe;
+pub(crate) mod request_message;
 mod request_template;
 pub(crate) mod script;
 mod session_templates;
+pub(crate) mod thread_share;
 
 pub(crate) use crate::plan::request_template::{
     LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
 };
-pub(crate) use crate::plan::session_templates::{Script, Step};
+pub(crate) use crate::plan::session_templates::{Script, StepPlan};
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
-pub(crate) use origin::{Origin, Place, Tcp, authority};
 
-use crate::engine::Share;
-use crate::http::content_check::Checks;
+use crate::http::content_check::ResponseChecks;
 use crate::io::descriptors;
-use crate::io::descriptors::Need;
+use crate::io::descriptors::DescriptorNeed;
+use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
 use crate::io::{ports, tls};
-use crate::schedule::rate_profile::Course;
-use choice::List;
-use origin::{Origins, position};
+use crate::plan::thread_share::ThreadShare;
+use crate::schedule::rate_profile::RateProfile;
+use choice::ListRequests;
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -46,12 +46,12 @@ const VISITORS_PARKED_MAX: u32 = 4096;
 const THREADS_MAX: u32 = 256;
 /// Most redirects in a row that are believed to be meant.
 const REDIRECTS_MAX: u32 = 50;
-/// What the requests call their sender, unless the workload says otherwise.
+/// The default `User-Agent`.
 pub const USER_AGENT: &str = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
 /// Statuses have three digits.
 const STATUS_CODES: usize = 1000;
 
-/// A server that a workload really goes to, whatever its URLs say.
+/// A server that a workload really connects to, whichever host its URLs name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// Its name or address.
@@ -85,9 +85,9 @@ impl Prepared {
 
     /// The servers that the requests really go to; none for a unix socket.
     pub fn destinations(&self) -> Vec<Destination> {
-        let tcp = |origin: &Origin| match &origin.place {
-            Place::Unix(_) => None,
-            Place::Tcp(Tcp { host, port, addresses, .. }) => {
+        let tcp = |origin: &Origin| match &origin.endpoint {
+            Endpoint::Unix(_) => None,
+            Endpoint::Tcp(TcpEndpoint { host, port, addresses, .. }) => {
                 Some(Destination { host: host.to_string(), port: *port, addresses: addresses.clone() })
             }
         };
@@ -128,7 +128,7 @@ impl Prepared {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
         plan.stages.clone_from(&workload.stages);
-        plan.course = course_of(workload);
+        plan.rate_profile = rate_profile_of(workload);
         if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
             script.users = visits.users.clamp(1, script.users);
         }
@@ -137,16 +137,16 @@ impl Prepared {
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
-    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be found.
-    /// An error when it cannot have what the load needs for it.
-    pub(crate) fn admit(&mut self, url: &Url) -> Result<Option<usize>> {
+    /// The server that a URL names, which the load may go to from now on. `None`, and a warning, when it cannot be
+    /// found. An error when it cannot have what the load needs for it.
+    pub(crate) fn add_origin(&mut self, url: &Url) -> Result<Option<usize>> {
         let plan = &mut self.plan;
         let known = plan.origins.len();
         let mut origins = Origins::resumed(&plan.transport, std::mem::take(&mut plan.origins));
-        let origin = origins.of(url);
+        let origin = origins.index_of(url);
         plan.origins = origins.into_vec();
-        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
-        let by = if finds { "redirects or pages lead" } else { "redirects lead" };
+        let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
+        let by = if discovers { "redirects or pages lead" } else { "redirects lead" };
         let origin = match origin {
             Ok(origin) => origin,
             Err(error) => {
@@ -155,7 +155,7 @@ impl Prepared {
             }
         };
         if plan.origins.len() > known
-            && let Err(error) = plan.make_room_for_the_new()
+            && let Err(error) = plan.prepare_new_origin()
         {
             plan.origins.truncate(known);
             return Err(error);
@@ -166,9 +166,13 @@ impl Prepared {
         Ok(Some(origin))
     }
 
-    /// What is told of the connections once all servers are known.
-    pub(crate) fn note_connections(&mut self) {
-        let notes = [self.plan.scarcity(), self.plan.idle_sources(), self.plan.idle_tls()];
+    /// What is reported of the connections once all servers are known.
+    pub(crate) fn add_connection_warnings(&mut self) {
+        let notes = [
+            self.plan.connection_shortage_warning(),
+            self.plan.unused_sources_warning(),
+            self.plan.unused_tls_warning(),
+        ];
         notes.into_iter().flatten().for_each(|text| self.warn(text));
     }
 }
@@ -189,7 +193,7 @@ pub(crate) struct Plan {
     /// How the level changes; empty for one that does not.
     pub(crate) stages: Vec<Stage>,
     /// The same for open arrival.
-    pub(crate) course: Option<Arc<Course>>,
+    pub(crate) rate_profile: Option<Arc<RateProfile>>,
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
     pub(crate) connections: u32,
@@ -198,8 +202,8 @@ pub(crate) struct Plan {
     pub(crate) keepalive: bool,
     /// Most redirects that a request follows.
     pub(crate) redirects_max: u32,
-    /// What is expected of answers besides their status.
-    pub(crate) checks: Checks,
+    /// What is expected of responses besides their status.
+    pub(crate) checks: ResponseChecks,
     /// What visitors do; `None` for requests that have nothing to do with each other.
     pub(crate) script: Option<Script>,
     pub(crate) seed: u64,
@@ -214,21 +218,21 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Whether an answer with this status is good.
+    /// Whether a response with this status is good.
     #[inline]
     pub(crate) fn is_ok(&self, status: u16) -> bool {
         self.ok.get(usize::from(status)).copied().unwrap_or(false)
     }
 
-    /// Whether anything of an answer is looked at besides its status and its framing.
+    /// Whether anything of a response is examined besides its status and its framing.
     #[inline]
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn inspects_responses(&self) -> bool {
         self.redirects_max > 0 || self.checks.may_read_bodies() || self.script.is_some()
     }
 
-    /// Requests that can be told apart: entries of the list, or what is planned.
+    /// Requests that can be distinguished: entries of the list, or what is planned.
     pub(crate) fn distinct(&self) -> usize {
-        self.choice.list().map_or(self.templates.len(), List::count)
+        self.choice.list().map_or(self.templates.len(), ListRequests::count)
     }
 
     /// Entry `item` of the list as a request of its own; `None` without a list.
@@ -242,32 +246,32 @@ impl Plan {
     }
 
     /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
-    fn make_room_for_the_new(&mut self) -> Result<()> {
+    fn prepare_new_origin(&mut self) -> Result<()> {
         if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
             self.tls = Some(tls::config(&self.transport.tls)?);
         }
-        self.make_room()
+        self.reserve_descriptors()
     }
 
     /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
     /// is room for them.
-    fn make_room(&mut self) -> Result<()> {
+    fn reserve_descriptors(&mut self) -> Result<()> {
         if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
             self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
         }
-        let surely = u64::from(self.surely_open()).min(self.requests.unwrap_or(u64::MAX));
+        let surely = u64::from(self.connections_required()).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
-        let need = Need { connections: surely, threads: u64::from(self.threads), resolves };
-        let fitting = descriptors::ensure(need)?;
+        let need = DescriptorNeed { connections: surely, threads: u64::from(self.threads), resolves };
+        let fitting = descriptors::raise_limit(need)?;
         self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
-        let spare = self.open_files_left.saturating_sub(self.at_once());
+        let spare = self.open_files_left.saturating_sub(self.connections_max());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
         self.parked_max = self.connections.min(spare).min(parked_max);
         Ok(())
     }
 
     /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
-    fn surely_open(&self) -> u32 {
+    fn connections_required(&self) -> u32 {
         match (&self.script, self.arrival) {
             (Some(script), Arrival::Closed) => self.connections.min(script.users),
             _ => self.connections,
@@ -275,7 +279,7 @@ impl Plan {
     }
 
     /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
-    fn kept_at_best(&self) -> u32 {
+    fn connections_wanted(&self) -> u32 {
         match self.arrival {
             // Of all visitors together.
             _ if self.script.is_some() => self.connections,
@@ -285,39 +289,42 @@ impl Plan {
     }
 
     /// Most connections of all threads at once.
-    fn at_once(&self) -> u32 {
-        // A user has one request at a time: with a connection for each user nobody waits for one.
-        self.kept_at_best().min(self.open_files_left).min(self.ports_left).max(self.surely_open())
+    fn connections_max(&self) -> u32 {
+        // A user has one request at a time: with a connection for each user none waits for one.
+        self.connections_wanted()
+            .min(self.open_files_left)
+            .min(self.ports_left)
+            .max(self.connections_required())
     }
 
     /// What several servers mean for the connections, where there are too few of them to be kept.
-    fn scarcity(&self) -> Option<String> {
+    fn connection_shortage_warning(&self) -> Option<String> {
         let servers = self.origins.len();
         if self.script.is_some() {
-            return (self.at_once() < self.connections).then(|| {
+            return (self.connections_max() < self.connections).then(|| {
                 format!(
                     "visitors would have up to {} connections at once, and open files or half of the local ports (more \
                      are searched for slowly) allow {}: beyond them idle ones are closed, and requests wait. To allow more \
                      raise the limit (ulimit -n), or give further addresses of this machine (--source-ip)",
                     self.connections,
-                    self.at_once()
+                    self.connections_max()
                 )
             });
         }
         if servers < 2 || !self.keepalive {
             return None;
         }
-        if self.at_once() < self.kept_at_best() {
+        if self.connections_max() < self.connections_wanted() {
             return Some(format!(
                 "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
                  connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
-                self.kept_at_best(),
-                self.at_once()
+                self.connections_wanted(),
+                self.connections_max()
             ));
         }
         let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
-        let few = (servers as u32).saturating_mul(self.threads);
-        (rate_is_set && self.connections < few.saturating_mul(2)).then(|| {
+        let worthwhile_min = (servers as u32).saturating_mul(self.threads);
+        (rate_is_set && self.connections < worthwhile_min.saturating_mul(2)).then(|| {
             format!(
                 "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
                  leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
@@ -327,7 +334,7 @@ impl Plan {
     }
 
     /// Addresses that no connection begins from, as no server has one of their kind.
-    fn idle_sources(&self) -> Option<String> {
+    fn unused_sources_warning(&self) -> Option<String> {
         let reached = |ipv4: bool| {
             let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
             self.transport.resolve_each || self.origins.iter().any(one)
@@ -345,7 +352,7 @@ impl Plan {
     }
 
     /// Flags of TLS that change nothing, as no server speaks it.
-    fn idle_tls(&self) -> Option<String> {
+    fn unused_tls_warning(&self) -> Option<String> {
         let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
         let given = self.transport.tls != TlsOptions::default();
         (given && !secure).then(|| {
@@ -355,20 +362,20 @@ impl Plan {
     }
 
     /// Most connections of a thread at once.
-    pub(crate) fn open_max(&self, share: &Share) -> u32 {
-        let at_once = self.at_once();
+    pub(crate) fn open_max(&self, share: &ThreadShare) -> u32 {
+        let connections_max = self.connections_max();
         match &self.script {
             // A thread with more users than another has more connections too.
             Some(script) if self.arrival == Arrival::Closed && script.users > 0 => {
                 let (seats, users) = (u64::from(share.part(script.users)), u64::from(script.users));
-                u32::try_from((u64::from(at_once) * seats).div_ceil(users)).unwrap_or(u32::MAX)
+                u32::try_from((u64::from(connections_max) * seats).div_ceil(users)).unwrap_or(u32::MAX)
             }
-            _ => share.part(at_once),
+            _ => share.part(connections_max),
         }
     }
 
     /// Connection slots of a thread: those in use and those that are parked.
-    pub(crate) fn slots(&self, share: &Share) -> usize {
+    pub(crate) fn slots(&self, share: &ThreadShare) -> usize {
         self.open_max(share) as usize + share.part(self.parked_max) as usize
     }
 }
@@ -383,28 +390,28 @@ pub fn check_url(text: &str) -> Result<Url> {
 /// low, is an error of the machine.
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
     check(workload)?;
-    let checks = Checks::of(&workload.expect)?;
-    let requests = crate::plan::session_templates::as_browsers_do(workload);
-    let script = Script::of(workload, &requests)?;
+    let checks = ResponseChecks::compile(&workload.expect)?;
+    let requests = crate::plan::session_templates::with_browser_headers(workload);
+    let script = Script::from_workload(workload, &requests)?;
     let (mut origins, mut names) = (Origins::new(&workload.transport)?, vec![]);
     let mut templates = Vec::with_capacity(workload.requests.len());
     for spec in &requests {
-        let url = crate::plan::session_templates::known_url(spec, &requests)?;
-        let request = crate::plan::request_template::Source::of(
+        let url = crate::plan::session_templates::representative_url(spec, &requests)?;
+        let request = crate::plan::request_template::Source::from_spec(
             &crate::plan::session_templates::fixed_part(spec),
             url,
             workload.keepalive,
         )?;
-        let origin = origins.of(request.url())?;
-        templates.push(Template::new(request, origin, name_of(&spec.name, &mut names)));
+        let origin = origins.index_of(request.url())?;
+        templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));
     }
-    let choice = Choice::of(workload, &templates)?;
+    let choice = Choice::from_workload(workload, &templates)?;
     choice.list().into_iter().for_each(|list| names = list.names().to_vec());
     let origins = origins.into_vec();
     let secure = origins.iter().any(|origin| origin.server_name.is_some());
-    let tls = tls_of(workload, secure)?;
-    if script.as_ref().is_some_and(|script| script.finds) {
-        crate::plan::session_templates::with_place_for_others(&mut names);
+    let tls = tls_config(workload, secure)?;
+    if script.as_ref().is_some_and(|script| script.discovers) {
+        crate::plan::session_templates::add_other_name(&mut names);
     }
     if names.len() <= 1 {
         names.clear();
@@ -418,11 +425,11 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         names,
         arrival: workload.arrival,
         stages: workload.stages.clone(),
-        course: course_of(workload),
+        rate_profile: rate_profile_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
-        threads: threads_of(workload, script.as_ref()),
+        threads: thread_count(workload, script.as_ref()),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
         redirects_max: workload.redirects_max,
@@ -435,13 +442,13 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         ports_left: u32::MAX,
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
-    plan.make_room()?;
+    plan.reserve_descriptors()?;
     let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
     Ok(Prepared { plan, warnings })
 }
 
 /// How many engine threads the load has.
-fn threads_of(workload: &Workload, script: Option<&Script>) -> u32 {
+fn thread_count(workload: &Workload, script: Option<&Script>) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let threads = workload.threads.unwrap_or(cores);
     // A thread without a user has nothing to do.
@@ -454,67 +461,67 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
     let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
     if plan.script.is_some() {
         let ports = ports::available(&plan.transport, &destinations);
-        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c): when
-        // that half is taken each connection costs a search through all of it, milliseconds in which nothing else is done.
-        // Towards each server there are as many.
+        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c):
+        // when that half is taken each connection costs a search through all of it, milliseconds in which nothing else
+        // is done. Towards each server there are as many.
         let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
         let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
         plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
     }
-    let surely = Workload { connections: plan.surely_open(), ..workload.clone() };
+    let surely = Workload { connections: plan.connections_required(), ..workload.clone() };
     ports::check(&surely, &destinations)
 }
 
 /// The rates of a load that changes them.
-fn course_of(workload: &Workload) -> Option<Arc<Course>> {
+fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
     let changes = !workload.stages.is_empty() && workload.arrival != Arrival::Closed;
-    changes.then(|| Arc::new(Course::of(&workload.stages)))
+    changes.then(|| Arc::new(RateProfile::from_stages(&workload.stages)))
 }
 
-/// How TLS is spoken, if a server speaks it. Files that cannot be used are told also when nothing needs them yet.
-fn tls_of(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
+/// How TLS is spoken, if a server speaks it. Files that cannot be used are reported also when nothing needs them yet.
+fn tls_config(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
     match secure || workload.transport.tls != TlsOptions::default() {
-        true => tls::config(&workload.transport.tls).map(Some).map_err(with_paths),
+        true => tls::config(&workload.transport.tls).map(Some).map_err(with_path_hint),
         false => Ok(None),
     }
 }
 
 /// A file of TLS that cannot be read: the flags that name one.
-fn with_paths(told: UserError) -> UserError {
-    match told.hint {
-        Some(_) => told,
-        None => told.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
+fn with_path_hint(error: UserError) -> UserError {
+    match error.hint {
+        Some(_) => error,
+        None => error.hint("check the path that --cacert, --cert or --key gives: ls -l FILE"),
     }
 }
 
 /// Refuses what cannot be meant.
 fn check(workload: &Workload) -> Result<()> {
-    let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+    let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
     if workload.requests.is_empty() {
-        return wrong("there is no URL to load", "give at least one, as in webdyno run http://localhost/");
+        return refuse("there is no URL to load", "give at least one, as in webdyno run http://localhost/");
     }
     if workload.connections == 0 {
-        return wrong("0 connections cannot carry a request", "give at least one with -c");
+        return refuse("0 connections cannot carry a request", "give at least one with -c");
     }
     if workload.threads == Some(0) {
-        return wrong("0 threads cannot send a request", "give at least one with -t");
+        return refuse("0 threads cannot send a request", "give at least one with -t");
     }
     if workload.timeout_us == 0 {
-        return wrong("a timeout of 0 ends every request", "give a longer one, as in --timeout 10s");
+        return refuse("a timeout of 0 ends every request", "give a longer one, as in --timeout 10s");
     }
     if workload.stop.duration_us == Some(0) || workload.stop.requests == Some(0) {
-        return wrong("the load would end before it begins", "give a duration with -d or requests with -n");
+        return refuse("the load would end before it begins", "give a duration with -d or requests with -n");
     }
     if !workload.stages.is_empty() && workload.stop.duration_us != Some(stage::duration_us(&workload.stages))
     {
-        return wrong(
+        return refuse(
             "a load with stages lasts as long as they do",
             "say with --stage alone how long it lasts",
         );
     }
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
-        return wrong(&message, "give at most 50 with --redirects");
+        return refuse(&message, "give at most 50 with --redirects");
     }
     crate::plan::session_templates::check(workload)?;
     check_expectations(workload)?;
@@ -522,12 +529,12 @@ fn check(workload: &Workload) -> Result<()> {
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
     {
         let message = format!("{rate_per_s} requests per second is not a rate that can be sent");
-        return wrong(&message, "give a rate above 0 and up to 10 million with -r");
+        return refuse(&message, "give a rate above 0 and up to 10 million with -r");
     }
     Ok(())
 }
 
-/// Refuses what no answer can meet.
+/// Refuses what no response can meet.
 fn check_expectations(workload: &Workload) -> Result<()> {
     let never = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
     let (mut status, mut length) = (None, None);
@@ -548,9 +555,9 @@ fn check_expectations(workload: &Workload) -> Result<()> {
         Expectation::Length(bytes) => *bytes > 0,
         _ => false,
     };
-    let to_head = workload.requests.iter().any(|request| request.method == "HEAD");
+    let is_head_request = workload.requests.iter().any(|request| request.method == "HEAD");
     match workload.expect.iter().find(needs_content) {
-        Some(Expectation::Length(bytes)) if to_head => never(
+        Some(Expectation::Length(bytes)) if is_head_request => never(
             format!("an answer to HEAD has no body, and --expect wants one of {bytes} bytes"),
             "leave --expect out, or load it with -m GET",
         ),
@@ -558,7 +565,7 @@ fn check_expectations(workload: &Workload) -> Result<()> {
     }
 }
 
-fn name_of(name: &str, names: &mut Vec<String>) -> usize {
+fn name_index(name: &str, names: &mut Vec<String>) -> usize {
     let known = |names: &[String], name: &str| names.iter().position(|known| known == name);
     let full = names.len() >= NAMES_MAX - 1 && known(names, name).is_none();
     let name = if full { OTHER_NAMES } else { name };

@@ -1,4 +1,4 @@
-//! Requests as they go over the wire, and what becomes of one that is redirected.
+//! Request bytes as they are sent, and the request that a redirect leads to.
 //!
 //! Request syntax: RFC 9112, sections 3 and 5; which methods are idempotent: RFC 9110, section 9.2.2; redirects: RFC
 //! 9110, section 15.4.
@@ -9,7 +9,7 @@ use url::Url;
 use webdyno_model::workload::{Body, RequestSpec, is_secret_name};
 use webdyno_model::{Result, UserError};
 
-/// Bodies up to this length lie behind the head, so that one send takes both. Larger ones are shared by all requests
+/// Bodies up to this length follow the head, so that one send takes both. Larger ones are shared by all requests
 /// that carry them.
 pub(super) const JOINED_BYTES_MAX: u64 = 64 * 1024;
 /// Longest `Location` that is followed.
@@ -26,14 +26,14 @@ pub(crate) struct Template {
     fields_end: usize,
     pub(crate) origin: usize,
     pub(crate) name: usize,
-    pub(crate) to_head: bool,
+    pub(crate) is_head_request: bool,
     pub(crate) idempotent: bool,
-    /// It says itself that its connection is to be closed.
+    /// Its header has `Connection: close`.
     pub(crate) closes: bool,
-    /// It says itself which cookies it sends.
-    pub(crate) gives_cookies: bool,
-    /// What tells apart requests for the same URL that others of a page would send.
-    along: u64,
+    /// The user sets its `Cookie` header.
+    pub(crate) sends_own_cookies: bool,
+    /// Distinguishes requests for the same URL that are sent with other header fields.
+    propagation_hash: u64,
     source: Source,
 }
 
@@ -46,7 +46,7 @@ impl Template {
         if joined {
             head.extend_from_slice(source.body.bytes());
         }
-        let gives_cookies = source.given("Cookie").next().is_some();
+        let sends_own_cookies = source.user_header("Cookie").next().is_some();
         let method = source.method.as_str();
         Self {
             head,
@@ -54,11 +54,11 @@ impl Template {
             body: if joined { Body::default() } else { source.body.clone() },
             origin,
             name,
-            to_head: method == "HEAD",
+            is_head_request: method == "HEAD",
             idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE" | "TRACE"),
-            closes: source.says_close(),
-            gives_cookies,
-            along: source.along(),
+            closes: source.has_connection_close(),
+            sends_own_cookies,
+            propagation_hash: source.propagation_hash(),
             source,
         }
     }
@@ -69,34 +69,34 @@ impl Template {
         self.head.len() + self.body.bytes().len()
     }
 
-    /// What may be sent at once when so much was sent; empty at the end.
+    /// The unsent bytes after this many sent ones; empty at the end.
     #[inline]
-    pub(crate) fn left(&self, written_bytes: usize) -> &[u8] {
+    pub(crate) fn unsent(&self, written_bytes: usize) -> &[u8] {
         match self.head.get(written_bytes..) {
             Some(left) if !left.is_empty() => left,
             _ => self.body.bytes().get(written_bytes - self.head.len()..).unwrap_or_default(),
         }
     }
 
-    /// All of it, in the parts in which it lies.
+    /// All of it, in two parts: head and body.
     pub(crate) fn parts(&self) -> [&[u8]; 2] {
         [&self.head, self.body.bytes()]
     }
 
-    /// What stands before and behind the targets of a list's entries of this kind (the end of the head and the length of
-    /// the body left out), and whether the length of an empty body is told. An error when the user tells a length.
-    pub(super) fn around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
+    /// The text before and after the targets of a list's entries of this kind (the end of the head and the length
+    /// of the body left out), and whether `Content-Length: 0` is sent. An error when the user sets a length.
+    pub(super) fn frame_around_target(&self) -> Result<(Vec<u8>, Vec<u8>, bool)> {
         let source = &self.source;
-        if source.given("Content-Length").next().is_some() {
+        if source.user_header("Content-Length").next().is_some() {
             return Err(UserError::usage("the bodies of a list have no Content-Length in common")
                 .hint("leave the header out: the right one is sent with every body"));
         }
-        let behind = format!(" HTTP/1.1\r\n{}{}", source.own_fields(), source.given_fields());
-        Ok((format!("{} ", source.method).into_bytes(), behind.into_bytes(), source.tells_length()))
+        let after = format!(" HTTP/1.1\r\n{}{}", source.default_headers(), source.user_headers());
+        Ok((format!("{} ", source.method).into_bytes(), after.into_bytes(), source.sends_content_length()))
     }
 
     /// The request of this kind with this target and this body.
-    pub(super) fn of_entry(&self, target: &[u8], body: Body) -> Option<Self> {
+    pub(super) fn for_list_entry(&self, target: &[u8], body: Body) -> Option<Self> {
         let source = &self.source;
         let target = std::str::from_utf8(target).ok()?;
         let url = Url::parse(&format!("{}{target}", source.url.origin().ascii_serialization())).ok()?;
@@ -105,7 +105,7 @@ impl Template {
         Some(Self::new(source, self.origin, self.name))
     }
 
-    /// Writes it with further header lines; gives the body that is to follow.
+    /// Writes it with further header lines; returns the body that is to follow.
     pub(crate) fn write_with(&self, lines: &[u8], into: &mut Vec<u8>) -> Body {
         into.extend_from_slice(&self.head[..self.fields_end]);
         into.extend_from_slice(lines);
@@ -123,21 +123,21 @@ impl Template {
         self.source.method == "GET"
     }
 
-    /// Tells apart what two requests would ask for the same parts of a page with.
-    pub(crate) fn along(&self) -> u64 {
-        self.along
+    /// A hash of the header fields that requests for the parts of a page inherit.
+    pub(crate) fn propagation_hash(&self) -> u64 {
+        self.propagation_hash
     }
 
-    /// The request for a part of the page that this one is the document of, as a browser makes it: its own header fields
-    /// go along, secrets only to its own server.
+    /// The request for a part of the page that this one is the document of, as a browser makes it: its own header
+    /// fields go along, secrets only to its own server.
     pub(crate) fn part(&self, url: Url) -> Source {
         let same_origin = url.origin() == self.source.url.origin();
-        let goes_along = |name: &str| {
+        let is_propagated = |name: &str| {
             (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
-                && !is_about_content(name)
+                && !is_content_header(name)
         };
-        let headers = self.source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
-        Source::made("GET".into(), url, headers, Body::default(), self.source.keepalive)
+        let headers = self.source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
+        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.keepalive)
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -153,19 +153,19 @@ impl Template {
         let source = &self.source;
         let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
         check_url(&url, url.as_str()).ok()?;
-        // Whoever names another host than it connects to is on the server that it names.
-        let named = source.given("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
+        // With a `Host` header of another host the request counts as one to that host.
+        let named = source.user_header("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
         let same_origin = url.origin() == source.url.origin() || named && url.scheme() == source.url.scheme();
         let becomes_get = match status {
             301 | 302 => source.method == "POST",
             303 => source.method != "HEAD",
             _ => false,
         };
-        let goes_along = |name: &str| {
+        let is_propagated = |name: &str| {
             (same_origin || !(name.eq_ignore_ascii_case("Host") || is_secret_name(name)))
-                && !(becomes_get && is_about_content(name))
+                && !(becomes_get && is_content_header(name))
         };
-        let headers = source.headers.iter().filter(|(name, _)| goes_along(name)).cloned().collect();
+        let headers = source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
         let source = Source {
             method: if becomes_get { "GET".into() } else { source.method.clone() },
             url,
@@ -177,13 +177,13 @@ impl Template {
     }
 }
 
-/// Whether an answer with this status and a `Location` sends the client elsewhere: RFC 9110, 15.4.
+/// Whether a response with this status and a `Location` sends the client elsewhere: RFC 9110, 15.4.
 pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 /// Header fields that go with the content that a redirect drops: RFC 9110, 15.4, and what announces content.
-fn is_about_content(name: &str) -> bool {
+fn is_content_header(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.starts_with("content-")
         || matches!(lower.as_str(), "digest" | "expect" | "last-modified" | "trailer")
@@ -193,7 +193,7 @@ fn is_about_content(name: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct Redirect {
     pub(crate) source: Source,
-    /// To the server that sent it; else the URL says to which one.
+    /// Whether it leads to the same server; else the URL names the server.
     pub(crate) same_origin: bool,
 }
 
@@ -208,8 +208,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The request of a workload. An error when it cannot be sent as it stands.
-    pub(crate) fn of(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
+    /// The request of a workload. An error when it cannot be sent.
+    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
         check_fields(spec)?;
         let mut headers = spec.headers.clone();
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
@@ -221,11 +221,11 @@ impl Source {
             }
             headers.push(("Authorization".to_owned(), value));
         }
-        Ok(Self::made(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
+        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
     }
 
     /// From its parts.
-    pub(super) fn made(
+    pub(super) fn from_parts(
         method: String,
         url: Url,
         headers: Vec<(String, String)>,
@@ -236,7 +236,7 @@ impl Source {
     }
 
     /// A number for the header fields that go along with the parts of a page, and for its server.
-    fn along(&self) -> u64 {
+    fn propagation_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.url.origin().hash(&mut hasher);
         self.headers.hash(&mut hasher);
@@ -248,55 +248,56 @@ impl Source {
         &self.url
     }
 
-    /// The values of a header that the user gave.
-    fn given(&self, name: &str) -> impl Iterator<Item = &str> {
+    /// The values of a header that the user sets.
+    fn user_header(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.headers.iter().filter(move |(given, _)| given.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Whether its headers say that the connection is to be closed: RFC 9112, 9.6.
-    fn says_close(&self) -> bool {
-        let mut options = self.given("Connection").flat_map(|value| value.split(','));
+    /// Whether its headers have `Connection: close`: RFC 9112, 9.6.
+    fn has_connection_close(&self) -> bool {
+        let mut options = self.user_header("Connection").flat_map(|value| value.split(','));
         options.any(|option| option.trim().eq_ignore_ascii_case("close"))
     }
 
-    /// The request up to its body. Headers that the user gives replace our own.
+    /// The request up to its body. The user's headers replace the defaults.
     fn head(&self) -> Vec<u8> {
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let mut text = format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.own_fields());
-        let has_body = !self.body.is_empty() || self.tells_length();
-        if has_body && self.given("Content-Length").next().is_none() {
+        let mut text =
+            format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
+        let has_body = !self.body.is_empty() || self.sends_content_length();
+        if has_body && self.user_header("Content-Length").next().is_none() {
             text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
         }
-        text.push_str(&self.given_fields());
+        text.push_str(&self.user_headers());
         text.push_str("\r\n");
         text.into_bytes()
     }
 
-    /// Whether the length of a body is told that is empty: RFC 9110, 8.6.
-    fn tells_length(&self) -> bool {
+    /// Whether `Content-Length: 0` is sent for an empty body: RFC 9110, 8.6.
+    fn sends_content_length(&self) -> bool {
         matches!(self.method.as_str(), "POST" | "PUT" | "PATCH")
     }
 
-    /// The headers that every request has, unless the user gives them.
-    fn own_fields(&self) -> String {
-        let given = |name: &str| self.given(name).next().is_some();
+    /// The default headers, without those that the user sets.
+    fn default_headers(&self) -> String {
+        let is_set = |name: &str| self.user_header(name).next().is_some();
         let mut text = String::new();
         let host = authority(&self.url);
         for (name, value) in [("Host", host.as_str()), ("User-Agent", USER_AGENT), ("Accept", "*/*")] {
-            if !given(name) {
+            if !is_set(name) {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
         }
-        if !self.keepalive && !given("Connection") {
+        if !self.keepalive && !is_set("Connection") {
             text.push_str("Connection: close\r\n");
         }
         text
     }
 
-    /// The headers that the user gives.
-    fn given_fields(&self) -> String {
+    /// The user's headers.
+    fn user_headers(&self) -> String {
         self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
     }
 }
@@ -307,7 +308,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Url> {
     // `localhost:80/` is a URL of the scheme localhost, and `127.0.0.1:80` is none.
     if !text.contains("://")
         && Url::parse(&format!("http://{text}")).is_ok_and(|meant| check_url(&meant, text).is_ok())
-        && is_like_a_host(text)
+        && looks_like_host(text)
     {
         return Err(UserError::usage(format!("`{text}` does not say http:// or https://"))
             .hint(format!("put http:// before it: http://{text}")));
@@ -321,7 +322,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Url> {
 }
 
 /// Whether this may be a host with or without a port and a path: no scheme such as mailto, and no path of a file.
-fn is_like_a_host(text: &str) -> bool {
+fn looks_like_host(text: &str) -> bool {
     let authority = text.split(['/', '?', '#']).next().unwrap_or(text);
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !authority.ends_with(']') => (host, Some(port)),
@@ -339,22 +340,22 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
     match url.scheme() {
         "http" | "https" => {}
         other => {
-            let told = UserError::usage(format!(
+            let error = UserError::usage(format!(
                 "`{text}` has the scheme {other}, only http and https can be loaded"
             ));
-            return Err(told.hint("write it as in http://localhost:8080/path"));
+            return Err(error.hint("write it as in http://localhost:8080/path"));
         }
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let told = UserError::usage("a URL with credentials in it would end up in logs");
-        return Err(told.hint(
+        let error = UserError::usage("a URL with credentials in it would end up in logs");
+        return Err(error.hint(
             "leave them out of the URL and give them as a header: -H \"Authorization: Basic $(printf NAME:PASSWORD | base64)\"",
         ));
     }
     match url.host() {
         Some(_) if url.port() == Some(0) => {
-            let told = UserError::usage(format!("`{text}` has the port 0, and no server listens there"));
-            Err(told.hint("see which ports servers listen on: ss -ltn"))
+            let error = UserError::usage(format!("`{text}` has the port 0, and no server listens there"));
+            Err(error.hint("see which ports servers listen on: ss -ltn"))
         }
         Some(_) => Ok(()),
         None => Err(UserError::usage(format!("`{text}` names no host"))),

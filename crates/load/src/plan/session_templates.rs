@@ -1,12 +1,12 @@
-//! What visitors do, in the engine's terms: sessions and steps, what each needs and keeps, and how it is counted.
+//! Sessions and steps of visitors, prepared for the engine: what each needs and keeps, and how it is counted.
 
 use super::dynamic::{Dynamic, fixed_url};
-use super::{OTHER_NAMES, Plan, Template, name_of};
+use super::{OTHER_NAMES, Plan, Template, name_index};
 use crate::plan::request_template::parse_url;
 use crate::plan::script::capture::Captures;
-use crate::plan::script::choose::Weighted;
-use crate::plan::script::rows::Rows;
+use crate::plan::script::rows::TableRows;
 use crate::plan::script::variables::{Names, VariableId, Variables};
+use crate::plan::script::weighted::Weighted;
 use crate::random::SplitMix;
 use crate::results::recorder::Labels;
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ use webdyno_model::visit::{PageSpec, Resources, SessionSpec, StepSpec, Table, Th
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
-/// What browsers ask for, so that servers compress as they do for them.
+/// The codings that browsers accept, so that servers compress as they do for browsers.
 const ACCEPT_ENCODING: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br");
 
 /// The visits of a workload.
 #[derive(Debug)]
 pub(crate) struct Script {
-    pub(crate) sessions: Vec<Session>,
+    pub(crate) sessions: Vec<SessionPlan>,
     /// Which of them is next.
     pub(crate) choice: Weighted,
     /// Visitors of a closed load.
@@ -40,41 +40,41 @@ pub(crate) struct Script {
     pub(crate) captures: Vec<String>,
     /// By the requests of the workload: those with variables.
     pub(crate) dynamic: Vec<Option<Dynamic>>,
-    /// What variables stand for from the beginning of each session.
+    /// The values of variables at the beginning of each session.
     pub(crate) variables: Vec<(VariableId, String)>,
-    pub(crate) tables: Vec<Rows>,
+    pub(crate) tables: Vec<TableRows>,
     /// Whether a URL is read as a link on the page before.
     pub(crate) has_links: bool,
     /// Whether documents are searched for what they embed.
-    pub(crate) finds: bool,
+    pub(crate) discovers: bool,
 }
 
 /// A session.
 #[derive(Debug)]
-pub(crate) struct Session {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct SessionPlan {
+    pub(crate) steps: Vec<StepPlan>,
 }
 
 /// A step.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct StepPlan {
     /// The request, or the page's document.
     pub(crate) request: u32,
-    pub(crate) page: Option<Page>,
+    pub(crate) page: Option<PagePlan>,
     pub(crate) captures: Captures,
     /// The label of its first capture.
     pub(crate) first_label: usize,
-    /// What it cannot be taken without.
+    /// The variables that it requires.
     pub(crate) needs: Vec<VariableId>,
-    /// Whether it can always be taken: what it needs is there from the beginning.
-    pub(crate) is_sure: bool,
+    /// Whether it can always be taken: its variables have values from the beginning.
+    pub(crate) is_always_possible: bool,
     /// The time after it.
     pub(crate) think: Think,
 }
 
 /// A page.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct PagePlan {
     /// Which of the names of pages.
     pub(crate) name: usize,
     pub(crate) resources: Resources,
@@ -82,24 +82,24 @@ pub(crate) struct Page {
 
 impl Script {
     /// Reads the visits of a workload that was checked.
-    pub(super) fn of(workload: &Workload, requests: &[RequestSpec]) -> Result<Option<Self>> {
+    pub(super) fn from_workload(workload: &Workload, requests: &[RequestSpec]) -> Result<Option<Self>> {
         let Some(visits) = &workload.visits else { return Ok(None) };
         let mut names = Names::default();
-        let mut sure = vec![VariableId::USER, VariableId::SESSION];
+        let mut always_set = vec![VariableId::USER, VariableId::SESSION];
         let mut variables = vec![];
         for (name, value) in &visits.variables {
             let id = names.declare(name)?;
-            sure.push(id);
+            always_set.push(id);
             variables.push((id, value.clone()));
         }
         let mut tables = vec![];
         for table in &visits.tables {
-            tables.push(Rows::of(table, &mut names)?);
-            sure.extend(full_columns(table).filter_map(|name| names.find(name)));
+            tables.push(TableRows::from_table(table, &mut names)?);
+            always_set.extend(complete_columns(table).filter_map(|name| names.find(name)));
         }
         let captures = |session: &SessionSpec| -> Vec<_> {
             let of = |step: &StepSpec| {
-                Captures::of(&step.captures, &mut names).map_err(|error| UserError {
+                Captures::compile(&step.captures, &mut names).map_err(|error| UserError {
                     message: format!("step `{}`: {}", requests[step.request].name, error.message),
                     ..error
                 })
@@ -110,12 +110,12 @@ impl Script {
         // before the one that captures.
         let captures: Vec<Vec<Result<Captures>>> = visits.sessions.iter().map(captures).collect();
         let dynamic = requests.iter().map(|spec| {
-            let read = || Dynamic::of(spec, &names, workload.keepalive);
+            let read = || Dynamic::parse(spec, &names, workload.keepalive);
             spec.has_variables.then(read).transpose()
         });
         let mut script = Self {
             sessions: vec![],
-            choice: Weighted::of(visits.sessions.iter().map(|session| session.weight)),
+            choice: Weighted::from_weights(visits.sessions.iter().map(|session| session.weight)),
             users: visits.users,
             cookies: visits.cookies,
             cache: visits.cache,
@@ -128,15 +128,15 @@ impl Script {
             variables,
             tables,
             has_links: false,
-            finds: visits.sessions.iter().flat_map(|session| &session.steps).any(finds),
+            discovers: visits.sessions.iter().flat_map(|session| &session.steps).any(discovers),
         };
         script.has_links = script.dynamic.iter().flatten().any(Dynamic::is_link);
         for (spec, captures) in visits.sessions.iter().zip(captures) {
             let steps = spec.steps.iter().zip(captures);
             let steps =
-                steps.map(|(step, captures)| Ok(script.step(requests, visits, step, captures?, &sure)));
+                steps.map(|(step, captures)| Ok(script.step(requests, visits, step, captures?, &always_set)));
             let steps = steps.collect::<Result<_>>()?;
-            script.sessions.push(Session { steps });
+            script.sessions.push(SessionPlan { steps });
         }
         Ok(Some(script))
     }
@@ -147,24 +147,33 @@ impl Script {
         visits: &Visits,
         spec: &StepSpec,
         captures: Captures,
-        sure: &[VariableId],
-    ) -> Step {
+        always_set: &[VariableId],
+    ) -> StepPlan {
         let name = &requests[spec.request].name;
-        let page = spec
-            .page
-            .as_ref()
-            .map(|page| Page { name: name_of(name, &mut self.pages), resources: page.resources.clone() });
+        let page = spec.page.as_ref().map(|page| PagePlan {
+            name: name_index(name, &mut self.pages),
+            resources: page.resources.clone(),
+        });
         let first_label = self.captures.len();
         self.captures.extend(spec.captures.iter().map(|capture| format!("{name}: {}", capture.name)));
         let dynamic = self.dynamic[spec.request].as_ref();
         let needs = dynamic.map(Dynamic::needs).unwrap_or_default();
         // A link may lead anywhere.
-        let is_sure = !dynamic.is_some_and(Dynamic::is_link) && needs.iter().all(|id| sure.contains(id));
+        let is_always_possible =
+            !dynamic.is_some_and(Dynamic::is_link) && needs.iter().all(|id| always_set.contains(id));
         let think = spec.think.unwrap_or(visits.think);
-        Step { request: spec.request as u32, page, captures, first_label, needs, is_sure, think }
+        StepPlan {
+            request: spec.request as u32,
+            page,
+            captures,
+            first_label,
+            needs,
+            is_always_possible,
+            think,
+        }
     }
 
-    /// Sets what variables stand for at the beginning of a session. Numbers count from 0, and are told from 1.
+    /// Sets the values of variables at the beginning of a session. Numbers count from 0, and are reported from 1.
     pub(crate) fn set_variables(
         &self,
         visitor: u64,
@@ -184,7 +193,7 @@ impl Script {
             variables.set(*id, value.as_bytes());
         }
         for rows in &self.tables {
-            rows.hand_out(session, random, variables);
+            rows.assign_row(session, random, variables);
         }
     }
 
@@ -194,14 +203,14 @@ impl Script {
         self.dynamic.get(request as usize).and_then(Option::as_ref)
     }
 
-    /// Whether a target is a request of the workload, which says itself what it sends.
+    /// Whether a target is a request of the workload, which defines its own headers.
     pub(crate) fn is_listed(&self, target: u32) -> bool {
         (target as usize) < self.dynamic.len()
     }
 
     /// The step of a session.
     #[inline]
-    pub(crate) fn step_at(&self, session: u32, step: u32) -> &Step {
+    pub(crate) fn step_at(&self, session: u32, step: u32) -> &StepPlan {
         &self.sessions[session as usize].steps[step as usize]
     }
 }
@@ -214,14 +223,14 @@ impl Plan {
     }
 
     /// The documents of the pages that are searched for what they embed.
-    pub(crate) fn found_pages(&self) -> BTreeSet<usize> {
+    pub(crate) fn discovered_pages(&self) -> BTreeSet<usize> {
         let steps = self.script.iter().flat_map(|script| &script.sessions).flat_map(|session| &session.steps);
-        let finds = |step: &&Step| {
+        let discovers = |step: &&StepPlan| {
             let page = step.page.as_ref();
             page.is_some_and(|page| page.resources == Resources::Found)
                 && self.templates[step.request as usize].is_safe()
         };
-        steps.filter(finds).map(|step| step.request as usize).collect()
+        steps.filter(discovers).map(|step| step.request as usize).collect()
     }
 
     /// Whether a request has variables.
@@ -229,14 +238,14 @@ impl Plan {
         self.script.as_ref().is_some_and(|script| script.dynamic_at(number as u32).is_some())
     }
 
-    /// The first request of the load, and how it is put together, if it is.
+    /// The first request of the load, and how it is built, if it is.
     pub(crate) fn first_request(&self) -> (usize, Option<Template>) {
         let script = self.script.as_ref();
         let number = script.map_or(0, |script| script.step_at(0, 0).request as usize);
         (number, self.with_first_values(number))
     }
 
-    /// A request with the values of the first session. `None` when it has no variables, or needs some of an answer.
+    /// A request with the values of the first session. `None` when it has no variables, or needs some of a response.
     pub(crate) fn with_first_values(&self, number: usize) -> Option<Template> {
         let script = self.script.as_ref()?;
         let dynamic = script.dynamic_at(number as u32)?;
@@ -248,13 +257,13 @@ impl Plan {
         Some(Template::new(source, origin, self.templates[number].name))
     }
 
-    /// Gives a part of a page a name of its own, if there is room for one more.
-    pub(crate) fn name_part(&mut self, path: &str) {
-        name_of(path, &mut self.names);
+    /// Registers a name of its own for a part of a page, if there is room for one more.
+    pub(crate) fn register_part_name(&mut self, path: &str) {
+        name_index(path, &mut self.names);
     }
 
     /// Under which name a part of a page counts: its path, if that was seen before the load.
-    pub(crate) fn name_of_part(&self, path: &str) -> usize {
+    pub(crate) fn part_name(&self, path: &str) -> usize {
         let place = |name: &str| self.names.iter().position(|known| known == name);
         place(path).or_else(|| place(OTHER_NAMES)).unwrap_or(0)
     }
@@ -271,19 +280,19 @@ impl Plan {
 }
 
 /// Whether a step is a page that is searched for what it embeds.
-fn finds(step: &StepSpec) -> bool {
+fn discovers(step: &StepSpec) -> bool {
     matches!(step.page, Some(PageSpec { resources: Resources::Found }))
 }
 
 /// The columns that have a value in each row.
-fn full_columns(table: &Table) -> impl Iterator<Item = &String> {
+fn complete_columns(table: &Table) -> impl Iterator<Item = &String> {
     let shortest = table.rows.iter().map(Vec::len).min().unwrap_or(0);
     table.columns.iter().take(shortest)
 }
 
 /// The URL that a request is known by before variables have values: of one whose URL is a variable, the first that is
 /// written out.
-pub(super) fn known_url(spec: &RequestSpec, requests: &[RequestSpec]) -> Result<Url> {
+pub(super) fn representative_url(spec: &RequestSpec, requests: &[RequestSpec]) -> Result<Url> {
     if !spec.has_variables {
         return parse_url(&spec.url);
     }
@@ -309,14 +318,14 @@ pub(super) fn fixed_part(spec: &RequestSpec) -> RequestSpec {
 }
 
 /// The names of requests, and one for those that are found beyond them.
-pub(super) fn with_place_for_others(names: &mut Vec<String>) {
+pub(super) fn add_other_name(names: &mut Vec<String>) {
     if !names.iter().any(|name| name == OTHER_NAMES) {
         names.push(OTHER_NAMES.to_owned());
     }
 }
 
-/// The requests as they are to be sent: pages and their parts are asked for as a browser does.
-pub(super) fn as_browsers_do(workload: &Workload) -> Vec<RequestSpec> {
+/// The requests as they are to be sent: pages and their parts as a browser requests them.
+pub(super) fn with_browser_headers(workload: &Workload) -> Vec<RequestSpec> {
     let mut requests = workload.requests.clone();
     let Some(visits) = &workload.visits else { return requests };
     let steps = visits.sessions.iter().flat_map(|session| &session.steps);
@@ -338,25 +347,25 @@ pub(super) fn as_browsers_do(workload: &Workload) -> Vec<RequestSpec> {
 /// Refuses visits that cannot be meant.
 pub(super) fn check(workload: &Workload) -> Result<()> {
     let Some(visits) = &workload.visits else { return Ok(()) };
-    let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+    let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
     if visits.sessions.is_empty() {
-        return wrong("there is no session for the visitors", "give them a page or a step at least");
+        return refuse("there is no session for the visitors", "give them a page or a step at least");
     }
     if workload.list.is_some() {
-        return wrong(
+        return refuse(
             "visitors do what their steps say, and a list says it too",
             "give the one or the other",
         );
     }
     if visits.users == 0 && workload.arrival == Arrival::Closed {
-        return wrong("0 users visit nothing", "give at least one user");
+        return refuse("0 users visit nothing", "give at least one user");
     }
     if visits.connections_per_host == 0 {
-        return wrong("0 connections per host cannot carry a request", "browsers open 6: leave it out");
+        return refuse("0 connections per host cannot carry a request", "browsers open 6: leave it out");
     }
     if !(0.0..=1.0).contains(&visits.returning_fraction) {
         let message = format!("{} is no share of visitors who come back", visits.returning_fraction);
-        return wrong(&message, "give one from 0 to 1");
+        return refuse(&message, "give one from 0 to 1");
     }
     visits.sessions.iter().try_for_each(|session| check_session(workload, session))
 }
@@ -379,7 +388,7 @@ fn check_session(workload: &Workload, session: &SessionSpec) -> Result<()> {
         if let Some(place) = places.into_iter().find(|place| *place >= count) {
             return Err(named(&format!("names request {place}, and there are {count}")));
         }
-        if finds(step) && workload.requests[step.request].method == "HEAD" {
+        if discovers(step) && workload.requests[step.request].method == "HEAD" {
             return Err(named("has a page that is asked for with HEAD, which brings nothing to be searched")
                 .hint("ask for it with GET, or leave the page out and load the request alone"));
         }

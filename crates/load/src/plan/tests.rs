@@ -40,20 +40,20 @@ fn urls_that_cannot_be_loaded_are_usage_errors_with_a_hint() {
         ("http://a:b@localhost/", "credentials"),
         ("http://localhost:99999/", "is not a URL"),
     ] {
-        let told = refused(&workload(vec![spec("GET", url)]));
-        assert!(told.message.contains(part), "{url}: {told}");
-        assert_eq!(told.exit_code(), 2, "{url}");
-        assert!(told.hint.is_some(), "{url}");
-        assert!(!told.message.contains("a:b"), "{told}");
+        let error = refused(&workload(vec![spec("GET", url)]));
+        assert!(error.message.contains(part), "{url}: {error}");
+        assert_eq!(error.exit_code(), 2, "{url}");
+        assert!(error.hint.is_some(), "{url}");
+        assert!(!error.message.contains("a:b"), "{error}");
     }
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_told_with_its_name() {
-    let told = refused(&workload(vec![spec("GET", "http://no-such-host.invalid/")]));
-    assert!(told.message.starts_with("cannot resolve no-such-host.invalid: "), "{told}");
-    assert_eq!(told.exit_code(), 1);
-    assert_eq!(told.hint.as_deref(), Some("check the name: getent hosts no-such-host.invalid"));
+fn a_name_that_does_not_resolve_is_reported_with_its_name() {
+    let error = refused(&workload(vec![spec("GET", "http://no-such-host.invalid/")]));
+    assert!(error.message.starts_with("cannot resolve no-such-host.invalid: "), "{error}");
+    assert_eq!(error.exit_code(), 1);
+    assert_eq!(error.hint.as_deref(), Some("check the name: getent hosts no-such-host.invalid"));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn numbers_that_make_no_load_are_usage_errors() {
 
 fn check_bytes(spec: &RequestSpec, keepalive: bool, expected: &str) {
     let url = request_template::parse_url(&spec.url).unwrap();
-    let source = request_template::Source::of(spec, url, keepalive).unwrap();
-    let bytes = Template::new(source, 0, 0).left(0).to_vec();
+    let source = request_template::Source::from_spec(spec, url, keepalive).unwrap();
+    let bytes = Template::new(source, 0, 0).unsent(0).to_vec();
     let agent = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
     let text = String::from_utf8(bytes).unwrap().replace(agent, "AGENT");
     assert_eq!(text.replace("\r\n", "\n"), expected);
@@ -126,7 +126,7 @@ fn servers_names_and_threads_are_counted() {
     assert_eq!(plan.origins.len(), 2);
     assert_eq!(plan.names, ["/", "b"]);
     assert_eq!(plan.threads, 4, "never more than connections");
-    let flags: Vec<_> = plan.templates.iter().map(|one| (one.to_head, one.idempotent)).collect();
+    let flags: Vec<_> = plan.templates.iter().map(|one| (one.is_head_request, one.idempotent)).collect();
     assert_eq!(flags, [(false, true), (false, false), (true, true)]);
     load.requests = (0..100)
         .map(|number| RequestSpec { name: number.to_string(), ..spec("GET", "http://127.0.0.1/") })
@@ -167,24 +167,24 @@ fn users_need_a_connection_each_and_keep_more_where_there_is_room() {
     let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
     (load.connections, load.threads) = (70, Some(2));
     let mut prepared = prepare(&load).unwrap();
-    prepared.note_connections();
-    assert_eq!((prepared.plan.at_once(), prepared.warnings()), (140, &[][..]));
+    prepared.add_connection_warnings();
+    assert_eq!((prepared.plan.connections_max(), prepared.warnings()), (140, &[][..]));
     // Room for each user, not for one to each server of each.
     prepared.plan.open_files_left = 100;
-    prepared.note_connections();
-    prepared.note_connections();
-    assert_eq!(prepared.plan.at_once(), 100);
+    prepared.add_connection_warnings();
+    prepared.add_connection_warnings();
+    assert_eq!(prepared.plan.connections_max(), 100);
     let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
     assert!(note.contains("up to 140 connections") && note.contains("open files allow 100"), "{note}");
-    let open_max = |thread| prepared.plan.open_max(&Share { thread, threads: 2, budget: None });
+    let open_max = |thread| prepared.plan.open_max(&ThreadShare { thread, threads: 2, budget: None });
     assert_eq!((open_max(0), open_max(1)), (50, 50));
-    // However few there is room for, nobody waits for a connection in closed arrival.
+    // However low the limit, no user waits for a connection in closed arrival.
     prepared.plan.open_files_left = 10;
-    assert_eq!(prepared.plan.at_once(), 70);
+    assert_eq!(prepared.plan.connections_max(), 70);
 }
 
 #[test]
-fn a_small_cap_over_several_servers_is_told() {
+fn a_small_cap_over_several_servers_is_reported() {
     let two = ["http://127.0.0.1:81/a", "http://127.0.0.1:82/b"];
     let mut load = workload(two.into_iter().map(|url| spec("GET", url)).collect());
     load.arrival = Arrival::Open { rate_per_s: 2000.0, poisson: false };
@@ -192,21 +192,21 @@ fn a_small_cap_over_several_servers_is_told() {
     for (connections, keepalive, is_told) in [(2, true, true), (2, false, false), (50, true, false)] {
         (load.connections, load.keepalive) = (connections, keepalive);
         let mut prepared = prepare(&load).unwrap();
-        prepared.note_connections();
-        let told = prepared.warnings().iter().any(|note| note.contains("-c 2 is the most connections"));
-        assert_eq!(told, is_told, "{connections} {keepalive}: {:?}", prepared.warnings());
+        prepared.add_connection_warnings();
+        let error = prepared.warnings().iter().any(|note| note.contains("-c 2 is the most connections"));
+        assert_eq!(error, is_told, "{connections} {keepalive}: {:?}", prepared.warnings());
     }
     load.requests.truncate(1);
     (load.connections, load.keepalive) = (2, true);
     let mut prepared = prepare(&load).unwrap();
-    prepared.note_connections();
+    prepared.add_connection_warnings();
     assert_eq!(prepared.warnings(), &[][..] as &[String]);
 }
 
 #[test]
-fn what_no_answer_can_meet_is_refused() {
+fn unmeetable_expectations_are_refused() {
     use Expectation::{Length, Status};
-    for (method, expect, told) in [
+    for (method, expect, error) in [
         ("GET", vec![Status(200), Status(404)], Some("status 200 and status 404")),
         ("GET", vec![Length(1), Length(2)], Some("length 1 and length 2")),
         ("GET", vec![Status(200), Length(1), Status(200)], None),
@@ -215,24 +215,24 @@ fn what_no_answer_can_meet_is_refused() {
     ] {
         let mut load = workload(vec![spec(method, "http://127.0.0.1/")]);
         load.expect = expect;
-        match (prepare(&load), told) {
+        match (prepare(&load), error) {
             (Ok(_), None) => {}
             (Err(error), Some(part)) => {
                 assert!(error.message.contains(part) && error.exit_code() == 2, "{error}");
                 assert!(error.hint.is_some());
             }
-            (result, told) => panic!("{:?}: {told:?} against {}", load.expect, result.is_ok()),
+            (result, error) => panic!("{:?}: {error:?} against {}", load.expect, result.is_ok()),
         }
     }
 }
 
 #[test]
-fn flags_that_change_nothing_are_told() {
+fn flags_without_effect_are_reported() {
     let mut load = workload(vec![spec("GET", "http://127.0.0.1:81/")]);
     load.transport.source_ips = vec!["127.0.0.1".parse().unwrap()];
     let notes = |load: &Workload| {
         let mut prepared = prepare(load).unwrap();
-        prepared.note_connections();
+        prepared.add_connection_warnings();
         prepared.warnings().join(" ")
     };
     assert_eq!(notes(&load), "");

@@ -2,7 +2,7 @@
 //!
 //! The meaning of the error numbers is that of connect(2), send(2), recv(2) and socket(2) of the Linux manual.
 
-use crate::io::network_io::Broke;
+use crate::io::network_io::SocketError;
 use rustix::io::Errno;
 use webdyno_model::interval::ErrorCounts;
 
@@ -26,17 +26,17 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The class of an error of `socket` or `connect`, also when it is reported later by the first `send`.
-    pub(crate) fn of_connect(broke: Broke) -> Self {
-        let errno = match broke {
-            Broke::Dns => return Self::Dns,
-            Broke::Tls => return Self::Tls,
-            Broke::Truncated => return Self::ClosedEarly,
-            Broke::Os(errno) => errno,
+    pub(crate) fn from_connect(error: SocketError) -> Self {
+        let errno = match error {
+            SocketError::Dns => return Self::Dns,
+            SocketError::Tls => return Self::Tls,
+            SocketError::Truncated => return Self::ClosedEarly,
+            SocketError::Os(errno) => errno,
         };
         match errno {
             // A unix socket is also gone when its file is.
             Errno::CONNREFUSED | Errno::NOENT => Self::ConnectRefused,
-            // EAGAIN is how connect says that no local port is free for an unbound socket on some kernels.
+            // Some kernels return EAGAIN when no local port is free for an unbound socket.
             Errno::ADDRNOTAVAIL | Errno::ADDRINUSE | Errno::AGAIN => Self::LocalPortsExhausted,
             // Kernel memory for one more socket is the same wall to a user as one more descriptor.
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Self::NoDescriptors,
@@ -47,15 +47,15 @@ impl Failure {
     }
 
     /// The class of an error on an established connection.
-    pub(crate) fn of_transfer(broke: Broke) -> Self {
-        match broke {
-            Broke::Dns => Self::Dns,
-            Broke::Tls => Self::Tls,
-            Broke::Truncated => Self::ClosedEarly,
-            Broke::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
+    pub(crate) fn from_transfer(error: SocketError) -> Self {
+        match error {
+            SocketError::Dns => Self::Dns,
+            SocketError::Tls => Self::Tls,
+            SocketError::Truncated => Self::ClosedEarly,
+            SocketError::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
             }
-            Broke::Os(_) => Self::Reset,
+            SocketError::Os(_) => Self::Reset,
         }
     }
 
@@ -64,7 +64,7 @@ impl Failure {
         matches!(self, Self::Timeout | Self::ConnectTimeout)
     }
 
-    /// Whether no connection came about, so that the next attempt should wait a little.
+    /// Whether no connection could be established, so that the next attempt should wait a little.
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,
@@ -80,12 +80,12 @@ impl Failure {
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         let mut counts = ErrorCounts::default();
-        self.count_in(&mut counts);
+        self.add_to(&mut counts);
         counts.named().iter().find(|(_, count)| *count > 0).map_or("", |(name, _)| name)
     }
 
     /// Counts one failure of this class.
-    pub(crate) fn count_in(self, errors: &mut ErrorCounts) {
+    pub(crate) fn add_to(self, errors: &mut ErrorCounts) {
         let counter = match self {
             Self::Dns => &mut errors.dns,
             Self::Tls => &mut errors.tls,
@@ -121,10 +121,10 @@ mod tests {
             (Errno::CONNRESET, Failure::Reset),
             (Errno::TIMEDOUT, Failure::ConnectTimeout),
         ] {
-            assert_eq!(Failure::of_connect(errno.into()), class, "{errno:?}");
+            assert_eq!(Failure::from_connect(errno.into()), class, "{errno:?}");
         }
         for errno in [Errno::CONNRESET, Errno::PIPE, Errno::TIMEDOUT] {
-            assert_eq!(Failure::of_transfer(errno.into()), Failure::Reset, "{errno:?}");
+            assert_eq!(Failure::from_transfer(errno.into()), Failure::Reset, "{errno:?}");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
             Expect,
         ];
         let mut errors = ErrorCounts::default();
-        all.iter().for_each(|class| class.count_in(&mut errors));
+        all.iter().for_each(|class| class.add_to(&mut errors));
         assert_eq!(errors.total(), all.len() as u64);
         assert!(errors.named().iter().all(|&(_, count)| count <= 1), "{errors:?}");
     }

@@ -1,6 +1,6 @@
-//! From the reports of the threads to the intervals of the load, and to how it ended.
+//! Merges the threads' reports into the intervals of the load, and into its end.
 
-use crate::results::recorder::{INTERVAL_NS, Labels, Last, Report};
+use crate::results::recorder::{INTERVAL_NS, Labels, Report, ThreadEnd};
 use std::collections::VecDeque;
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
@@ -10,7 +10,7 @@ pub(crate) struct Merger {
     labels: Labels,
     threads: Vec<Thread>,
     sum: Report,
-    /// The next interval to be given out.
+    /// The number of the next interval.
     index: u64,
     end_ns: u64,
 }
@@ -19,19 +19,19 @@ pub(crate) struct Merger {
 struct Thread {
     queue: VecDeque<Box<Report>>,
     /// Its end, when its last report was merged, and what it left in flight.
-    last: Option<(Last, Left)>,
+    end: Option<(ThreadEnd, InFlightAtEnd)>,
 }
 
-/// What a thread left in flight at its end.
+/// What was in flight in a thread at its end.
 #[derive(Default)]
-struct Left {
+struct InFlightAtEnd {
     requests: u64,
     pages: u64,
     visitors: u64,
 }
 
-impl Left {
-    fn of(report: &Report) -> Self {
+impl InFlightAtEnd {
+    fn from_report(report: &Report) -> Self {
         Self {
             requests: report.in_flight,
             pages: report.visits.pages.as_ref().map_or(0, |pages| pages.in_flight),
@@ -41,7 +41,7 @@ impl Left {
 }
 
 impl Merger {
-    /// For so many threads and figures of these names.
+    /// For this many threads and figures of these names.
     pub(crate) fn new(labels: Labels, threads: usize) -> Self {
         Self {
             sum: Report::new(&labels),
@@ -52,17 +52,14 @@ impl Merger {
         }
     }
 
-    /// Takes a thread's next report.
+    /// Adds a thread's next report.
     pub(crate) fn add(&mut self, thread: usize, report: Box<Report>) {
         self.threads[thread].queue.push_back(report);
     }
 
-    /// The next interval, once all threads have reported theirs. Used reports go to `give_back`, emptied.
-    pub(crate) fn next_interval(
-        &mut self,
-        give_back: &mut dyn FnMut(usize, Box<Report>),
-    ) -> Option<Interval> {
-        let complete = |thread: &Thread| thread.last.is_some() || !thread.queue.is_empty();
+    /// The next interval, once all threads have reported theirs. Used reports go to `recycle`, emptied.
+    pub(crate) fn next_interval(&mut self, recycle: &mut dyn FnMut(usize, Box<Report>)) -> Option<Interval> {
+        let complete = |thread: &Thread| thread.end.is_some() || !thread.queue.is_empty();
         if !self.threads.iter().all(complete) || self.threads.iter().all(|thread| thread.queue.is_empty()) {
             return None;
         }
@@ -72,21 +69,21 @@ impl Merger {
         let mut thread_cpu_us = vec![0; self.threads.len()];
         for (number, report) in reports.into_iter().enumerate() {
             let Some(mut report) = report else {
-                self.add_left_behind(number, length_ns);
+                self.add_ended_thread(number, length_ns);
                 continue;
             };
             thread_cpu_us[number] = report.cpu_ns / 1000;
-            self.sum.absorb(&mut report);
+            self.sum.merge(&mut report);
             self.sum.cpu_ns += report.cpu_ns;
-            if let Some(last) = report.last.take() {
-                // What it left in flight stays so until the others end too.
+            if let Some(last) = report.thread_end.take() {
+                // What is in flight at its end stays so until the others end.
                 let rest_ns = length_ns.saturating_sub(report.length_ns);
                 self.sum.in_flight_ns += u128::from(report.in_flight) * u128::from(rest_ns);
                 self.end_ns = self.end_ns.max(last.end_ns);
-                self.threads[number].last = Some((last, Left::of(&report)));
+                self.threads[number].end = Some((last, InFlightAtEnd::from_report(&report)));
             }
             report.clear();
-            give_back(number, report);
+            recycle(number, report);
         }
         self.sum.length_ns = length_ns;
         let interval = self.interval(thread_cpu_us);
@@ -94,7 +91,7 @@ impl Merger {
         Some(interval)
     }
 
-    /// How the load ended; `None` when a thread never said.
+    /// How the load ended; `None` when a thread sent no last report.
     pub(crate) fn end(&self) -> Option<LoadEnd> {
         let mut end = LoadEnd {
             elapsed_us: self.end_ns / 1000,
@@ -106,12 +103,12 @@ impl Merger {
         };
         let mut censored_time = TimeHistogram::new();
         for thread in &self.threads {
-            let (last, left) = thread.last.as_ref()?;
-            end.in_flight_at_end += left.requests;
+            let (last, in_flight) = thread.end.as_ref()?;
+            end.in_flight_at_end += in_flight.requests;
             end.waiting_at_end += last.waiting;
             censored_time.merge(&last.censored_time);
             end.thread_cpu_us.push(last.cpu_total_ns / 1000);
-            // A thread that ran out of requests says less than one that was stopped.
+            // The reason of a thread that was stopped outweighs that of one that ran out of requests.
             if end.reason == EndReason::Requests {
                 end.reason = last.reason;
             }
@@ -121,13 +118,13 @@ impl Merger {
     }
 
     /// A thread that ended in an earlier interval still has requests in flight.
-    fn add_left_behind(&mut self, thread: usize, length_ns: u64) {
-        if let Some((_, left)) = &self.threads[thread].last {
-            self.sum.in_flight += left.requests;
-            self.sum.in_flight_ns += u128::from(left.requests) * u128::from(length_ns);
-            self.sum.visits.counts.visitors += left.visitors;
+    fn add_ended_thread(&mut self, thread: usize, length_ns: u64) {
+        if let Some((_, in_flight)) = &self.threads[thread].end {
+            self.sum.in_flight += in_flight.requests;
+            self.sum.in_flight_ns += u128::from(in_flight.requests) * u128::from(length_ns);
+            self.sum.visits.counts.visitors += in_flight.visitors;
             if let Some(pages) = &mut self.sum.visits.pages {
-                pages.in_flight += left.pages;
+                pages.in_flight += in_flight.pages;
             }
         }
     }
@@ -181,12 +178,12 @@ mod tests {
         length_ms: u64,
         started: u64,
         in_flight: u64,
-        last: Option<EndReason>,
+        end: Option<EndReason>,
     ) -> Box<Report> {
         let mut report = Report::new(&Labels::default());
         (report.index, report.length_ns) = (index, length_ms * 1_000_000);
         (report.started, report.in_flight, report.cpu_ns) = (started, in_flight, 5000 * started);
-        report.last = last.map(|reason| Last {
+        report.thread_end = end.map(|reason| ThreadEnd {
             end_ns: index * INTERVAL_NS + report.length_ns,
             waiting: 0,
             censored_time: TimeHistogram::new(),
@@ -214,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_thread_left_in_flight_stays_in_flight() {
+    fn requests_in_flight_of_an_ended_thread_stay_in_flight() {
         let mut merger = Merger::new(Labels::default(), 2);
         let next = |merger: &mut Merger| merger.next_interval(&mut |_, _| {});
         merger.add(0, report(0, 990, 3, 3, Some(EndReason::Enough)));

@@ -23,7 +23,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// For so many slots.
+    /// For this many slots.
     pub(crate) fn new(slots: usize) -> Self {
         let link = Link { previous: NONE, next: NONE, deadline_ns: 0, listed: false };
         Self { links: vec![link; slots], first: NONE, last: NONE }
@@ -48,7 +48,7 @@ impl Deadlines {
         self.join(slot, next);
     }
 
-    /// Takes a slot out; nothing happens if it is not in.
+    /// Removes a slot; nothing happens if it is not in the list.
     pub(crate) fn remove(&mut self, slot: u32) {
         let link = self.links[slot as usize];
         if !link.listed {

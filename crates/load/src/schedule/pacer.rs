@@ -1,12 +1,12 @@
 //! When requests are due in open arrival. Pure: the n-th start is a function of the rate, the seed and n.
 //!
 //! Even gaps: request n of all threads starts at `n / rate`; with a rate that changes, where the integral of the rate
-//! reaches n. Poisson: gaps are exponential, in units of that integral. Either way thread k of T takes every T-th start,
-//! beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the starts of all threads
-//! together are the same whatever their number, to the last one.
+//! reaches n. Poisson: gaps are exponential, in units of that integral. Either way thread k of T takes every T-th
+//! start, beginning with k: each thread draws all gaps, which costs some nanoseconds each, and so the starts of all
+//! threads together are the same whatever their number, to the last one.
 
 use crate::random::SplitMix;
-use crate::schedule::rate_profile::Course;
+use crate::schedule::rate_profile::RateProfile;
 use std::sync::Arc;
 
 const NS_PER_S: f64 = 1e9;
@@ -28,7 +28,7 @@ pub(crate) struct Pacer {
 enum Gaps {
     Even { rate_per_s: f64 },
     Poisson { mean_ns: f64, at_ns: f64, random: SplitMix },
-    Course { course: Arc<Course>, hint: usize, drawn: Option<Drawn> },
+    RateProfile { rate_profile: Arc<RateProfile>, hint: usize, drawn: Option<Drawn> },
 }
 
 /// A sum of unit exponential gaps.
@@ -57,15 +57,15 @@ impl Pacer {
     }
 
     /// A rate that changes: even gaps, or exponential ones with a seed.
-    pub(crate) fn course(
-        course: Arc<Course>,
+    pub(crate) fn rate_profile(
+        rate_profile: Arc<RateProfile>,
         thread: u64,
         threads: u64,
         requests: Option<u64>,
         seed: Option<u64>,
     ) -> Self {
         let drawn = seed.map(|seed| Drawn { sum: 0.0, random: SplitMix::new(seed) });
-        Self::new(Gaps::Course { course, hint: 0, drawn }, thread, threads, requests)
+        Self::new(Gaps::RateProfile { rate_profile, hint: 0, drawn }, thread, threads, requests)
     }
 
     fn new(gaps: Gaps, thread: u64, threads: u64, requests: Option<u64>) -> Self {
@@ -74,18 +74,18 @@ impl Pacer {
         pacer
     }
 
-    /// How many starts were taken.
-    pub(crate) fn taken(&self) -> u64 {
+    /// How many starts were passed.
+    pub(crate) fn taken_count(&self) -> u64 {
         self.taken
     }
 
     /// The next start, nanoseconds since the load began; `None` after the last request.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.next_ns.filter(|_| !self.has_taken_all())
+        self.next_ns.filter(|_| !self.is_exhausted())
     }
 
-    /// Whether this thread's part of the requests is taken; never without a bound.
-    pub(crate) fn has_taken_all(&self) -> bool {
+    /// Whether this thread's part of the requests is used up; never without a bound.
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.requests.is_some_and(|requests| self.slot() >= requests)
     }
 
@@ -93,7 +93,7 @@ impl Pacer {
         self.taken * self.threads + self.thread
     }
 
-    /// Goes on to the start after the next one.
+    /// Advances to the following start.
     pub(crate) fn advance(&mut self) {
         self.taken += 1;
         self.next_ns = self.compute();
@@ -111,12 +111,12 @@ impl Pacer {
                 }
                 Some(*at_ns as u64)
             }
-            Gaps::Course { course, hint, drawn: None } => course.due_ns(slot as f64, hint),
-            Gaps::Course { course, hint, drawn: Some(drawn) } => {
+            Gaps::RateProfile { rate_profile, hint, drawn: None } => rate_profile.due_ns(slot as f64, hint),
+            Gaps::RateProfile { rate_profile, hint, drawn: Some(drawn) } => {
                 for _ in 0..draws {
                     drawn.sum += unit_gap(&mut drawn.random);
                 }
-                course.due_ns(drawn.sum, hint)
+                rate_profile.due_ns(drawn.sum, hint)
             }
         }
     }
@@ -223,14 +223,15 @@ mod tests {
         }
     }
 
-    fn course(texts: &[&str]) -> Arc<Course> {
+    fn rate_profile(texts: &[&str]) -> Arc<RateProfile> {
         let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
-        Arc::new(Course::of(&webdyno_model::stage::whole(&written).unwrap().stages))
+        Arc::new(RateProfile::from_stages(&webdyno_model::stage::whole(&written).unwrap().stages))
     }
 
     /// The starts of all threads together, in order.
-    fn merged_course(course: &Arc<Course>, threads: u64, seed: Option<u64>) -> Vec<u64> {
-        let each = (0..threads).map(|thread| Pacer::course(course.clone(), thread, threads, None, seed));
+    fn merged_profile(rate_profile: &Arc<RateProfile>, threads: u64, seed: Option<u64>) -> Vec<u64> {
+        let each =
+            (0..threads).map(|thread| Pacer::rate_profile(rate_profile.clone(), thread, threads, None, seed));
         let mut all: Vec<u64> = each.flat_map(|pacer| starts(pacer, usize::MAX)).collect();
         all.sort_unstable();
         all
@@ -245,27 +246,27 @@ mod tests {
             "1s@20..200..20/s",
             "1s@200..0/s,measured=yes",
         ];
-        let course = course(&all);
+        let rate_profile = rate_profile(&all);
         for seed in [None, Some(7)] {
-            let one = merged_course(&course, 1, seed);
+            let one = merged_profile(&rate_profile, 1, seed);
             assert!(one.len() > 700, "{}", one.len());
             for threads in [2, 3, 7, 64] {
-                assert_eq!(merged_course(&course, threads, seed), one, "{threads} threads, {seed:?}");
+                assert_eq!(merged_profile(&rate_profile, threads, seed), one, "{threads} threads, {seed:?}");
             }
         }
-        assert_ne!(merged_course(&course, 1, Some(7)), merged_course(&course, 1, Some(8)));
+        assert_ne!(merged_profile(&rate_profile, 1, Some(7)), merged_profile(&rate_profile, 1, Some(8)));
     }
 
     #[test]
-    fn a_bound_on_requests_is_told_from_the_end_of_the_stages() {
-        let course = course(&["1s@4/s"]);
-        let mut bounded = Pacer::course(course.clone(), 0, 1, Some(2), None);
+    fn a_request_bound_is_distinguished_from_the_end_of_the_stages() {
+        let rate_profile = rate_profile(&["1s@4/s"]);
+        let mut bounded = Pacer::rate_profile(rate_profile.clone(), 0, 1, Some(2), None);
         (0..2).for_each(|_| bounded.advance());
-        assert!(bounded.next_ns().is_none() && bounded.has_taken_all());
-        let mut over = Pacer::course(course, 0, 1, Some(9), None);
+        assert!(bounded.next_ns().is_none() && bounded.is_exhausted());
+        let mut over = Pacer::rate_profile(rate_profile, 0, 1, Some(9), None);
         assert_eq!(starts(over.clone(), 9).len(), 4);
         (0..4).for_each(|_| over.advance());
-        assert!(over.next_ns().is_none() && !over.has_taken_all());
+        assert!(over.next_ns().is_none() && !over.is_exhausted());
     }
 
     #[test]
@@ -274,7 +275,7 @@ mod tests {
         let written: Vec<_> = texts.iter().map(|text| webdyno_model::stage::parse(text).unwrap()).collect();
         let stages = webdyno_model::stage::whole(&written).unwrap().stages;
         for seed in 1..5 {
-            let all = merged_course(&Arc::new(Course::of(&stages)), 3, Some(seed));
+            let all = merged_profile(&Arc::new(RateProfile::from_stages(&stages)), 3, Some(seed));
             assert!((all.len() as f64 - 25_000.0).abs() < 4.0 * 25_000f64.sqrt(), "{}", all.len());
             let rescaled = |&start: &u64| webdyno_model::stage::integral(&stages, start as f64 / 1e9);
             let units: Vec<u64> = all.iter().map(|start| (rescaled(start) * 1e6) as u64).collect();

@@ -1,9 +1,9 @@
-//! A rate that changes over time, and its inverse: when so many starts have fallen due.
+//! A rate that changes over time, and its inverse: when so many starts have become due.
 //!
-//! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum of
-//! unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) falls due at the first moment
-//! after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a table; both
-//! are functions of x alone, so that every thread finds the same times.
+//! The integral of the rate from the beginning is the number of starts. Start x (a whole number with even gaps, a sum
+//! of unit exponential gaps for a Poisson process: time rescaling, Daley and Vere-Jones, 7.4) becomes due at the first
+//! moment after which the integral exceeds x. Lines are inverted by formula, sine waves by Halley's method from a
+//! table; both are functions of x alone, so that every thread finds the same times.
 
 use std::f64::consts::TAU;
 use webdyno_model::stage::{Shape, Stage};
@@ -12,12 +12,13 @@ const NS_PER_US: u64 = 1000;
 const NS_PER_S: f64 = 1e9;
 /// Bins of a wave in the table that the inverse begins from.
 const BINS: usize = 1024;
-/// Halley's method needs 1 or 2 steps, and bisection, which takes over where the rate is next to nothing, at most so many.
+/// Halley's method needs 1 or 2 steps, and bisection, which takes over where the rate is next to nothing, at most so
+/// many.
 const STEPS_MAX: usize = 64;
 
 /// The rates of a load, from its beginning to its end.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct RateProfile {
     segments: Vec<Segment>,
 }
 
@@ -53,10 +54,10 @@ struct Wave {
     phases: [f64; BINS + 1],
 }
 
-impl Course {
+impl RateProfile {
     /// Of these stages, one behind the other.
-    pub(crate) fn of(stages: &[Stage]) -> Self {
-        let mut course = Self { segments: Vec::with_capacity(stages.len() + 1) };
+    pub(crate) fn from_stages(stages: &[Stage]) -> Self {
+        let mut rate_profile = Self { segments: Vec::with_capacity(stages.len() + 1) };
         for stage in stages {
             let whole_ns = stage.duration_us * NS_PER_US;
             let line = |duration_ns: u64, from: f64, to: f64| {
@@ -64,18 +65,18 @@ impl Course {
                 (duration_ns, Rate::Line { from, slope })
             };
             match stage.shape {
-                Shape::Hold { level } => course.add(line(whole_ns, level, level)),
-                Shape::Ramp { from, to } => course.add(line(whole_ns, from, to)),
+                Shape::Hold { level } => rate_profile.add(line(whole_ns, level, level)),
+                Shape::Ramp { from, to } => rate_profile.add(line(whole_ns, from, to)),
                 Shape::Spike { from, peak } => {
-                    course.add(line(whole_ns / 2, from, peak));
-                    course.add(line(whole_ns / 2, peak, from));
+                    rate_profile.add(line(whole_ns / 2, from, peak));
+                    rate_profile.add(line(whole_ns / 2, peak, from));
                 }
                 Shape::Sine { low, high, period_us } => {
-                    course.add((whole_ns, Rate::wave(low, high, period_us as f64 / 1e6)));
+                    rate_profile.add((whole_ns, Rate::wave(low, high, period_us as f64 / 1e6)));
                 }
             }
         }
-        course
+        rate_profile
     }
 
     fn add(&mut self, (duration_ns, rate): (u64, Rate)) {
@@ -84,7 +85,7 @@ impl Course {
         self.segments.push(Segment { begin_ns, end_ns: begin_ns + duration_ns, before, until, rate });
     }
 
-    /// When start `x` falls due, nanoseconds since the load began; `None` when it is over before. `hint` is where the
+    /// When start `x` becomes due, nanoseconds since the load began; `None` when it is over before. `hint` is where the
     /// start before was found: it saves looking from the beginning, and must not lie behind this one.
     pub(crate) fn due_ns(&self, x: f64, hint: &mut usize) -> Option<u64> {
         // Stretches without a rate end where they begin, so that no start is found in them.
@@ -110,7 +111,7 @@ impl Rate {
         Self::Wave(Box::new(wave))
     }
 
-    /// From the beginning to so many seconds later.
+    /// From the beginning to this many seconds later.
     fn integral(&self, t_s: f64) -> f64 {
         match self {
             Self::Line { from, slope } => (from + slope * t_s / 2.0) * t_s,
@@ -147,8 +148,8 @@ impl Wave {
         (waves * TAU + phase) / self.omega
     }
 
-    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Halley's method within bounds that shrink, so that it
-    /// ends also where the rate, its derivative, is next to nothing.
+    /// The phase at which `phase + depth * (1 - cos(phase))` is `x`: Halley's method within bounds that shrink, so that
+    /// it ends also where the rate, its derivative, is next to nothing.
     fn solve(&self, x: f64, guess: f64, (mut low, mut high): (f64, f64)) -> f64 {
         let mut phase = guess;
         for _ in 0..STEPS_MAX {
@@ -188,8 +189,8 @@ mod tests {
 
     /// Starts 0, 1, 2, ...
     fn starts(stages: &[Stage]) -> Vec<u64> {
-        let (course, mut hint) = (Course::of(stages), 0);
-        (0u32..).map_while(|x| course.due_ns(f64::from(x), &mut hint)).collect()
+        let (rate_profile, mut hint) = (RateProfile::from_stages(stages), 0);
+        (0u32..).map_while(|x| rate_profile.due_ns(f64::from(x), &mut hint)).collect()
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
         // Up to 2/s in 2 s: the integral is t^2 / 2.
         let ramp = starts(&stages(&["2s@0..2/s,measured=yes"]));
         assert_eq!(ramp, [0, 1_414_213_562]);
-        // Nothing falls due without a rate, and the start that the integral stands at waits for its end.
+        // Nothing becomes due without a rate, and the start that the integral stands at waits for its end.
         assert_eq!(starts(&stages(&["3s@0/s", "1s@2/s", "5s@0/s", "1s@1/s"])), [3 * S, 3 * S + S / 2, 9 * S]);
         assert_eq!(starts(&stages(&["1s@2..0/s,measured=yes", "9s@0/s"])), [0]);
         assert!(starts(&[]).is_empty());
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn ramps_and_spikes_are_exact() {
-        // 1,000/s at the end of 4 s: start n falls due at sqrt(n / 125).
+        // 1,000/s at the end of 4 s: start n becomes due at sqrt(n / 125).
         let ramp = starts(&stages(&["4s@0..1000/s", "1s@1000/s"]));
         assert_eq!(ramp.len(), 3000);
         for (n, &start) in ramp.iter().take(2000).enumerate() {
@@ -239,8 +240,9 @@ mod tests {
     }
 
     proptest! {
-        // Invariant: at any time as many starts are due as the integral of the rate says, to within one, also across the
-        // boundaries of stages: none is lost and none is doubled. They are in order, and before the end of the load.
+        // Invariant: at any time as many starts are due as the integral of the rate says, to within one, also across
+        // the boundaries of stages: none is lost and none is doubled. They are in order, and before the end of the
+        // load.
         #[test]
         fn no_start_is_lost_or_doubled(stages in prop::collection::vec(any_stage(), 1..5), shares in prop::collection::vec(0f64..1.0, 20)) {
             let all = starts(&stages);

@@ -15,7 +15,7 @@ const LEVEL_TOLERANCE: f64 = 1e-9;
 
 /// The number of active users over time. A copy walks the same changes again.
 #[derive(Debug, Clone)]
-pub(crate) struct Levels {
+pub(crate) struct UserProfile {
     stages: Arc<[Stage]>,
     /// The stage that is walked, and where it begins.
     stage: usize,
@@ -26,17 +26,17 @@ pub(crate) struct Levels {
     next: Option<(u64, u32)>,
 }
 
-impl Levels {
-    /// So many users all the time.
+impl UserProfile {
+    /// A constant number of users.
     pub(crate) fn constant(users: u32) -> Self {
         let stages = Arc::new([]);
         Self { stages, stage: 0, begin_ns: 0, at_ns: 0, active: users, next: None }
     }
 
-    /// As the stages have it; so many all the time without stages.
-    pub(crate) fn of(stages: &[Stage], users: u32) -> Self {
+    /// By the stages; without stages a constant number.
+    pub(crate) fn from_stages(stages: &[Stage], users: u32) -> Self {
         let Some(first) = stages.first() else { return Self::constant(users) };
-        let active = whole(first.level_at(0.0));
+        let active = whole_users(first.level_at(0.0));
         let mut levels = Self { stages: stages.into(), stage: 0, begin_ns: 0, at_ns: 0, active, next: None };
         levels.next = levels.find_next();
         levels
@@ -48,7 +48,8 @@ impl Levels {
         self.active
     }
 
-    /// Goes on to the next change, if it lies at or before `now_ns`: its time, and the users that are active from then on.
+    /// Advances to the next change, if it lies at or before `now_ns`: its time, and the users that are active from then
+    /// on.
     pub(crate) fn advance(&mut self, now_ns: u64) -> Option<(u64, u32)> {
         let (at_ns, active) = self.next.filter(|&(at_ns, _)| at_ns <= now_ns)?;
         (self.at_ns, self.active) = (at_ns, active);
@@ -69,7 +70,7 @@ impl Levels {
                 return Some(change);
             }
             let next = self.stages.get(self.stage + 1)?;
-            let active = whole(next.level_at(0.0));
+            let active = whole_users(next.level_at(0.0));
             (self.stage, self.begin_ns, self.at_ns) = (self.stage + 1, end_ns, end_ns);
             if active != self.active {
                 return Some((end_ns, active));
@@ -84,7 +85,7 @@ impl Levels {
         while at_ns < whole_ns {
             let piece = Piece::at(stage, at_ns, whole_ns);
             if let Some((change_ns, active)) = piece.next(at_ns, self.active) {
-                // Never before the last change, whatever the floats say.
+                // Never before the last change, whatever the rounding.
                 let change_ns = self.begin_ns + change_ns.max((self.at_ns - self.begin_ns) as f64) as u64;
                 return (change_ns < end_ns).then_some((change_ns, active));
             }
@@ -95,7 +96,7 @@ impl Levels {
 }
 
 /// The users of a level: a level that floats put a hair below a whole number is that number.
-fn whole(level: f64) -> u32 {
+fn whole_users(level: f64) -> u32 {
     (level + LEVEL_TOLERANCE).floor().max(0.0) as u32
 }
 
@@ -123,7 +124,7 @@ enum Kind {
 }
 
 impl Piece {
-    /// The piece of a stage that holds this time, which lies in it.
+    /// The piece of a stage that holds this time, which is within it.
     fn at(stage: &Stage, at_ns: f64, whole_ns: f64) -> Self {
         let line = |begin_ns, end_ns, from, to| Self { begin_ns, end_ns, kind: Kind::Line { from, to } };
         match stage.shape {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     fn changes(stages: &[Stage]) -> Vec<(u64, u32)> {
-        let mut levels = Levels::of(stages, 0);
+        let mut levels = UserProfile::from_stages(stages, 0);
         let mut all = vec![(0, levels.active(0))];
         all.extend(std::iter::from_fn(|| levels.advance(u64::MAX)));
         all
@@ -219,7 +220,7 @@ mod tests {
         let spike = changes(&stages(&["4s@1..2..1users"]));
         assert_eq!(spike, [(0, 1), (2 * S, 2), (2 * S + 1, 1)]);
         assert_eq!(changes(&[]), [(0, 0)]);
-        assert_eq!(Levels::of(&[], 50).active(0), 50);
+        assert_eq!(UserProfile::from_stages(&[], 50).active(0), 50);
     }
 
     #[test]
@@ -257,7 +258,7 @@ mod tests {
             let whole_s: f64 = stages.iter().map(Stage::duration_s).sum();
             let mut times: Vec<f64> = shares.iter().map(|share| share * whole_s).collect();
             times.sort_by(f64::total_cmp);
-            let mut levels = Levels::of(&stages, 0);
+            let mut levels = UserProfile::from_stages(&stages, 0);
             for t_s in times {
                 let (mut begin_s, mut level) = (0.0, 0.0);
                 for stage in &stages {

@@ -5,7 +5,7 @@ use url::form_urlencoded::Serializer;
 
 /// What the parts of a form with names and texts alone are called.
 pub const URLENCODED: &str = "application/x-www-form-urlencoded";
-/// The type of a file when nobody says which: RFC 7578, 4.4 and RFC 2046, 4.5.1.
+/// The default type of a file: RFC 7578, 4.4 and RFC 2046, 4.5.1.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
 /// One part of a form.
@@ -19,16 +19,16 @@ pub struct Part {
     pub file: Option<File>,
 }
 
-/// What is told of a file.
+/// What is reported of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Its name, without directories.
     pub name: String,
-    /// Its type; `None` when nobody said.
+    /// Its type; `None` when not given.
     pub content_type: Option<String>,
 }
 
-/// A form in bytes, and the `Content-Type` that says how to read them.
+/// A form in bytes, and the `Content-Type` that describes them.
 pub fn encode(parts: &[Part]) -> (Vec<u8>, String) {
     if parts.iter().any(|part| part.file.is_some()) { multipart(parts) } else { urlencoded(parts) }
 }

@@ -1,6 +1,6 @@
-//! Which certificates of a server are trusted, and how it is told that one is not.
+//! Which certificates of a server are trusted, and how it is reported that one is not.
 
-use crate::secure::{Authority, Secure, answering};
+use crate::secure::{Authority, Secure, responding};
 use crate::server::{OK, load};
 use crate::tls::tls_errors;
 use webdyno_load::{prepare, probe};
@@ -11,7 +11,7 @@ fn long_ago(params: &mut rcgen::CertificateParams) {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
+fn an_untrusted_certificate_is_reported_before_the_load() {
     let (authority, namesake) = (Authority::new(), Authority::new());
     let stranger = Authority::named("a stranger");
     let to_come =
@@ -29,7 +29,7 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
         (namesake.identity(&["localhost"], |_| {}), "signed by another key than that of", "--cacert"),
         (authority.self_signed(), "is one of an authority, and signed by itself", "--cacert"),
     ] {
-        let server = Secure::start(authority.server(&identity), answering(OK.to_vec()));
+        let server = Secure::start(authority.server(&identity), responding(OK.to_vec()));
         let mut load_of = server.load_of(&authority, 10);
         let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
         assert!(
@@ -51,7 +51,7 @@ fn a_certificate_that_cannot_be_trusted_is_told_before_the_load() {
 fn a_certificate_that_signed_itself_can_be_trusted_by_name() {
     let authority = Authority::new();
     let identity = authority.self_signed();
-    let server = Secure::start(authority.server(&identity), answering(OK.to_vec()));
+    let server = Secure::start(authority.server(&identity), responding(OK.to_vec()));
     let mut load_of = server.load_of(&authority, 10);
     load_of.transport.tls.ca_file = Some(identity.certificate_file.clone());
     assert_eq!(load(&load_of).completed(), 10);
@@ -75,7 +75,7 @@ fn a_certificate_that_was_signed_can_be_trusted_by_itself() {
         (&elsewhere, &elsewhere, Some("its certificate is for another name: elsewhere.example")),
         (&old, &old, Some("its certificate has expired")),
     ] {
-        let server = Secure::start(authority.server(identity), answering(OK.to_vec()));
+        let server = Secure::start(authority.server(identity), responding(OK.to_vec()));
         let mut load_of = server.load_of(&authority, 10);
         load_of.transport.tls.ca_file = Some(trusted.certificate_file.clone());
         let outcome = load(&load_of);

@@ -1,6 +1,6 @@
-//! Kernel stamps against a real server: what is stamped, and that the kernel's ends are never later than ours.
+//! Kernel timestamps against a real server: what is timestamped, and that the kernel's ends are never later than ours.
 
-use crate::secure::{Authority, Secure, answer_of, answering, read_request};
+use crate::secure::{Authority, Secure, read_request, responding, response_of};
 use crate::server::{OK, Outcome, Server, Step, load, workload};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -26,22 +26,22 @@ fn stamped(outcome: &Outcome) -> (u64, u64, u64) {
 }
 
 #[test]
-fn the_kernels_clock_stamps_every_connection() {
+fn the_kernel_clock_timestamps_every_connection() {
     let outcome = load_by(Clock::Kernel, 4);
     let (connections, answers, without) = stamped(&outcome);
     assert_eq!((connections, answers + without), (4, outcome.completed()));
-    // The kernel switches stamping on in its own time; from then on each answer has a stamp.
+    // The kernel switches timestamping on in its own time; from then on each response has a timestamp.
     assert!(answers > without, "{answers} {without}");
     let delay = outcome.merged(|interval| &interval.receive_delay);
     assert_eq!(delay.count(), answers);
     let service = outcome.merged(|interval| &interval.service_time).dist();
     assert!(service.p50.unwrap() >= 1_900, "{service:?}");
-    // Reading takes its time: an answer has lain in the kernel for at least some nanoseconds, mostly microseconds.
+    // Reading takes its time: a response has lain in the kernel for at least some nanoseconds, mostly microseconds.
     assert!(delay.dist().max > Some(0), "{:?}", delay.dist());
 }
 
 #[test]
-fn by_default_a_sample_is_stamped() {
+fn by_default_a_sample_is_timestamped() {
     let outcome = load_by(Clock::Auto, 20);
     let (connections, answers, without) = stamped(&outcome);
     assert_eq!(connections, 2);
@@ -49,17 +49,17 @@ fn by_default_a_sample_is_stamped() {
 }
 
 #[test]
-fn the_engines_clock_stamps_nothing() {
+fn the_engine_clock_timestamps_nothing() {
     let outcome = load_by(Clock::Engine, 2);
     assert_eq!(stamped(&outcome), (0, 0, 0));
     assert!(outcome.merged(|interval| &interval.receive_delay).is_empty());
 }
 
 #[test]
-fn large_bodies_and_their_heads_are_stamped_too() {
-    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
-    answer.resize(answer.len() + 3_000_000, b'x');
-    let server = Server::start(vec![Step::Request, Step::Send(answer), Step::Again]);
+fn large_bodies_and_their_heads_are_timestamped_too() {
+    let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    response.resize(response.len() + 3_000_000, b'x');
+    let server = Server::start(vec![Step::Request, Step::Send(response), Step::Again]);
     let mut load_of = workload(&server.url());
     load_of.clock = Clock::Kernel;
     let outcome = load(&load_of);
@@ -70,9 +70,10 @@ fn large_bodies_and_their_heads_are_stamped_too() {
     assert!(first.mean_us() < service.mean_us());
 }
 
-// What is stamped over TLS is the record that ends the answer, and not what the handshake or the answer before left.
+// What is timestamped over TLS is the record that ends the response, and not what the handshake or the response before
+// left.
 #[test]
-fn records_of_tls_are_stamped() {
+fn tls_records_are_timestamped() {
     let authority = Authority::new();
     let identity = authority.identity(&["localhost"], |_| {});
     let server = Secure::start(authority.server(&identity), |mut stream| {
@@ -90,7 +91,7 @@ fn records_of_tls_are_stamped() {
     assert!(answers > 0, "{without}");
     let service = outcome.merged(|interval| &interval.service_time).dist();
     assert!(service.min >= Some(1_900), "{service:?}");
-    let large = Secure::start(authority.server(&identity), answering(answer_of(2_000_000)));
+    let large = Secure::start(authority.server(&identity), responding(response_of(2_000_000)));
     let mut load_of = large.load_of(&authority, 20);
     load_of.clock = Clock::Kernel;
     let outcome = load(&load_of);
@@ -101,7 +102,7 @@ fn records_of_tls_are_stamped() {
 }
 
 #[test]
-fn unix_sockets_are_not_stamped_and_have_no_tcp() {
+fn unix_sockets_are_not_timestamped_and_have_no_tcp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.sock");
     let listener = UnixListener::bind(&path).unwrap();

@@ -13,7 +13,7 @@ use webdyno_model::workload::Workload;
 /// How a connection ended: the end of the stream, or an error.
 type Ending = Result<(), ErrorKind>;
 
-/// Follows the script on each of so many connections, then reads to the end of each and tells how that was.
+/// Follows the script on each of this many connections, then reads to the end of each and tells how that was.
 fn watched(connections: usize, script: Vec<Step>) -> (SocketAddr, Receiver<Ending>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ fn follow(mut stream: TcpStream, script: &[Step]) -> Ending {
     }
 }
 
-/// Loads the script with eight requests of two users, and checks that each of so many connections ended by FIN.
+/// Loads the script with eight requests of two users, and checks that each of this many connections ended by FIN.
 fn check(connections: usize, script: Vec<Step>, change: fn(&mut Workload)) {
     let (address, endings) = watched(connections, script);
     let mut load_of = workload(&format!("http://{address}/"));
@@ -95,14 +95,14 @@ fn connections_end_by_fin() {
 
 #[test]
 fn bodies_that_are_dropped_leave_nothing_unread() {
-    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
-    answer.resize(answer.len() + 3_000_000, b'x');
-    check(2, vec![Step::Request, Step::Send(answer), Step::Again], |_| {});
+    let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    response.resize(response.len() + 3_000_000, b'x');
+    check(2, vec![Step::Request, Step::Send(response), Step::Again], |_| {});
 }
 
-/// The answer is there while the request is still on its way; what lay in the kernel arrives, and then the end.
+/// The response is there while the request is still on its way; what lay in the kernel arrives, and then the end.
 #[test]
-fn an_early_answer_to_a_large_request_is_an_answer() {
+fn an_early_response_to_a_large_request_is_a_response() {
     let no = send("HTTP/1.1 413 Content Too Large\nConnection: close\nContent-Length: 2\n\nno");
     check(8, vec![Step::Request, no, Step::HalfClose], |load| {
         load.requests[0].method = "POST".into();

@@ -49,10 +49,10 @@ fn endless_headers_end_at_a_bound() {
 }
 
 #[test]
-fn a_connection_cut_in_the_middle_is_told_from_a_reset() {
-    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec();
-    for cut in [0, 1, 12, 30, answer.len()] {
-        let part = answer[..cut].to_vec();
+fn a_truncated_connection_is_distinguished_from_a_reset() {
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec();
+    for cut in [0, 1, 12, 30, response.len()] {
+        let part = response[..cut].to_vec();
         check(vec![Step::Request, Step::Send(part.clone())], |errors| errors.closed_early);
         check(vec![Step::Request, Step::Send(part.clone()), Step::HalfClose, Step::Hold], |errors| {
             errors.closed_early
@@ -82,7 +82,7 @@ fn bytes_that_keep_coming_slowly_do_not_stretch_the_timeout() {
 }
 
 #[test]
-fn slow_bytes_within_the_timeout_are_a_good_answer() {
+fn slow_bytes_within_the_timeout_are_a_successful_response() {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n".to_vec();
     let server = Server::start(vec![Step::Request, Step::Drip(chunked, MS), Step::Again]);
     let mut load_of = workload(&server.url());
@@ -108,10 +108,10 @@ fn nothing_listens_there() {
 
 #[test]
 fn a_large_body_is_counted_to_the_byte() {
-    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
-    answer.resize(answer.len() + 3_000_000, b'x');
-    let size = answer.len() as u64;
-    let server = Server::start(vec![Step::Request, Step::Send(answer), Step::Again]);
+    let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec();
+    response.resize(response.len() + 3_000_000, b'x');
+    let size = response.len() as u64;
+    let server = Server::start(vec![Step::Request, Step::Send(response), Step::Again]);
     let mut load_of = workload(&server.url());
     load_of.stop.requests = Some(20);
     load_of.stop.duration_us = None;

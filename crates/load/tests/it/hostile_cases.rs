@@ -4,7 +4,7 @@
 use crate::server::{OK, Step};
 use std::time::Duration;
 
-/// A good answer, among the classes.
+/// A successful response, among the classes.
 pub const GOOD: &str = "good";
 /// Slow bytes: a hundred of them outlast every timeout of these tests.
 const SLOW: Duration = Duration::from_millis(100);
@@ -335,7 +335,7 @@ fn unasked() -> Vec<Case> {
     let twice = Step::Send([OK, OK].concat());
     vec![
         then("two answers at once", [twice, Step::Hold], &["protocol"]),
-        // The second one is thrown away with its connection, or taken for the answer to the next request: nothing
+        // The second one is thrown away with its connection, or taken for the response to the next request: nothing
         // on the wire tells.
         then("another answer a little later", [ok(), pause(), ok(), Step::Again], &[GOOD, "protocol"]),
         then(

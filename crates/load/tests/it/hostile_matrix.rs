@@ -14,7 +14,7 @@ use webdyno_model::workload::{Arrival, Workload};
 /// Requests of each load, one every 2.5 ms.
 const REQUESTS: u64 = 40;
 const RATE_PER_S: f64 = 400.0;
-/// Of what ends in a timeout: long enough for a good answer of a machine that is busy with other tests.
+/// Of what ends in a timeout: long enough for a successful response of a machine that is busy with other tests.
 const SHORT_TIMEOUT_US: u64 = 2_500_000;
 /// Of what ends before.
 const LONG_TIMEOUT_US: u64 = 20_000_000;
@@ -153,7 +153,7 @@ fn assert_ended(outcome: &Outcome, case: &Case, hostile: u64) {
     let expected: u64 = case.ends.iter().map(|&name| if name == GOOD { good } else { of(name) }).sum();
     assert_eq!(expected, hostile, "in {:?}, but good {good} and {:?}", case.ends, errors(outcome));
     let max_us = outcome.merged(|interval| &interval.response_time).dist().max.unwrap_or(0);
-    // A wait for the machine counts in a good answer's time; a timeout is at its bound.
+    // A wait for the machine counts in a successful response's time; a timeout is at its bound.
     assert!(max_us <= timeout_us(case) + NOISE_US, "{max_us}");
     let sending_us = (REQUESTS as f64 / RATE_PER_S * 1e6) as u64;
     assert!(outcome.end.elapsed_us <= sending_us + timeout_us(case) + NOISE_US, "{}", outcome.end.elapsed_us);

@@ -9,8 +9,8 @@ use webdyno_model::workload::Arrival;
 fn limited(count: usize, last: &[u8]) -> Vec<Step> {
     let mut script = vec![];
     for number in 1..=count {
-        let answer = if number == count { last } else { OK };
-        script.extend([Step::Request, Step::Send(answer.to_vec())]);
+        let response = if number == count { last } else { OK };
+        script.extend([Step::Request, Step::Send(response.to_vec())]);
     }
     script
 }
@@ -51,12 +51,12 @@ fn a_limit_that_is_not_announced_is_a_quiet_close() {
 
 #[test]
 fn a_timeout_between_requests_is_a_quiet_close() {
-    // Open arrival leaves connections idle for 100 ms; the server closes them after each answer.
+    // Open arrival leaves connections idle for 100 ms; the server closes them after each response.
     let server =
         Server::start(vec![Step::Request, Step::Send(OK.to_vec()), Step::Sleep(Duration::from_millis(30))]);
     let mut load_of = workload(&server.url());
     load_of.arrival = Arrival::Open { rate_per_s: 10.0, poisson: false };
-    // However late the last answer is.
+    // However late the last response is.
     load_of.stop.requests = Some(10);
     load_of.stop.duration_us = None;
     let outcome = load(&load_of);

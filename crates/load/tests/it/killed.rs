@@ -109,7 +109,7 @@ fn spawn(root: &Path) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Loads it while it is killed and started again; gives the seconds of the load at which it was there again, and at
+/// Loads it while it is killed and started again; returns the seconds of the load at which it was there again, and at
 /// which that time ended.
 fn load_and_kill(arrival: Arrival, keepalive: bool) -> (Outcome, Vec<(f64, f64)>, SocketAddr) {
     let mut apache = Apache::start();

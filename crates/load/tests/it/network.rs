@@ -1,4 +1,5 @@
-//! What the kernel's TCP tells of real connections: nothing lost over loopback, and SYNs that a full accept queue drops.
+//! What the kernel's TCP tells of real connections: nothing lost over loopback, and SYNs that a full accept queue
+//! drops.
 
 use crate::server::{OK, Server, Step, load, workload};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,7 +32,7 @@ fn nothing_is_lost_over_loopback() {
 // An accept queue of one place: the kernel drops the SYNs that come while it is full, and the clients send theirs again
 // after a second. By then the queue is long.
 #[test]
-fn connections_whose_first_syn_is_lost_take_a_second_and_tell_so() {
+fn lost_syns_take_a_second_and_are_reported() {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     listener.listen(0).unwrap();

@@ -23,8 +23,8 @@ fn refused(script: Vec<Step>) -> UserError {
 
 #[test]
 fn a_server_is_seen_with_its_name() {
-    let answer = b"HTTP/1.1 404 Not Found\r\nServer: scripted/1\r\nContent-Length: 3\r\n\r\nno!".to_vec();
-    let server = Server::start(vec![Step::Request, Step::Send(answer)]);
+    let response = b"HTTP/1.1 404 Not Found\r\nServer: scripted/1\r\nContent-Length: 3\r\n\r\nno!".to_vec();
+    let server = Server::start(vec![Step::Request, Step::Send(response)]);
     let seen = probe_of(&server.url()).unwrap();
     assert_eq!((seen.status, seen.body_bytes, seen.timed_out), (Some(404), 3, false));
     assert_eq!(seen.server.as_deref(), Some("scripted/1"));
@@ -43,12 +43,12 @@ fn nothing_listens_there() {
 }
 
 #[test]
-fn what_is_not_http_is_told() {
+fn a_server_without_http_is_reported() {
     let told = refused(vec![Step::Request, Step::Send(b"220 mail ready\r\n".to_vec()), Step::Hold]);
     assert!(told.message.ends_with("does not answer in HTTP/1"), "{told}");
     assert_eq!(told.exit_code(), 1);
     assert!(told.hint.is_some());
-    // An address that is its own name is told once.
+    // An address that is its own name is reported once.
     assert!(!told.message.contains(" at "), "{told}");
     let told = refused(vec![Step::Request]);
     assert!(told.message.ends_with("closed the connection before its answer was complete"), "{told}");

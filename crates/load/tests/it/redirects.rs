@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use webdyno_load::{Control, prepare, probe};
 use webdyno_model::workload::{Expectation, Workload};
 
-fn answering(text: Vec<u8>) -> Server {
+fn responding(text: Vec<u8>) -> Server {
     Server::start(vec![Step::Request, Step::Send(text), Step::Again])
 }
 
 fn redirecting(to: &str) -> Server {
-    answering(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nto.").into_bytes())
+    responding(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nto.").into_bytes())
 }
 
 fn following(url: &str, redirects_max: u32) -> Workload {
@@ -26,7 +26,7 @@ fn following(url: &str, redirects_max: u32) -> Workload {
 
 #[test]
 fn a_chain_over_three_servers_is_followed() {
-    let last = answering(OK.to_vec());
+    let last = responding(OK.to_vec());
     let second = redirecting(&last.url());
     let first = redirecting(&second.url());
     let mut prepared = prepare(&following(&first.url(), 2)).unwrap();
@@ -43,7 +43,7 @@ fn a_chain_over_three_servers_is_followed() {
 }
 
 #[test]
-fn where_a_redirect_leads_to_nothing_both_ends_are_told() {
+fn a_redirect_to_a_dead_server_is_reported_with_both_ends() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let first = redirecting(&format!("http://{gone}/"));
     let told = probe(&mut prepare(&following(&first.url(), 2)).unwrap()).unwrap_err();
@@ -60,7 +60,7 @@ fn where_a_redirect_leads_to_nothing_both_ends_are_told() {
 
 #[test]
 fn a_server_that_was_not_seen_before_is_not_loaded() {
-    let other = answering(OK.to_vec());
+    let other = responding(OK.to_vec());
     let first = redirecting(&other.url());
     let outcome = load(&following(&first.url(), 2));
     assert_eq!((outcome.completed(), outcome.failed()), (0, 200));
@@ -70,8 +70,8 @@ fn a_server_that_was_not_seen_before_is_not_loaded() {
 
 #[test]
 fn the_other_requests_of_a_workload_are_explored_too() {
-    let other = answering(OK.to_vec());
-    let (good, away) = (answering(OK.to_vec()), redirecting(&other.url()));
+    let other = responding(OK.to_vec());
+    let (good, away) = (responding(OK.to_vec()), redirecting(&other.url()));
     let mut load_of = following(&good.url(), 1);
     let request = load_of.requests[0].clone();
     for method in ["HEAD", "POST"] {

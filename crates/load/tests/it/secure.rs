@@ -198,22 +198,22 @@ pub fn read_request(stream: &mut impl Read) -> Option<Vec<u8>> {
     Some(seen)
 }
 
-/// Gives the same answer to each request until the client closes.
-pub fn answering(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
+/// Returns the same response to each request until the client closes.
+pub fn responding(response: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
     move |mut stream| {
         loop {
             read_request(&mut stream)?;
-            stream.write_all(&answer).ok()?;
+            stream.write_all(&response).ok()?;
             stream.flush().ok()?;
         }
     }
 }
 
-/// Gives the answer once, says that it ends, and waits for the client to do the same.
-pub fn closing(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
+/// Returns the response once, says that it ends, and waits for the client to do the same.
+pub fn closing(response: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync + 'static {
     move |mut stream| {
         read_request(&mut stream)?;
-        stream.write_all(&answer).ok()?;
+        stream.write_all(&response).ok()?;
         stream.conn.send_close_notify();
         stream.flush().ok()?;
         stream.sock.shutdown(std::net::Shutdown::Write).ok()?;
@@ -222,9 +222,9 @@ pub fn closing(answer: Vec<u8>) -> impl Fn(Stream) -> Option<()> + Send + Sync +
     }
 }
 
-/// An answer with a body of so many bytes.
-pub fn answer_of(bytes: usize) -> Vec<u8> {
-    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
-    answer.resize(answer.len() + bytes, b'x');
-    answer
+/// A response with a body of this many bytes.
+pub fn response_of(bytes: usize) -> Vec<u8> {
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
+    response.resize(response.len() + bytes, b'x');
+    response
 }

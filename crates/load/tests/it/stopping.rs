@@ -4,13 +4,13 @@ use crate::server::{OK, Server, Step, load, load_with, workload};
 use std::time::{Duration, Instant};
 use webdyno_load::{Control, EndReason};
 
-fn answering() -> Server {
+fn responding() -> Server {
     Server::start(vec![Step::Request, Step::Send(OK.to_vec()), Step::Again])
 }
 
 #[test]
 fn the_duration_is_kept_exactly() {
-    let server = answering();
+    let server = responding();
     let mut load_of = workload(&server.url());
     load_of.stop.duration_us = Some(1_250_000);
     let outcome = load(&load_of);
@@ -47,7 +47,7 @@ fn a_stop_from_outside_wakes_threads_that_sleep() {
 
 #[test]
 fn a_control_that_was_stopped_ends_a_load_at_once() {
-    let server = answering();
+    let server = responding();
     let control = Control::new();
     control.stop(EndReason::Enough);
     let outcome = load_with(&workload(&server.url()), &control);
@@ -57,7 +57,7 @@ fn a_control_that_was_stopped_ends_a_load_at_once() {
 
 #[test]
 fn so_many_requests_over_several_threads() {
-    let server = answering();
+    let server = responding();
     for (requests, connections, threads) in [(1, 1, 1), (7, 3, 2), (2000, 8, 4)] {
         let mut load_of = workload(&server.url());
         (load_of.connections, load_of.threads) = (connections, Some(threads));

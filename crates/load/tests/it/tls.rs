@@ -1,6 +1,6 @@
-//! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are told.
+//! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are reported.
 
-use crate::secure::{Authority, Identity, Secure, Stream, answer_of, answering, closing, read_request};
+use crate::secure::{Authority, Identity, Secure, Stream, closing, read_request, responding, response_of};
 use crate::server::{OK, Outcome, load, workload};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -25,9 +25,9 @@ pub fn tls_errors(outcome: &Outcome) -> u64 {
 }
 
 #[test]
-fn handshakes_and_answers_are_counted() {
+fn handshakes_and_responses_are_counted() {
     let (authority, identity) = pki();
-    let server = Secure::start(authority.server(&identity), answering(OK.to_vec()));
+    let server = Secure::start(authority.server(&identity), responding(OK.to_vec()));
     for threads in [1, 2] {
         let mut load_of = server.load_of(&authority, 3000);
         (load_of.connections, load_of.threads) = (8, Some(threads));
@@ -75,7 +75,7 @@ fn sessions_are_resumed_unless_that_is_switched_off() {
 fn a_client_certificate_is_shown_where_it_is_wanted() {
     let (authority, identity) = pki();
     let client = authority.identity(&["client"], |_| {});
-    let server = Secure::start(authority.server_that_asks(&identity), answering(OK.to_vec()));
+    let server = Secure::start(authority.server_that_asks(&identity), responding(OK.to_vec()));
     let mut load_of = server.load_of(&authority, 20);
     let told = probe(&mut prepare(&load_of).unwrap()).unwrap_err();
     assert!(told.message.contains("refused TLS with the alert CertificateRequired"), "{told}");
@@ -177,7 +177,7 @@ const LARGE: usize = 3_000_001;
 #[test]
 fn large_bodies_are_counted_to_the_byte_however_they_end() {
     let (authority, identity) = pki();
-    let fixed = answer_of(LARGE);
+    let fixed = response_of(LARGE);
     let mut chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..30 {
         chunked.extend(format!("{:x}\r\n", 100_000).into_bytes());
@@ -187,9 +187,9 @@ fn large_bodies_are_counted_to_the_byte_however_they_end() {
     chunked.extend(b"0\r\n\r\n");
     let mut until_close = b"HTTP/1.0 200 OK\r\n\r\n".to_vec();
     until_close.resize(until_close.len() + LARGE, b'x');
-    let kept = |answer: &Vec<u8>| Secure::start(authority.server(&identity), answering(answer.clone()));
-    let closed = |answer: &Vec<u8>| Secure::start(authority.server(&identity), closing(answer.clone()));
-    for (server, answer) in [
+    let kept = |response: &Vec<u8>| Secure::start(authority.server(&identity), responding(response.clone()));
+    let closed = |response: &Vec<u8>| Secure::start(authority.server(&identity), closing(response.clone()));
+    for (server, response) in [
         (kept(&fixed), &fixed),
         (closed(&fixed), &fixed),
         (kept(&chunked), &chunked),
@@ -197,17 +197,17 @@ fn large_bodies_are_counted_to_the_byte_however_they_end() {
     ] {
         let outcome = load(&server.load_of(&authority, 12));
         assert_eq!((outcome.completed(), outcome.failed()), (12, 0), "{:?}", outcome.intervals);
-        assert_eq!(outcome.sum(|interval| interval.bytes_received), 12 * answer.len() as u64);
+        assert_eq!(outcome.sum(|interval| interval.bytes_received), 12 * response.len() as u64);
     }
 }
 
 #[test]
 fn an_end_without_its_word_is_early_only_where_the_close_is_the_end() {
     let (authority, identity) = pki();
-    let cut = |answer: Vec<u8>| {
+    let cut = |response: Vec<u8>| {
         Secure::start(authority.server(&identity), move |mut stream: Stream| {
             read_request(&mut stream)?;
-            stream.write_all(&answer).ok()?;
+            stream.write_all(&response).ok()?;
             stream.flush().ok()?;
             stream.sock.shutdown(Shutdown::Write).ok()?;
             while stream.sock.read(&mut [0; 1024]).ok()? > 0 {}
@@ -218,12 +218,12 @@ fn an_end_without_its_word_is_early_only_where_the_close_is_the_end() {
     assert_eq!(outcome.sum(|interval| interval.errors.closed_early), 10, "{:?}", outcome.intervals);
     let outcome = load(&cut(OK.to_vec()).load_of(&authority, 10));
     assert_eq!((outcome.completed(), outcome.failed()), (10, 0), "{:?}", outcome.intervals);
-    let outcome = load(&cut(answer_of(100)[..80].to_vec()).load_of(&authority, 10));
+    let outcome = load(&cut(response_of(100)[..80].to_vec()).load_of(&authority, 10));
     assert_eq!(outcome.sum(|interval| interval.errors.closed_early), 10, "{:?}", outcome.intervals);
 }
 
 #[test]
-fn the_server_is_told_that_the_client_closes() {
+fn the_client_sends_close_notify() {
     let (authority, identity) = pki();
     let (clean, unclean) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (seen_clean, seen_unclean) = (clean.clone(), unclean.clone());
@@ -308,9 +308,9 @@ fn relay(to: std::net::SocketAddr, piece: usize) -> Secure {
 #[test]
 fn records_may_come_in_any_pieces() {
     let (authority, identity) = pki();
-    for (answer, piece) in [(answer_of(10), 1), (answer_of(5000), 7), (answer_of(100_000), 900)] {
-        let bytes = answer.len() as u64;
-        let server = Secure::start(authority.server(&identity), answering(answer));
+    for (response, piece) in [(response_of(10), 1), (response_of(5000), 7), (response_of(100_000), 900)] {
+        let bytes = response.len() as u64;
+        let server = Secure::start(authority.server(&identity), responding(response));
         let relay = relay(server.address, piece);
         let outcome = load(&relay.load_of(&authority, 10));
         assert_eq!((outcome.completed(), outcome.failed()), (10, 0), "{piece} {:?}", outcome.intervals);
@@ -416,16 +416,16 @@ fn a_close_between_requests_is_quiet() {
     }
 }
 
-// A server that closes right behind its answer without saying so in the head: no request may go onto that connection.
+// A server that closes right behind its response without saying so in the head: no request may go onto that connection.
 // One that must not be sent again would fail there, and the server would have the blame.
 #[test]
-fn a_close_that_comes_with_the_answer_is_seen_before_the_next_request() {
+fn a_close_with_the_response_is_noticed_before_the_next_request() {
     let (authority, identity) = pki();
     // The second is dropped unread: its end fills all the room that was asked for.
     for body_bytes in [2, 12_000] {
         let server = Secure::start(authority.server(&identity), move |mut stream: Stream| {
             read_request(&mut stream)?;
-            stream.conn.writer().write_all(&answer_of(body_bytes)).ok()?;
+            stream.conn.writer().write_all(&response_of(body_bytes)).ok()?;
             stream.conn.send_close_notify();
             // Both in one segment.
             stream.conn.write_tls(&mut stream.sock).ok()?;

@@ -1,7 +1,7 @@
-//! Ways to a server besides its address: unix sockets, source addresses, other destinations, IPv6, and names looked up
+//! Ways to a server besides its address: unix sockets, source addresses, other destinations, IPv6, and names resolved
 //! for each connection.
 
-use crate::secure::{Authority, answering};
+use crate::secure::{Authority, responding};
 use crate::server::{OK, Server, Step, load, workload};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use webdyno_load::{prepare, probe};
 use webdyno_model::transport::{AddressFamily, ConnectTo};
 
-fn answer_all(mut stream: impl Read + Write) -> Option<()> {
+fn respond_to_all(mut stream: impl Read + Write) -> Option<()> {
     loop {
         crate::secure::read_request(&mut stream)?;
         stream.write_all(OK).ok()?;
@@ -33,7 +33,7 @@ fn a_unix_socket_is_loaded_and_named() {
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            thread::spawn(move || answer_all(stream.ok()?));
+            thread::spawn(move || respond_to_all(stream.ok()?));
         }
     });
     let mut prepared = prepare(&load_of).unwrap();
@@ -60,7 +60,7 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
     thread::spawn(move || {
         for stream in listener.incoming() {
             thread::sleep(Duration::from_millis(5));
-            thread::spawn(move || answer_all(stream.ok()?));
+            thread::spawn(move || respond_to_all(stream.ok()?));
         }
     });
     let mut load_of = workload("http://site.example/");
@@ -73,7 +73,7 @@ fn a_unix_socket_whose_queue_is_full_is_waited_for() {
 
 // One at a time, and each connection carries one request: whoever has waited longest is next.
 #[test]
-fn those_who_wait_for_a_unix_socket_have_it_in_turn() {
+fn connections_waiting_for_a_unix_socket_get_it_in_turn() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.sock");
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
@@ -112,7 +112,7 @@ fn connections_begin_from_each_source_in_turn() {
             thread::spawn(move || {
                 let stream = stream.ok()?;
                 *peers.lock().unwrap().entry(stream.peer_addr().ok()?.ip()).or_default() += 1;
-                answer_all(stream)
+                respond_to_all(stream)
             });
         }
     });
@@ -131,7 +131,7 @@ fn connections_begin_from_each_source_in_turn() {
 }
 
 #[test]
-fn connections_go_where_they_are_told_to() {
+fn connections_go_to_their_connect_to_address() {
     let server = Server::start(vec![Step::Request, Step::Send(OK.to_vec()), Step::Again]);
     let mut load_of = workload("http://nowhere.invalid:81/");
     load_of.transport.connect_to = vec![ConnectTo {
@@ -154,7 +154,7 @@ fn on_ipv6() -> Option<SocketAddr> {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            thread::spawn(move || answer_all(stream.ok()?));
+            thread::spawn(move || respond_to_all(stream.ok()?));
         }
     });
     Some(address)
@@ -201,7 +201,7 @@ fn names_may_be_looked_up_for_each_connection() {
 fn tls_works_with_each_look_up_and_each_source() {
     let authority = Authority::new();
     let identity = authority.identity(&["localhost"], |_| {});
-    let server = crate::secure::Secure::start(authority.server(&identity), answering(OK.to_vec()));
+    let server = crate::secure::Secure::start(authority.server(&identity), responding(OK.to_vec()));
     let mut load_of = server.load_of(&authority, 50);
     load_of.transport.resolve_each = true;
     load_of.transport.source_ips = vec!["127.0.0.7".parse().unwrap()];

@@ -1,7 +1,8 @@
 //! What the engine reports against what a server truly did, on real sockets and the real clock. The server records it
 //! (`examples/reference`), so that its own pauses are no error. Counts are checked exactly, and so is that no time is
 //! shorter than the truth; what a busy machine can spoil is allowed what a sleeping thread of this process suffered
-//! meanwhile, and may be measured again. The exact versions of these checks are in `src/engine/accuracy.rs`, the measured figures in docs/accuracy.md.
+//! meanwhile, and may be measured again. The exact versions of these checks are in `src/engine/accuracy.rs`, the
+//! measured figures in docs/accuracy.md.
 
 use crate::reference::{Reference, Script, Served};
 use crate::server::{Outcome, load, workload};
@@ -267,7 +268,7 @@ fn a_closed_loop_hides_a_freeze() {
 const DEAF: Script = Script::Silent { answer_us: 1000.0, every: 100 };
 
 #[test]
-fn what_is_never_answered_times_out_once_each() {
+fn each_request_without_response_times_out_once() {
     for arrival in [Arrival::Closed, open(2000.0)] {
         let Measured { outcome, served, .. } = measure(DEAF, |load_of| {
             requests(load_of, arrival, 20, 1000);
@@ -284,7 +285,7 @@ fn what_is_never_answered_times_out_once_each() {
 }
 
 #[test]
-fn what_is_never_answered_is_in_flight_at_the_end() {
+fn a_request_without_response_is_in_flight_at_the_end() {
     for arrival in [Arrival::Closed, open(2000.0)] {
         let Measured { outcome, served, .. } = measure(DEAF, |load_of| {
             requests(load_of, arrival, 20, 1000);

@@ -43,7 +43,7 @@ impl ListArgs {
             ))
             .hint("leave --random out, or the weights"));
         }
-        let mut draft = Draft::of_list(list, &file.display().to_string(), headers, self.random);
+        let mut draft = Draft::from_list(list, &file.display().to_string(), headers, self.random);
         draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&auth));
         Ok(draft)
     }

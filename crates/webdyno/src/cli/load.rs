@@ -193,7 +193,7 @@ impl LoadArgs {
         let auth = self.visits.auth()?;
         let request = |url: &String| RequestSpec { auth: auth.clone(), ..self.request(url, &payload) };
         let requests: Vec<RequestSpec> = self.urls.iter().map(request).collect();
-        Ok(Draft::of_requests(requests, self.visits.page))
+        Ok(Draft::from_requests(requests, self.visits.page))
     }
 
     fn request(&self, url: &str, payload: &Payload) -> RequestSpec {

@@ -1,27 +1,28 @@
-//! Requests of visitors: given a connection, redirected, ended; and the connections that visitors keep.
+//! Fetches of visitors: assigned to a connection, redirected, ended; and the connections that visitors keep.
 
-use super::visitor::{Ended, Kind, State};
+use super::embedded::Kind;
+use super::visitor::{FetchEnd, State};
 use crate::engine::Engine;
 use crate::engine::conn::{Phase, Request, token};
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::Template;
 use crate::results::recorder::Report;
 use webdyno_model::page::FetchedBy;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// Sends of a visitor's fetches what can be sent. `since_ns`: since when it can.
-    pub(super) fn go_on(&mut self, place: u32, since_ns: u64) {
-        self.take_from_cache(place);
-        let visitor = &self.visits.visitors[place as usize];
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
+    /// Sends the waiting fetches of a visitor that can be sent. `since_ns`: since when it can.
+    pub(super) fn send_waiting(&mut self, index: u32, since_ns: u64) {
+        self.use_cached_document(index);
+        let visitor = &self.visits.visitors[index as usize];
         let (serial, mut from) = (visitor.serial, visitor.first_waiting);
         let mut blocked = None;
-        while self.over.is_none()
-            && let Some(number) = self.visits.visitors[place as usize].waiting_from(from)
+        while self.load_end.is_none()
+            && let Some(number) = self.visits.visitors[index as usize].waiting_from(from)
         {
-            let sent = self.send_fetch(place, number, since_ns);
-            if self.visits.visitors[place as usize].serial != serial {
+            let sent = self.send_fetch(index, number, since_ns);
+            if self.visits.visitors[index as usize].serial != serial {
                 // It failed at once, and was the last one of its step.
-                return self.note_room(self.wake_ns);
+                return self.update_room(self.wake_ns);
             }
             from = number + 1;
             if !sent {
@@ -31,122 +32,122 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 }
             }
         }
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let first = blocked.unwrap_or(from);
         // One that was redirected meanwhile may wait before it.
         visitor.first_waiting = visitor.waiting_from(0).map_or(first, |waiting| waiting.min(first));
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
     }
 
-    /// Puts a fetch on a connection. False when there is none for it now.
-    fn send_fetch(&mut self, place: u32, number: u32, since_ns: u64) -> bool {
-        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+    /// Assigns a connection to a fetch. False when none is free for it.
+    fn send_fetch(&mut self, index: u32, number: u32, since_ns: u64) -> bool {
+        let fetch = &self.visits.visitors[index as usize].fetches[number as usize];
         let origin = fetch.origin as usize;
-        if let Some(slot) = self.take_own(place, origin) {
-            let request = self.request_of(place, number, since_ns);
-            self.put_on(slot, request);
-            self.stamp();
-            if self.over.is_none() {
-                self.transmit(slot, request.could_ns);
+        if let Some(slot) = self.acquire_visitor_connection(index, origin) {
+            let request = self.request_of(index, number, since_ns);
+            self.assign_to_connection(slot, request);
+            self.update_clock();
+            if self.load_end.is_none() {
+                self.transmit(slot, request.sendable_ns);
             }
             return true;
         }
         let Some(script) = &self.plan.script else { return false };
         let room = self.has_room();
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         if u32::from(visitor.open_to(origin)) >= script.connections_per_host {
             return false;
         }
         if !room {
             if !std::mem::replace(&mut visitor.queued, true) {
-                self.visits.queue.push_back(place);
+                self.visits.queue.push_back(index);
             }
             return false;
         }
-        let request = self.request_of(place, number, since_ns);
+        let request = self.request_of(index, number, since_ns);
         self.open(request);
         true
     }
 
-    /// Gives a connection to the one who has waited longest for one. False when nobody can have one.
+    /// Assigns a connection to the visitor that has waited longest. False when no visitor can have one.
     pub(super) fn serve_queue(&mut self) -> bool {
         if self.visits.queue.is_empty() || !self.has_room() {
             return false;
         }
-        let Some(place) = self.visits.queue.pop_front() else { return false };
+        let Some(index) = self.visits.queue.pop_front() else { return false };
         let since_ns = self.visits.room_since_ns.unwrap_or(self.wake_ns);
-        self.visits.visitors[place as usize].queued = false;
-        let serial = self.visits.visitors[place as usize].serial;
+        self.visits.visitors[index as usize].queued = false;
+        let serial = self.visits.visitors[index as usize].serial;
         let mut from = 0;
         let mut served = false;
-        while let Some(number) = self.visits.visitors[place as usize].waiting_from(from) {
+        while let Some(number) = self.visits.visitors[index as usize].waiting_from(from) {
             from = number + 1;
-            if !self.may_have_another(place, number) {
+            if !self.may_open_connection(index, number) {
                 continue;
             }
             if served {
-                // The next one is for somebody else, if somebody else waits.
-                self.visits.visitors[place as usize].queued = true;
-                self.visits.queue.push_back(place);
+                // The next connection goes to another waiting visitor, if there is one.
+                self.visits.visitors[index as usize].queued = true;
+                self.visits.queue.push_back(index);
                 break;
             }
-            served = self.send_fetch(place, number, since_ns);
-            if self.visits.visitors[place as usize].serial != serial || self.over.is_some() {
+            served = self.send_fetch(index, number, since_ns);
+            if self.visits.visitors[index as usize].serial != serial || self.load_end.is_some() {
                 break;
             }
         }
-        self.note_room(self.wake_ns);
+        self.update_room(self.wake_ns);
         true
     }
 
     /// Whether a fetch may have a connection: its visitor has fewer than it may have.
-    fn may_have_another(&self, place: u32, number: u32) -> bool {
-        let visitor = &self.visits.visitors[place as usize];
+    fn may_open_connection(&self, index: u32, number: u32) -> bool {
+        let visitor = &self.visits.visitors[index as usize];
         let origin = visitor.fetches[number as usize].origin as usize;
         let max = self.plan.script.as_ref().map_or(0, |script| script.connections_per_host);
-        u32::from(visitor.open_to(origin)) < max || self.idle_of(place, origin).is_some()
+        u32::from(visitor.open_to(origin)) < max || self.idle_index(index, origin).is_some()
     }
 
-    /// The request that a fetch is, from now on under way.
-    fn request_of(&mut self, place: u32, number: u32, since_ns: u64) -> Request {
+    /// The request that a fetch is, from now on in progress.
+    fn request_of(&mut self, index: u32, number: u32, since_ns: u64) -> Request {
         let deadline_ns = self.now_ns.saturating_add(self.plan.timeout_ns);
-        let (wish, head_wish) = self.wishes(place, number);
-        let fetch = &mut self.visits.visitors[place as usize].fetches[number as usize];
-        fetch.state = State::UnderWay;
+        let (body_handling, keep_head) = self.response_handling(index, number);
+        let fetch = &mut self.visits.visitors[index as usize].fetches[number as usize];
+        fetch.state = State::InProgress;
         if fetch.deadline_ns == 0 {
             fetch.deadline_ns = deadline_ns;
         }
         Request {
-            user: place,
+            user: index,
             template: fetch.target as usize,
             item: number,
-            intended_ns: fetch.known_ns,
-            could_ns: fetch.could_ns.max(since_ns),
+            intended_ns: fetch.discovered_ns,
+            sendable_ns: fetch.sendable_ns.max(since_ns),
             deadline_ns: fetch.deadline_ns,
             retried: false,
             hops: fetch.hops,
             confirms: fetch.confirms,
-            wish,
-            head_wish,
+            body_handling,
+            keep_head,
             sent_ns: fetch.sent_ns,
         }
     }
 
-    /// A fetch goes on elsewhere; its connection was let go.
+    /// A fetch follows a redirect; its connection was released.
     pub(in crate::engine) fn fetch_redirected(&mut self, next: Request, bytes: u64) {
         let origin = self.targets.get(next.template).origin;
         let visitor = &mut self.visits.visitors[next.user as usize];
         let fetch = &mut visitor.fetches[next.item as usize];
         (fetch.state, fetch.url, fetch.confirms) = (State::Waiting, None, false);
         (fetch.target, fetch.origin) = (next.template as u32, origin as u32);
-        (fetch.hops, fetch.sent_ns, fetch.could_ns) = (next.hops, next.sent_ns, next.could_ns);
+        (fetch.hops, fetch.sent_ns, fetch.sendable_ns) = (next.hops, next.sent_ns, next.sendable_ns);
         fetch.bytes += bytes;
         visitor.first_waiting = visitor.first_waiting.min(next.item);
-        self.go_on(next.user, next.could_ns);
+        self.send_waiting(next.user, next.sendable_ns);
     }
 
-    /// The request of a fetch as it was put together for this one sending, if it was.
-    pub(in crate::engine) fn own_template(&self, request: Request) -> Option<Template> {
+    /// The request of a fetch as it was built for this one sending, if it was.
+    pub(in crate::engine) fn rendered_template(&self, request: Request) -> Option<Template> {
         let visitor = &self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
         let url = fetch.url.as_deref()?;
@@ -156,13 +157,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// A fetch has its outcome.
-    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut Ended) {
-        // Nobody takes its place as long as it is looked at.
-        self.targets.hold(request.template);
-        self.keep_of_answer(request, ended);
-        self.note_end(request, ended);
+    pub(in crate::engine) fn fetch_ended(&mut self, request: Request, ended: &mut FetchEnd) {
+        // Its slot must not be reused while it is examined.
+        self.targets.retain(request.template);
+        self.store_response(request, ended);
+        self.record_fetch_end(request, ended);
         if ended.failure.is_none() {
-            self.look_into(request, ended);
+            self.process_content(request, ended);
         }
         if self.visits.visitors[request.user as usize].left == 0 {
             self.step_ended(request.user);
@@ -170,19 +171,19 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.targets.release(request.template);
     }
 
-    /// What a good answer brings with it.
-    fn look_into(&mut self, request: Request, ended: &Ended) {
+    /// Processes the content of a successful response.
+    fn process_content(&mut self, request: Request, ended: &FetchEnd) {
         let kind = self.visits.visitors[request.user as usize].fetches[request.item as usize].kind;
         if kind == Kind::Step {
-            self.note_url(request);
+            self.record_url(request);
         }
         if kind != Kind::Part {
-            self.ask_for_parts(request, ended);
+            self.fetch_embedded(request, ended);
         }
     }
 
     /// Notes how a fetch ended.
-    fn note_end(&mut self, request: Request, ended: &Ended) {
+    fn record_fetch_end(&mut self, request: Request, ended: &FetchEnd) {
         let visitor = &mut self.visits.visitors[request.user as usize];
         let fetch = &mut visitor.fetches[request.item as usize];
         fetch.state = State::Ended;
@@ -205,17 +206,17 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         visitor.left -= 1;
     }
 
-    /// After an answer: what its visitor does next.
-    pub(in crate::engine) fn next_of_visitor(&mut self, request: Request, serial: u32) {
+    /// After a response: what its visitor does next.
+    pub(in crate::engine) fn continue_visitor(&mut self, request: Request, serial: u32) {
         let visitor = &self.visits.visitors[request.user as usize];
-        // A new step begins behind those who have waited longer.
+        // A new step begins after those that have waited longer.
         match visitor.serial == serial || self.visits.queue.is_empty() {
-            true => self.go_on(request.user, self.wake_ns),
+            true => self.send_waiting(request.user, self.wake_ns),
             false => self.make_ready(request.user, self.wake_ns),
         }
     }
 
-    /// After a failure: its visitor goes on when others had their turn.
+    /// After a failure: its visitor continues after the others had their turn.
     pub(in crate::engine) fn visitor_failed(&mut self, request: Request) {
         let visitor = &self.visits.visitors[request.user as usize];
         if visitor.waiting_from(0).is_some() {
@@ -223,28 +224,28 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Which step of its visitor a request belongs to.
-    pub(in crate::engine) fn serial_of(&self, request: Request) -> u32 {
+    /// The step serial of the visitor of a request.
+    pub(in crate::engine) fn step_serial(&self, request: Request) -> u32 {
         self.visits.visitors[request.user as usize].serial
     }
 
     /// A kept connection of a visitor to this server: its place among them.
-    fn idle_of(&self, place: u32, origin: usize) -> Option<usize> {
-        let idle = &self.visits.visitors[place as usize].idle;
+    fn idle_index(&self, index: u32, origin: usize) -> Option<usize> {
+        let idle = &self.visits.visitors[index as usize].idle;
         idle.iter().rposition(|&kept| self.conns[kept as u32 as usize].origin == origin)
     }
 
-    /// Takes a visitor's kept connection to this server, the one used last.
-    fn take_own(&mut self, place: u32, origin: usize) -> Option<u32> {
-        let at = self.idle_of(place, origin)?;
-        let slot = self.visits.visitors[place as usize].idle.remove(at) as u32;
+    /// Acquires a visitor's idle connection to this server, the one used last.
+    fn acquire_visitor_connection(&mut self, index: u32, origin: usize) -> Option<u32> {
+        let at = self.idle_index(index, origin)?;
+        let slot = self.visits.visitors[index as usize].idle.remove(at) as u32;
         self.visits.idle.remove(slot);
         self.idle_count -= 1;
         Some(slot)
     }
 
     /// A visitor's connection carries nothing for now.
-    pub(in crate::engine) fn keep_own(&mut self, slot: u32) {
+    pub(in crate::engine) fn keep_visitor_connection(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         let kept = token(slot, conn.generation);
         self.visits.idle.add(slot, self.now_ns);
@@ -252,12 +253,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// A visitor has one more connection.
-    pub(in crate::engine) fn own_opened(&mut self, request: Request, origin: usize) {
+    pub(in crate::engine) fn visitor_connection_opened(&mut self, request: Request, origin: usize) {
         self.visits.visitors[request.user as usize].opened(origin);
     }
 
-    /// A connection is about to be closed, or parked: it is nobody's any more.
-    pub(in crate::engine) fn own_closed(&mut self, slot: u32) {
+    /// A connection is about to be closed or parked: its visitor loses it.
+    pub(in crate::engine) fn visitor_connection_closed(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         let gone = token(slot, conn.generation);
         self.visits.idle.remove(slot);
@@ -265,20 +266,20 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// Closes the connection that has carried nothing for the longest time.
-    pub(in crate::engine) fn close_the_idlest(&mut self) {
+    pub(in crate::engine) fn close_longest_idle(&mut self) {
         if let Some((slot, _)) = self.visits.idle.first() {
             self.close(slot);
         }
     }
 
     /// Closes what a visitor has kept.
-    pub(super) fn close_idle_of(&mut self, place: u32) {
-        while let Some(&kept) = self.visits.visitors[place as usize].idle.last() {
+    pub(super) fn close_idle_of(&mut self, index: u32) {
+        while let Some(&kept) = self.visits.visitors[index as usize].idle.last() {
             match self.slot_of(kept, Phase::Idle) {
                 Some(slot) => self.close(slot),
-                // Cannot be: what is closed is taken out.
+                // Unreachable: closed connections are removed.
                 None => {
-                    self.visits.visitors[place as usize].idle.pop();
+                    self.visits.visitors[index as usize].idle.pop();
                 }
             }
         }

@@ -1,60 +1,60 @@
-//! What visitors send besides what a request says itself, and what they keep of answers: cookies, what a cache knows,
-//! captured values.
+//! What visitors add to requests and keep of responses: cookies, cache validators, captured values.
 
-use super::visitor::{Ended, Fetch, Kind, State};
+use super::embedded::Kind;
+use super::visitor::{Fetch, FetchEnd, State};
 use crate::engine::Engine;
-use crate::engine::conn::{HeadWish, Request};
-use crate::http::content_check::Wish;
-use crate::http::response_head::each_value;
-use crate::io::network_io::World;
-use crate::plan::script::cache::Look;
-use crate::plan::{Dynamic, Script, Step};
+use crate::engine::conn::{KeepHead, Request};
+use crate::http::content_check::BodyHandling;
+use crate::http::response_head::for_each_value;
+use crate::io::network_io::NetworkIo;
+use crate::plan::script::cache::CacheLookup;
+use crate::plan::{Dynamic, Script, StepPlan};
 use crate::results::recorder::Report;
 use url::Url;
 use webdyno_model::visit::Resources;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// The time of day, in seconds.
     fn now_s(&self) -> u64 {
         self.visits.epoch_s + self.now_ns / NS_PER_S
     }
 
-    /// The step that a visitor takes.
-    pub(super) fn step_of(&self, place: u32) -> Option<&Step> {
-        let visitor = self.visits.visitors.get(place as usize)?;
+    /// The current step of a visitor.
+    pub(super) fn step_of(&self, index: u32) -> Option<&StepPlan> {
+        let visitor = self.visits.visitors.get(index as usize)?;
         Some(self.plan.script.as_ref()?.step_at(visitor.spec, visitor.step))
     }
 
-    /// What is wanted of the answer to a fetch.
-    pub(super) fn wishes(&self, place: u32, number: u32) -> (Wish, HeadWish) {
-        let (Some(script), Some(step)) = (&self.plan.script, self.step_of(place)) else {
-            return (Wish::default(), HeadWish::Never);
+    /// What is wanted of the response to a fetch.
+    pub(super) fn response_handling(&self, index: u32, number: u32) -> (BodyHandling, KeepHead) {
+        let (Some(script), Some(step)) = (&self.plan.script, self.step_of(index)) else {
+            return (BodyHandling::default(), KeepHead::Never);
         };
-        let fetch = &self.visits.visitors[place as usize].fetches[number as usize];
+        let fetch = &self.visits.visitors[index as usize].fetches[number as usize];
         let is_step = number == 0;
-        let finds = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
-        let wish = Wish {
+        let discovers = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
+        let body_handling = BodyHandling {
             checked: is_step,
             kept: match fetch.kind {
-                Kind::Step => finds || step.captures.needs_body(),
+                Kind::Step => discovers || step.captures.needs_body(),
                 Kind::Part => false,
                 Kind::StyleSheet | Kind::Frame => true,
             },
-            needed: is_step && finds,
+            needed: is_step && discovers,
         };
         let head = match script {
-            _ if is_step && !step.captures.is_empty() => HeadWish::Always,
-            Script { cache: true, .. } => HeadWish::Always,
-            Script { cookies: true, .. } => HeadWish::WithCookies,
-            _ => HeadWish::Never,
+            _ if is_step && !step.captures.is_empty() => KeepHead::Always,
+            Script { cache: true, .. } => KeepHead::Always,
+            Script { cookies: true, .. } => KeepHead::IfSetsCookies,
+            _ => KeepHead::Never,
         };
-        (wish, head)
+        (body_handling, head)
     }
 
-    /// Puts together what a fetch sends, where its target does not say it all.
-    pub(in crate::engine) fn put_together(&mut self, slot: u32, request: Request) {
+    /// Builds the message of a fetch, where it differs from its template.
+    pub(in crate::engine) fn build_message(&mut self, slot: u32, request: Request) {
         let Some(script) = &self.plan.script else { return };
         let template = self.targets.get(request.template);
         let key = self.targets.key(request.template);
@@ -66,12 +66,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         lines.clear();
         let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
         let dynamic = script.dynamic_at(fetch.target).filter(|_| fetch.url.is_some());
-        let gives_cookies = dynamic.map_or(template.gives_cookies, Dynamic::gives_cookies);
-        if script.cookies && !gives_cookies {
+        let sends_own_cookies = dynamic.map_or(template.sends_own_cookies, Dynamic::sends_own_cookies);
+        if script.cookies && !sends_own_cookies {
             visitor.jar.write_header(url, lines);
         }
         if fetch.confirms {
-            write_conditions(visitor.cache.look(key, now_s), lines);
+            write_conditions(visitor.cache.lookup(key, now_s), lines);
         }
         if let Some(dynamic) = dynamic {
             message.is_own = true;
@@ -80,13 +80,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 dynamic.write(url, &visitor.variables, lines, &mut message.head).unwrap_or_default();
             return;
         }
-        // A part that was found is asked for as whoever asked for the document, on the server that this was meant for.
+        // A discovered part is requested with the document's credentials, on the document's own server.
         if let (Some(document), true) = (visitor.fetches.first(), request.item > 0)
             && fetch.kind != Kind::Step
-            && script.dynamic_at(fetch.asked).is_none()
+            && script.dynamic_at(fetch.first_target).is_none()
             && fetch.origin == document.first_origin
-            && let Some(dynamic) = script.dynamic_at(document.asked)
-            && !script.is_listed(fetch.asked)
+            && let Some(dynamic) = script.dynamic_at(document.first_target)
+            && !script.is_listed(fetch.first_target)
         {
             let before = lines.len();
             if dynamic.write_auth(&visitor.variables, lines).is_none() {
@@ -99,8 +99,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Keeps the cookies that an answer sets, wherever it leads.
-    pub(in crate::engine) fn take_cookies(&mut self, slot: u32) {
+    /// Keeps the cookies that a response sets, wherever it leads.
+    pub(in crate::engine) fn store_cookies(&mut self, slot: u32) {
         let conn = &self.conns[slot as usize];
         if conn.head.is_empty() || !self.plan.script.as_ref().is_some_and(|script| script.cookies) {
             return;
@@ -110,42 +110,42 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let fetch = &visitor.fetches[conn.request.item as usize];
         let url = fetch.url.as_deref().unwrap_or_else(|| template.url());
         let jar = &mut visitor.jar;
-        each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
+        for_each_value(&conn.head, "set-cookie", |value| jar.store(url, value));
     }
 
-    /// Whether the cache has what a fetch is to ask for: then it is not asked, or only whether it has changed.
-    pub(super) fn look_up(&self, place: u32, fetch: &mut Fetch) {
-        let Some(step) = self.step_of(place) else { return };
+    /// Looks a fetch up in the cache: a fresh response needs no request, a stale one a conditional request.
+    pub(super) fn check_cache(&self, index: u32, fetch: &mut Fetch) {
+        let Some(step) = self.step_of(index) else { return };
         if fetch.kind == Kind::Step && !step.captures.is_empty() {
             // Values are captured from what comes.
             return;
         }
-        let finds = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
-        let embeds = finds && fetch.kind != Kind::Part;
+        let discovers = step.page.as_ref().is_some_and(|page| page.resources == Resources::Found);
+        let discovers = discovers && fetch.kind != Kind::Part;
         if !self.plan.script.as_ref().is_some_and(|script| script.cache) || fetch.url.is_some() {
             return;
         }
-        let (number, key) = (fetch.asked as usize, self.targets.key(fetch.asked as usize));
+        let (number, key) = (fetch.first_target as usize, self.targets.key(fetch.first_target as usize));
         if !self.targets.get(number).is_cacheable() {
             return;
         }
-        fetch.list = self.visits.lists.latest(key).filter(|_| embeds);
-        if embeds && fetch.list.is_none() {
-            // Without its content nobody knows what it embeds.
+        fetch.list = self.visits.lists.latest(key).filter(|_| discovers);
+        if discovers && fetch.list.is_none() {
+            // Without its content it is unknown what it embeds.
             return;
         }
-        match self.visits.visitors[place as usize].cache.look(key, self.now_s()) {
-            Look::Absent => {}
-            Look::Fresh => fetch.state = State::Cached,
-            Look::Stale { .. } => fetch.confirms = true,
+        match self.visits.visitors[index as usize].cache.lookup(key, self.now_s()) {
+            CacheLookup::Absent => {}
+            CacheLookup::Fresh => fetch.state = State::Cached,
+            CacheLookup::Stale { .. } => fetch.confirms = true,
         }
     }
 
-    /// Keeps of a good answer what the cache and the step want.
-    pub(super) fn keep_of_answer(&mut self, request: Request, ended: &Ended) {
+    /// Keeps of a successful response what the cache and the step want.
+    pub(super) fn store_response(&mut self, request: Request, ended: &FetchEnd) {
         let head = std::mem::take(&mut self.conns[ended.slot as usize].head);
         if !head.is_empty() && ended.failure.is_none() {
-            self.keep_in_cache(request, ended.status, &head);
+            self.store_in_cache(request, ended.status, &head);
             if request.item == 0 {
                 self.capture(request.user, &head, ended.body.as_deref().unwrap_or_default());
             }
@@ -153,7 +153,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         self.conns[ended.slot as usize].head = head;
     }
 
-    fn keep_in_cache(&mut self, request: Request, status: u16, head: &[u8]) {
+    fn store_in_cache(&mut self, request: Request, status: u16, head: &[u8]) {
         let now_s = self.now_s();
         let visitor = &mut self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
@@ -173,12 +173,12 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Takes the values of a step's answer.
-    fn capture(&mut self, place: u32, head: &[u8], body: &[u8]) {
+    /// Captures the values of a step's response.
+    fn capture(&mut self, index: u32, head: &[u8], body: &[u8]) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let step = script.step_at(visitor.spec, visitor.step);
-        for missed in step.captures.take(head, body, &mut visitor.variables) {
+        for missed in step.captures.extract(head, body, &mut visitor.variables) {
             if let Some(count) =
                 self.recorder.report.visits.captures_missed.get_mut(step.first_label + missed)
             {
@@ -187,8 +187,8 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// Remembers where the step's answer came from, for links.
-    pub(super) fn note_url(&mut self, request: Request) {
+    /// Remembers where the step's response came from, for links.
+    pub(super) fn record_url(&mut self, request: Request) {
         if !self.plan.script.as_ref().is_some_and(|script| script.has_links) {
             return;
         }
@@ -199,18 +199,18 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         visitor.url = Some(Box::new(url.clone()));
     }
 
-    /// The same of an answer that the cache has.
-    pub(super) fn note_cached_url(&mut self, place: u32, asked: u32) {
+    /// The same of a response that the cache has.
+    pub(super) fn record_cached_url(&mut self, index: u32, first_target: u32) {
         if self.plan.script.as_ref().is_some_and(|script| script.has_links) {
-            let url = self.targets.get(asked as usize).url().clone();
-            self.visits.visitors[place as usize].url = Some(Box::new(url));
+            let url = self.targets.get(first_target as usize).url().clone();
+            self.visits.visitors[index as usize].url = Some(Box::new(url));
         }
     }
 }
 
 /// The header lines of a conditional request: RFC 9110, 13.1.
-fn write_conditions(look: Look<'_>, lines: &mut Vec<u8>) {
-    let Look::Stale { etag, last_modified } = look else { return };
+fn write_conditions(lookup: CacheLookup<'_>, lines: &mut Vec<u8>) {
+    let CacheLookup::Stale { etag, last_modified } = lookup else { return };
     for (name, value) in [("If-None-Match", etag), ("If-Modified-Since", last_modified)] {
         if let Some(value) = value {
             lines.extend_from_slice(name.as_bytes());

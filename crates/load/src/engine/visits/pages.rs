@@ -1,10 +1,11 @@
 //! Pages: the parts that a document brings with it, and how a page ended.
 
-use super::finds::List;
-use super::visitor::{Ended, Fetch, Kind, State};
+use super::embedded::EmbeddedResources;
+use super::embedded::Kind;
+use super::visitor::{Fetch, FetchEnd, State};
 use crate::engine::Engine;
 use crate::engine::conn::Request;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::plan::script::discover::FOUND_MAX;
 use crate::results::recorder::{PageEnd, Report, microseconds};
 use std::rc::Rc;
@@ -12,9 +13,9 @@ use webdyno_model::page::{FetchedBy, PageTrace, PartTrace, TraceKind};
 use webdyno_model::visit::Resources;
 use webdyno_model::workload::redact_query;
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// A document or a style sheet has come: what it brings with it is known.
-    pub(super) fn ask_for_parts(&mut self, request: Request, ended: &Ended) {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
+    /// A document or a style sheet is complete: adds the resources that it embeds.
+    pub(super) fn fetch_embedded(&mut self, request: Request, ended: &FetchEnd) {
         let Some(script) = &self.plan.script else { return };
         let visitor = &self.visits.visitors[request.user as usize];
         let fetch = &visitor.fetches[request.item as usize];
@@ -26,11 +27,11 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                     (None, Some(list)) => Some(list.clone()),
                     (None, None) => None,
                     (Some(body), _) => {
-                        let key = self.targets.key(fetch.asked as usize);
+                        let key = self.targets.key(fetch.first_target as usize);
                         let url =
                             fetch.url.as_deref().unwrap_or_else(|| self.targets.get(request.template).url());
                         let (url, kind) = (url.clone(), fetch.kind);
-                        Some(self.list_of(request.template, key, &url, kind, body))
+                        Some(self.embedded_in(request.template, key, &url, kind, body))
                     }
                 };
                 list.into_iter().for_each(|list| self.add_list(request.user, request.item, &list));
@@ -40,13 +41,13 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     /// What was found on a page, or in a style sheet of it, is known.
-    fn add_list(&mut self, place: u32, by: u32, list: &Rc<List>) {
-        let visitor = &mut self.visits.visitors[place as usize];
+    fn add_list(&mut self, index: u32, by: u32, list: &Rc<EmbeddedResources>) {
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.fetches[by as usize].list = Some(list.clone());
-        visitor.page_failed |= list.lacks_some;
+        visitor.page_failed |= list.is_incomplete;
         for &(target, kind) in &list.parts {
-            let visitor = &mut self.visits.visitors[place as usize];
-            if visitor.asks_for(target) {
+            let visitor = &mut self.visits.visitors[index as usize];
+            if visitor.has_fetch(target) {
                 continue;
             }
             // Style sheets and frames may name ever new ones.
@@ -54,14 +55,14 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
                 visitor.page_failed = true;
                 return;
             }
-            self.add_part(place, target, true, kind);
+            self.add_part(index, target, true, kind);
         }
     }
 
     /// A part of a page is known.
-    fn add_part(&mut self, place: u32, target: u32, required: bool, kind: Kind) {
+    fn add_part(&mut self, index: u32, target: u32, required: bool, kind: Kind) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let mut fetch = Fetch { required, kind, ..Fetch::new(target, 0, self.now_ns, self.wake_ns) };
         let mut origin = Some(self.targets.get(target as usize).origin);
         if let Some(dynamic) = script.dynamic_at(target) {
@@ -74,61 +75,61 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             return;
         };
         (fetch.origin, fetch.first_origin) = (origin as u32, origin as u32);
-        self.look_up(place, &mut fetch);
+        self.check_cache(index, &mut fetch);
         if fetch.state != State::Cached {
             self.recorder.start(self.now_ns);
-            self.targets.hold(target as usize);
-            self.visits.visitors[place as usize].add(fetch);
+            self.targets.retain(target as usize);
+            self.visits.visitors[index as usize].add(fetch);
             return;
         }
         let list = fetch.list.take();
-        fetch = taken_from_cache(fetch, self.now_ns);
+        fetch = cached_fetch(fetch, self.now_ns);
         self.recorder.report.visits.counts.cache_hits += 1;
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.add(fetch);
         let number = visitor.fetches.len() as u32 - 1;
-        list.into_iter().for_each(|list| self.add_list(place, number, &list));
+        list.into_iter().for_each(|list| self.add_list(index, number, &list));
     }
 
-    /// A step's own answer is in the cache: its parts are known at once.
-    pub(super) fn take_from_cache(&mut self, place: u32) {
-        let visitor = &mut self.visits.visitors[place as usize];
+    /// A step's own response is in the cache: its parts are known at once.
+    pub(super) fn use_cached_document(&mut self, index: u32) {
+        let visitor = &mut self.visits.visitors[index as usize];
         let Some(fetch) = visitor.fetches.first_mut().filter(|fetch| fetch.state == State::Cached) else {
             return;
         };
         let list = fetch.list.take();
-        let known_ns = fetch.known_ns;
-        let asked = fetch.asked;
-        *fetch = taken_from_cache(fetch.clone(), known_ns);
+        let discovered_ns = fetch.discovered_ns;
+        let first_target = fetch.first_target;
+        *fetch = cached_fetch(fetch.clone(), discovered_ns);
         visitor.left -= 1;
         self.recorder.report.visits.counts.cache_hits += 1;
-        self.note_cached_url(place, asked);
+        self.record_cached_url(index, first_target);
         match list {
-            Some(list) => self.add_list(place, 0, &list),
-            None => self.add_listed(place),
+            Some(list) => self.add_list(index, 0, &list),
+            None => self.add_listed(index),
         }
-        if self.visits.visitors[place as usize].left == 0 {
-            self.step_ended(place);
-            self.make_ready(place, 0);
+        if self.visits.visitors[index as usize].left == 0 {
+            self.step_ended(index);
+            self.make_ready(index, 0);
         }
     }
 
     /// The parts of a page that names them itself.
-    fn add_listed(&mut self, place: u32) {
+    fn add_listed(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &self.visits.visitors[place as usize];
+        let visitor = &self.visits.visitors[index as usize];
         let page = script.step_at(visitor.spec, visitor.step).page.as_ref();
         if let Some(Resources::Listed(parts)) = page.map(|page| &page.resources) {
             for part in parts {
-                self.add_part(place, part.request as u32, part.required, Kind::Part);
+                self.add_part(index, part.request as u32, part.required, Kind::Part);
             }
         }
     }
 
     /// Counts a page whose last part has ended.
-    pub(super) fn end_page(&mut self, place: u32) {
+    pub(super) fn end_page(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &self.visits.visitors[place as usize];
+        let visitor = &self.visits.visitors[index as usize];
         let Some(page) = &script.step_at(visitor.spec, visitor.step).page else { return };
         let ended_ns = visitor.fetches.iter().map(|fetch| fetch.ended_ns).max().unwrap_or(self.now_ns);
         let time_us = microseconds(visitor.due_ns, ended_ns);
@@ -136,29 +137,29 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         let end = PageEnd { name: page.name, time_us, failed: visitor.page_failed };
         if self.recorder.report.visits.page_ended(end) {
             let name = script.pages.get(page.name).cloned().unwrap_or_default();
-            let trace = self.trace(place, name, time_us);
+            let trace = self.trace(index, name, time_us);
             self.recorder.report.visits.keep(trace);
         }
     }
 
     /// How the page went that a visitor has fetched just now.
-    fn trace(&self, place: u32, name: String, time_us: u64) -> PageTrace {
-        let visitor = &self.visits.visitors[place as usize];
-        let home = visitor.fetches.first().map(|fetch| self.targets.get(fetch.asked as usize).origin);
+    fn trace(&self, index: u32, name: String, time_us: u64) -> PageTrace {
+        let visitor = &self.visits.visitors[index as usize];
+        let home = visitor.fetches.first().map(|fetch| self.targets.get(fetch.first_target as usize).origin);
         let part = |fetch: &Fetch| {
-            let target = self.targets.get(fetch.asked as usize);
+            let target = self.targets.get(fetch.first_target as usize);
             let at_us = |at_ns: u64| (at_ns > 0).then(|| microseconds(visitor.due_ns, at_ns));
             PartTrace {
                 name: match Some(target.origin) == home {
                     // Its URL lacks what variables stand for.
-                    _ if self.plan.is_dynamic(fetch.asked as usize) => {
+                    _ if self.plan.is_dynamic(fetch.first_target as usize) => {
                         let known = self.plan.names.get(target.name).or_else(|| self.plan.names.first());
                         known.cloned().unwrap_or_else(|| name.clone())
                     }
                     true => redact_query(&target.url()[url::Position::BeforePath..]),
                     false => redact_query(target.url().as_str()),
                 },
-                known_us: microseconds(visitor.due_ns, fetch.known_ns),
+                known_us: microseconds(visitor.due_ns, fetch.discovered_ns),
                 sent_us: at_us(fetch.sent_ns),
                 first_byte_us: at_us(fetch.first_byte_ns),
                 ended_us: microseconds(visitor.due_ns, fetch.ended_ns),
@@ -179,6 +180,6 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
 }
 
 /// A fetch that the cache answers, at this moment.
-fn taken_from_cache(fetch: Fetch, at_ns: u64) -> Fetch {
+fn cached_fetch(fetch: Fetch, at_ns: u64) -> Fetch {
     Fetch { state: State::Ended, by: FetchedBy::Cache, ended_ns: at_ns, ..fetch }
 }

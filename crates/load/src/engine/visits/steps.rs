@@ -1,26 +1,27 @@
-//! Sessions and steps: begun, ended, and what comes next.
+//! The sequence of sessions and steps: beginning, end, and the next one.
 
 use super::visitor::{Fetch, Phase, State};
 use crate::engine::Engine;
 use crate::engine::arrivals::pause_ns;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
+use crate::io::origin::authority;
 use crate::plan::script::think;
-use crate::plan::{Dynamic, Script, authority};
+use crate::plan::{Dynamic, Script};
 use crate::random::SplitMix;
 use crate::results::recorder::Report;
 use std::cmp::Reverse;
 
-/// The kind of random numbers that sessions draw.
+/// The random stream of sessions.
 const SESSION_DRAWS: u64 = 1;
 
-/// The kind of random numbers that say when visitors begin.
-const FIRST_DRAWS: u64 = 2;
+/// The random stream of the visitors' initial think times.
+const INITIAL_THINK_DRAWS: u64 = 2;
 
-/// How long whoever can do nothing waits before the next session.
-const NOTHING_NS: u64 = 10_000_000;
+/// The pause before the next session when no step of a session can be taken.
+const EMPTY_SESSION_PAUSE_NS: u64 = 10_000_000;
 
 /// What a session draws at its beginning.
-struct Drawn {
+struct SessionDraw {
     random: SplitMix,
     /// Whether the visitor of the session before makes it.
     returning: bool,
@@ -28,35 +29,35 @@ struct Drawn {
     spec: u32,
 }
 
-impl Drawn {
-    fn of(script: &Script, seed: u64, session: u64) -> Self {
+impl SessionDraw {
+    fn new(script: &Script, seed: u64, session: u64) -> Self {
         let mut random = SplitMix::stream(seed, SESSION_DRAWS, session);
         let returning = random.fraction() < script.returning_fraction;
         let spec = script.choice.draw(&mut random) as u32;
         Self { random, returning, spec }
     }
 
-    /// Whether its first step can be taken, and is asked for.
-    fn is_foreseen(&self, script: &Script) -> bool {
-        !self.returning && script.step_at(self.spec, 0).is_sure
+    /// Whether its first step can be taken and is certain to send a request.
+    fn is_predictable(&self, script: &Script) -> bool {
+        !self.returning && script.step_at(self.spec, 0).is_always_possible
     }
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
-    /// Whether it is known what a session of an open load begins with, before its visitor is let in: somebody who comes
-    /// back may have it in a cache.
-    pub(super) fn is_foreseen(&self, session: u64) -> bool {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
+    /// Whether the first request of a session of an open load is known before its visitor is admitted: a visitor that
+    /// comes back may have it in a cache.
+    pub(super) fn is_predictable(&self, session: u64) -> bool {
         let script = self.plan.script.as_ref();
-        script.is_some_and(|script| Drawn::of(script, self.plan.seed, session).is_foreseen(script))
+        script.is_some_and(|script| SessionDraw::new(script, self.plan.seed, session).is_predictable(script))
     }
 
     /// A start of an open load is due.
     pub(super) fn count_start(&mut self, session: u64, intended_ns: u64) {
         let Some(script) = &self.plan.script else { return };
-        let drawn = Drawn::of(script, self.plan.seed, session);
-        if drawn.is_foreseen(script) {
+        let draw = SessionDraw::new(script, self.plan.seed, session);
+        if draw.is_predictable(script) {
             self.recorder.report.visits.counts.sessions_started += 1;
-            self.count_step(drawn.spec, 0);
+            self.count_step(draw.spec, 0);
             self.recorder.start(intended_ns);
         }
     }
@@ -70,54 +71,55 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         }
     }
 
-    /// A visitor begins a session. `foreseeable`: it was counted, if it could be.
-    pub(super) fn begin_session(&mut self, place: u32, due_ns: u64, could_ns: u64, foreseeable: bool) {
+    /// A visitor begins a session. `predictable`: it was counted, if it could be.
+    pub(super) fn begin_session(&mut self, index: u32, due_ns: u64, sendable_ns: u64, predictable: bool) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
-        let drawn = Drawn::of(script, self.plan.seed, visitor.session);
-        let counted = foreseeable && drawn.is_foreseen(script);
-        (visitor.random, visitor.spec, visitor.broken, visitor.url) = (drawn.random, drawn.spec, false, None);
+        let visitor = &mut self.visits.visitors[index as usize];
+        let draw = SessionDraw::new(script, self.plan.seed, visitor.session);
+        let counted = predictable && draw.is_predictable(script);
+        (visitor.random, visitor.spec, visitor.incomplete, visitor.url) =
+            (draw.random, draw.spec, false, None);
         script.set_variables(visitor.number, visitor.session, &mut visitor.random, &mut visitor.variables);
-        if !drawn.returning {
-            self.forget(place);
+        if !draw.returning {
+            self.reset_place(index);
         }
         self.recorder.report.visits.counts.sessions_started += u64::from(!counted);
-        match self.next_step(place, 0) {
-            true => self.begin_step(place, due_ns, could_ns, counted),
+        match self.next_step(index, 0) {
+            true => self.begin_step(index, due_ns, sendable_ns, counted),
             // Nothing at all can be done.
-            false => self.end_session(place, due_ns, NOTHING_NS),
+            false => self.end_session(index, due_ns, EMPTY_SESSION_PAUSE_NS),
         }
     }
 
-    /// How long the visitor of a seat, who thinks after each session, still does so when the load begins: all of them at
-    /// once would come in waves ever after. A ramp says itself who begins when.
-    pub(super) fn thinks_at_first(&self, number: u64) -> u64 {
+    /// The residual think time of a closed load's visitor when the load begins: all of them
+    /// at once would come in waves from then on. With a ramp the stages decide when each begins.
+    pub(super) fn initial_think_us(&self, number: u64) -> u64 {
         let Some(script) = self.plan.script.as_ref().filter(|_| self.plan.stages.is_empty()) else {
             return 0;
         };
-        let spec = Drawn::of(script, self.plan.seed, number).spec;
+        let spec = SessionDraw::new(script, self.plan.seed, number).spec;
         let last = script.sessions[spec as usize].steps.last();
-        let mut random = SplitMix::stream(self.plan.seed, FIRST_DRAWS, number);
-        last.map_or(0, |step| think::left(&step.think, &mut random))
+        let mut random = SplitMix::stream(self.plan.seed, INITIAL_THINK_DRAWS, number);
+        last.map_or(0, |step| think::residual(&step.think, &mut random))
     }
 
-    /// A visitor who was not there yet waits for the first session.
-    pub(super) fn wait_before_session(&mut self, place: u32, due_ns: u64) {
-        self.wait_for(place, Phase::BeforeSession, due_ns);
+    /// A visitor that is not present yet waits for the first session.
+    pub(super) fn wait_before_session(&mut self, index: u32, due_ns: u64) {
+        self.wait_for(index, Phase::BeforeSession, due_ns);
     }
 
-    /// Somebody else takes a place: nothing is left of who was there.
-    fn forget(&mut self, place: u32) {
-        self.close_idle_of(place);
-        let visitor = &mut self.visits.visitors[place as usize];
+    /// Resets the state of a place for a new visitor.
+    fn reset_place(&mut self, index: u32) {
+        self.close_idle_of(index);
+        let visitor = &mut self.visits.visitors[index as usize];
         visitor.jar.clear();
         visitor.cache.clear();
     }
 
     /// Sets the next step that can be taken, from this one on; the others are skipped. False when there is none.
-    fn next_step(&mut self, place: u32, from: u32) -> bool {
+    fn next_step(&mut self, index: u32, from: u32) -> bool {
         let Some(script) = &self.plan.script else { return false };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let steps = &script.sessions[visitor.spec as usize].steps;
         for (number, step) in steps.iter().enumerate().skip(from as usize) {
             visitor.step = number as u32;
@@ -134,16 +136,16 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
             if has_values && script.dynamic_at(step.request).is_none_or(&mut leads) {
                 return true;
             }
-            visitor.broken = true;
+            visitor.incomplete = true;
             counts.steps_skipped += 1;
         }
         false
     }
 
     /// A step begins: its request is known.
-    pub(super) fn begin_step(&mut self, place: u32, due_ns: u64, could_ns: u64, counted: bool) {
+    pub(super) fn begin_step(&mut self, index: u32, due_ns: u64, sendable_ns: u64, counted: bool) {
         let Some(script) = &self.plan.script else { return };
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let (spec, number) = (visitor.spec, visitor.step);
         let target = script.step_at(spec, number).request;
         let dynamic = script.dynamic_at(target);
@@ -155,75 +157,75 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
         (visitor.due_ns, visitor.page_failed) = (due_ns, false);
         (visitor.left, visitor.first_waiting) = (0, 0);
         visitor.fetches.clear();
-        let mut fetch = Fetch::new(target, origin, due_ns, could_ns);
+        let mut fetch = Fetch::new(target, origin, due_ns, sendable_ns);
         fetch.url = url.map(Box::new);
-        self.look_up(place, &mut fetch);
+        self.check_cache(index, &mut fetch);
         if !counted {
             self.count_step(spec, number);
             if fetch.state == State::Waiting {
                 self.recorder.start(due_ns);
             }
         }
-        self.visits.visitors[place as usize].add(fetch);
+        self.visits.visitors[index as usize].add(fetch);
     }
 
     /// Everything that a step fetches has ended.
-    pub(super) fn step_ended(&mut self, place: u32) {
+    pub(super) fn step_ended(&mut self, index: u32) {
         let Some(script) = &self.plan.script else { return };
         let now_ns = self.now_ns;
-        self.end_page(place);
-        let visitor = &mut self.visits.visitors[place as usize];
+        self.end_page(index);
+        let visitor = &mut self.visits.visitors[index as usize];
         let session = &script.sessions[visitor.spec as usize];
         let step = script.step_at(visitor.spec, visitor.step);
         let think_ns = think::draw(&step.think, &mut visitor.random).saturating_mul(1000);
-        // Whoever gets no connection does not try again at once.
+        // A visitor without a connection backs off.
         let pause_ns = if visitor.failures > 0 { pause_ns(visitor.failures - 1) } else { 0 };
         let due_ns = now_ns.saturating_add(think_ns.max(pause_ns));
         visitor.fetches.clear();
         let next = visitor.step + 1;
-        match (next as usize) < session.steps.len() && self.next_step(place, next) {
-            true => self.wait_for(place, Phase::BeforeStep, due_ns),
-            false => self.end_session(place, due_ns, 0),
+        match (next as usize) < session.steps.len() && self.next_step(index, next) {
+            true => self.wait_for(index, Phase::BeforeStep, due_ns),
+            false => self.end_session(index, due_ns, 0),
         }
     }
 
-    /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if somebody is to.
-    fn end_session(&mut self, place: u32, due_ns: u64, pause_ns: u64) {
+    /// A session has ended. Its visitor begins another one at `due_ns`, or `pause_ns` later, if it stays active.
+    fn end_session(&mut self, index: u32, due_ns: u64, pause_ns: u64) {
         let users = self.plan.script.as_ref().map_or(0, |script| script.users);
-        let visitor = &mut self.visits.visitors[place as usize];
+        let visitor = &mut self.visits.visitors[index as usize];
         let counts = &mut self.recorder.report.visits.counts;
-        match visitor.broken {
+        match visitor.incomplete {
             true => counts.sessions_broken += 1,
             false => counts.sessions_completed += 1,
         }
         visitor.session += u64::from(users);
         visitor.serial = visitor.serial.wrapping_add(1);
-        match self.visits.entry.goes_on(place, self.now_ns) && self.claim() {
-            true => self.wait_for(place, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
-            false => self.leave(place),
+        match self.visits.entry.stays_active(index, self.now_ns) && self.claim() {
+            true => self.wait_for(index, Phase::BeforeSession, due_ns.saturating_add(pause_ns)),
+            false => self.leave(index),
         }
     }
 
     /// A visitor waits for its next step or session, or begins it.
-    fn wait_for(&mut self, place: u32, phase: Phase, due_ns: u64) {
-        self.visits.visitors[place as usize].phase = phase;
+    fn wait_for(&mut self, index: u32, phase: Phase, due_ns: u64) {
+        self.visits.visitors[index as usize].phase = phase;
         match (due_ns > self.now_ns, phase) {
-            (true, _) => self.visits.timers.push(Reverse((due_ns, place))),
-            (false, Phase::BeforeStep) => self.begin_step(place, due_ns, self.wake_ns, false),
-            (false, _) => self.begin_session(place, due_ns, self.wake_ns, false),
+            (true, _) => self.visits.timers.push(Reverse((due_ns, index))),
+            (false, Phase::BeforeStep) => self.begin_step(index, due_ns, self.wake_ns, false),
+            (false, _) => self.begin_session(index, due_ns, self.wake_ns, false),
         }
     }
 
-    /// A visitor leaves for good.
-    pub(super) fn leave(&mut self, place: u32) {
-        self.close_idle_of(place);
-        let visitor = &mut self.visits.visitors[place as usize];
-        visitor.phase = Phase::Away;
+    /// A visitor leaves.
+    pub(super) fn leave(&mut self, index: u32) {
+        self.close_idle_of(index);
+        let visitor = &mut self.visits.visitors[index as usize];
+        visitor.phase = Phase::Absent;
         visitor.serial = visitor.serial.wrapping_add(1);
         visitor.fetches.clear();
         self.visits.present -= 1;
-        if !self.visits.entry.has_seats() {
-            self.visits.away.push(place);
+        if !self.visits.entry.is_closed() {
+            self.visits.away.push(index);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One visitor: where it is in its session, what it fetches just now, and its connections.
 
-use super::finds::List;
+use super::embedded::{EmbeddedResources, Kind};
 use crate::plan::script::cache::Cache;
 use crate::plan::script::cookies::Jar;
 use crate::plan::script::variables::Variables;
@@ -13,8 +13,8 @@ use webdyno_model::page::FetchedBy;
 /// What a visitor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is not there.
-    Away,
+    /// No visitor is present.
+    Absent,
     /// It waits for its next session, or begins it.
     BeforeSession,
     /// It spends its think time.
@@ -35,21 +35,21 @@ pub(super) struct Visitor {
     pub(super) random: SplitMix,
     /// Which of the sessions of the workload.
     pub(super) spec: u32,
-    /// The step that is due next, or under way.
+    /// The step that is due next, or in progress.
     pub(super) step: u32,
     /// When it was to begin.
     pub(super) due_ns: u64,
-    /// Changes with every step, so that whoever holds one knows that it is over.
+    /// Changes with every step, so that an outdated reference to a step is recognised.
     pub(super) serial: u32,
-    /// Steps in a row for which no connection came about.
+    /// Steps in a row for which no connection could be established.
     pub(super) failures: u8,
     /// A step was skipped.
-    pub(super) broken: bool,
+    pub(super) incomplete: bool,
     /// It waits in the queue for a connection.
     pub(super) queued: bool,
-    /// It is among those who can go on.
+    /// It is in the queue of visitors that can continue.
     pub(super) ready: bool,
-    /// The document, or the required parts, of the page under way failed.
+    /// The document, or the required parts, of the page in progress failed.
     pub(super) page_failed: bool,
     /// What the step fetches, in the order in which it became known: the step's own request first.
     pub(super) fetches: Vec<Fetch>,
@@ -69,10 +69,10 @@ pub(super) struct Visitor {
 }
 
 impl Visitor {
-    /// Nobody yet.
-    pub(super) fn nobody() -> Self {
+    /// A place without a visitor.
+    pub(super) fn absent() -> Self {
         Self {
-            phase: Phase::Away,
+            phase: Phase::Absent,
             number: 0,
             session: 0,
             random: SplitMix::new(0),
@@ -81,7 +81,7 @@ impl Visitor {
             due_ns: 0,
             serial: 0,
             failures: 0,
-            broken: false,
+            incomplete: false,
             queued: false,
             ready: false,
             page_failed: false,
@@ -97,23 +97,23 @@ impl Visitor {
         }
     }
 
-    /// Adds what is to be fetched, or was taken from the cache.
+    /// Adds a fetch, or a response from the cache.
     pub(super) fn add(&mut self, fetch: Fetch) {
         self.left += u32::from(fetch.state != State::Ended);
         self.first_waiting = self.first_waiting.min(self.fetches.len() as u32);
         self.fetches.push(fetch);
     }
 
-    /// Whether the step asks for this target already.
-    pub(super) fn asks_for(&self, target: u32) -> bool {
-        self.fetches.iter().any(|fetch| fetch.asked == target)
+    /// Whether the step has a fetch of this target already.
+    pub(super) fn has_fetch(&self, target: u32) -> bool {
+        self.fetches.iter().any(|fetch| fetch.first_target == target)
     }
 
     /// The first fetch that waits, from `from` on.
     pub(super) fn waiting_from(&self, from: u32) -> Option<u32> {
         let waits = |fetch: &Fetch| fetch.state == State::Waiting;
         let rest = self.fetches.get(from as usize..)?;
-        rest.iter().position(waits).map(|place| from + place as u32)
+        rest.iter().position(waits).map(|index| from + index as u32)
     }
 
     /// How many connections it has to this server.
@@ -143,23 +143,12 @@ impl Visitor {
 pub(super) enum State {
     /// The cache has it, and its parts were not looked for yet.
     Cached,
-    /// Nobody was asked yet.
+    /// Not sent yet.
     Waiting,
     /// It is on a connection.
-    UnderWay,
+    InProgress,
     /// It has its outcome.
     Ended,
-}
-
-/// What something is fetched as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A step's own request.
-    Step,
-    /// Something that embeds nothing.
-    Part,
-    StyleSheet,
-    Frame,
 }
 
 /// One request of a visitor, and how it went.
@@ -167,26 +156,26 @@ pub(super) enum Kind {
 pub(super) struct Fetch {
     pub(super) state: State,
     pub(super) kind: Kind,
-    /// The cache has it, and the server is asked whether it has changed.
+    /// The cache has it, and it is revalidated with the server.
     pub(super) confirms: bool,
     /// What it embeds, as far as that is known.
-    pub(super) list: Option<Rc<List>>,
+    pub(super) list: Option<Rc<EmbeddedResources>>,
     /// Its URL, when that has variables.
     pub(super) url: Option<Box<Url>>,
     /// Which of the thread's targets; a redirect changes it.
     pub(super) target: u32,
     /// The target that it began with.
-    pub(super) asked: u32,
+    pub(super) first_target: u32,
     pub(super) origin: u32,
-    /// The server that it was to be asked of at first.
+    /// The origin before any redirect.
     pub(super) first_origin: u32,
     /// Whether the page fails without it.
     pub(super) required: bool,
     /// When it was known.
-    pub(super) known_ns: u64,
+    pub(super) discovered_ns: u64,
     /// Since when it could have been sent, but for connections.
-    pub(super) could_ns: u64,
-    /// When it times out; 0 before it was given a connection.
+    pub(super) sendable_ns: u64,
+    /// When it times out; 0 before it had a connection.
     pub(super) deadline_ns: u64,
     /// Redirects that it has followed.
     pub(super) hops: u32,
@@ -201,8 +190,8 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// A request to this target of this server, known since `known_ns`.
-    pub(super) fn new(target: u32, origin: usize, known_ns: u64, could_ns: u64) -> Self {
+    /// A request to this target of this server, known since `discovered_ns`.
+    pub(super) fn new(target: u32, origin: usize, discovered_ns: u64, sendable_ns: u64) -> Self {
         Self {
             state: State::Waiting,
             kind: Kind::Step,
@@ -210,12 +199,12 @@ impl Fetch {
             list: None,
             url: None,
             target,
-            asked: target,
+            first_target: target,
             origin: origin as u32,
             first_origin: origin as u32,
             required: true,
-            known_ns,
-            could_ns,
+            discovered_ns,
+            sendable_ns,
             deadline_ns: 0,
             hops: 0,
             sent_ns: 0,
@@ -229,9 +218,9 @@ impl Fetch {
     }
 }
 
-/// How an answer, or the want of one, ended a fetch.
+/// How a response, or its absence, ended a fetch.
 #[derive(Debug)]
-pub(in crate::engine) struct Ended {
+pub(in crate::engine) struct FetchEnd {
     pub(in crate::engine) failure: Option<Failure>,
     pub(in crate::engine) end_ns: u64,
     pub(in crate::engine) status: u16,
@@ -241,6 +230,6 @@ pub(in crate::engine) struct Ended {
     pub(in crate::engine) kept_connection: bool,
     /// The slot that carried it.
     pub(in crate::engine) slot: u32,
-    /// The decoded content of the answer, if it was to be kept.
+    /// The decoded content of the response, if it was to be kept.
     pub(in crate::engine) body: Option<Vec<u8>>,
 }

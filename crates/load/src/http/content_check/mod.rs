@@ -1,4 +1,4 @@
-//! What the user expects of an answer besides its status, checked while the body streams by.
+//! Expectations on a response besides its status, checked while the body is received.
 //!
 //! A body is kept only when a pattern is to be found in it, and decoded only when a condition is about its content:
 //! RFC 9110, 8.4 (content codings gzip, deflate and br; RFC 1952, RFC 1950 and RFC 7932). What is measured does not
@@ -8,7 +8,7 @@
 //! several, or that swells beyond a bound leaves the expectation unmet: it shows only when something is expected, so
 //! it is no failure of the protocol.
 
-use crate::http::response_head::{Coding, Framing, Head};
+use crate::http::response_head::{ContentCoding, Framing, ResponseHead};
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use regex::bytes::Regex;
@@ -21,50 +21,50 @@ use webdyno_model::{Result, UserError};
 const KEPT_BYTES_MAX: u64 = 16 << 20;
 /// Longest content that is decoded. A few kilobytes can decode to gigabytes.
 const DECODED_BYTES_MAX: u64 = 64 << 20;
-/// Buffers for kept bodies that are put by for the next answers, and how large they may be.
-const SPARE_MAX: usize = 64;
-const SPARE_BYTES_MAX: usize = 1 << 20;
+/// Buffers for kept bodies that are put by for the next responses, and how large they may be.
+const POOL_BUFFERS_MAX: usize = 64;
+const POOL_BUFFER_BYTES_MAX: usize = 1 << 20;
 /// What brotli decodes at a time.
 const BROTLI_BYTES: usize = 16 * 1024;
 const SHA256_BYTES: usize = 32;
 
-/// What is wanted of an answer's body.
+/// How a response's body is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct BodyHandling {
     /// The conditions are to be checked.
     pub(crate) checked: bool,
     /// The decoded content is to be kept.
     pub(crate) kept: bool,
-    /// An answer whose content cannot be read is no good one.
+    /// A response whose content cannot be read is a failure.
     pub(crate) needed: bool,
 }
 
-impl Default for Wish {
+impl Default for BodyHandling {
     /// As for a request that has nothing to do with others.
     fn default() -> Self {
         Self { checked: true, kept: false, needed: false }
     }
 }
 
-/// The conditions on an answer, ready to be checked.
+/// The conditions on a response, ready to be checked.
 #[derive(Debug, Default)]
-pub(crate) struct Checks {
+pub(crate) struct ResponseChecks {
     status: Vec<u16>,
     lengths: Vec<u64>,
     patterns: Vec<Regex>,
     hashes: Vec<[u8; SHA256_BYTES]>,
 }
 
-impl Checks {
-    /// Reads the conditions. A usage error for a pattern or a hash that is none.
-    pub(crate) fn of(expect: &[Expectation]) -> Result<Self> {
+impl ResponseChecks {
+    /// Parses the conditions. A usage error for an invalid pattern or hash.
+    pub(crate) fn compile(expect: &[Expectation]) -> Result<Self> {
         let mut checks = Self::default();
         for expectation in expect {
             match expectation {
                 Expectation::Status(status) => checks.status.push(*status),
                 Expectation::Length(length) => checks.lengths.push(*length),
-                Expectation::Regex(pattern) => checks.patterns.push(compiled(pattern)?),
-                Expectation::Sha256(digits) => checks.hashes.push(hash_of(digits)?),
+                Expectation::Regex(pattern) => checks.patterns.push(compile_regex(pattern)?),
+                Expectation::Sha256(digits) => checks.hashes.push(parse_sha256(digits)?),
             }
         }
         Ok(checks)
@@ -80,84 +80,89 @@ impl Checks {
         self.read_bodies() || !self.lengths.is_empty()
     }
 
-    /// What takes the body of an answer with this head; `None` when nobody needs to see it.
-    pub(crate) fn content(&self, head: Head, wish: Wish, spare: &mut Spare) -> Option<Content> {
+    /// The check for the body of a response with this head; `None` when the body need not be read.
+    pub(crate) fn start_body_check(
+        &self,
+        head: ResponseHead,
+        body_handling: BodyHandling,
+        buffers: &mut BufferPool,
+    ) -> Option<BodyCheck> {
         let empty = matches!(head.framing, Framing::Empty | Framing::Fixed(0));
-        let coded = head.coding != Coding::Identity;
-        let checked = wish.checked && (self.read_bodies() || coded && self.may_read_bodies());
-        let wanted = checked || wish.kept;
+        let coded = head.coding != ContentCoding::Identity;
+        let checked = body_handling.checked && (self.read_bodies() || coded && self.may_read_bodies());
+        let wanted = checked || body_handling.kept;
         if empty || !wanted {
             return None;
         }
-        let keeps = wish.kept || !self.patterns.is_empty();
-        let seen = Seen {
+        let keeps = body_handling.kept || !self.patterns.is_empty();
+        let decoded = DecodedBody {
             length_bytes: 0,
             length_bytes_max: match (keeps, coded) {
                 (true, _) => KEPT_BYTES_MAX,
                 (false, true) => DECODED_BYTES_MAX,
                 (false, false) => u64::MAX,
             },
-            hash: (wish.checked && !self.hashes.is_empty()).then(Sha256::new),
-            kept: keeps.then(|| spare.take()),
+            hash: (body_handling.checked && !self.hashes.is_empty()).then(Sha256::new),
+            kept: keeps.then(|| buffers.acquire()),
         };
-        Some(Content(match coded {
-            true => State::Awaiting(seen, head.coding),
-            false => State::Plain(seen),
+        Some(BodyCheck(match coded {
+            true => State::Awaiting(decoded, head.coding),
+            false => State::Plain(decoded),
         }))
     }
 
-    /// Whether an answer that has ended meets all of them.
+    /// Whether a response that has ended meets all of them.
     #[cfg(test)]
     pub(crate) fn are_met(
         &self,
         status: u16,
         body_bytes: u64,
-        content: Option<Content>,
-        spare: &mut Spare,
+        content: Option<BodyCheck>,
+        buffers: &mut BufferPool,
     ) -> bool {
-        let (met, body) = self.judge(Wish::default(), status, body_bytes, content);
-        spare.give(body);
+        let (met, body) = self.evaluate(BodyHandling::default(), status, body_bytes, content);
+        buffers.release(body);
         met
     }
 
-    /// Whether an answer that has ended meets what is wanted of it, and its content, if it was to be kept: empty without a
-    /// body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
-    pub(crate) fn judge(
+    /// Whether a response that has ended meets what is wanted of it, and its content, if it was to be kept: empty
+    /// without a body, `None` when it could not be read to its end. Without content, its body counts as it was framed.
+    pub(crate) fn evaluate(
         &self,
-        wish: Wish,
+        body_handling: BodyHandling,
         status: u16,
         body_bytes: u64,
-        content: Option<Content>,
+        content: Option<BodyCheck>,
     ) -> (bool, Option<Vec<u8>>) {
-        let status_is_met = !wish.checked || self.status.iter().all(|&expected| expected == status);
-        if !(wish.kept || wish.checked && self.may_read_bodies()) {
+        let status_is_met = !body_handling.checked || self.status.iter().all(|&expected| expected == status);
+        if !(body_handling.kept || body_handling.checked && self.may_read_bodies()) {
             return (status_is_met, None);
         }
-        let seen = match content.map(|content| content.finish()) {
-            None => Some(Seen::unread(body_bytes)),
-            Some(seen) => seen,
+        let decoded = match content.map(|content| content.finish()) {
+            None => Some(DecodedBody::length_only(body_bytes)),
+            Some(decoded) => decoded,
         };
-        let Some(seen) = seen else {
-            return (!(wish.needed || wish.checked && self.may_read_bodies()), None);
+        let Some(decoded) = decoded else {
+            return (!(body_handling.needed || body_handling.checked && self.may_read_bodies()), None);
         };
-        let body = seen.kept.as_deref().unwrap_or_default();
+        let body = decoded.kept.as_deref().unwrap_or_default();
         let is_hash = |expected: &[u8; SHA256_BYTES]| {
-            let hash = seen.hash.clone().unwrap_or_default().finalize();
+            let hash = decoded.hash.clone().unwrap_or_default().finalize();
             expected[..] == hash[..]
         };
-        let met = !wish.checked
+        let met = !body_handling.checked
             || status_is_met
-                && self.lengths.iter().all(|&expected| expected == seen.length_bytes)
+                && self.lengths.iter().all(|&expected| expected == decoded.length_bytes)
                 && self.hashes.iter().all(is_hash)
                 && self.patterns.iter().all(|pattern| pattern.is_match(body));
-        (met, Some(seen.kept.unwrap_or_default()))
+        (met, Some(decoded.kept.unwrap_or_default()))
     }
 }
 
-fn compiled(pattern: &str) -> Result<Regex> {
+fn compile_regex(pattern: &str) -> Result<Regex> {
     Regex::new(pattern).map_err(|error| {
         let text = error.to_string();
-        // The last line says what is wrong; those above point at it.
+        // The last line is the cause; those above point at it.
         let cause = text.lines().last().unwrap_or(&text).trim_start_matches("error: ");
         UserError::usage(format!("`{pattern}` is not a regular expression: {cause}"))
             .hint("see which ones are understood: https://docs.rs/regex/latest/regex/#syntax")
@@ -165,7 +170,7 @@ fn compiled(pattern: &str) -> Result<Regex> {
 }
 
 /// The bytes of 64 hexadecimal digits.
-fn hash_of(digits: &str) -> Result<[u8; SHA256_BYTES]> {
+fn parse_sha256(digits: &str) -> Result<[u8; SHA256_BYTES]> {
     let wrong = || {
         UserError::usage(format!("`{digits}` is not a SHA-256, which has 64 hexadecimal digits"))
             .hint("take the one of a good answer: curl -s URL | sha256sum")
@@ -182,18 +187,18 @@ fn hash_of(digits: &str) -> Result<[u8; SHA256_BYTES]> {
 
 /// Buffers that kept a body and may keep another.
 #[derive(Debug, Default)]
-pub(crate) struct Spare(Vec<Vec<u8>>);
+pub(crate) struct BufferPool(Vec<Vec<u8>>);
 
-impl Spare {
-    fn take(&mut self) -> Vec<u8> {
+impl BufferPool {
+    fn acquire(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Takes a buffer back.
-    pub(crate) fn give(&mut self, buffer: Option<Vec<u8>>) {
-        let worth = |buffer: &Vec<u8>| (1..=SPARE_BYTES_MAX).contains(&buffer.capacity());
+    /// Returns a buffer to the pool.
+    pub(crate) fn release(&mut self, buffer: Option<Vec<u8>>) {
+        let worth = |buffer: &Vec<u8>| (1..=POOL_BUFFER_BYTES_MAX).contains(&buffer.capacity());
         if let Some(mut buffer) = buffer.filter(worth)
-            && self.0.len() < SPARE_MAX
+            && self.0.len() < POOL_BUFFERS_MAX
         {
             buffer.clear();
             self.0.push(buffer);
@@ -201,23 +206,23 @@ impl Spare {
     }
 }
 
-/// What was seen of the decoded content.
+/// The decoded content, as far as the checks need it.
 #[derive(Debug)]
-struct Seen {
+struct DecodedBody {
     length_bytes: u64,
     length_bytes_max: u64,
     hash: Option<Sha256>,
     kept: Option<Vec<u8>>,
 }
 
-impl Seen {
-    /// A body that nobody needed to see.
-    fn unread(length_bytes: u64) -> Self {
+impl DecodedBody {
+    /// A body of which only the length is known.
+    fn length_only(length_bytes: u64) -> Self {
         Self { length_bytes, length_bytes_max: u64::MAX, hash: None, kept: None }
     }
 }
 
-impl Write for Seen {
+impl Write for DecodedBody {
     fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
         self.length_bytes += bytes.len() as u64;
         if self.length_bytes > self.length_bytes_max {
@@ -239,37 +244,37 @@ impl Write for Seen {
 
 /// A body that is being checked.
 #[derive(Debug)]
-pub(crate) struct Content(State);
+pub(crate) struct BodyCheck(State);
 
 #[derive(Debug)]
 enum State {
-    Plain(Seen),
+    Plain(DecodedBody),
     /// Coded, and nothing came yet: an empty body is an empty content in every coding.
-    Awaiting(Seen, Coding),
-    Gzip(Box<MultiGzDecoder<Seen>>),
-    Zlib(Box<ZlibDecoder<Seen>>),
-    Deflate(Box<DeflateDecoder<Seen>>),
-    Brotli(Box<Brotli>),
+    Awaiting(DecodedBody, ContentCoding),
+    Gzip(Box<MultiGzDecoder<DecodedBody>>),
+    Zlib(Box<ZlibDecoder<DecodedBody>>),
+    Deflate(Box<DeflateDecoder<DecodedBody>>),
+    Brotli(Box<BrotliDecoder>),
     /// Broken, or beyond a bound: no condition on the body can be met.
     Failed,
 }
 
-impl Content {
+impl BodyCheck {
     /// Whether the rest of the body is still needed.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub(crate) fn needs_more(&self) -> bool {
         !matches!(self.0, State::Failed)
     }
 
-    /// Takes a piece of the body as it was framed.
+    /// Processes a piece of the body as it was framed.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let Some(&first) = bytes.first() else { return };
         if let State::Awaiting(..) = self.0
-            && let State::Awaiting(seen, coding) = std::mem::replace(&mut self.0, State::Failed)
+            && let State::Awaiting(decoded, coding) = std::mem::replace(&mut self.0, State::Failed)
         {
-            self.0 = begun(seen, coding, first);
+            self.0 = start_decoder(decoded, coding, first);
         }
         let fed = match &mut self.0 {
-            State::Plain(seen) => seen.write_all(bytes),
+            State::Plain(decoded) => decoded.write_all(bytes),
             State::Gzip(decoder) => decoder.write_all(bytes),
             State::Zlib(decoder) => decoder.write_all(bytes),
             State::Deflate(decoder) => decoder.write_all(bytes),
@@ -283,65 +288,65 @@ impl Content {
 
     /// What was kept of it; `None` when it could not be read to its end.
     pub(crate) fn kept(self) -> Option<Vec<u8>> {
-        self.finish().and_then(|seen| seen.kept)
+        self.finish().and_then(|decoded| decoded.kept)
     }
 
     /// Its length and what was kept of it; `None` when it could not be read to its end.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn ended(self) -> Option<(u64, Vec<u8>)> {
-        self.finish().map(|seen| (seen.length_bytes, seen.kept.unwrap_or_default()))
+        self.finish().map(|decoded| (decoded.length_bytes, decoded.kept.unwrap_or_default()))
     }
 
     /// What was in it; `None` when it could not be read to its end.
-    fn finish(self) -> Option<Seen> {
+    fn finish(self) -> Option<DecodedBody> {
         match self.0 {
-            State::Plain(seen) | State::Awaiting(seen, _) => Some(seen),
+            State::Plain(decoded) | State::Awaiting(decoded, _) => Some(decoded),
             State::Gzip(decoder) => decoder.finish().ok(),
             State::Zlib(decoder) => decoder.finish().ok(),
             State::Deflate(decoder) => decoder.finish().ok(),
-            State::Brotli(decoder) => decoder.done.then_some(decoder.seen),
+            State::Brotli(decoder) => decoder.done.then_some(decoder.decoded),
             State::Failed => None,
         }
     }
 }
 
 /// The decoder for a body that begins with this byte.
-fn begun(seen: Seen, coding: Coding, first: u8) -> State {
+fn start_decoder(decoded: DecodedBody, coding: ContentCoding, first: u8) -> State {
     match coding {
-        Coding::Identity => State::Plain(seen),
-        Coding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(seen))),
+        ContentCoding::Identity => State::Plain(decoded),
+        ContentCoding::Gzip => State::Gzip(Box::new(MultiGzDecoder::new(decoded))),
         // `deflate` is the zlib format; some servers send bare deflate, whose first byte is never this (RFC 9110,
         // 8.4.1.2; RFC 1950, 2.2).
-        Coding::Deflate if first & 0x0f == 8 && first >> 4 <= 7 => {
-            State::Zlib(Box::new(ZlibDecoder::new(seen)))
+        ContentCoding::Deflate if first & 0x0f == 8 && first >> 4 <= 7 => {
+            State::Zlib(Box::new(ZlibDecoder::new(decoded)))
         }
-        Coding::Deflate => State::Deflate(Box::new(DeflateDecoder::new(seen))),
-        Coding::Brotli => State::Brotli(Box::new(Brotli::new(seen))),
-        Coding::Other => State::Failed,
+        ContentCoding::Deflate => State::Deflate(Box::new(DeflateDecoder::new(decoded))),
+        ContentCoding::Brotli => State::Brotli(Box::new(BrotliDecoder::new(decoded))),
+        ContentCoding::Other => State::Failed,
     }
 }
 
-/// Brotli to whoever wants what is in it.
-struct Brotli {
+/// A brotli decoder that writes to the check.
+struct BrotliDecoder {
     state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
-    decoded: Vec<u8>,
-    seen: Seen,
+    output: Vec<u8>,
+    decoded: DecodedBody,
     done: bool,
 }
 
-impl std::fmt::Debug for Brotli {
+impl std::fmt::Debug for BrotliDecoder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Brotli").field("seen", &self.seen).finish_non_exhaustive()
+        formatter.debug_struct("Brotli").field("seen", &self.decoded).finish_non_exhaustive()
     }
 }
 
-impl Brotli {
-    fn new(seen: Seen) -> Self {
+impl BrotliDecoder {
+    fn new(decoded: DecodedBody) -> Self {
         let alloc = StandardAlloc::default;
         Self {
             state: BrotliState::new(alloc(), alloc(), alloc()),
-            decoded: vec![0; BROTLI_BYTES],
-            seen,
+            output: vec![0; BROTLI_BYTES],
+            decoded,
             done: false,
         }
     }
@@ -350,18 +355,18 @@ impl Brotli {
         let broken = || Err(Error::from(ErrorKind::InvalidData));
         while !self.done {
             let (mut left, mut taken) = (bytes.len(), 0);
-            let (mut room, mut given, mut total) = (self.decoded.len(), 0, 0);
+            let (mut room, mut given, mut total) = (self.output.len(), 0, 0);
             let result = BrotliDecompressStream(
                 &mut left,
                 &mut taken,
                 bytes,
                 &mut room,
                 &mut given,
-                &mut self.decoded,
+                &mut self.output,
                 &mut total,
                 &mut self.state,
             );
-            self.seen.write_all(&self.decoded[..given])?;
+            self.decoded.write_all(&self.output[..given])?;
             bytes = bytes.get(taken..).unwrap_or_default();
             match result {
                 BrotliResult::NeedsMoreInput if bytes.is_empty() => return Ok(()),

@@ -23,21 +23,21 @@ fn unhex(digits: &str) -> Vec<u8> {
 }
 
 /// `bytes` in a coding that can be written here.
-fn coded(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+fn coded(coding: ContentCoding, bytes: &[u8]) -> Vec<u8> {
     let best = Compression::best();
     match coding {
-        Coding::Gzip => {
+        ContentCoding::Gzip => {
             let mut encoder = GzEncoder::new(vec![], best);
             encoder.write_all(bytes).unwrap();
             encoder.finish().unwrap()
         }
-        Coding::Deflate => {
+        ContentCoding::Deflate => {
             let mut encoder = ZlibEncoder::new(vec![], best);
             encoder.write_all(bytes).unwrap();
             encoder.finish().unwrap()
         }
-        Coding::Brotli => unhex(TEXT_BROTLI),
-        Coding::Identity | Coding::Other => bytes.to_vec(),
+        ContentCoding::Brotli => unhex(TEXT_BROTLI),
+        ContentCoding::Identity | ContentCoding::Other => bytes.to_vec(),
     }
 }
 
@@ -47,31 +47,38 @@ fn bare_deflate(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn expect(texts: &[&str]) -> Checks {
+fn expect(texts: &[&str]) -> ResponseChecks {
     let read = |text: &&str| match text.split_once('=').unwrap() {
         ("status", value) => Expectation::Status(value.parse().unwrap()),
         ("length", value) => Expectation::Length(value.parse().unwrap()),
         ("regex", value) => Expectation::Regex(value.into()),
         (_, value) => Expectation::Sha256(value.into()),
     };
-    Checks::of(&texts.iter().map(read).collect::<Vec<_>>()).unwrap()
+    ResponseChecks::compile(&texts.iter().map(read).collect::<Vec<_>>()).unwrap()
 }
 
-/// Whether an answer of status 200 whose body comes in these pieces meets the conditions.
-fn meets(checks: &Checks, coding: Coding, pieces: &[&[u8]]) -> bool {
-    let mut spare = Spare::default();
-    let head = Head { status: 200, framing: Framing::UntilClose, keep: false, coding, length_bytes: 0 };
-    let mut content = checks.content(head, Wish::default(), &mut spare);
+/// Whether a response of status 200 whose body comes in these pieces meets the conditions.
+fn meets(checks: &ResponseChecks, coding: ContentCoding, pieces: &[&[u8]]) -> bool {
+    let mut buffers = BufferPool::default();
+    let head = ResponseHead {
+        status: 200,
+        framing: Framing::UntilClose,
+        keep_alive: false,
+        coding,
+        length_bytes: 0,
+    };
+    let mut content = checks.start_body_check(head, BodyHandling::default(), &mut buffers);
     for piece in pieces {
         if let Some(content) = &mut content {
             content.feed(piece);
         }
     }
     let body_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
-    checks.are_met(200, body_bytes, content, &mut spare)
+    checks.are_met(200, body_bytes, content, &mut buffers)
 }
 
-const CODINGS: [Coding; 4] = [Coding::Identity, Coding::Gzip, Coding::Deflate, Coding::Brotli];
+const CODINGS: [ContentCoding; 4] =
+    [ContentCoding::Identity, ContentCoding::Gzip, ContentCoding::Deflate, ContentCoding::Brotli];
 
 #[test]
 fn conditions_are_about_the_decoded_content() {
@@ -103,31 +110,33 @@ fn conditions_are_about_the_decoded_content() {
             assert!(!meets(&expect(texts), coding, &[first, rest]), "{coding:?} {texts:?}");
         }
     }
-    assert!(meets(&expect(&[&hash]), Coding::Deflate, &[&bare_deflate(&text())]));
+    assert!(meets(&expect(&[&hash]), ContentCoding::Deflate, &[&bare_deflate(&text())]));
     // A gzip file may have several members (RFC 1952, 2.2).
-    let (a, b) = (coded(Coding::Gzip, &text()[..100]), coded(Coding::Gzip, &text()[100..]));
-    assert!(meets(&expect(&[&hash]), Coding::Gzip, &[&a, &b]));
+    let (a, b) = (coded(ContentCoding::Gzip, &text()[..100]), coded(ContentCoding::Gzip, &text()[100..]));
+    assert!(meets(&expect(&[&hash]), ContentCoding::Gzip, &[&a, &b]));
 }
 
 #[test]
 fn an_empty_body_is_an_empty_content_in_every_coding() {
     let hash = "sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    for coding in [Coding::Identity, Coding::Gzip, Coding::Brotli, Coding::Other] {
+    for coding in [ContentCoding::Identity, ContentCoding::Gzip, ContentCoding::Brotli, ContentCoding::Other]
+    {
         assert!(meets(&expect(&["length=0", "regex=^$", hash]), coding, &[]), "{coding:?}");
         assert!(!meets(&expect(&["regex=."]), coding, &[]), "{coding:?}");
         // Answers to HEAD have the headers of a body and none.
-        let head = Head { status: 200, framing: Framing::Empty, keep: true, coding, length_bytes: 0 };
+        let head =
+            ResponseHead { status: 200, framing: Framing::Empty, keep_alive: true, coding, length_bytes: 0 };
         let checks = expect(&[hash]);
-        assert!(checks.content(head, Wish::default(), &mut Spare::default()).is_none());
-        assert!(checks.are_met(200, 0, None, &mut Spare::default()));
+        assert!(checks.start_body_check(head, BodyHandling::default(), &mut BufferPool::default()).is_none());
+        assert!(checks.are_met(200, 0, None, &mut BufferPool::default()));
     }
 }
 
 #[test]
 fn a_coding_that_cannot_be_undone_meets_nothing() {
     let length = expect(&["length=8000"]);
-    assert!(!meets(&length, Coding::Other, &[&text()]));
-    for coding in [Coding::Gzip, Coding::Deflate, Coding::Brotli] {
+    assert!(!meets(&length, ContentCoding::Other, &[&text()]));
+    for coding in [ContentCoding::Gzip, ContentCoding::Deflate, ContentCoding::Brotli] {
         let body = coded(coding, &text());
         for cut in 1..body.len() {
             assert!(!meets(&length, coding, &[&body[..cut]]), "{coding:?} cut off at {cut}");
@@ -137,41 +146,52 @@ fn a_coding_that_cannot_be_undone_meets_nothing() {
         assert!(!meets(&length, coding, &[&longer]), "{coding:?} with more behind it");
         assert!(!meets(&length, coding, &[&text()]), "{coding:?} of plain text");
     }
-    let mut flipped = coded(Coding::Gzip, &text());
+    let mut flipped = coded(ContentCoding::Gzip, &text());
     let crc_at = flipped.len() - 6;
     flipped[crc_at] ^= 1;
-    assert!(!meets(&length, Coding::Gzip, &[&flipped]));
+    assert!(!meets(&length, ContentCoding::Gzip, &[&flipped]));
 }
 
 #[test]
 fn what_swells_ends_at_its_bound() {
     let zeros = vec![0; 70 << 20];
-    let gzip = coded(Coding::Gzip, &zeros);
+    let gzip = coded(ContentCoding::Gzip, &zeros);
     assert!(gzip.len() < 100_000);
-    for (coding, body) in [(Coding::Gzip, gzip), (Coding::Brotli, unhex(&BOMB_BROTLI.replace(' ', "")))] {
+    for (coding, body) in
+        [(ContentCoding::Gzip, gzip), (ContentCoding::Brotli, unhex(&BOMB_BROTLI.replace(' ', "")))]
+    {
         assert!(!meets(&expect(&["length=73400320"]), coding, &[&body]), "{coding:?}");
         assert!(!meets(&expect(&["regex="]), coding, &[&body]), "{coding:?}");
     }
     // What is not coded costs no memory when nothing is looked for in it.
     let hash = Sha256::digest(&zeros).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert!(meets(&expect(&[&format!("sha256={hash}"), "length=73400320"]), Coding::Identity, &[&zeros]));
+    assert!(meets(
+        &expect(&[&format!("sha256={hash}"), "length=73400320"]),
+        ContentCoding::Identity,
+        &[&zeros]
+    ));
     let kept_max = &zeros[..KEPT_BYTES_MAX as usize];
-    assert!(meets(&expect(&["regex="]), Coding::Identity, &[kept_max]));
-    assert!(!meets(&expect(&["regex="]), Coding::Identity, &[kept_max, b"x"]));
+    assert!(meets(&expect(&["regex="]), ContentCoding::Identity, &[kept_max]));
+    assert!(!meets(&expect(&["regex="]), ContentCoding::Identity, &[kept_max, b"x"]));
 }
 
 #[test]
-fn nothing_is_read_that_nobody_needs() {
-    let head = |coding, framing| Head { status: 200, framing, keep: true, coding, length_bytes: 0 };
+fn bodies_are_read_only_when_needed() {
+    let head =
+        |coding, framing| ResponseHead { status: 200, framing, keep_alive: true, coding, length_bytes: 0 };
     for (texts, coding, framing, read) in [
-        (&[][..], Coding::Gzip, Framing::Chunked, false),
-        (&["status=200"], Coding::Gzip, Framing::Chunked, false),
-        (&["length=5"], Coding::Identity, Framing::Fixed(5), false),
-        (&["length=5"], Coding::Brotli, Framing::Fixed(5), true),
-        (&["regex=x"], Coding::Identity, Framing::Fixed(5), true),
-        (&["regex=x"], Coding::Identity, Framing::Fixed(0), false),
+        (&[][..], ContentCoding::Gzip, Framing::Chunked, false),
+        (&["status=200"], ContentCoding::Gzip, Framing::Chunked, false),
+        (&["length=5"], ContentCoding::Identity, Framing::Fixed(5), false),
+        (&["length=5"], ContentCoding::Brotli, Framing::Fixed(5), true),
+        (&["regex=x"], ContentCoding::Identity, Framing::Fixed(5), true),
+        (&["regex=x"], ContentCoding::Identity, Framing::Fixed(0), false),
     ] {
-        let content = expect(texts).content(head(coding, framing), Wish::default(), &mut Spare::default());
+        let content = expect(texts).start_body_check(
+            head(coding, framing),
+            BodyHandling::default(),
+            &mut BufferPool::default(),
+        );
         assert_eq!(content.is_some(), read, "{texts:?} {coding:?} {framing:?}");
     }
 }
@@ -179,20 +199,20 @@ fn nothing_is_read_that_nobody_needs() {
 #[test]
 fn buffers_are_used_again_unless_they_grew_large() {
     let checks = expect(&["regex=x"]);
-    let head = Head {
+    let head = ResponseHead {
         status: 200,
         framing: Framing::Chunked,
-        keep: true,
-        coding: Coding::Identity,
+        keep_alive: true,
+        coding: ContentCoding::Identity,
         length_bytes: 0,
     };
-    let mut spare = Spare::default();
+    let mut buffers = BufferPool::default();
     for (bytes, put_by) in [(1000, 1), (2 << 20, 0), (10, 1), (10, 1)] {
-        let mut content = checks.content(head, Wish::default(), &mut spare).unwrap();
-        assert_eq!(spare.0.len(), 0);
+        let mut content = checks.start_body_check(head, BodyHandling::default(), &mut buffers).unwrap();
+        assert_eq!(buffers.0.len(), 0);
         content.feed(&vec![b'x'; bytes]);
-        assert!(checks.are_met(200, bytes as u64, Some(content), &mut spare));
-        assert_eq!(spare.0.len(), put_by, "{bytes}");
+        assert!(checks.are_met(200, bytes as u64, Some(content), &mut buffers));
+        assert_eq!(buffers.0.len(), put_by, "{bytes}");
     }
 }
 
@@ -205,7 +225,7 @@ fn conditions_that_are_none_are_usage_errors() {
         (Expectation::Sha256("g".repeat(64)), "64 hexadecimal digits"),
         (Expectation::Sha256("é".repeat(32)), "64 hexadecimal digits"),
     ] {
-        let told = Checks::of(&[expectation]).unwrap_err();
+        let told = ResponseChecks::compile(&[expectation]).unwrap_err();
         assert!(told.message.contains(part) && told.exit_code() == 2 && told.hint.is_some(), "{told}");
     }
 }

@@ -1,28 +1,31 @@
-//! The real world: Linux sockets and epoll, edge-triggered. epoll(7), timerfd_create(2), tcp(7).
+//! The production implementation of [`NetworkIo`]: Linux sockets and epoll, edge-triggered. epoll(7),
+//! timerfd_create(2), tcp(7).
 //!
-//! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a
-//! share of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
+//! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a share
+//! of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use crate::io::network_io::{Broke, Handshake, Ready, World};
-use crate::io::resolver::{Question, Resolver};
-use crate::io::rx_timestamps::Stamps;
+use crate::io::clock::{monotonic_ns, nanoseconds, timespec};
+use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
+use crate::io::origin::{Endpoint, Origin, TcpEndpoint};
+use crate::io::resolver::{LookupRequest, Resolver};
+use crate::io::rx_timestamps::RxTimestamps;
 use crate::io::sockets;
 use crate::io::tcp_info;
 use crate::io::tcp_info::TcpReading;
 use crate::io::tls::for_thread;
-use crate::plan::{Origin, Place, Plan, Tcp};
+
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
+    timerfd_settime,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -30,29 +33,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tls::{Input, Session};
+use tls::{TlsInput, TlsStream};
+use webdyno_model::transport::Transport;
 
 /// Events taken with one call. More would let the first ones grow stale before the last are handled.
 const EVENTS_MAX: usize = 128;
 /// Token of what only ends a sleep: the timer and the stop signal.
 const WAKE_TOKEN: u64 = u64::MAX;
-const NS_PER_S: u64 = 1_000_000_000;
 /// How often a unix socket is tried whose server's queue was full.
-const TRY_AGAIN_NS: u64 = 1_000_000;
+const UNIX_RETRY_NS: u64 = 1_000_000;
 
-/// What the kernel must give before a thread can run, and may refuse.
+/// The kernel resources that a thread needs before it can run.
 pub(crate) struct EventLoop {
     epoll: OwnedFd,
     timer: OwnedFd,
-    stamps: Stamps,
+    timestamps: RxTimestamps,
     // Held so that it stays registered.
     _waker: OwnedFd,
-    /// Looks names up, where each connection is to have its own look-up. With what tells of its answers.
+    /// Resolves names, where each connection is to have its own lookup. With the descriptor that signals its results.
     resolver: Option<(Resolver, OwnedFd)>,
 }
 
 /// Sockets and clock of one thread.
-pub(crate) struct EpollWorld {
+pub(crate) struct EpollIo {
     kernel: EventLoop,
     sockets: Vec<Option<OwnedFd>>,
     events: Vec<Event>,
@@ -60,9 +63,9 @@ pub(crate) struct EpollWorld {
     origin_ns: u64,
     armed_ns: u64,
     /// What TLS needs; without it there is none.
-    secure: Option<Secure>,
+    tls: Option<TlsContext>,
     /// By slot; without TLS it has none.
-    sessions: Vec<Option<Tls>>,
+    sessions: Vec<Option<TlsState>>,
     sources: Vec<IpAddr>,
     next_source: usize,
     /// Slots whose socket is still to come, or will never come.
@@ -70,68 +73,57 @@ pub(crate) struct EpollWorld {
     /// Of these, the slots and tokens that wait for room in the queue of the server's unix socket, the first one first;
     /// some may have been closed since.
     queue: VecDeque<(u32, u64)>,
-    /// Things that the kernel does not tell: for the next wait, and of the last one.
-    made: Vec<Ready>,
-    told: Vec<Ready>,
+    /// Readiness that the kernel does not report: for the next wait, and of the last one.
+    pending_events: Vec<Ready>,
+    synthetic_events: Vec<Ready>,
 }
 
 /// What TLS needs besides its sessions.
-struct Secure {
+struct TlsContext {
     config: Arc<ClientConfig>,
-    input: Input,
+    input: TlsInput,
 }
 
 /// TLS of one connection.
-enum Tls {
+enum TlsState {
     /// To be made, for the server of this name, by the first `send`: making a session takes ten times as long as a
     /// connection within one machine does, and is no part of that.
     Due {
         name: ServerName<'static>,
         token: u64,
     },
-    Open(Box<Session>),
+    Open(Box<TlsStream>),
 }
 
 /// A connection without a socket.
 struct Delayed {
     token: u64,
-    why: Why,
+    reason: DelayReason,
 }
 
-enum Why {
-    /// Its name is looked up.
-    LookUp,
+enum DelayReason {
+    /// Its name is being resolved.
+    Resolving,
     /// The queue of the server's unix socket was full.
-    Queue(PathBuf),
-    /// It did not come about.
-    Broke(Broke),
-}
-
-/// The monotonic clock in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Monotonic))
-}
-
-pub(crate) fn nanoseconds(time: Timespec) -> u64 {
-    time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as _ }
+    BacklogFull(PathBuf),
+    /// It failed.
+    Failed(SocketError),
 }
 
 impl EventLoop {
-    /// An event loop whose sleep ends when `waker` becomes readable, with what the plan needs besides.
-    pub(crate) fn new(waker: OwnedFd, plan: &Plan, stamps: Stamps) -> std::io::Result<Self> {
+    /// An event loop whose sleep ends when `waker` becomes readable, with a resolver when connections look up names.
+    pub(crate) fn new(waker: OwnedFd, origins: &[Origin], timestamps: RxTimestamps) -> std::io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let wake = EventData::new_u64(WAKE_TOKEN);
         epoll::add(&epoll, &timer, wake, EventFlags::IN | EventFlags::ET)?;
-        // Level-triggered: whoever stops the load must not be missed.
+        // Level-triggered: a stop of the load must not be missed.
         epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
-        let each = |origin: &Origin| matches!(&origin.place, Place::Tcp(Tcp { each: true, .. }));
-        let resolver = match plan.origins.iter().any(each) {
+        let each = |origin: &Origin| {
+            matches!(&origin.endpoint, Endpoint::Tcp(TcpEndpoint { resolve_each: true, .. }))
+        };
+        let resolver = match origins.iter().any(each) {
             true => Some(Resolver::start()?),
             false => None,
         };
@@ -139,19 +131,24 @@ impl EventLoop {
             // As the timer, it only ends a sleep and is never read.
             epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
         }
-        Ok(Self { epoll, timer, stamps, _waker: waker, resolver })
+        Ok(Self { epoll, timer, timestamps, _waker: waker, resolver })
     }
 }
 
-impl EpollWorld {
-    /// For so many slots.
-    pub(crate) fn new(kernel: EventLoop, plan: &Plan, slots: usize) -> Self {
+impl EpollIo {
+    /// For this many slots.
+    pub(crate) fn new(
+        kernel: EventLoop,
+        tls: Option<&Arc<ClientConfig>>,
+        transport: &Transport,
+        slots: usize,
+    ) -> Self {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE_TOKEN) };
-        let secure = plan.tls.as_ref().map(|config| {
-            let config = for_thread(config, &plan.transport.tls);
-            Secure { config, input: Input::new() }
+        let tls = tls.map(|config| {
+            let config = for_thread(config, &transport.tls);
+            TlsContext { config, input: TlsInput::new() }
         });
-        let sessions = if secure.is_some() { slots } else { 0 };
+        let sessions = if tls.is_some() { slots } else { 0 };
         Self {
             kernel,
             sockets: (0..slots).map(|_| None).collect(),
@@ -159,87 +156,87 @@ impl EpollWorld {
             events_count: 0,
             origin_ns: 0,
             armed_ns: 0,
-            secure,
+            tls,
             sessions: (0..sessions).map(|_| None).collect(),
-            sources: plan.transport.source_ips.clone(),
+            sources: transport.source_ips.clone(),
             next_source: 0,
             delayed: BTreeMap::new(),
             queue: VecDeque::new(),
-            made: vec![],
-            told: vec![],
+            pending_events: vec![],
+            synthetic_events: vec![],
         }
     }
 
     /// Sets the moment at which the load begins, on the monotonic clock.
-    pub(crate) fn begin_at(&mut self, origin_ns: u64) {
+    pub(crate) fn set_start(&mut self, origin_ns: u64) {
         self.origin_ns = origin_ns;
     }
 
-    /// The socket of a slot, or why there is none.
+    /// The socket of a slot, or the error that prevents one.
     #[inline]
-    fn socket(&self, slot: u32) -> Result<&OwnedFd, Broke> {
-        self.sockets[slot as usize].as_ref().ok_or_else(|| self.without_socket(slot))
+    fn socket(&self, slot: u32) -> Result<&OwnedFd, SocketError> {
+        self.sockets[slot as usize].as_ref().ok_or_else(|| self.missing_socket_error(slot))
     }
 
     #[cold]
-    fn without_socket(&self, slot: u32) -> Broke {
-        match self.delayed.get(&slot).map(|delayed| &delayed.why) {
-            Some(Why::LookUp | Why::Queue(_)) => Broke::AGAIN,
-            Some(Why::Broke(broke)) => *broke,
+    fn missing_socket_error(&self, slot: u32) -> SocketError {
+        match self.delayed.get(&slot).map(|delayed| &delayed.reason) {
+            Some(DelayReason::Resolving | DelayReason::BacklogFull(_)) => SocketError::AGAIN,
+            Some(DelayReason::Failed(error)) => *error,
             None => Errno::BADF.into(),
         }
     }
 
     /// Whether a slot speaks TLS.
     #[inline]
-    fn is_secure(&self, slot: u32) -> bool {
+    fn uses_tls(&self, slot: u32) -> bool {
         self.sessions.get(slot as usize).is_some_and(Option::is_some)
     }
 
-    /// Calls a slot's TLS, and takes note of what it wants to be told once more.
-    fn with_session<T>(
+    /// Calls a slot's TLS, and queues the readiness that it has to report again.
+    fn with_tls<T>(
         &mut self,
         slot: u32,
-        call: impl FnOnce(&mut Session, &OwnedFd, &mut Input, &dyn Fn() -> u64) -> Result<T, Broke>,
-    ) -> Result<T, Broke> {
+        call: impl FnOnce(&mut TlsStream, &OwnedFd, &mut TlsInput, &dyn Fn() -> u64) -> Result<T, SocketError>,
+    ) -> Result<T, SocketError> {
         let origin_ns = self.origin_ns;
         let now_ns = move || monotonic_ns().saturating_sub(origin_ns);
-        let none = self.without_socket(slot);
+        let none = self.missing_socket_error(slot);
         let session = self.sessions[slot as usize].as_mut();
-        let (Some(Tls::Open(session)), Some(secure)) = (session, self.secure.as_mut()) else {
+        let (Some(TlsState::Open(session)), Some(tls)) = (session, self.tls.as_mut()) else {
             return Err(none);
         };
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
-        let input = &mut secure.input;
-        (input.stamped, input.stamp_ns) = (self.kernel.stamps.is_stamped(slot), None);
+        let input = &mut tls.input;
+        (input.timestamped, input.timestamp_ns) = (self.kernel.timestamps.has_rx_timestamps(slot), None);
         let done = call(session, socket, input, &now_ns);
-        // One without a stamp takes the place of the one before, too.
-        if let Some(stamp_ns) = input.stamp_ns {
-            self.kernel.stamps.note(slot, stamp_ns);
+        // A read without a timestamp replaces the earlier one, too.
+        if let Some(timestamp_ns) = input.timestamp_ns {
+            self.kernel.timestamps.record(slot, timestamp_ns);
         }
-        if let Some(hangup) = session.take_untold() {
-            self.made.push(Ready { token: session.token, readable: true, hangup });
+        if let Some(hangup) = session.take_unreported_readiness() {
+            self.pending_events.push(Ready { token: session.token, readable: true, hangup });
         }
         done
     }
 
     /// Sends on a connection with TLS; the first call on a socket makes its session.
-    fn send_secure(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
-        // What a handshake takes begins here, and not when its first bytes are made.
+    fn send_tls(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
+        // The handshake time begins here, and not when its first bytes are made.
         let called_ns = if self.handshake(slot) == Handshake::None { self.now_ns() } else { 0 };
-        if let Some(due @ Tls::Due { .. }) = &mut self.sessions[slot as usize]
-            && let (Some(secure), true) = (&self.secure, self.sockets[slot as usize].is_some())
-            && let Tls::Due { name, token } = due
+        if let Some(due @ TlsState::Due { .. }) = &mut self.sessions[slot as usize]
+            && let (Some(tls), true) = (&self.tls, self.sockets[slot as usize].is_some())
+            && let TlsState::Due { name, token } = due
         {
-            *due = Tls::Open(Box::new(Session::new(&secure.config, name, *token)?));
+            *due = TlsState::Open(Box::new(TlsStream::new(&tls.config, name, *token)?));
         }
-        self.with_session(slot, |session, socket, input, now_ns| {
+        self.with_tls(slot, |session, socket, input, now_ns| {
             session.send(socket, input, bytes, called_ns, now_ns)
         })
     }
 
-    /// Takes a socket in, whose connection goes on from here.
-    fn adopt(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), Broke> {
+    /// Registers a connecting socket with epoll.
+    fn register_socket(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), SocketError> {
         let interest =
             EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
         epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
@@ -247,15 +244,15 @@ impl EpollWorld {
         Ok(())
     }
 
-    fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), Broke> {
-        let source = self.take_source(address);
+    fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), SocketError> {
+        let source = self.next_source_address(address);
         let socket = sockets::tcp(address, source)?;
-        self.kernel.stamps.begin(slot, &socket);
-        self.adopt(slot, token, socket)
+        self.kernel.timestamps.begin(slot, &socket);
+        self.register_socket(slot, token, socket)
     }
 
     /// Where the next connection to this address begins: each source of its family in turn.
-    fn take_source(&mut self, address: &SocketAddr) -> Option<IpAddr> {
+    fn next_source_address(&mut self, address: &SocketAddr) -> Option<IpAddr> {
         let count = self.sources.len();
         let at = (0..count).map(|step| (self.next_source + step) % count).find(|at| {
             let source = self.sources[*at];
@@ -265,20 +262,20 @@ impl EpollWorld {
         Some(self.sources[at])
     }
 
-    /// Whoever comes later waits behind those that wait already: else some would wait for ever.
-    fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), Broke> {
-        if self.queue.is_empty() && self.try_unix(slot, token, path)? {
+    /// A new connection queues behind those that wait already: else some would starve.
+    fn connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<(), SocketError> {
+        if self.queue.is_empty() && self.try_connect_unix(slot, token, path)? {
             return Ok(());
         }
-        self.delayed.insert(slot, Delayed { token, why: Why::Queue(path.to_owned()) });
+        self.delayed.insert(slot, Delayed { token, reason: DelayReason::BacklogFull(path.to_owned()) });
         self.queue.push_back((slot, token));
         Ok(())
     }
 
     /// Whether the server's queue had room.
-    fn try_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<bool, Broke> {
+    fn try_connect_unix(&mut self, slot: u32, token: u64, path: &Path) -> Result<bool, SocketError> {
         match sockets::unix(path) {
-            Ok(socket) => self.adopt(slot, token, socket).map(|()| true),
+            Ok(socket) => self.register_socket(slot, token, socket).map(|()| true),
             Err(Errno::AGAIN) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
@@ -286,35 +283,36 @@ impl EpollWorld {
 
     /// Goes on with the connections that had to wait for something else than their socket.
     #[cold]
-    fn go_on(&mut self) {
-        let answers: Vec<_> = self
+    fn resume_delayed(&mut self) {
+        let results: Vec<_> = self
             .kernel
             .resolver
             .iter()
-            .flat_map(|(resolver, _)| std::iter::from_fn(|| resolver.answer()))
+            .flat_map(|(resolver, _)| std::iter::from_fn(|| resolver.try_result()))
             .collect();
-        for answer in answers {
-            let (slot, token) = (answer.slot, answer.token);
+        for result in results {
+            let (slot, token) = (result.slot, result.token);
             if self.delayed.get(&slot).is_some_and(|delayed| delayed.token == token) {
-                let begun = match answer.address {
+                let result = match result.address {
                     Some(address) => self.connect_to(slot, token, &address),
-                    None => Err(Broke::Dns),
+                    None => Err(SocketError::Dns),
                 };
-                self.settle(slot, token, begun);
+                self.finish_delayed(slot, token, result);
             }
         }
-        self.go_on_queued();
+        self.retry_unix_queue();
     }
 
-    fn go_on_queued(&mut self) {
+    fn retry_unix_queue(&mut self) {
         while let Some(&(slot, token)) = self.queue.front() {
-            if let Some(Delayed { token: waiting, why: Why::Queue(path) }) = self.delayed.get(&slot)
+            if let Some(Delayed { token: waiting, reason: DelayReason::BacklogFull(path) }) =
+                self.delayed.get(&slot)
                 && *waiting == token
             {
                 let path = path.clone();
-                match self.try_unix(slot, token, &path) {
+                match self.try_connect_unix(slot, token, &path) {
                     Ok(false) => return,
-                    begun => self.settle(slot, token, begun.map(|_| ())),
+                    result => self.finish_delayed(slot, token, result.map(|_| ())),
                 }
             }
             self.queue.pop_front();
@@ -322,23 +320,23 @@ impl EpollWorld {
     }
 
     /// A connection that had to wait has its socket now, or never will.
-    fn settle(&mut self, slot: u32, token: u64, begun: Result<(), Broke>) {
-        match begun {
+    fn finish_delayed(&mut self, slot: u32, token: u64, result: Result<(), SocketError>) {
+        match result {
             Ok(()) => drop(self.delayed.remove(&slot)),
-            Err(broke) => {
-                self.delayed.insert(slot, Delayed { token, why: Why::Broke(broke) });
-                self.told.push(Ready { token, readable: false, hangup: false });
+            Err(error) => {
+                self.delayed.insert(slot, Delayed { token, reason: DelayReason::Failed(error) });
+                self.synthetic_events.push(Ready { token, readable: false, hangup: false });
             }
         }
     }
 
     /// Receives on a socket without TLS.
     #[inline]
-    fn receive(&mut self, slot: u32, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, Broke> {
-        if self.kernel.stamps.is_stamped(slot)
+    fn receive(&mut self, slot: u32, buffer: &mut [u8], flags: RecvFlags) -> Result<usize, SocketError> {
+        if self.kernel.timestamps.has_rx_timestamps(slot)
             && let Some(socket) = &self.sockets[slot as usize]
         {
-            return Ok(self.kernel.stamps.recv(slot, socket, buffer, flags)?);
+            return Ok(self.kernel.timestamps.recv(slot, socket, buffer, flags)?);
         }
         Ok(rustix::net::recv(self.socket(slot)?, buffer, flags)?.1)
     }
@@ -355,7 +353,7 @@ impl EpollWorld {
     }
 }
 
-impl World for EpollWorld {
+impl NetworkIo for EpollIo {
     #[inline]
     fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.origin_ns)
@@ -365,73 +363,74 @@ impl World for EpollWorld {
         nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
     }
 
-    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), Broke> {
-        if let (Some(_), Some(name)) = (&self.secure, &origin.server_name) {
-            self.sessions[slot as usize] = Some(Tls::Due { name: name.clone(), token });
+    fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError> {
+        if let (Some(_), Some(name)) = (&self.tls, &origin.server_name) {
+            self.sessions[slot as usize] = Some(TlsState::Due { name: name.clone(), token });
         }
-        match &origin.place {
-            Place::Tcp(tcp) if !tcp.each => self.connect_to(slot, token, &tcp.address()),
-            Place::Tcp(tcp) => {
+        match &origin.endpoint {
+            Endpoint::Tcp(tcp) if !tcp.resolve_each => self.connect_to(slot, token, &tcp.address()),
+            Endpoint::Tcp(tcp) => {
                 let (host, port, preferred) = (tcp.host.clone(), tcp.port, tcp.address());
                 if let Some((resolver, _)) = &mut self.kernel.resolver {
-                    resolver.ask(Question { slot, token, host, port, preferred });
+                    resolver.submit(LookupRequest { slot, token, host, port, preferred });
                 }
-                self.delayed.insert(slot, Delayed { token, why: Why::LookUp });
+                self.delayed.insert(slot, Delayed { token, reason: DelayReason::Resolving });
                 Ok(())
             }
-            Place::Unix(path) => self.connect_unix(slot, token, path),
+            Endpoint::Unix(path) => self.connect_unix(slot, token, path),
         }
     }
 
-    fn is_looked_up(&self, slot: u32) -> bool {
-        matches!(self.delayed.get(&slot), Some(Delayed { why: Why::LookUp, .. }))
+    fn is_resolving(&self, slot: u32) -> bool {
+        matches!(self.delayed.get(&slot), Some(Delayed { reason: DelayReason::Resolving, .. }))
     }
 
     fn handshake(&self, slot: u32) -> Handshake {
         match self.sessions.get(slot as usize) {
-            Some(Some(Tls::Open(session))) => session.handshake(),
+            Some(Some(TlsState::Open(session))) => session.handshake(),
             _ => Handshake::None,
         }
     }
 
     #[inline]
-    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, Broke> {
-        if self.is_secure(slot) {
-            return self.send_secure(slot, bytes);
+    fn send(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
+        if self.uses_tls(slot) {
+            return self.send_tls(slot, bytes);
         }
         Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
     }
 
     #[inline]
-    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
-        if self.is_secure(slot) {
+    fn recv(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
+        if self.uses_tls(slot) {
             let room = buffer.len();
-            return self.with_session(slot, |session, socket, input, _| {
+            return self.with_tls(slot, |session, socket, input, _| {
                 session.receive(socket, input, Some(buffer), room)
             });
         }
         self.receive(slot, buffer, RecvFlags::empty())
     }
 
-    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies them.
+    /// MSG_TRUNC on a TCP stream: the kernel drops the bytes and copies nothing, tcp(7); on a unix socket it copies
+    /// them.
     #[inline]
-    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, Broke> {
-        if self.is_secure(slot) {
+    fn discard(&mut self, slot: u32, buffer: &mut [u8]) -> Result<usize, SocketError> {
+        if self.uses_tls(slot) {
             let room = buffer.len();
             return self
-                .with_session(slot, |session, socket, input, _| session.receive(socket, input, None, room));
+                .with_tls(slot, |session, socket, input, _| session.receive(socket, input, None, room));
         }
         self.receive(slot, buffer, RecvFlags::TRUNC)
     }
 
     #[inline]
-    fn is_stamped(&self, slot: u32) -> bool {
-        self.kernel.stamps.is_stamped(slot)
+    fn has_rx_timestamps(&self, slot: u32) -> bool {
+        self.kernel.timestamps.has_rx_timestamps(slot)
     }
 
     fn received_ns(&mut self, slot: u32, sent_ns: u64, read_ns: u64) -> Option<u64> {
         let (sent_ns, read_ns) = (self.origin_ns + sent_ns, self.origin_ns + read_ns);
-        let received_ns = self.kernel.stamps.received_ns(slot, sent_ns, read_ns)?;
+        let received_ns = self.kernel.timestamps.received_ns(slot, sent_ns, read_ns)?;
         Some(received_ns.saturating_sub(self.origin_ns))
     }
 
@@ -440,27 +439,27 @@ impl World for EpollWorld {
     }
 
     fn has_ended(&mut self, slot: u32) -> bool {
-        let asked = |session: &mut Session, _: &OwnedFd, input: &mut Input, _: &dyn Fn() -> u64| {
+        let check_end = |session: &mut TlsStream, _: &OwnedFd, input: &mut TlsInput, _: &dyn Fn() -> u64| {
             Ok(session.has_ended(input))
         };
-        self.is_secure(slot) && self.with_session(slot, asked).unwrap_or(true)
+        self.uses_tls(slot) && self.with_tls(slot, check_end).unwrap_or(true)
     }
 
     fn close(&mut self, slot: u32) {
-        if self.is_secure(slot) {
-            // The peer is told; whatever it says to that is not waited for.
-            let _ = self.with_session(slot, |session, socket, input, _| {
+        if self.uses_tls(slot) {
+            // The peer is sent close_notify; its reply is not awaited.
+            let _ = self.with_tls(slot, |session, socket, input, _| {
                 session.close(socket, input);
                 Ok(())
             });
             self.sessions[slot as usize] = None;
         }
         self.sockets[slot as usize] = None;
-        self.kernel.stamps.end(slot);
-        if let Some(Delayed { token, why: Why::LookUp }) = self.delayed.remove(&slot)
+        self.kernel.timestamps.end(slot);
+        if let Some(Delayed { token, reason: DelayReason::Resolving }) = self.delayed.remove(&slot)
             && let Some((resolver, _)) = &self.kernel.resolver
         {
-            resolver.forget(token);
+            resolver.cancel(token);
         }
     }
 
@@ -470,33 +469,33 @@ impl World for EpollWorld {
             self.arm(until_ns);
         }
         let left_ns = match () {
-            () if !self.made.is_empty() => 0,
-            () if !self.queue.is_empty() => left_ns.min(TRY_AGAIN_NS),
+            () if !self.pending_events.is_empty() => 0,
+            () if !self.queue.is_empty() => left_ns.min(UNIX_RETRY_NS),
             () => left_ns,
         };
         // The kernel's plain epoll_wait counts in milliseconds, rounded up: late by less than one.
         let timeout = timespec(left_ns);
         self.events_count =
             epoll::wait(&self.kernel.epoll, &mut self.events[..], Some(&timeout)).unwrap_or(0);
-        self.told.clear();
-        if !self.made.is_empty() {
-            std::mem::swap(&mut self.made, &mut self.told);
+        self.synthetic_events.clear();
+        if !self.pending_events.is_empty() {
+            std::mem::swap(&mut self.pending_events, &mut self.synthetic_events);
         }
         if !self.delayed.is_empty() || !self.queue.is_empty() {
-            self.go_on();
+            self.resume_delayed();
         }
-        self.events_count + self.told.len()
+        self.events_count + self.synthetic_events.len()
     }
 
     #[inline]
     fn ready(&self, index: usize) -> Ready {
         if index >= self.events_count {
-            return self.told[index - self.events_count];
+            return self.synthetic_events[index - self.events_count];
         }
         let event = self.events[index];
         let flags = event.flags;
-        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. Nobody sends any in
-        // HTTP: such a connection is read to its end and not kept.
+        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any
+        // in HTTP: such a connection is read to its end and not kept.
         let hangup =
             flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
         Ready { token: event.data.u64(), readable: hangup || flags.contains(EventFlags::IN), hangup }

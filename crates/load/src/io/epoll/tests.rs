@@ -20,13 +20,13 @@ const SLOT: u32 = 0;
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    let pending_events = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(pending_events.signing_key.serialize_der());
     let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
+        .with_single_cert(vec![pending_events.cert.der().clone()], key.into())
         .unwrap();
     let config = Arc::new(config);
     std::thread::spawn(move || {
@@ -47,7 +47,7 @@ fn server() -> SocketAddr {
 }
 
 /// A world with one slot for a load of this server.
-fn world(address: SocketAddr, clock: Clock) -> (EpollWorld, Prepared) {
+fn io(address: SocketAddr, clock: Clock) -> (EpollIo, Prepared) {
     let url = format!("https://{address}/");
     let mut load = Workload {
         requests: vec![RequestSpec { url, ..RequestSpec::default() }],
@@ -57,64 +57,65 @@ fn world(address: SocketAddr, clock: Clock) -> (EpollWorld, Prepared) {
     load.transport.tls.insecure = true;
     let prepared = prepare(&load).unwrap();
     let waker = Control::new().waker().unwrap();
-    let stamps = Stamps::new(clock, 1).unwrap();
-    let kernel = EventLoop::new(waker, &prepared.plan, stamps).unwrap();
-    (EpollWorld::new(kernel, &prepared.plan, 1), prepared)
+    let timestamps = RxTimestamps::new(clock, 1).unwrap();
+    let kernel = EventLoop::new(waker, &prepared.plan.origins, timestamps).unwrap();
+    (EpollIo::new(kernel, prepared.plan.tls.as_ref(), &prepared.plan.transport, 1), prepared)
 }
 
 /// Makes a call until it does something.
-fn done(world: &mut EpollWorld, mut call: impl FnMut(&mut EpollWorld) -> Result<usize, Broke>) -> usize {
+fn done(io: &mut EpollIo, mut call: impl FnMut(&mut EpollIo) -> Result<usize, SocketError>) -> usize {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
-        match call(world) {
-            Err(Broke::AGAIN) => assert!(Instant::now() < until, "nothing happens"),
+        match call(io) {
+            Err(SocketError::AGAIN) => assert!(Instant::now() < until, "nothing happens"),
             done => return done.unwrap(),
         }
-        let soon_ns = world.now_ns() + 1_000_000;
-        world.wait(soon_ns, false);
+        let soon_ns = io.now_ns() + 1_000_000;
+        io.wait(soon_ns, false);
     }
 }
 
 // Making the first bytes of a handshake takes longer than connecting within one machine: it must not count there.
 #[test]
 fn a_handshake_begins_when_the_connection_could_carry_it() {
-    let (mut world, prepared) = world(server(), Clock::Engine);
+    let (mut io, prepared) = io(server(), Clock::Engine);
     let mut early = 0;
     for token in 0..11 {
-        world.connect(SLOT, token, &prepared.plan.origins[0]).unwrap();
-        assert!(matches!(world.sessions[0], Some(Tls::Due { .. })), "it is made later");
-        let called_ns = world.now_ns();
+        io.connect(SLOT, token, &prepared.plan.origins[0]).unwrap();
+        assert!(matches!(io.sessions[0], Some(TlsState::Due { .. })), "it is made later");
+        let called_ns = io.now_ns();
         // A server may be so fast that the request goes out with the same call.
-        assert!(matches!(world.send(SLOT, REQUEST), Err(Broke::AGAIN) | Ok(_)));
-        let length_ns = world.now_ns() - called_ns;
-        let (Handshake::UnderWay { begun_ns } | Handshake::Done { begun_ns, .. }) = world.handshake(SLOT)
+        assert!(matches!(io.send(SLOT, REQUEST), Err(SocketError::AGAIN) | Ok(_)));
+        let length_ns = io.now_ns() - called_ns;
+        let (Handshake::InProgress { started_ns } | Handshake::Done { started_ns, .. }) = io.handshake(SLOT)
         else {
             panic!("it has not begun")
         };
-        // Whoever stamps it after its first bytes are made and sent does so near the end of the call.
-        early += u32::from(begun_ns - called_ns < length_ns / 2);
-        world.close(SLOT);
+        // A clock reading after its first bytes are made and sent would lie near the end of the call.
+        early += u32::from(started_ns - called_ns < length_ns / 2);
+        io.close(SLOT);
     }
     assert!(early >= 9, "{early} of 11");
 }
 
-// The stamp of one answer must not be taken for that of the next: by the kernel's clock, that one would take no time.
+// The timestamp of one response must not be taken for that of the next: by the kernel's clock, that one would take no
+// time.
 #[test]
-fn a_read_of_tls_without_a_stamp_has_none() {
-    let (mut world, prepared) = world(server(), Clock::Kernel);
-    world.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
-    let ask = |world: &mut EpollWorld| {
-        let sent_ns = world.now_ns();
-        done(world, |world| world.send(SLOT, REQUEST));
-        assert_eq!(done(world, |world| world.recv(SLOT, &mut [0; 4096])), ANSWER.len());
-        let read_ns = world.now_ns();
-        world.received_ns(SLOT, sent_ns, read_ns)
+fn a_tls_read_without_a_timestamp_has_none() {
+    let (mut io, prepared) = io(server(), Clock::Kernel);
+    io.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
+    let ask = |io: &mut EpollIo| {
+        let sent_ns = io.now_ns();
+        done(io, |io| io.send(SLOT, REQUEST));
+        assert_eq!(done(io, |io| io.recv(SLOT, &mut [0; 4096])), ANSWER.len());
+        let read_ns = io.now_ns();
+        io.received_ns(SLOT, sent_ns, read_ns)
     };
-    // The kernel switches stamping on in its own time.
-    assert!((0..2000).any(|_| ask(&mut world).is_some()), "stamps come");
-    let socket = world.sockets[SLOT as usize].as_ref().unwrap();
+    // The kernel switches timestamping on in its own time.
+    assert!((0..2000).any(|_| ask(&mut io).is_some()), "stamps come");
+    let socket = io.sockets[SLOT as usize].as_ref().unwrap();
     nix::sys::socket::setsockopt(socket, Timestamping, &TimestampingFlag::empty()).unwrap();
     for _ in 0..3 {
-        assert_eq!(ask(&mut world), None);
+        assert_eq!(ask(&mut io), None);
     }
 }

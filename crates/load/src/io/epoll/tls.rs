@@ -2,11 +2,12 @@
 //! rustls (<https://docs.rs/rustls/0.23/rustls/unbuffered/>), which leaves all buffers to the caller: what is received
 //! lies in memory of the thread, so that an idle connection holds no buffer of its own.
 //!
-//! To the engine it looks as a plain socket does. A short read says that the socket is drained, as epoll(7) has it; what
-//! the kernel will not signal once more (a close that came with the last bytes) is told by [`Session::take_untold`].
+//! To the engine it behaves like a plain socket. A short read means that the socket is drained, as epoll(7) has it;
+//! what the kernel will not signal again (a close that came with the last bytes) is reported by
+//! [`TlsStream::take_unreported_readiness`].
 
-use crate::io::network_io::{Broke, Handshake};
-use crate::io::rx_timestamps::StampReader;
+use crate::io::network_io::{Handshake, SocketError};
+use crate::io::rx_timestamps::RxTimestampReader;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -22,9 +23,9 @@ use std::sync::Arc;
 const INPUT_BYTES: usize = 192 * 1024;
 /// Received bytes that may wait for the rest of a message.
 const WAITING_BYTES_MAX: usize = 96 * 1024;
-/// The least that is asked of the socket: a whole record.
+/// The smallest read from the socket: a whole record.
 const READ_BYTES_MIN: usize = 17 * 1024;
-/// Bytes of a request that are encrypted before the kernel is asked to take them.
+/// Bytes of a request that are encrypted before each send.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks, or reads, of one connection before others have their turn.
 const TURNS_MAX: usize = 16;
@@ -37,27 +38,27 @@ const OUTGOING_BYTES_KEPT: usize = 4096;
 /// What is read of a connection before it is closed: with bytes unread the kernel would send a reset instead of a FIN.
 const DRAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// What a thread lends to the connection that is served.
-pub(super) struct Input {
+/// The receive buffer of a thread, shared by its connections.
+pub(super) struct TlsInput {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    reader: StampReader,
-    /// Whether the connection is stamped.
-    pub(super) stamped: bool,
-    /// The stamp of its last read, 0 when that had none; `None` when nothing was read.
-    pub(super) stamp_ns: Option<u64>,
+    reader: RxTimestampReader,
+    /// Whether the connection is timestamped.
+    pub(super) timestamped: bool,
+    /// The timestamp of its last read, 0 when that had none; `None` when nothing was read.
+    pub(super) timestamp_ns: Option<u64>,
 }
 
-impl Input {
+impl TlsInput {
     pub(super) fn new() -> Self {
         Self {
             bytes: vec![0; INPUT_BYTES],
             start: 0,
             end: 0,
-            reader: StampReader::new(),
-            stamped: false,
-            stamp_ns: None,
+            reader: RxTimestampReader::new(),
+            timestamped: false,
+            timestamp_ns: None,
         }
     }
 
@@ -76,42 +77,42 @@ impl Input {
         self.start == self.end
     }
 
-    /// Receives up to `asked` bytes; how many fitted was asked for, too.
-    fn read(&mut self, socket: &OwnedFd, asked: usize) -> rustix::io::Result<(usize, usize)> {
+    /// Receives up to `requested` bytes. Returns how many came, and how many there was room for.
+    fn read(&mut self, socket: &OwnedFd, requested: usize) -> rustix::io::Result<(usize, usize)> {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
         } else if self.bytes.len() - self.end < READ_BYTES_MIN {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let asked = asked.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
-        let room = &mut self.bytes[self.end..self.end + asked];
-        let count = match self.stamped {
+        let requested = requested.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
+        let room = &mut self.bytes[self.end..self.end + requested];
+        let count = match self.timestamped {
             false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
             true => {
-                let (count, stamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
+                let (count, timestamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
                 if count > 0 {
-                    self.stamp_ns = Some(stamp_ns);
+                    self.timestamp_ns = Some(timestamp_ns);
                 }
                 count
             }
         };
         self.end += count;
-        Ok((count, asked))
+        Ok((count, requested))
     }
 }
 
 /// Where decrypted bytes go.
-struct Sink<'a> {
+struct PlaintextBuffer<'a> {
     /// `None` drops them.
     buffer: Option<&'a mut [u8]>,
     room: usize,
     filled: usize,
 }
 
-impl Sink<'_> {
-    /// Takes what there is room for. Gives how much that was.
-    fn take(&mut self, bytes: &[u8]) -> usize {
+impl PlaintextBuffer<'_> {
+    /// Copies what there is room for. Returns how much that was.
+    fn push(&mut self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.room - self.filled);
         if let Some(buffer) = &mut self.buffer {
             buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
@@ -125,9 +126,9 @@ impl Sink<'_> {
     }
 }
 
-/// How far the records that were given have led.
+/// How far processing the received records has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Led {
+enum TlsProgress {
     /// The handshake waits for the peer.
     Blocked,
     /// The connection can carry data, and all that came is decrypted.
@@ -137,36 +138,36 @@ enum Led {
 }
 
 /// TLS of one connection.
-pub(super) struct Session {
+pub(super) struct TlsStream {
     /// Names the connection to the engine.
     pub(super) token: u64,
     connection: UnbufferedClientConnection,
     handshake: Handshake,
     /// Received and not decrypted: a record that is not complete, or for which there was no room.
     waiting: Vec<u8>,
-    /// Decrypted, without having been asked for yet.
+    /// Decrypted, and not read by the engine yet.
     decrypted: Vec<u8>,
     decrypted_at: usize,
-    /// Encrypted, and not taken by the kernel yet.
+    /// Encrypted, and not accepted by the kernel yet.
     outgoing: Vec<u8>,
     outgoing_at: usize,
     /// Bytes of the request that stand in `outgoing` and of which the engine does not know yet.
-    owed: usize,
+    buffered_request_bytes: usize,
     /// What comes when all that was decrypted is read; `Ok` is the peer's word that it sends no more.
-    ended: Option<Result<(), Broke>>,
-    /// The engine must be told that there is something to read: the kernel will not do so.
-    untold: bool,
+    ended: Option<Result<(), SocketError>>,
+    /// The engine must be notified that there is something to read: the kernel will not do so.
+    unreported: bool,
 }
 
-impl Session {
+impl TlsStream {
     /// For a connection to this server. Its handshake begins with the first `send`.
     pub(super) fn new(
         config: &Arc<ClientConfig>,
         name: &ServerName<'static>,
         token: u64,
-    ) -> Result<Self, Broke> {
+    ) -> Result<Self, SocketError> {
         let connection =
-            UnbufferedClientConnection::new(config.clone(), name.clone()).map_err(|_| Broke::Tls)?;
+            UnbufferedClientConnection::new(config.clone(), name.clone()).map_err(|_| SocketError::Tls)?;
         Ok(Self {
             token,
             connection,
@@ -176,9 +177,9 @@ impl Session {
             decrypted_at: 0,
             outgoing: vec![],
             outgoing_at: 0,
-            owed: 0,
+            buffered_request_bytes: 0,
             ended: None,
-            untold: false,
+            unreported: false,
         })
     }
 
@@ -187,72 +188,84 @@ impl Session {
         self.handshake
     }
 
-    /// Whether the engine must be told that there is something to read, and whether that is the end.
-    pub(super) fn take_untold(&mut self) -> Option<bool> {
-        std::mem::take(&mut self.untold).then_some(self.ended.is_some())
+    /// Whether the engine must be notified that there is something to read, and whether that is the end.
+    pub(super) fn take_unreported_readiness(&mut self) -> Option<bool> {
+        std::mem::take(&mut self.unreported).then_some(self.ended.is_some())
     }
 
-    /// Goes on with the handshake, then sends as much as the kernel takes. What the kernel did not take of the last bytes
-    /// is not counted until it has: the same bytes are given again then. A handshake that begins now began at `called_ns`.
+    /// Continues the handshake, then sends as much as the kernel accepts. What the kernel did not accept of the last
+    /// bytes is not counted until it has: the same bytes are passed again then. A handshake that begins now began at
+    /// `called_ns`.
     pub(super) fn send(
         &mut self,
         socket: &OwnedFd,
-        input: &mut Input,
+        input: &mut TlsInput,
         bytes: &[u8],
         called_ns: u64,
         now_ns: impl Fn() -> u64,
-    ) -> Result<usize, Broke> {
+    ) -> Result<usize, SocketError> {
         if !matches!(self.handshake, Handshake::Done { .. }) {
-            self.shake(socket, input, called_ns)?;
-            if let Handshake::UnderWay { begun_ns } = self.handshake {
+            self.do_handshake(socket, input, called_ns)?;
+            if let Handshake::InProgress { started_ns } = self.handshake {
                 let resumed = self.connection.handshake_kind() == Some(HandshakeKind::Resumed);
-                self.handshake = Handshake::Done { begun_ns, ended_ns: now_ns(), resumed };
+                self.handshake = Handshake::Done { started_ns, ended_ns: now_ns(), resumed };
             }
-        } else if self.owed > 0 {
+        } else if self.buffered_request_bytes > 0 {
             self.flush(socket)?;
         }
-        // These are done; whoever took them may take more, and tells no edge until it was asked in vain.
-        let mut sent = std::mem::take(&mut self.owed);
+        // These are sent; the kernel may take more, and reports no edge before a send has failed.
+        let mut sent = std::mem::take(&mut self.buffered_request_bytes);
         for chunk in bytes.get(sent..).unwrap_or_default().chunks(CHUNK_BYTES).take(TURNS_MAX) {
             self.encrypt(chunk)?;
             match self.flush(socket) {
                 Ok(()) => sent += chunk.len(),
-                Err(broke) => {
-                    self.owed = chunk.len();
-                    return if sent > 0 { Ok(sent) } else { Err(broke) };
+                Err(error) => {
+                    self.buffered_request_bytes = chunk.len();
+                    return if sent > 0 { Ok(sent) } else { Err(error) };
                 }
             }
         }
-        // The kernel would take more, and so will not tell when it can.
-        self.untold |= sent < bytes.len();
+        // The kernel would take more, and so will not report it when it can.
+        self.unreported |= sent < bytes.len();
         Ok(sent)
     }
 
     /// The handshake, as far as it goes now.
-    fn shake(&mut self, socket: &OwnedFd, input: &mut Input, called_ns: u64) -> Result<(), Broke> {
+    fn do_handshake(
+        &mut self,
+        socket: &OwnedFd,
+        input: &mut TlsInput,
+        called_ns: u64,
+    ) -> Result<(), SocketError> {
         input.load(&mut self.waiting);
-        let done = self.shake_on(socket, input, called_ns);
+        let done = self.drive_handshake(socket, input, called_ns);
         self.keep(input);
         done?;
         // What came right behind the handshake was taken from the socket with it.
-        self.untold |= !self.waiting.is_empty() || !self.decrypted.is_empty() || self.ended.is_some();
+        self.unreported |= !self.waiting.is_empty() || !self.decrypted.is_empty() || self.ended.is_some();
         Ok(())
     }
 
-    fn shake_on(&mut self, socket: &OwnedFd, input: &mut Input, called_ns: u64) -> Result<(), Broke> {
-        let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+    fn drive_handshake(
+        &mut self,
+        socket: &OwnedFd,
+        input: &mut TlsInput,
+        called_ns: u64,
+    ) -> Result<(), SocketError> {
+        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
         loop {
-            let led = self.process(input, &mut nothing).inspect_err(|_| self.say_why(socket, input))?;
-            if led != Led::Blocked {
+            let progress =
+                self.process(input, &mut nothing).inspect_err(|_| self.send_alert(socket, input))?;
+            if progress != TlsProgress::Blocked {
                 // The last flight goes out with the request.
                 return Ok(());
             }
             self.flush(socket)?;
             if self.handshake == Handshake::None {
-                self.handshake = Handshake::UnderWay { begun_ns: called_ns };
+                self.handshake = Handshake::InProgress { started_ns: called_ns };
             }
             match input.read(socket, INPUT_BYTES) {
-                Ok((0, _)) => return Err(Broke::Tls),
+                Ok((0, _)) => return Err(SocketError::Tls),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -263,113 +276,122 @@ impl Session {
     pub(super) fn receive(
         &mut self,
         socket: &OwnedFd,
-        input: &mut Input,
+        input: &mut TlsInput,
         buffer: Option<&mut [u8]>,
         room: usize,
-    ) -> Result<usize, Broke> {
-        let mut sink = Sink { buffer, room, filled: 0 };
-        self.take_decrypted(&mut sink);
-        if !sink.is_full() && self.ended.is_none() {
+    ) -> Result<usize, SocketError> {
+        let mut plaintext = PlaintextBuffer { buffer, room, filled: 0 };
+        self.drain_decrypted(&mut plaintext);
+        if !plaintext.is_full() && self.ended.is_none() {
             input.load(&mut self.waiting);
-            self.receive_on(socket, input, &mut sink);
+            self.receive_records(socket, input, &mut plaintext);
             self.keep(input);
         }
-        match (sink.filled, self.ended) {
-            (0, None) => Err(Broke::AGAIN),
+        match (plaintext.filled, self.ended) {
+            (0, None) => Err(SocketError::AGAIN),
             (0, Some(ended)) => ended.map(|()| 0),
             (filled, ended) => {
-                let more = !self.decrypted.is_empty() || begins_with_a_record(&self.waiting);
-                self.untold |= more || ended.is_some();
+                let more = !self.decrypted.is_empty() || has_whole_record(&self.waiting);
+                self.unreported |= more || ended.is_some();
                 Ok(filled)
             }
         }
     }
 
     /// Until there is no room, nothing is left, or the end has come.
-    fn receive_on(&mut self, socket: &OwnedFd, input: &mut Input, sink: &mut Sink<'_>) {
+    fn receive_records(
+        &mut self,
+        socket: &OwnedFd,
+        input: &mut TlsInput,
+        plaintext: &mut PlaintextBuffer<'_>,
+    ) {
         let mut drained = false;
         for _ in 0..TURNS_MAX {
             if !input.is_empty() {
-                if let Err(broke) = self.process(input, sink) {
-                    self.say_why(socket, input);
-                    self.ended.get_or_insert(Err(broke));
+                if let Err(error) = self.process(input, plaintext) {
+                    self.send_alert(socket, input);
+                    self.ended.get_or_insert(Err(error));
                 }
-                // An answer to what came, such as to a new key.
+                // A response to what came, such as to a new key.
                 let _ = self.flush(socket);
             }
-            if self.ended.is_some() || sink.is_full() || (drained && sink.filled > 0) {
+            if self.ended.is_some() || plaintext.is_full() || (drained && plaintext.filled > 0) {
                 return;
             }
-            match input.read(socket, sink.room - sink.filled) {
-                Ok((0, _)) => self.ended = Some(Err(Broke::Truncated)),
-                Ok((count, asked)) => drained = count < asked,
+            match input.read(socket, plaintext.room - plaintext.filled) {
+                Ok((0, _)) => self.ended = Some(Err(SocketError::Truncated)),
+                Ok((count, requested)) => drained = count < requested,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(errno) => self.ended = Some(Err(errno.into())),
             }
         }
-        // Others have their turn; what is left is told once more.
-        self.untold = true;
+        // Others have their turn; what is left is reported again.
+        self.unreported = true;
     }
 
-    /// Whether the peer has ended the connection, as far as what was received says: the answer may have left no room for
-    /// the record that does.
-    pub(super) fn has_ended(&mut self, input: &mut Input) -> bool {
-        if self.ended.is_none() && begins_with_a_record(&self.waiting) {
-            let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+    /// Whether the peer has ended the connection, as far as what was received says: the response may have left no room
+    /// for the record that does.
+    pub(super) fn has_ended(&mut self, input: &mut TlsInput) -> bool {
+        if self.ended.is_none() && has_whole_record(&self.waiting) {
+            let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
             input.load(&mut self.waiting);
-            if let Err(broke) = self.process(input, &mut nothing) {
-                self.ended.get_or_insert(Err(broke));
+            if let Err(error) = self.process(input, &mut nothing) {
+                self.ended.get_or_insert(Err(error));
             }
             self.keep(input);
         }
         self.ended.is_some()
     }
 
-    fn take_decrypted(&mut self, sink: &mut Sink<'_>) {
+    fn drain_decrypted(&mut self, plaintext: &mut PlaintextBuffer<'_>) {
         if self.decrypted.is_empty() {
             return;
         }
-        self.decrypted_at += sink.take(&self.decrypted[self.decrypted_at..]);
+        self.decrypted_at += plaintext.push(&self.decrypted[self.decrypted_at..]);
         if self.decrypted_at == self.decrypted.len() {
             (self.decrypted, self.decrypted_at) = (vec![], 0);
         }
     }
 
     /// Keeps what is left of the input until more comes.
-    fn keep(&mut self, input: &mut Input) {
+    fn keep(&mut self, input: &mut TlsInput) {
         // After the end nothing is read any more.
         if self.ended.is_none() && !input.is_empty() {
             self.waiting = input.filled().to_vec();
             if self.waiting.len() > WAITING_BYTES_MAX {
-                self.ended = Some(Err(Broke::Tls));
+                self.ended = Some(Err(SocketError::Tls));
             }
         }
     }
 
-    /// Gives received bytes to rustls and takes what comes of them.
-    fn process(&mut self, input: &mut Input, sink: &mut Sink<'_>) -> Result<Led, Broke> {
+    /// Passes received bytes to rustls and processes the result.
+    fn process(
+        &mut self,
+        input: &mut TlsInput,
+        plaintext: &mut PlaintextBuffer<'_>,
+    ) -> Result<TlsProgress, SocketError> {
         loop {
-            let (used, step) = self.step(input.filled(), sink, None)?;
+            let (used, step) = self.step(input.filled(), plaintext, None)?;
             input.start += used;
             match step {
-                Some(led) => return Ok(led),
-                None if sink.room > 0 && sink.is_full() => return Ok(Led::Full),
+                Some(progress) => return Ok(progress),
+                None if plaintext.room > 0 && plaintext.is_full() => return Ok(TlsProgress::Full),
                 None => {}
             }
         }
     }
 
     /// Encrypts bytes of a request behind what stands in `outgoing`.
-    fn encrypt(&mut self, bytes: &[u8]) -> Result<(), Broke> {
+    fn encrypt(&mut self, bytes: &[u8]) -> Result<(), SocketError> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
         loop {
-            let (used, step) = self.step(&mut waiting, &mut nothing, Some(Word::Data(bytes)))?;
+            let (used, step) = self.step(&mut waiting, &mut nothing, Some(TlsWrite::Data(bytes)))?;
             waiting.drain(..used);
             match step {
                 None => {}
-                Some(Led::Blocked) => return Err(Broke::Tls),
+                Some(TlsProgress::Blocked) => return Err(SocketError::Tls),
                 Some(_) => {
                     self.waiting = waiting;
                     return Ok(());
@@ -382,17 +404,17 @@ impl Session {
     fn step(
         &mut self,
         received: &mut [u8],
-        sink: &mut Sink<'_>,
-        word: Option<Word<'_>>,
-    ) -> Result<(usize, Option<Led>), Broke> {
+        plaintext: &mut PlaintextBuffer<'_>,
+        write: Option<TlsWrite<'_>>,
+    ) -> Result<(usize, Option<TlsProgress>), SocketError> {
         let UnbufferedStatus { mut discard, state, .. } = self.connection.process_tls_records(received);
-        let step = match state.map_err(|_| Broke::Tls)? {
+        let step = match state.map_err(|_| SocketError::Tls)? {
             ConnectionState::ReadTraffic(mut traffic) => {
                 while let Some(record) = traffic.next_record() {
-                    let record = record.map_err(|_| Broke::Tls)?;
+                    let record = record.map_err(|_| SocketError::Tls)?;
                     discard += record.discard;
-                    let taken = sink.take(record.payload);
-                    self.decrypted.extend_from_slice(&record.payload[taken..]);
+                    let copied = plaintext.push(record.payload);
+                    self.decrypted.extend_from_slice(&record.payload[copied..]);
                 }
                 None
             }
@@ -415,20 +437,20 @@ impl Session {
                 None
             }
             ConnectionState::WriteTraffic(traffic) => {
-                if let Some(word) = word {
-                    word.write(traffic, &mut self.outgoing)?;
+                if let Some(write) = write {
+                    write.write(traffic, &mut self.outgoing)?;
                 }
-                Some(Led::Open)
+                Some(TlsProgress::Open)
             }
-            ConnectionState::BlockedHandshake => Some(Led::Blocked),
-            ConnectionState::Closed => Some(Led::Open),
-            _ => return Err(Broke::Tls),
+            ConnectionState::BlockedHandshake => Some(TlsProgress::Blocked),
+            ConnectionState::Closed => Some(TlsProgress::Open),
+            _ => return Err(SocketError::Tls),
         };
         Ok((discard, step))
     }
 
-    /// Sends what is encrypted. `AGAIN` when the kernel does not take all of it.
-    fn flush(&mut self, socket: &OwnedFd) -> Result<(), Broke> {
+    /// Sends what is encrypted. `AGAIN` when the kernel does not accept all of it.
+    fn flush(&mut self, socket: &OwnedFd) -> Result<(), SocketError> {
         while self.outgoing_at < self.outgoing.len() {
             let left = &self.outgoing[self.outgoing_at..];
             match rustix::net::send(socket, left, SendFlags::NOSIGNAL) {
@@ -443,46 +465,46 @@ impl Session {
         Ok(())
     }
 
-    /// After an error: the alert that tells the peer why, as far as the kernel takes it at once.
-    fn say_why(&mut self, socket: &OwnedFd, input: &mut Input) {
-        let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+    /// After an error: sends the alert with its reason, as far as the kernel takes it at once.
+    fn send_alert(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
+        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
         let alert = self.step(input.filled(), &mut nothing, None);
         if alert.is_ok() {
             let _ = self.flush(socket);
         }
     }
 
-    /// Ends the connection as clients do: reads what has come, says that nothing more is sent, and leaves the rest to
-    /// whoever closes the socket.
-    pub(super) fn close(&mut self, socket: &OwnedFd, input: &mut Input) {
+    /// Ends the connection as clients do: reads what has come, sends close_notify, and leaves the rest to
+    /// the caller, who closes the socket.
+    pub(super) fn close(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
         if !matches!(self.handshake, Handshake::Done { .. }) || matches!(self.ended, Some(Err(_))) {
             return;
         }
         let _ = self.receive(socket, input, None, DRAIN_BYTES_MAX);
         if self.outgoing.is_empty() && !matches!(self.ended, Some(Err(_))) {
-            let mut nothing = Sink { buffer: None, room: 0, filled: 0 };
+            let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
             let mut waiting = std::mem::take(&mut self.waiting);
-            if self.step(&mut waiting, &mut nothing, Some(Word::Close)).is_ok() {
+            if self.step(&mut waiting, &mut nothing, Some(TlsWrite::Close)).is_ok() {
                 let _ = self.flush(socket);
             }
         }
     }
 }
 
-/// What is written on an open connection.
+/// What is encrypted on an open connection.
 #[derive(Clone, Copy)]
-enum Word<'a> {
+enum TlsWrite<'a> {
     Data(&'a [u8]),
     /// Nothing more is sent.
     Close,
 }
 
-impl Word<'_> {
+impl TlsWrite<'_> {
     fn write(
         self,
         mut traffic: rustls::unbuffered::WriteTraffic<'_, ClientConnectionData>,
         outgoing: &mut Vec<u8>,
-    ) -> Result<(), Broke> {
+    ) -> Result<(), SocketError> {
         let bytes = if let Self::Data(bytes) = self { bytes } else { &[] };
         let records = bytes.len() / 16_384 + 1;
         append(outgoing, bytes.len() + records * RECORD_OVERHEAD_BYTES, |room| {
@@ -499,7 +521,7 @@ impl Word<'_> {
 }
 
 /// Whether a whole record stands there. RFC 8446, section 5.1: type, version, length.
-fn begins_with_a_record(bytes: &[u8]) -> bool {
+fn has_whole_record(bytes: &[u8]) -> bool {
     bytes
         .get(3..5)
         .is_some_and(|length| bytes.len() >= 5 + usize::from(u16::from_be_bytes([length[0], length[1]])))
@@ -510,7 +532,7 @@ fn append(
     bytes: &mut Vec<u8>,
     mut room: usize,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<InsufficientSizeError>>,
-) -> Result<(), Broke> {
+) -> Result<(), SocketError> {
     let at = bytes.len();
     for _ in 0..2 {
         bytes.resize(at + room, 0);
@@ -524,5 +546,5 @@ fn append(
         }
     }
     bytes.truncate(at);
-    Err(Broke::Tls)
+    Err(SocketError::Tls)
 }

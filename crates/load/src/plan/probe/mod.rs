@@ -1,16 +1,17 @@
-//! One request before the load: is there a server, does it speak HTTP, what is its name.
+//! One request before the load: whether a server listens, whether it speaks HTTP, and what its `Server` header is.
 //!
-//! It also settles which address of a name is used: `localhost` is often `::1` first, where nobody listens. And where
-//! redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen before,
-//! as its name would have to be resolved meanwhile.
+//! It also settles which address of a name is used: `localhost` is often `::1` first, where no server listens. And
+//! where redirects are followed, it learns to which servers they lead: the load goes to no server that was not seen
+//! before, as its name would have to be resolved meanwhile.
 
 mod pages;
 
-use crate::http::content_check::{Checks, Content, Spare, Wish};
-use crate::http::response::{Answer, AtClose, Fed, HEAD_BYTES_MAX, Listener};
-use crate::http::response_head::{Head, HeadMemory, header_text, header_value};
-use crate::io::blocking_connection::{Wire, open};
-use crate::plan::{Origin, Place, Plan, Prepared, Redirect, Template, is_redirect};
+use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseChecks};
+use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
+use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
+use crate::io::blocking_connection::{BlockingConnection, connect as dial};
+use crate::io::origin::{Endpoint, Origin};
+use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
 use std::io::{ErrorKind, Read, Write};
@@ -22,11 +23,11 @@ use webdyno_model::{Result, UserError};
 /// What one request showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// Status of the answer; `None` when none came in time.
+    /// Status of the response; `None` when none came in time.
     pub status: Option<u16>,
     /// Decoded bytes of its body, as far as they came.
     pub body_bytes: u64,
-    /// From the start of the connection to the end of the answer, or to the timeout.
+    /// From the start of the connection to the end of the response, or to the timeout.
     pub time_us: u64,
     /// Value of the `Server` header.
     pub server: Option<String>,
@@ -38,8 +39,8 @@ pub struct Probe {
 const EXPLORED_MAX: usize = 64;
 
 /// Sends the first request of the workload once, on a connection made as those of the load, and follows its redirects
-/// if the load does. A server that is not there, or that does not speak HTTP, or no TLS that can be trusted, is an error
-/// with a hint; a timeout or any status is a result.
+/// if the load does. A server that is not there, or that does not speak HTTP, or no TLS that can be trusted, is an
+/// error with a hint; a timeout or any status is a result.
 ///
 /// Where redirects are followed, the other requests are sent once too, if they are safe (GET and HEAD, at most 64 of
 /// them, in the time of one timeout): the servers that they lead to are those that the load may go to.
@@ -47,77 +48,78 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
     let plan = &prepared.plan;
     let timeout = Duration::from_nanos(plan.timeout_ns);
     for (number, origin) in plan.origins.iter().enumerate() {
-        let tcp = matches!(&origin.place, Place::Tcp(tcp) if tcp.addresses.len() > 1);
+        let tcp = matches!(&origin.endpoint, Endpoint::Tcp(tcp) if tcp.addresses.len() > 1);
         if number != plan.templates[0].origin && tcp {
-            // The load will tell if it is not there at all; here it only matters which address to use.
+            // A missing server is reported by the load; here it only matters which address to use.
             let _ = connect(origin, plan, timeout);
         }
     }
-    let (first, own) = prepared.plan.first_request();
-    let (seen, _) = chain(prepared, first, own, Instant::now(), timeout).map_err(Ended::error)?;
+    let (first, first_template) = prepared.plan.first_request();
+    let (capture, _) = follow_chain(prepared, first, first_template, Instant::now(), timeout)
+        .map_err(ChainError::into_user_error)?;
     if prepared.plan.redirects_max > 0 {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let others = (0..prepared.plan.distinct()).filter(|number| *number != first);
         for number in others.take(EXPLORED_MAX) {
             let plan = &prepared.plan;
-            // One with variables is a visitor's, who has come to it by other steps.
+            // A request with variables depends on earlier steps of a visitor.
             let is_safe = match plan.entry(number) {
                 Some(entry) => entry.is_safe(),
                 None => !plan.is_dynamic(number) && plan.templates[number].is_safe(),
             };
             if is_safe {
-                match chain(prepared, number, None, begun, timeout) {
-                    Err(Ended::Here(error)) => return Err(error),
-                    // What is wrong with the servers, the load will tell.
-                    Ok(_) | Err(Ended::There(_)) => {}
+                match follow_chain(prepared, number, None, started_at, timeout) {
+                    Err(ChainError::Local(error)) => return Err(error),
+                    // What is wrong with the servers, the load will report.
+                    Ok(_) | Err(ChainError::Server(_)) => {}
                 }
             }
         }
     }
     pages::explore(prepared, timeout)?;
-    prepared.note_connections();
-    Ok(seen)
+    prepared.add_connection_warnings();
+    Ok(capture)
 }
 
-/// Whose fault it is that a chain of requests ended with an error.
-enum Ended {
+/// Whether a chain of requests failed on this machine or on a server.
+enum ChainError {
     /// This machine cannot do what the load needs.
-    Here(UserError),
+    Local(UserError),
     /// A server is not there, or is no server.
-    There(UserError),
+    Server(UserError),
 }
 
-impl Ended {
-    fn error(self) -> UserError {
+impl ChainError {
+    fn into_user_error(self) -> UserError {
         match self {
-            Self::Here(error) | Self::There(error) => error,
+            Self::Local(error) | Self::Server(error) => error,
         }
     }
 }
 
-/// Sends a request of the plan, or `own` instead of it, and follows its redirects. Gives with what it showed the page that
-/// the answer is.
-fn chain(
+/// Sends a request of the plan, or `first_template` instead of it, and follows its redirects. Returns with what it
+/// showed the page that the response is.
+fn follow_chain(
     prepared: &mut Prepared,
     number: usize,
-    own: Option<Template>,
-    begun: Instant,
+    first_template: Option<Template>,
+    started_at: Instant,
     timeout: Duration,
-) -> std::result::Result<(Probe, Document), Ended> {
-    let mut next: Option<Template> = own.or_else(|| prepared.plan.entry(number));
-    // Which server led to the one that is asked.
-    let mut led_by: Option<usize> = None;
+) -> std::result::Result<(Probe, Document), ChainError> {
+    let mut next: Option<Template> = first_template.or_else(|| prepared.plan.entry(number));
+    // The server that redirected to the current one.
+    let mut redirected_by: Option<usize> = None;
     let mut hops = 0;
     loop {
         let plan = &prepared.plan;
         let template = next.as_ref().unwrap_or(&plan.templates[number]);
         let origin = &plan.origins[template.origin];
-        let finds = plan.script.as_ref().is_some_and(|script| script.finds);
-        let mut exchange = Exchange::new(begun, timeout, finds);
-        exchange.ask(template, origin, plan).map_err(|told| {
-            Ended::There(match led_by {
-                Some(other) => led_there(told, &plan.origins[other]),
-                None => told,
+        let discovers = plan.script.as_ref().is_some_and(|script| script.discovers);
+        let mut exchange = Exchange::new(started_at, timeout, discovers);
+        exchange.run(template, origin, plan).map_err(|error| {
+            ChainError::Server(match redirected_by {
+                Some(other) => with_redirect_source(error, &plan.origins[other]),
+                None => error,
             })
         })?;
         let followed = match hops < plan.redirects_max && !exchange.timed_out {
@@ -126,7 +128,7 @@ fn chain(
         };
         let document = |exchange: &mut Exchange, template: &Template| Document {
             url: template.url().clone(),
-            body: exchange.seen.content.take().and_then(Content::kept),
+            body: exchange.capture.content.take().and_then(BodyCheck::kept),
         };
         let Some(redirect) = followed else {
             let document = document(&mut exchange, template);
@@ -136,21 +138,21 @@ fn chain(
         let (same, name) = (template.origin, template.name);
         let origin = match redirect.same_origin {
             true => Some(same),
-            false => prepared.admit(redirect.source.url()).map_err(Ended::Here)?,
+            false => prepared.add_origin(redirect.source.url()).map_err(ChainError::Local)?,
         };
         // A server that cannot be found is one that the load will not go to either.
         let Some(origin) = origin else {
             return Ok((exchange.result(), here));
         };
         if origin != same {
-            led_by = Some(same);
+            redirected_by = Some(same);
         }
         next = Some(Template::new(redirect.source, origin, name));
         hops += 1;
     }
 }
 
-/// An answer that may be a page.
+/// A response that may be a page.
 struct Document {
     /// Where it came from.
     url: Url,
@@ -159,32 +161,32 @@ struct Document {
 }
 
 /// An error of a server that the user did not name, with the one that led there.
-fn led_there(told: UserError, by: &Origin) -> UserError {
-    UserError { message: format!("{} ({} redirects there)", told.message, by.url()), ..told }
+fn with_redirect_source(error: UserError, by: &Origin) -> UserError {
+    UserError { message: format!("{} ({} redirects there)", error.message, by.url()), ..error }
 }
 
-/// Connects to the first address that takes it, and remembers which one that was. `None` is a timeout.
-fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Wire>> {
-    let tcp = match &origin.place {
-        Place::Tcp(tcp) => tcp,
-        Place::Unix(path) => {
-            let shown = path.display().to_string();
-            let told = |error| match error {
+/// Connects to the first address that accepts, and remembers which one that was. `None` is a timeout.
+fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<BlockingConnection>> {
+    let tcp = match &origin.endpoint {
+        Endpoint::Tcp(tcp) => tcp,
+        Endpoint::Unix(path) => {
+            let display_name = path.display().to_string();
+            let on_unix_error = |error| match error {
                 // Its server is there, and busy.
                 Errno::AGAIN => Ok(None),
-                errno => Err(no_connection(&shown, None, &errno.into())),
+                errno => Err(no_connection(&display_name, None, &errno.into())),
             };
-            return open::unix(path).map(Some).or_else(told);
+            return dial::unix(path).map(Some).or_else(on_unix_error);
         }
     };
     let mut refused = None;
     for (index, address) in tcp.addresses.iter().enumerate() {
         let source =
             plan.transport.source_ips.iter().find(|source| source.is_ipv4() == address.is_ipv4()).copied();
-        match open::tcp(address, source, timeout) {
-            Ok(wire) => {
+        match dial::tcp(address, source, timeout) {
+            Ok(connection) => {
                 tcp.choose(index);
-                return Ok(Some(wire));
+                return Ok(Some(connection));
             }
             Err(error) => {
                 refused.get_or_insert((*address, error));
@@ -200,8 +202,8 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Wir
 }
 
 /// Why there is no connection, and what helps. There is no address to a unix socket.
-fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
-    let class = Errno::from_io_error(error).map(|errno| Failure::of_connect(errno.into()));
+fn no_connection(display_name: &str, address: Option<SocketAddr>, error: &std::io::Error) -> UserError {
+    let class = Errno::from_io_error(error).map(|errno| Failure::from_connect(errno.into()));
     let (cause, hint) = match (class, address) {
         (Some(Failure::ConnectRefused), Some(address)) => (
             "connection refused".to_owned(),
@@ -220,7 +222,7 @@ fn no_connection(shown: &str, address: Option<SocketAddr>, error: &std::io::Erro
         ),
         (_, None) => (plain(error), "nothing listens there; see what does: ss -lx".to_owned()),
     };
-    UserError::cannot_run(format!("cannot connect to {shown}: {cause}")).hint(hint)
+    UserError::cannot_run(format!("cannot connect to {display_name}: {cause}")).hint(hint)
 }
 
 /// An error of the system in lower case and without its number.
@@ -230,35 +232,36 @@ fn plain(error: &std::io::Error) -> String {
     text.to_lowercase()
 }
 
-/// One request and what came of it.
+/// One request and its result.
 struct Exchange {
-    begun: Instant,
+    started_at: Instant,
     timeout: Duration,
-    answer: Answer,
-    /// The first bytes of the answer, for the headers that the engine has no use for.
+    response: Response,
+    /// The first bytes of the response, for the headers that the engine has no use for.
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
-    seen: Seen,
+    capture: ProbeCapture,
 }
 
-/// What is to be seen of an answer.
+/// What is recorded of a response.
 #[derive(Default)]
-struct Seen {
+struct ProbeCapture {
     /// Where it redirects to, if it does.
     location: Vec<u8>,
     /// Whether its content is to be kept.
     keeps: bool,
-    content: Option<Content>,
+    content: Option<BodyCheck>,
 }
 
-impl Listener for Seen {
-    fn head(&mut self, head: Head, bytes: &[u8]) {
+impl ResponseObserver for ProbeCapture {
+    fn head(&mut self, head: ResponseHead, bytes: &[u8]) {
         if is_redirect(head.status) {
             self.location = header_value(bytes, "location").unwrap_or_default().to_vec();
         } else if self.keeps && head.status < 300 {
-            let wish = Wish { checked: false, kept: true, needed: false };
-            self.content = Checks::default().content(head, wish, &mut Spare::default());
+            let body_handling = BodyHandling { checked: false, kept: true, needed: false };
+            self.content =
+                ResponseChecks::default().start_body_check(head, body_handling, &mut BufferPool::default());
         }
     }
 
@@ -270,50 +273,56 @@ impl Listener for Seen {
 }
 
 impl Exchange {
-    /// One that keeps the content of the answer, or does not.
-    fn new(begun: Instant, timeout: Duration, keeps: bool) -> Self {
+    /// One that keeps the content of the response, or does not.
+    fn new(started_at: Instant, timeout: Duration, keeps: bool) -> Self {
         Self {
-            begun,
+            started_at,
             timeout,
-            answer: Answer::new(),
+            response: Response::new(),
             first: vec![],
             timed_out: false,
             time: None,
-            seen: Seen { keeps, ..Seen::default() },
+            capture: ProbeCapture { keeps, ..ProbeCapture::default() },
         }
     }
 
-    /// Connects and asks, in the time that is left.
-    fn ask(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
-        let wire = match self.left() {
+    /// Connects, sends and receives, in the time that is left.
+    fn run(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
+        let connection = match self.time_left() {
             Ok(left) => connect(origin, plan, left)?,
             Err(_) => None,
         };
-        match wire {
+        match connection {
             None => self.timed_out = true,
-            Some(wire) => self.perform(wire, template, origin, plan)?,
+            Some(connection) => self.perform(connection, template, origin, plan)?,
         }
         Ok(())
     }
 
-    /// Sends the request and receives until the answer ends, the server closes, or the time is over.
-    fn perform(&mut self, wire: Wire, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
-        let done = self.send_and_receive(wire, template, origin, plan);
-        self.time = Some(self.begun.elapsed());
+    /// Sends the request and receives until the response ends, the server closes, or the time is over.
+    fn perform(
+        &mut self,
+        connection: BlockingConnection,
+        template: &Template,
+        origin: &Origin,
+        plan: &Plan,
+    ) -> Result<()> {
+        let done = self.send_and_receive(connection, template, origin, plan);
+        self.time = Some(self.started_at.elapsed());
         match done {
             Ok(()) => Ok(()),
-            Err(Trouble::TimedOut) => {
+            Err(ExchangeError::TimedOut) => {
                 self.timed_out = true;
                 Ok(())
             }
-            Err(Trouble::Says(cause)) => {
-                let message = format!("{} {cause}", origin.shown());
+            Err(ExchangeError::Protocol(cause)) => {
+                let message = format!("{} {cause}", origin.display_name());
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
-            Err(Trouble::Tls(error)) => {
+            Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
-                let message = format!("{} {cause}", origin.shown());
+                let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint(hint))
             }
         }
@@ -321,63 +330,65 @@ impl Exchange {
 
     fn send_and_receive(
         &mut self,
-        wire: Wire,
+        connection: BlockingConnection,
         template: &Template,
         origin: &Origin,
         plan: &Plan,
-    ) -> std::result::Result<(), Trouble> {
-        wire.allow(self.left()?).map_err(trouble)?;
-        let mut stream = wire.secure(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(trouble)?;
-        let mut memory = HeadMemory::default();
+    ) -> std::result::Result<(), ExchangeError> {
+        connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
+        let mut stream =
+            connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
+        let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
-            stream.write_all(part).map_err(trouble)?;
+            stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            stream.allow(self.left()?).map_err(trouble)?;
+            stream.set_timeouts(self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                got => got.map_err(trouble)?,
+                got => got.map_err(exchange_error)?,
             };
             if count == 0 {
-                return match self.answer.at_close() {
-                    AtClose::Complete => Ok(()),
-                    AtClose::NotHttp => Err(Trouble::Says("does not answer in HTTP/1")),
-                    AtClose::Early => {
-                        Err(Trouble::Says("closed the connection before its answer was complete"))
+                return match self.response.at_close() {
+                    CloseOutcome::Complete => Ok(()),
+                    CloseOutcome::NotHttp => Err(ExchangeError::Protocol("does not answer in HTTP/1")),
+                    CloseOutcome::Early => {
+                        Err(ExchangeError::Protocol("closed the connection before its answer was complete"))
                     }
                 };
             }
             let room = HEAD_BYTES_MAX - self.first.len();
             self.first.extend_from_slice(&buffer[..count.min(room)]);
             let bytes = &buffer[..count];
-            match self.answer.feed_to(&mut self.seen, bytes, &mut memory, template.to_head) {
-                Ok(Fed::More) => {}
-                Ok(Fed::Done { .. }) => return Ok(()),
-                Err(_) => return Err(Trouble::Says("does not answer in HTTP/1")),
+            match self.response.feed_observed(&mut self.capture, bytes, &mut memory, template.is_head_request)
+            {
+                Ok(FeedResult::More) => {}
+                Ok(FeedResult::Done { .. }) => return Ok(()),
+                Err(_) => return Err(ExchangeError::Protocol("does not answer in HTTP/1")),
             }
         }
     }
 
     /// The time that is left, which the system wants to be above zero.
-    fn left(&self) -> std::result::Result<Duration, Trouble> {
-        match self.timeout.checked_sub(self.begun.elapsed()) {
+    fn time_left(&self) -> std::result::Result<Duration, ExchangeError> {
+        match self.timeout.checked_sub(self.started_at.elapsed()) {
             Some(left) if left > Duration::ZERO => Ok(left),
-            _ => Err(Trouble::TimedOut),
+            _ => Err(ExchangeError::TimedOut),
         }
     }
 
-    /// The request that the answer leads to.
+    /// The request that the response leads to.
     fn redirected(&self, template: &Template) -> Option<Redirect> {
-        let location = &self.seen.location;
-        (!location.is_empty()).then(|| template.redirected(self.answer.status(), location))?
+        let location = &self.capture.location;
+        (!location.is_empty()).then(|| template.redirected(self.response.status(), location))?
     }
 
     fn result(self) -> Probe {
         let time = self.time.unwrap_or(self.timeout);
         Probe {
-            status: Some(self.answer.status()).filter(|&status| status > 0),
-            body_bytes: self.answer.body_bytes(),
+            status: Some(self.response.status()).filter(|&status| status > 0),
+            body_bytes: self.response.body_bytes(),
             time_us: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
             server: header_text(&self.first, "server"),
             timed_out: self.timed_out,
@@ -385,23 +396,23 @@ impl Exchange {
     }
 }
 
-/// Why there is no complete answer.
-enum Trouble {
+/// Why a probe got no complete response.
+enum ExchangeError {
     TimedOut,
-    /// What the server did, told after its name.
-    Says(&'static str),
+    /// What the server did, worded to follow its name.
+    Protocol(&'static str),
     /// TLS failed.
     Tls(Box<rustls::Error>),
 }
 
-fn trouble(error: std::io::Error) -> Trouble {
+fn exchange_error(error: std::io::Error) -> ExchangeError {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => return Trouble::TimedOut,
-        ErrorKind::UnexpectedEof => return Trouble::Says("closed the connection within TLS"),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => return ExchangeError::TimedOut,
+        ErrorKind::UnexpectedEof => return ExchangeError::Protocol("closed the connection within TLS"),
         _ => {}
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => Trouble::Tls(Box::new(error.clone())),
-        None => Trouble::Says("reset the connection"),
+        Some(error) => ExchangeError::Tls(Box::new(error.clone())),
+        None => ExchangeError::Protocol("reset the connection"),
     }
 }

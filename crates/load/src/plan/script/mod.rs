@@ -1,15 +1,15 @@
-//! What visitors keep and draw: texts with variables, values captured from answers, cookies, what a browser's cache
-//! holds, what a page embeds, think times, choices and rows of tables.
+//! The parts of visits: texts with variables, values captured from responses, cookies, the browser cache, resources
+//! that a page embeds, think times, weighted choices and rows of tables.
 //!
 //! All of it is pure: bytes in, bytes out. Nothing here knows of sockets, and of clocks only cookies do, whose library
 //! reads the time of day itself.
 
 pub(crate) mod cache;
 pub(crate) mod capture;
-pub(crate) mod choose;
 pub(crate) mod cookies;
 pub(crate) mod discover;
 pub(crate) mod rows;
 pub(crate) mod text;
 pub(crate) mod think;
 pub(crate) mod variables;
+pub(crate) mod weighted;

@@ -8,15 +8,15 @@ use webdyno_model::{Result, UserError};
 
 /// A table whose columns are variables. Copies share the rows.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+pub(crate) struct TableRows {
     columns: Vec<VariableId>,
     order: RowOrder,
     rows: Arc<Vec<Vec<String>>>,
 }
 
-impl Rows {
+impl TableRows {
     /// Declares the columns. A usage error for a table without rows, and for a column that cannot be a variable.
-    pub(crate) fn of(table: &Table, names: &mut Names) -> Result<Self> {
+    pub(crate) fn from_table(table: &Table, names: &mut Names) -> Result<Self> {
         if table.rows.is_empty() {
             return Err(UserError::usage(format!("{} holds no rows", table.file))
                 .hint("its first line names the columns; each further line is a row"));
@@ -31,9 +31,9 @@ impl Rows {
         Ok(Self { columns, order: table.order, rows: Arc::clone(&table.rows) })
     }
 
-    /// Gives the row of a session: in turn by the number of the session, else drawn. A row that is too short leaves the
+    /// Assigns a session its row: in turn by the number of the session, else drawn. A row that is too short leaves the
     /// columns that it lacks without a value.
-    pub(crate) fn hand_out(&self, session: u64, random: &mut SplitMix, variables: &mut Variables) {
+    pub(crate) fn assign_row(&self, session: u64, random: &mut SplitMix, variables: &mut Variables) {
         let count = self.rows.len() as u64;
         let place = match self.order {
             RowOrder::InTurn => session % count,
@@ -68,12 +68,12 @@ mod tests {
     /// The names that so many sessions get.
     fn handed_out(table: &Table, sessions: u64) -> Vec<String> {
         let mut names = Names::default();
-        let rows = Rows::of(table, &mut names).unwrap();
+        let rows = TableRows::from_table(table, &mut names).unwrap();
         let name = names.find("name").unwrap();
         let mut variables = Variables::default();
         let mut random = SplitMix::new(1);
         let mut one = |session| {
-            rows.hand_out(session, &mut random, &mut variables);
+            rows.assign_row(session, &mut random, &mut variables);
             String::from_utf8(variables.get(name).unwrap().to_vec()).unwrap()
         };
         (0..sessions).map(&mut one).collect()
@@ -94,23 +94,23 @@ mod tests {
     fn a_short_row_leaves_no_value_of_another_session() {
         let mut names = Names::default();
         let short = table(RowOrder::InTurn, &[&["ann", "1"], &["bob"]]);
-        let rows = Rows::of(&short, &mut names).unwrap();
+        let rows = TableRows::from_table(&short, &mut names).unwrap();
         let password = names.find("password").unwrap();
         let (mut variables, mut random) = (Variables::default(), SplitMix::new(1));
-        rows.hand_out(0, &mut random, &mut variables);
+        rows.assign_row(0, &mut random, &mut variables);
         assert_eq!(variables.get(password), Some(&b"1"[..]));
-        rows.hand_out(1, &mut random, &mut variables);
+        rows.assign_row(1, &mut random, &mut variables);
         assert_eq!(variables.get(password), None);
     }
 
     #[test]
     fn a_table_that_cannot_be_handed_out_is_refused() {
         let names = &mut Names::default();
-        let error = Rows::of(&table(RowOrder::InTurn, &[]), names).unwrap_err();
+        let error = TableRows::from_table(&table(RowOrder::InTurn, &[]), names).unwrap_err();
         assert_eq!(error.message, "users.csv holds no rows");
         let mut odd = table(RowOrder::InTurn, &[&["x"]]);
         odd.columns[1] = "pass word".into();
-        let error = Rows::of(&odd, names).unwrap_err();
+        let error = TableRows::from_table(&odd, names).unwrap_err();
         assert_eq!(error.message, "users.csv: column `pass word` cannot be the name of a variable");
         assert_eq!(error.exit_code(), 2);
     }

@@ -2,7 +2,7 @@
 //!
 //! Filters are `form` (application/x-www-form-urlencoded, the URL standard's serializer), `url` (all but RFC 3986's
 //! unreserved characters percent-encoded), `json` (inside of a JSON string, RFC 8259) and `base64` (RFC 4648). Without
-//! one a value is written as its place needs it: see [`Place`].
+//! one a value is written as its place needs it: see [`TextContext`].
 
 use super::variables::{Names, VariableId, Variables, is_name};
 use base64::Engine as _;
@@ -10,11 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use std::fmt::Write as _;
 use webdyno_model::UserError;
 
-/// Where a text stands, which decides how a value without a filter is written.
+/// The context of a text, which decides how a value without a filter is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In a URL: what can stand in no URL is percent-encoded, and so is `#`; what separates its parts stays, and so does
-    /// what is encoded already.
+pub(crate) enum TextContext {
+    /// In a URL: what can stand in no URL is percent-encoded, and so is `#`; what separates its parts stays, and so
+    /// does what is encoded already.
     Url,
     /// In a header field: what would end the line becomes a blank.
     Header,
@@ -44,18 +44,18 @@ enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pieces: Box<[Piece]>,
-    place: Place,
+    place: TextContext,
 }
 
 impl Text {
     /// Reads a text. A usage error that names the column when `${` is not closed, or when there is no such variable or
     /// filter.
-    pub(crate) fn parse(text: &str, names: &Names, place: Place) -> webdyno_model::Result<Self> {
+    pub(crate) fn parse(text: &str, names: &Names, place: TextContext) -> webdyno_model::Result<Self> {
         Self::of_bytes(text.as_bytes(), names, place)
     }
 
     /// The same of a body, which need not be UTF-8: a form with a picture in it.
-    pub(crate) fn of_bytes(text: &[u8], names: &Names, place: Place) -> webdyno_model::Result<Self> {
+    pub(crate) fn of_bytes(text: &[u8], names: &Names, place: TextContext) -> webdyno_model::Result<Self> {
         let mut pieces = vec![];
         let mut literal = vec![];
         let mut rest = text;
@@ -76,11 +76,11 @@ impl Text {
             let end =
                 inner.iter().position(|byte| matches!(byte, b'}' | b'{')).filter(|&end| inner[end] == b'}');
             let end = end.ok_or_else(|| {
-                wrong(text, column(), "`${` is not closed by `}`").hint("`$${` stands for `${` itself")
+                text_error(text, column(), "`${` is not closed by `}`").hint("`$${` stands for `${` itself")
             })?;
             let name = String::from_utf8_lossy(&inner[..end]);
             pieces.push(variable(&name, names).map_err(|problem| {
-                let error = wrong(text, column(), &problem.message);
+                let error = text_error(text, column(), &problem.message);
                 problem.hint.map_or(error.clone(), |hint| error.hint(hint))
             })?);
             rest = &inner[end + 1..];
@@ -101,7 +101,7 @@ impl Text {
     }
 
     /// The variable that is the whole text, without a filter: a URL like that is resolved against the one before.
-    pub(crate) fn whole(&self) -> Option<VariableId> {
+    pub(crate) fn single_variable(&self) -> Option<VariableId> {
         match self.pieces.as_ref() {
             [Piece::Variable(id, Filter::None)] => Some(*id),
             _ => None,
@@ -129,11 +129,11 @@ impl Text {
     fn write(&self, value: &[u8], filter: Filter, into: &mut Vec<u8>) {
         match filter {
             Filter::None => match self.place {
-                Place::Url => url_encode_unsafe(value, into),
-                Place::Header => {
+                TextContext::Url => url_encode_unsafe(value, into),
+                TextContext::Header => {
                     into.extend(value.iter().map(|&byte| if is_control(byte) { b' ' } else { byte }));
                 }
-                Place::Body => into.extend_from_slice(value),
+                TextContext::Body => into.extend_from_slice(value),
             },
             Filter::Form => {
                 url::form_urlencoded::byte_serialize(value)
@@ -146,7 +146,7 @@ impl Text {
             Filter::Base64 => {
                 let before = into.len();
                 into.resize(before + value.len().div_ceil(3) * 4, 0);
-                // It has the room that the standard says.
+                // It has the room that the standard requires.
                 let written = STANDARD.encode_slice(value, &mut into[before..]).unwrap_or(0);
                 into.truncate(before + written);
             }
@@ -193,8 +193,8 @@ fn variable(inner: &str, names: &Names) -> Result<Piece, Problem> {
 /// Longest part of a text that an error shows.
 const SHOWN_CHARS: usize = 60;
 
-fn wrong(text: &[u8], column: usize, problem: &str) -> UserError {
-    // Text behind what is shown is not looked at: it may be long. A letter has at most four bytes.
+fn text_error(text: &[u8], column: usize, problem: &str) -> UserError {
+    // Text behind what is shown is not examined: it may be long. A letter has at most four bytes.
     let begin = String::from_utf8_lossy(&text[..text.len().min(4 * (SHOWN_CHARS + 1))]);
     let mut shown: String = begin.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// The text with `a` and `b` set.
-    fn rendered(text: &str, place: Place, a: &[u8], b: &[u8]) -> Vec<u8> {
+    fn rendered(text: &str, place: TextContext, a: &[u8], b: &[u8]) -> Vec<u8> {
         let names = names();
         let mut variables = Variables::default();
         variables.set(names.find("a").unwrap(), a);
@@ -297,7 +297,7 @@ mod tests {
             ("{\"x\": ${a}}", "{\"x\": 1}"),
             ("${a|form}${b | url}", "12"),
         ] {
-            let written = rendered(text, Place::Body, b"1", b"2");
+            let written = rendered(text, TextContext::Body, b"1", b"2");
             assert_eq!(String::from_utf8(written).unwrap(), expected, "{text}");
         }
     }
@@ -308,23 +308,23 @@ mod tests {
         let check = |text: &str, place, expected: &str| {
             assert_eq!(String::from_utf8(rendered(text, place, value, b"")).unwrap(), expected);
         };
-        check("${a}", Place::Body, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+\r\n");
-        check("${a}", Place::Header, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+  ");
-        check("${a}", Place::Url, "a%20b&c=d/e?f%23g%25h%20%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9+%0D%0A");
+        check("${a}", TextContext::Body, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+\r\n");
+        check("${a}", TextContext::Header, "a b&c=d/e?f#g%h%20\"<>{}|\\^`é+  ");
+        check("${a}", TextContext::Url, "a%20b&c=d/e?f%23g%25h%20%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9+%0D%0A");
         let form = "a+b%26c%3Dd%2Fe%3Ff%23g%25h%2520%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9%2B%0D%0A";
         let url = "a%20b%26c%3Dd%2Fe%3Ff%23g%25h%2520%22%3C%3E%7B%7D%7C%5C%5E%60%C3%A9%2B%0D%0A";
-        for place in [Place::Body, Place::Header, Place::Url] {
+        for place in [TextContext::Body, TextContext::Header, TextContext::Url] {
             check("${a|form}", place, form);
             check("${a|url}", place, url);
         }
-        check("${a|json}", Place::Body, "a b&c=d/e?f#g%h%20\\\"<>{}|\\\\^`é+\\r\\n");
-        assert_eq!(rendered("${a|base64}-${b|base64}", Place::Body, b"\xff\xfe", b""), b"//4=-");
-        assert_eq!(rendered("${a}", Place::Url, b"%4", b""), b"%254");
+        check("${a|json}", TextContext::Body, "a b&c=d/e?f#g%h%20\\\"<>{}|\\\\^`é+\\r\\n");
+        assert_eq!(rendered("${a|base64}-${b|base64}", TextContext::Body, b"\xff\xfe", b""), b"//4=-");
+        assert_eq!(rendered("${a}", TextContext::Url, b"%4", b""), b"%254");
         assert_eq!(
-            rendered("${a|json}", Place::Body, b"\x00\x1f\xff", b""),
+            rendered("${a|json}", TextContext::Body, b"\x00\x1f\xff", b""),
             "\\u0000\\u001f\u{fffd}".as_bytes()
         );
-        assert_eq!(rendered("${a}", Place::Body, b"\xff", b""), b"\xff");
+        assert_eq!(rendered("${a}", TextContext::Body, b"\xff", b""), b"\xff");
     }
 
     #[test]
@@ -342,13 +342,13 @@ mod tests {
             ("${a|form|url}", "`${a|form|url}`, column 1: no filter is called `form|url`"),
             ("$${a} ${A}", "`$${a} ${A}`, column 7: no variable is called `A`"),
         ] {
-            let error = Text::parse(text, &names(), Place::Body).unwrap_err();
+            let error = Text::parse(text, &names(), TextContext::Body).unwrap_err();
             assert_eq!((error.message.as_str(), error.exit_code()), (message, 2));
         }
-        let error = Text::parse("${csrfToken}", &names(), Place::Body).unwrap_err();
+        let error = Text::parse("${csrfToken}", &names(), TextContext::Body).unwrap_err();
         assert_eq!(error.hint.as_deref(), Some("did you mean `${csrf_token}`?"));
         let long = format!("{}${{", "x".repeat(500));
-        let error = Text::parse(&long, &names(), Place::Body).unwrap_err();
+        let error = Text::parse(&long, &names(), TextContext::Body).unwrap_err();
         assert!(error.message.len() < 150 && error.message.contains("column 501"), "{}", error.message);
     }
 
@@ -357,18 +357,18 @@ mod tests {
         let names = names();
         let mut variables = Variables::default();
         variables.set(names.find("a").unwrap(), b"1");
-        let text = Text::of_bytes(b"\xff${a}\x00\xfe$${\r\n${a}\xc3", &names, Place::Body).unwrap();
+        let text = Text::of_bytes(b"\xff${a}\x00\xfe$${\r\n${a}\xc3", &names, TextContext::Body).unwrap();
         let mut into = vec![];
         text.render(&variables, &mut into).unwrap();
         assert_eq!(into, b"\xff1\x00\xfe${\r\n1\xc3");
-        let error = Text::of_bytes(b"\xff\r\n${", &names, Place::Body).unwrap_err();
+        let error = Text::of_bytes(b"\xff\r\n${", &names, TextContext::Body).unwrap_err();
         assert_eq!(error.message, "`\u{fffd}  ${`, column 4: `${` is not closed by `}`");
     }
 
     #[test]
     fn without_a_value_nothing_is_written() {
         let names = names();
-        let text = Text::parse("x${a}y${b}", &names, Place::Body).unwrap();
+        let text = Text::parse("x${a}y${b}", &names, TextContext::Body).unwrap();
         let (a, b) = (names.find("a").unwrap(), names.find("b").unwrap());
         assert_eq!(text.variables().collect::<Vec<_>>(), [a, b]);
         let mut variables = Variables::default();
@@ -376,9 +376,13 @@ mod tests {
         let mut into = b"before".to_vec();
         assert_eq!(text.render(&variables, &mut into), Err(b));
         assert_eq!(into, b"before");
-        assert_eq!(Text::parse("${a}", &names, Place::Url).unwrap().whole(), Some(a));
+        assert_eq!(Text::parse("${a}", &names, TextContext::Url).unwrap().single_variable(), Some(a));
         for text in ["${a|url}", "${a}b", "a", ""] {
-            assert_eq!(Text::parse(text, &names, Place::Url).unwrap().whole(), None, "{text}");
+            assert_eq!(
+                Text::parse(text, &names, TextContext::Url).unwrap().single_variable(),
+                None,
+                "{text}"
+            );
         }
     }
 
@@ -386,28 +390,29 @@ mod tests {
         /// Any text is read or refused, and with `$${` for `${` it is what it was.
         #[test]
         fn an_escaped_text_is_itself(text in "[$\\{\\}ab|ü ]{0,30}") {
-            let _ = Text::parse(&text, &names(), Place::Body);
+            let _ = Text::parse(&text, &names(), TextContext::Body);
             // Only a dollar that would be taken for part of an escape cannot be written so.
             prop_assume!(!text.contains("$${"));
             let escaped = text.replace("${", "$${");
-            prop_assert_eq!(rendered(&escaped, Place::Body, b"", b""), text.into_bytes());
+            prop_assert_eq!(rendered(&escaped, TextContext::Body, b"", b""), text.into_bytes());
         }
 
         /// What a filter wrote is read back by another reader as what it was.
         #[test]
         fn filters_are_undone_by_other_readers(value in any::<Vec<u8>>(), text in any::<String>()) {
-            let form = rendered("k=${a|form}", Place::Body, text.as_bytes(), b"");
+            let form = rendered("k=${a|form}", TextContext::Body, text.as_bytes(), b"");
             let read: Vec<_> = url::form_urlencoded::parse(&form).collect();
             prop_assert_eq!(read, vec![("k".into(), text.as_str().into())]);
-            let json = rendered("\"${a|json}\"", Place::Body, text.as_bytes(), b"");
+            let json = rendered("\"${a|json}\"", TextContext::Body, text.as_bytes(), b"");
             prop_assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text.as_str());
-            let base64 = rendered("${a|base64}", Place::Body, &value, b"");
+            let base64 = rendered("${a|base64}", TextContext::Body, &value, b"");
             prop_assert_eq!(STANDARD.decode(base64).unwrap(), value.as_slice());
-            let url = rendered("http://h/${a}?${a|url}", Place::Url, &value, b"");
+            let url = rendered("http://h/${a}?${a|url}", TextContext::Url, &value, b"");
             let url = url::Url::parse(std::str::from_utf8(&url).unwrap()).unwrap();
             prop_assert!(url.fragment().is_none());
-            // `url` encodes everything else by itself; had it anything left to do, it would have changed what was written.
-            let written = rendered("${a|url}", Place::Url, &value, b"");
+            // `url` encodes everything else by itself; had it anything left to do, it would have changed what was
+            // written.
+            let written = rendered("${a|url}", TextContext::Url, &value, b"");
             prop_assert!(url.as_str().as_bytes().ends_with(&written));
         }
     }

@@ -23,10 +23,10 @@ pub(crate) fn draw(think: &Think, random: &mut SplitMix) -> u64 {
     }
 }
 
-/// What is left of a think time at a moment that has nothing to do with it, in microseconds: whoever was there before the
-/// load began is in the midst of one. Of a time of length t it is even in (0, t), and the moment falls into a long one more
-/// often, in proportion to its length (Feller, An Introduction to Probability Theory II, XI.4).
-pub(crate) fn left(think: &Think, random: &mut SplitMix) -> u64 {
+/// The residual think time at an independent moment, in microseconds: a visitor that was present before
+/// the load began is in the midst of one. Of a time of length t it is even in (0, t), and the moment falls into a long
+/// one more often, in proportion to its length (Feller, An Introduction to Probability Theory II, XI.4).
+pub(crate) fn residual(think: &Think, random: &mut SplitMix) -> u64 {
     let length_us = match *think {
         Think::Uniform { min_us, max_us } => {
             let (low, high) = (min_us.min(max_us) as f64, min_us.max(max_us) as f64);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_think_time_has_the_mean_of_renewal_theory() {
+    fn the_residual_think_time_has_the_mean_of_renewal_theory() {
         // The mean is E(t^2) / 2 E(t).
         let second = 1e6;
         for (think, mean_us) in [
@@ -88,7 +88,7 @@ mod tests {
             (Think::LogNormal { median_us: 1_000_000, sigma: 0.5 }, 0.5 * (1.5 * 0.25f64).exp() * second),
         ] {
             let mut random = SplitMix::new(7);
-            let sum: f64 = (0..DRAWS).map(|_| left(&think, &mut random) as f64).sum();
+            let sum: f64 = (0..DRAWS).map(|_| residual(&think, &mut random) as f64).sum();
             assert!((sum / DRAWS as f64 - mean_us).abs() <= 0.02 * mean_us, "{think:?}: {sum}");
         }
     }

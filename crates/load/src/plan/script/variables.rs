@@ -86,7 +86,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Sets one, and gives the place to write it to, which is empty.
+    /// Sets one, and returns the place to write it to, which is empty.
     pub(crate) fn begin(&mut self, id: VariableId) -> &mut Vec<u8> {
         let place = usize::from(id.0);
         if self.values.len() <= place {
@@ -104,7 +104,7 @@ impl Variables {
         self.begin(id).extend_from_slice(value);
     }
 
-    /// Takes one away.
+    /// Removes one.
     pub(crate) fn unset(&mut self, id: VariableId) {
         if let Some((set, _)) = self.values.get_mut(usize::from(id.0)) {
             *set = false;
@@ -116,7 +116,7 @@ impl Variables {
         self.values.get(usize::from(id.0)).filter(|(set, _)| *set).map(|(_, value)| value.as_slice())
     }
 
-    /// Takes all away.
+    /// Removes all.
     pub(crate) fn clear(&mut self) {
         for (set, _) in &mut self.values {
             *set = false;

@@ -1,4 +1,4 @@
-//! What one engine thread has seen of one interval, and the counting that makes every request appear exactly once.
+//! The figures of one engine thread and one interval, counted so that every request appears exactly once.
 //!
 //! Started = completed + failed + in flight holds by construction at every cut. The integral of requests in flight
 //! over an interval of length L is `n0 * L + sum(L - start) - sum(L - end)`, whatever the order of events: exact, so
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     /// Pages and what visitors did.
     pub(crate) visits: VisitReport,
     /// In the thread's last report.
-    pub(crate) last: Option<Last>,
+    pub(crate) thread_end: Option<ThreadEnd>,
 }
 
 /// The share of one request name.
@@ -62,7 +62,7 @@ pub(crate) struct NamedReport {
 
 /// How a thread ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Last {
+pub(crate) struct ThreadEnd {
     pub(crate) end_ns: u64,
     pub(crate) waiting: u64,
     pub(crate) censored_time: TimeHistogram,
@@ -101,13 +101,13 @@ impl Report {
             cpu_ns: 0,
             named: labels.requests.iter().map(|_| NamedReport::new()).collect(),
             visits: VisitReport::new(labels),
-            last: None,
+            thread_end: None,
         }
     }
 
-    /// As [`Report::new`], with the memory that every load writes to in the kernel's hands already: a page that is
+    /// As [`Report::new`], with its memory already mapped by the kernel: a page that is
     /// touched first while a request is due delays it. Histograms of names are not, there may be many.
-    pub(crate) fn touched(labels: &Labels) -> Self {
+    pub(crate) fn preallocated(labels: &Labels) -> Self {
         let mut report = Self::new(labels);
         for histogram in [
             &mut report.response_time,
@@ -123,7 +123,7 @@ impl Report {
     }
 
     #[inline]
-    fn serve(&mut self, times: Times, end_ns: u64) {
+    fn record_service_time(&mut self, times: RequestTimes, end_ns: u64) {
         if let Some(sent_ns) = times.sent_ns {
             self.service_time.record(microseconds(sent_ns, end_ns));
         }
@@ -158,11 +158,11 @@ impl Report {
         self.histograms().into_iter().for_each(TimeHistogram::clear);
         self.named.iter_mut().for_each(NamedReport::clear);
         self.visits.clear();
-        self.last = None;
+        self.thread_end = None;
     }
 
     /// Adds what another thread saw of the same interval. Peaks add up: threads do not see each other's connections.
-    pub(crate) fn absorb(&mut self, other: &mut Self) {
+    pub(crate) fn merge(&mut self, other: &mut Self) {
         self.length_ns = self.length_ns.max(other.length_ns);
         self.started += other.started;
         self.completed += other.completed;
@@ -184,14 +184,14 @@ impl Report {
         for (sum, histogram) in self.histograms().into_iter().zip(other.histograms()) {
             sum.merge(histogram);
         }
-        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.absorb(named));
-        self.visits.absorb(&mut other.visits);
+        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.merge(named));
+        self.visits.merge(&mut other.visits);
     }
 }
 
-/// When a request should have begun, when it was sent, and as which name it counts.
+/// When a request was intended and sent, and the name it counts under.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct RequestTimes {
     pub(crate) intended_ns: u64,
     /// `None` for one that was never sent: it has no service time.
     pub(crate) sent_ns: Option<u64>,
@@ -210,11 +210,11 @@ pub(crate) struct Recorder {
     starts_ns: u128,
     /// Sum of `end - interval start` over its ends.
     ends_ns: u128,
-    /// Sum of `interval start - end` over the ends that lie before it: the kernel had the answer when the earlier
-    /// interval ended, which counted the request in flight to its end. This one gives that time back.
+    /// Sum of `interval start - end` over the ends that lie before it: the kernel had the response when the earlier
+    /// interval ended, which counted the request in flight to its end. This one subtracts that time.
     early_ns: u128,
-    /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first request
-    /// shows only when they are let in.
+    /// Sum of `interval start - start` over the starts that lie before it: of visitors who come back, whose first
+    /// request shows only when they are admitted.
     late_ns: u128,
     open_connections: u64,
     cpu_before_ns: u64,
@@ -254,7 +254,7 @@ impl Recorder {
     }
 
     /// Sets what the thread's CPU clock showed when the load began.
-    pub(crate) fn cpu_from(&mut self, cpu_ns: u64) {
+    pub(crate) fn set_cpu_start(&mut self, cpu_ns: u64) {
         self.cpu_before_ns = cpu_ns;
     }
 
@@ -273,31 +273,31 @@ impl Recorder {
         self.early_ns += u128::from(self.interval_start_ns.saturating_sub(end_ns));
     }
 
-    /// A good answer.
+    /// A successful response.
     #[inline]
-    pub(crate) fn complete(&mut self, times: Times, end_ns: u64) {
+    pub(crate) fn complete(&mut self, times: RequestTimes, end_ns: u64) {
         self.end(end_ns);
         let report = &mut *self.report;
         report.completed += 1;
         let response_us = microseconds(times.intended_ns, end_ns);
         report.response_time.record(response_us);
-        report.serve(times, end_ns);
+        report.record_service_time(times, end_ns);
         if let Some(named) = report.named.get_mut(times.name) {
             named.completed += 1;
             named.response_time.record(response_us);
         }
     }
 
-    /// Anything that was not a good answer. Timeouts count at `end_ns`, their bound.
-    pub(crate) fn fail(&mut self, failure: Failure, times: Times, end_ns: u64) {
+    /// Anything that was not a successful response. Timeouts count at `end_ns`, their bound.
+    pub(crate) fn fail(&mut self, failure: Failure, times: RequestTimes, end_ns: u64) {
         self.end(end_ns);
         let report = &mut *self.report;
         report.failed += 1;
-        failure.count_in(&mut report.errors);
+        failure.add_to(&mut report.errors);
         let response_us = microseconds(times.intended_ns, end_ns);
         if failure.is_timeout() {
             report.response_time.record(response_us);
-            report.serve(times, end_ns);
+            report.record_service_time(times, end_ns);
         } else {
             report.failed_time.record(response_us);
         }
@@ -311,14 +311,14 @@ impl Recorder {
 
     /// A status line came.
     #[inline]
-    pub(crate) fn status(&mut self, status: u16) {
+    pub(crate) fn record_status(&mut self, status: u16) {
         if let Some(count) = self.report.status.get_mut(usize::from(status)) {
             *count += 1;
         }
     }
 
-    /// A read of an answer's end on a stamped connection: when the kernel had received it, if that is known.
-    pub(crate) fn stamp(&mut self, received_ns: Option<u64>, read_ns: u64) {
+    /// A read of a response's end on a timestamped connection: when the kernel had received it, if that is known.
+    pub(crate) fn record_rx_timestamp(&mut self, received_ns: Option<u64>, read_ns: u64) {
         let report = &mut *self.report;
         match received_ns {
             Some(received_ns) => {
@@ -330,36 +330,36 @@ impl Recorder {
     }
 
     /// A connection was established.
-    pub(crate) fn opened(&mut self, begun_ns: u64, now_ns: u64) {
+    pub(crate) fn connection_opened(&mut self, started_ns: u64, now_ns: u64) {
         self.open_connections += 1;
         let connections = &mut self.report.connections;
         connections.opened += 1;
         connections.peak = connections.peak.max(self.open_connections);
-        self.report.connect_time.record(microseconds(begun_ns, now_ns));
+        self.report.connect_time.record(microseconds(started_ns, now_ns));
     }
 
     /// The TLS handshake of a new connection is done.
-    pub(crate) fn shook_hands(&mut self, begun_ns: u64, ended_ns: u64, resumed: bool) {
-        self.report.tls_handshake.record(microseconds(begun_ns, ended_ns));
+    pub(crate) fn handshake_done(&mut self, started_ns: u64, ended_ns: u64, resumed: bool) {
+        self.report.tls_handshake.record(microseconds(started_ns, ended_ns));
         self.report.connections.tls_resumed += u64::from(resumed);
     }
 
     /// An established connection was closed.
-    pub(crate) fn closed(&mut self) {
+    pub(crate) fn connection_closed(&mut self) {
         self.open_connections -= 1;
     }
 
     /// Ends the interval at `end_ns`, puts an empty report in its place and returns the full one.
-    pub(crate) fn cut(&mut self, end_ns: u64, cpu_ns: u64, empty: Box<Report>) -> Box<Report> {
+    pub(crate) fn finish_interval(&mut self, end_ns: u64, cpu_ns: u64, empty: Box<Report>) -> Box<Report> {
         let length_ns = end_ns.saturating_sub(self.interval_start_ns);
         let mut full = std::mem::replace(&mut self.report, empty);
         let length = u128::from(length_ns);
         let begun = u128::from(self.in_flight_at_start + full.started) * length;
         let ended = u128::from(full.completed + full.failed) * length;
         let in_flight_ns = (begun + self.ends_ns).saturating_sub(self.starts_ns + ended);
-        let given_back_ns = self.early_ns.min(in_flight_ns);
-        self.early_ns -= given_back_ns;
-        full.in_flight_ns = in_flight_ns - given_back_ns + std::mem::take(&mut self.late_ns);
+        let corrected_ns = self.early_ns.min(in_flight_ns);
+        self.early_ns -= corrected_ns;
+        full.in_flight_ns = in_flight_ns - corrected_ns + std::mem::take(&mut self.late_ns);
         full.index = self.index;
         full.length_ns = length_ns;
         full.in_flight = self.in_flight;
@@ -401,10 +401,10 @@ mod tests {
                     recorder.start(start);
                 }
                 for &(start, end, good) in requests.iter().filter(|r| (from..to).contains(&r.1)) {
-                    let times = Times { intended_ns: start, sent_ns: Some(start), name: 0 };
+                    let times = RequestTimes { intended_ns: start, sent_ns: Some(start), name: 0 };
                     if good { recorder.complete(times, end) } else { recorder.fail(Failure::Reset, times, end) }
                 }
-                let report = recorder.cut(to, 0, Box::new(Report::new(&Labels::default())));
+                let report = recorder.finish_interval(to, 0, Box::new(Report::new(&Labels::default())));
                 started += report.started;
                 ended += report.completed + report.failed;
                 prop_assert_eq!(started, ended + report.in_flight);

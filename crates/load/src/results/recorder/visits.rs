@@ -1,8 +1,8 @@
-//! What one engine thread has seen of pages and visits in one interval.
+//! The figures of pages and visits of one engine thread and one interval.
 //!
-//! A page counts where it was due, and where it ended. Two of the pages of an interval are kept part by part: the slowest
-//! one, and the one nearest to the median so far. A failed page is kept as the slowest only where none was completed: the
-//! slowest page is the one that the largest page time is of.
+//! A page counts where it was due, and where it ended. Two of the pages of an interval are kept part by part: the
+//! slowest one, and the one nearest to the median so far. A failed page is kept as the slowest only where none was
+//! completed: the slowest page is the one with the largest page time.
 
 use super::NamedReport;
 use webdyno_model::histogram::TimeHistogram;
@@ -71,7 +71,7 @@ impl VisitReport {
         }
     }
 
-    /// A page ended. True when its parts are to be kept: [`VisitReport::keep`] takes them.
+    /// A page ended. True when its parts are to be passed to [`VisitReport::keep`].
     pub(crate) fn page_ended(&mut self, end: PageEnd) -> bool {
         self.pages.as_mut().is_some_and(|pages| pages.ended(end))
     }
@@ -100,7 +100,7 @@ impl VisitReport {
     }
 
     /// Adds what another thread saw of the same interval.
-    pub(crate) fn absorb(&mut self, other: &mut Self) {
+    pub(crate) fn merge(&mut self, other: &mut Self) {
         let visitors = self.counts.visitors + other.counts.visitors;
         self.counts.add(&other.counts);
         self.counts.visitors = visitors;
@@ -108,7 +108,7 @@ impl VisitReport {
             *sum += missed;
         }
         if let (Some(sum), Some(pages)) = (&mut self.pages, &mut other.pages) {
-            sum.absorb(pages);
+            sum.merge(pages);
         }
     }
 
@@ -173,7 +173,7 @@ impl NamedReport {
     }
 
     /// Adds another one.
-    pub(super) fn absorb(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.completed += other.completed;
         self.failed += other.failed;
         self.response_time.merge(&other.response_time);
@@ -209,7 +209,7 @@ impl Pages {
             named.completed += 1;
             named.response_time.record(end.time_us);
         }
-        // It is looked up ever more seldom: that takes some microseconds.
+        // It is resolved ever more seldom: that takes some microseconds.
         if self.earlier_median_us.is_none() && self.completed.is_power_of_two() {
             self.own_median_us = self.time.quantile_us(0.5);
         }
@@ -252,13 +252,13 @@ impl Pages {
         (self.earlier_median_us, self.own_median_us) = (None, None);
     }
 
-    fn absorb(&mut self, other: &mut Self) {
+    fn merge(&mut self, other: &mut Self) {
         self.started += other.started;
         self.completed += other.completed;
         self.failed += other.failed;
         self.in_flight += other.in_flight;
         self.time.merge(&other.time);
-        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.absorb(named));
+        self.named.iter_mut().zip(&other.named).for_each(|(sum, named)| sum.merge(named));
         if let Some(trace) = other.slowest.take()
             && self.is_slowest(trace.time_us, trace.failed)
         {

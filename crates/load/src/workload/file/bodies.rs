@@ -1,10 +1,10 @@
 //! Bodies of requests in a workload file: a text, a file, a form, a form with files, JSON.
 
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
-use super::reader::Scope;
-use super::requests::Uses;
+use super::keys::{TableKeys, Value};
+use super::scope::Scope;
+use super::source_span::{FileError, FileResult, SourceSpan};
 use super::texts;
+use super::texts::VariableUses;
 use crate::workload::forms;
 use crate::workload::forms::{File, Part};
 use webdyno_model::error::io_error;
@@ -14,10 +14,10 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 /// Every key of a field of a multipart form that is a file.
 pub(super) const FILE_KEYS: &[&str] = &["file", "type", "filename"];
 
-/// A body with what is said of it.
+/// A body with its properties.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// `None` where nobody knows.
+    /// `None` where unknown.
     pub(super) content_type: Option<String>,
     pub(super) is_multipart: bool,
     /// Nothing in it is to be replaced.
@@ -25,7 +25,11 @@ pub(super) struct Body {
 }
 
 /// The body of a request; `None` when it has none.
-pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, uses: &mut Uses) -> Read<Option<Body>> {
+pub(super) fn read(
+    scope: &Scope<'_>,
+    keys: &TableKeys<'_>,
+    uses: &mut VariableUses,
+) -> FileResult<Option<Body>> {
     let Some(value) = keys.one_of(&["body", "body_file", "form", "multipart", "json"])? else {
         return Ok(None);
     };
@@ -36,7 +40,7 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, uses: &mut Uses) -> Read<
         is_raw: false,
     };
     let body = match value.key {
-        "body" => plain(uses.note(value.at, value.text()?)?.into(), None),
+        "body" => plain(uses.collect(value.at, value.text()?)?.into(), None),
         "body_file" => Body { is_raw: true, ..plain(file(scope, &value)?, None) },
         "form" => plain(urlencoded(&value, uses)?, Some(forms::URLENCODED)),
         "json" => plain(json(&value, uses)?, Some("application/json")),
@@ -48,17 +52,20 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, uses: &mut Uses) -> Read<
     Ok(Some(body))
 }
 
-fn too_large(at: Place, what: &str) -> Box<Wrong> {
-    Wrong::new(at, format!("{what} has more than {BODY_BYTES_MAX} bytes, which is the most that can be sent"))
-        .hint("send a smaller body")
+fn too_large(at: SourceSpan, what: &str) -> Box<FileError> {
+    FileError::new(
+        at,
+        format!("{what} has more than {BODY_BYTES_MAX} bytes, which is the most that can be sent"),
+    )
+    .hint("send a smaller body")
 }
 
 /// The bytes of a file that a value names.
-pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> Read<Vec<u8>> {
-    let path = scope.files.beside(value.at.file, value.word()?);
+pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> FileResult<Vec<u8>> {
+    let path = scope.files.resolve_relative(value.at.file, value.non_empty_text()?);
     let bytes = (scope.fetch)(&path).map_err(|error| {
-        let told = io_error("read", path.display(), &error);
-        Wrong::of(value.at, told, "paths are relative to the file that names them")
+        let error = io_error("read", path.display(), &error);
+        FileError::from_user_error(value.at, error, "paths are relative to the file that names them")
     })?;
     if bytes.len() > BODY_BYTES_MAX {
         return Err(too_large(value.at, &path.display().to_string()));
@@ -67,7 +74,7 @@ pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> Read<Vec<u8>> {
 }
 
 /// The fields of a form: each value may be a list, which is as many fields of one name.
-fn fields<'t>(value: &Value<'t>) -> Read<Vec<(&'t str, Value<'t>)>> {
+fn fields<'t>(value: &Value<'t>) -> FileResult<Vec<(&'t str, Value<'t>)>> {
     let mut fields = vec![];
     for (name, _, value) in value.entries("a form")? {
         let values = value.as_list().unwrap_or_else(|| vec![value]);
@@ -76,54 +83,55 @@ fn fields<'t>(value: &Value<'t>) -> Read<Vec<(&'t str, Value<'t>)>> {
     Ok(fields)
 }
 
-fn urlencoded(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
+fn urlencoded(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>> {
     let mut pairs = vec![];
     for (name, value) in fields(value)? {
         let text = value.plain()?;
-        uses.note(value.at, name)?;
-        uses.note(value.at, &text)?;
+        uses.collect(value.at, name)?;
+        uses.collect(value.at, &text)?;
         pairs.push(format!("{}={}", texts::form_text(name), texts::form_text(&text)));
     }
     Ok(pairs.join("&").into_bytes())
 }
 
-fn json(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<u8>> {
-    note_texts(value, uses)?;
+fn json(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Vec<u8>> {
+    collect_texts(value, uses)?;
     let mut text = String::new();
     value.json(&mut text, &texts::json_text)?;
     Ok(text.into_bytes())
 }
 
 /// Notes the variables in all texts of a JSON value.
-fn note_texts(value: &Value<'_>, uses: &mut Uses) -> Read<()> {
+fn collect_texts(value: &Value<'_>, uses: &mut VariableUses) -> FileResult<()> {
     if let Some(text) = value.as_text() {
-        uses.note(value.at, text)?;
+        uses.collect(value.at, text)?;
     } else if let Some(list) = value.as_list() {
-        list.iter().try_for_each(|element| note_texts(element, uses))?;
+        list.iter().try_for_each(|element| collect_texts(element, uses))?;
     } else if value.is_table() {
         for (name, at, value) in value.entries("a JSON object")? {
-            uses.note(at, name)?;
-            note_texts(&value, uses)?;
+            uses.collect(at, name)?;
+            collect_texts(&value, uses)?;
         }
     }
     Ok(())
 }
 
-fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut Uses) -> Read<Body> {
+fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut VariableUses) -> FileResult<Body> {
     let mut parts = vec![];
     for (name, value) in fields(value)? {
-        uses.note(value.at, name)?;
+        uses.collect(value.at, name)?;
         if !value.is_table() {
             let text = value.plain()?;
-            uses.note(value.at, &text)?;
+            uses.collect(value.at, &text)?;
             parts.push(Part { name: name.into(), bytes: text.into_bytes(), file: None });
             continue;
         }
         let keys = value.keys("a file of a form", FILE_KEYS)?;
-        let path = keys.need("file", "{ file = \"photo.png\", type = \"image/png\" }")?;
+        let path = keys.required("file", "{ file = \"photo.png\", type = \"image/png\" }")?;
         let bytes = escaped_bytes(&file(scope, &path)?);
         let own = path.text()?.rsplit('/').next().unwrap_or_default().to_owned();
-        let filename = keys.read("filename", |value| Ok(uses.note(value.at, value.word()?)?.to_owned()))?;
+        let filename =
+            keys.read("filename", |value| Ok(uses.collect(value.at, value.non_empty_text()?)?.to_owned()))?;
         let content_type = keys.read("type", media_type)?;
         let file = File { name: filename.unwrap_or_else(|| texts::escaped(&own)), content_type };
         parts.push(Part { name: name.into(), bytes, file: Some(file) });
@@ -132,12 +140,12 @@ fn multipart(scope: &Scope<'_>, value: &Value<'_>, uses: &mut Uses) -> Read<Body
     Ok(Body { bytes, content_type: Some(content_type), is_multipart: true, is_raw: false })
 }
 
-fn media_type(value: &Value<'_>) -> Read<String> {
+fn media_type(value: &Value<'_>) -> FileResult<String> {
     let text = value.text()?;
     if forms::is_media_type(text) {
         return Ok(text.to_owned());
     }
-    Err(Wrong::new(value.at, format!("`{text}` is not the type of a file"))
+    Err(FileError::new(value.at, format!("`{text}` is not the type of a file"))
         .hint("write it as in \"image/png\""))
 }
 

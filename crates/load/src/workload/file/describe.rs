@@ -22,7 +22,7 @@ pub fn describe(workload: &Workload, objectives: &[&str]) -> String {
     line(&mut text, "load", &load(workload));
     line(&mut text, "length", &length(workload));
     if let Some(visits) = &workload.visits {
-        line(&mut text, "think", &thinking(workload, visits));
+        line(&mut text, "think", &think_summary(workload, visits));
         let yes_or_no = |flag: bool| if flag { "kept" } else { "none" };
         let host = visits.connections_per_host;
         line(
@@ -164,7 +164,7 @@ fn load(workload: &Workload) -> String {
 }
 
 /// How long visitors think, and how many sessions they make at most for that.
-fn thinking(workload: &Workload, visits: &Visits) -> String {
+fn think_summary(workload: &Workload, visits: &Visits) -> String {
     let think_s = mean_think_s(visits);
     if think_s <= 0.0 {
         return "none".into();
@@ -191,8 +191,8 @@ fn is_page(session: &SessionSpec) -> bool {
 /// Seconds of thinking in a session, the mean over all of them.
 fn mean_think_s(visits: &Visits) -> f64 {
     let total: f64 = visits.sessions.iter().map(|session| session.weight).sum();
-    let of_step = |step: &StepSpec| step.think.unwrap_or(visits.think).mean_us() / 1e6;
-    let of = |session: &SessionSpec| session.steps.iter().map(of_step).sum::<f64>() * session.weight;
+    let step_keys = |step: &StepSpec| step.think.unwrap_or(visits.think).mean_us() / 1e6;
+    let of = |session: &SessionSpec| session.steps.iter().map(step_keys).sum::<f64>() * session.weight;
     visits.sessions.iter().map(of).sum::<f64>() / total
 }
 
@@ -206,15 +206,15 @@ fn length(workload: &Workload) -> String {
     }
 }
 
-/// As people say it: `16m 30s`.
+/// For people: `16m 30s`.
 fn time(us: u64) -> String {
     const MINUTE_US: u64 = 60_000_000;
     let (minutes, rest_us) = (us / MINUTE_US, us % MINUTE_US);
     let (hours, minutes) = (minutes / 60, minutes % 60);
     let part = |us: u64| (us > 0).then(|| duration_text(us));
     let parts = [part(hours * 60 * MINUTE_US), part(minutes * MINUTE_US), part(rest_us)];
-    let told: Vec<String> = parts.into_iter().flatten().collect();
-    if told.is_empty() { duration_text(0) } else { told.join(" ") }
+    let described: Vec<String> = parts.into_iter().flatten().collect();
+    if described.is_empty() { duration_text(0) } else { described.join(" ") }
 }
 
 fn plural(count: u64, noun: &str) -> String {
@@ -250,15 +250,15 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn short_think_times_are_told_in_milliseconds() {
+    fn short_think_times_are_described_in_milliseconds() {
         let text = "base = \"http://h/\"\nusers = 5\nthink = \"20ms\"\n[[page]]\nurl = \"/\"\n";
         let workload = parse(text, Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
-        let told = describe(&workload, &[]);
-        assert!(told.contains("20 ms a session, so that at most 250 pages a second"), "{told}");
+        let described = describe(&workload, &[]);
+        assert!(described.contains("20 ms a session, so that at most 250 pages a second"), "{described}");
     }
 
     #[test]
-    fn a_workload_is_told_in_a_few_lines() {
+    fn a_workload_is_described_in_a_few_lines() {
         let text = "base = \"http://h/\"\nusers = 4250\nthink = \"exponential 60s\"\nramp = \"30s\"\nduration = \"2m\"\n\
                     [[page]]\nname = \"shop\"\nurl = \"/\"\nweight = 3\nresources = [\"/a.js\", \"/b.css\"]\n\
                     [[session]]\nname = \"buy\"\n[[session.step]]\npage = \"/cart\"\n[[session.step]]\n\
@@ -279,35 +279,35 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_open_files_do_not_allow_are_told() {
+    fn connections_beyond_the_open_files_limit_are_reported() {
         let text = "users = 5000\n[[page]]\nurl = \"http://h/\"\n";
-        for (allowed, told) in [
+        for (allowed, expected) in [
             (None, "at most 30,000 at once\n"),
             (Some(19_968), "at most 19,968 at once (ulimit -n); users would have 30,000\n"),
         ] {
             let read = crate::workload::file::draft(text, Path::new("w.toml"), &mut |_| Ok(vec![]));
             let mut draft = read.unwrap();
             draft.settings.connections_allowed = allowed;
-            let said = describe(&draft.whole().unwrap(), &[]);
-            assert!(said.ends_with(&format!("  connections  {told}")), "{said}");
+            let described = describe(&draft.workload_as_written().unwrap(), &[]);
+            assert!(described.ends_with(&format!("  connections  {expected}")), "{described}");
         }
     }
 
     #[test]
-    fn times_are_told_as_people_say_them() {
-        for (us, told) in [
+    fn times_are_formatted_for_people() {
+        for (us, expected) in [
             (990_000_000, "16m 30s"),
             (120_000_000, "2m"),
             (3_660_000_000, "1h 1m"),
             (10_000_000, "10s"),
             (500_000, "500ms"),
         ] {
-            assert_eq!(time(us), told);
+            assert_eq!(time(us), expected);
         }
     }
 
     #[test]
-    fn a_list_is_told_with_its_number_and_how_it_is_drawn_from() {
+    fn a_list_is_described_with_its_size_and_order() {
         for (lines, order) in [
             ("/a\n/b\n", "2 requests of l.urls, in turn"),
             ("/a#weight=2\n/b\n", "2 requests of l.urls, drawn by their weights"),
@@ -315,21 +315,22 @@ mod tests {
             let list: String = lines.lines().map(|line| format!("http://h{line}\n")).collect();
             let mut read = |_: &Path| Ok(list.clone().into_bytes());
             let workload = parse("[urls]\nfile = \"l.urls\"\n", Path::new("w.toml"), &mut read).unwrap();
-            let told = describe(&workload, &[]);
-            assert!(told.starts_with(&format!("  list         {order}\n")), "{told}");
+            let described = describe(&workload, &[]);
+            assert!(described.starts_with(&format!("  list         {order}\n")), "{described}");
         }
     }
 
     #[test]
-    fn requests_alone_are_told_with_their_shares() {
+    fn plain_requests_are_described_with_their_shares() {
         let request = |path: usize| format!("[[request]]\nurl = \"http://h/{path}\"\n");
         let text: String = (0..20).map(request).collect();
         let workload =
             parse(&format!("rate = 1500\n{text}"), Path::new("w.toml"), &mut |_| Ok(vec![])).unwrap();
-        let told = describe(&workload, &[]);
+        let described = describe(&workload, &[]);
         assert!(
-            told.contains("5% /10\n  request      ... and 9 more\n  load         1,500 requests a second\n"),
-            "{told}"
+            described
+                .contains("5% /10\n  request      ... and 9 more\n  load         1,500 requests a second\n"),
+            "{described}"
         );
     }
 }

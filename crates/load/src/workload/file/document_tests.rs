@@ -1,6 +1,6 @@
 //! docs/workload.md: its examples mean what it says, and it has every key.
 
-use super::{bodies, captures, draft, reader, requests, sessions, settings, tables};
+use super::{bodies, captures, draft, reader, requests, scope, sessions, settings, tables};
 use std::io;
 use std::path::Path;
 use webdyno_model::stage::Shape;
@@ -19,7 +19,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn workload(text: &str) -> Workload {
-    match draft(text, Path::new("example.toml"), &mut read).and_then(|draft| draft.whole()) {
+    match draft(text, Path::new("example.toml"), &mut read).and_then(|draft| draft.workload_as_written()) {
         Ok(workload) => workload,
         Err(error) => panic!("{}\n{text}", error.message),
     }
@@ -120,7 +120,7 @@ fn the_document_has_every_key() {
         requests::REQUEST_KEYS,
         requests::PAGE_KEYS,
         requests::RESOURCE_KEYS,
-        requests::AUTH_KEYS,
+        scope::AUTH_KEYS,
         bodies::FILE_KEYS,
         sessions::SESSION_KEYS,
         sessions::STEP_KEYS,
@@ -165,7 +165,7 @@ fn included_files_belong_to_the_one_that_includes_them() {
     };
     let text = "include = [\"d/a.toml\", \"c.toml\"]\nbase = \"http://m/\"\nusers = 3\n\
                 [[session]]\nname = \"s\"\nstep = [{ page = \"c\" }, { request = \"/m\" }]\n";
-    let workload = draft(text, Path::new("main.toml"), &mut read).unwrap().whole().unwrap();
+    let workload = draft(text, Path::new("main.toml"), &mut read).unwrap().workload_as_written().unwrap();
     let urls: Vec<&str> = workload.requests.iter().map(|request| request.url.as_str()).collect();
     assert_eq!(urls, ["http://a/c", "http://a/a", "http://m/m"]);
     let visits = workload.visits.unwrap();
@@ -187,7 +187,8 @@ fn files_are_sent_as_they_are_beside_fields_with_variables() {
         )
     };
     for (field, file) in [("${csrf}", &b"\xff$${x}"[..]), ("plain", b"\xff${x}")] {
-        let workload = draft(&text(field), Path::new("w.toml"), &mut read).unwrap().whole().unwrap();
+        let workload =
+            draft(&text(field), Path::new("w.toml"), &mut read).unwrap().workload_as_written().unwrap();
         let body = workload.requests[0].body.bytes();
         let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
         assert!(has(format!("name=\"a\"\r\n\r\n{field}\r\n").as_bytes()));

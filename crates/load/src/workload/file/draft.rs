@@ -1,5 +1,5 @@
-//! A workload as it was written, by a file or by flags, before defaults are filled in: flags may still change what a file
-//! says.
+//! A workload as it was written, by a file or by flags, before defaults are filled in: flags may still change what a
+//! file says.
 
 use crate::workload::urls::UrlList;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,19 +12,19 @@ use webdyno_model::visit::{
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
-/// Requests at once, and visitors, when nobody says how many.
-const AT_ONCE_DEFAULT: u32 = 50;
-/// Redirects in a row that visitors follow, when nobody says how many. Browsers follow 20 (WHATWG Fetch, 4.4); a site that
+/// Requests at once, and visitors, when none is set.
+const CONCURRENCY_DEFAULT: u32 = 50;
+/// Redirects in a row that visitors follow, when none is set. Browsers follow 20 (WHATWG Fetch, 4.4); a site that
 /// needs more than 10 is broken.
-pub const REDIRECTS_OF_VISITORS: u32 = 10;
-/// Connections of a load of visitors at a given rate, when nobody says how many.
+pub const VISITOR_REDIRECTS_DEFAULT: u32 = 10;
+/// Connections of a load of visitors at a given rate, when none is set.
 const CONNECTIONS_OPEN_DEFAULT: u32 = 10_000;
-/// More connections than this are not asked for.
+/// Upper bound of the default number of connections.
 const CONNECTIONS_MAX: u32 = 1_000_000;
-/// Seconds of a load, when nobody says how many.
+/// Seconds of a load, when none is set.
 const DURATION_US_DEFAULT: u64 = 10_000_000;
 
-/// What is said about the load as a whole; `None` is what nobody said.
+/// Settings of the load as a whole; `None` where a setting is not given.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)] // as in Workload and Visits
 pub struct Settings {
@@ -67,17 +67,17 @@ pub struct Entry {
 /// A workload without its defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Draft {
-    /// What is said of the whole.
+    /// Settings of the load.
     pub settings: Settings,
     /// What must be met.
     pub objectives: Vec<Objective>,
-    /// Where the first of these stand, as FILE:LINE:COLUMN; those of flags stand nowhere.
+    /// Where the first of these are defined, as FILE:LINE:COLUMN; those of flags have no place.
     pub objective_places: Vec<String>,
     /// All requests, each once.
     pub requests: Vec<RequestSpec>,
     /// What is chosen between.
     pub entries: Vec<Entry>,
-    /// What `${name}` stands for.
+    /// The value of each `${name}`.
     pub variables: BTreeMap<String, String>,
     /// Rows for sessions.
     pub tables: Vec<Table>,
@@ -86,8 +86,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Requests that are taken in turn, or pages: then each is loaded with what is found in it.
-    pub fn of_requests(requests: Vec<RequestSpec>, are_pages: bool) -> Self {
+    /// Requests in turn, or pages: then each is loaded with its embedded resources.
+    pub fn from_requests(requests: Vec<RequestSpec>, are_pages: bool) -> Self {
         let entry = |(index, request): (usize, &RequestSpec)| {
             let page = are_pages.then(PageSpec::default);
             let step = StepSpec { request: index, page, ..StepSpec::default() };
@@ -99,13 +99,13 @@ impl Draft {
     }
 
     /// The requests of a list.
-    pub fn of_list(list: UrlList, file: &str, headers: &[(String, String)], random: bool) -> Self {
+    pub fn from_list(list: UrlList, file: &str, headers: &[(String, String)], random: bool) -> Self {
         let mut workload = Workload::default();
-        list.put_into(&mut workload, file, headers, random);
+        list.apply_to(&mut workload, file, headers, random);
         Self { requests: workload.requests, list: workload.list, ..Self::default() }
     }
 
-    /// Whether it takes visitors: sessions or pages, variables, think times, or anything else that is theirs.
+    /// Whether it needs visitors: for sessions or pages, variables, think times, or other settings of visitors.
     pub fn has_visitors(&self) -> bool {
         let settings = &self.settings;
         let theirs = [
@@ -122,8 +122,8 @@ impl Draft {
             || self.requests.iter().any(|request| request.has_variables)
     }
 
-    /// The workload. `stop` says when it ends, without its ramps; stages say it themselves. A usage error for what cannot
-    /// be.
+    /// The workload. `stop` is when it ends, without its ramps; stages define their own end. A usage error for what
+    /// cannot be.
     pub fn workload(&self, stop: Stop) -> Result<Workload> {
         let settings = &self.settings;
         let visits = self.has_visitors().then(|| Box::new(self.visits()));
@@ -134,7 +134,7 @@ impl Draft {
             Some(_) => self.requests.clone(),
             None => self.entries.iter().map(|entry| self.weighted(entry)).collect(),
         };
-        let redirects = if visits.is_some() { REDIRECTS_OF_VISITORS } else { 0 };
+        let redirects = if visits.is_some() { VISITOR_REDIRECTS_DEFAULT } else { 0 };
         let mut workload = Workload {
             requests,
             arrival: match settings.rate_per_s {
@@ -144,7 +144,7 @@ impl Draft {
                 None => Arrival::Closed,
             },
             stop,
-            connections: settings.connections.unwrap_or(AT_ONCE_DEFAULT),
+            connections: settings.connections.unwrap_or(CONCURRENCY_DEFAULT),
             timeout_us: settings.timeout_us.unwrap_or(Workload::default().timeout_us),
             keepalive: settings.keepalive.unwrap_or(true),
             ok_status: settings.ok_status.clone().unwrap_or_default(),
@@ -169,14 +169,14 @@ impl Draft {
     }
 
     /// The workload as the file alone describes it.
-    pub fn whole(&self) -> Result<Workload> {
+    pub fn workload_as_written(&self) -> Result<Workload> {
         let length = self.settings.duration_us.unwrap_or(DURATION_US_DEFAULT);
         let duration_us = self.settings.stages.is_empty().then_some(length);
         self.workload(Stop { duration_us, requests: None })
     }
 
-    /// A user who goes from page to page is the same one. A session of several steps is begun by somebody new, and so is what
-    /// starts at a rate.
+    /// A user who goes from page to page is the same one. A session of several steps is begun by a new visitor, and so
+    /// is what starts at a rate.
     fn returning_default(&self) -> f64 {
         let at_a_rate = match self.settings.stages.first() {
             Some(stage) => stage.unit == Unit::PerSecond,
@@ -196,7 +196,7 @@ impl Draft {
         let settings = &self.settings;
         Visits {
             sessions: self.entries.iter().map(|entry| entry.session.clone()).collect(),
-            users: settings.users.unwrap_or(AT_ONCE_DEFAULT).max(1),
+            users: settings.users.unwrap_or(CONCURRENCY_DEFAULT).max(1),
             think: settings.think.unwrap_or_default(),
             cookies: settings.cookies.unwrap_or(true),
             cache: settings.cache.unwrap_or(false),
@@ -208,30 +208,30 @@ impl Draft {
         }
     }
 
-    /// What cannot be together, of whatever file or flags said it.
+    /// Refuses contradictory settings, from files or flags.
     fn check(&self, stop: Stop, has_visits: bool) -> Result<()> {
-        let wrong = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
+        let refuse = |message: &str, hint: &str| Err(UserError::usage(message).hint(hint));
         let settings = &self.settings;
         if self.list.is_some() && has_visits {
-            return wrong(
+            return refuse(
                 "a list holds requests, and none of them is a visitor's",
                 "leave out what is said of visitors (--users, --think, --page), or write pages and sessions",
             );
         }
         if self.entries.is_empty() && self.list.is_none() {
-            return wrong(
+            return refuse(
                 "there is nothing to load",
                 "write a request, a page or a session: docs/workload.md",
             );
         }
         if settings.users.is_some() && settings.rate_per_s.is_some() {
-            return wrong(
+            return refuse(
                 "users and a rate are two ways to say how much is loaded",
                 "give one of --users and --rate: at a rate each session is begun by somebody new",
             );
         }
         if has_visits && stop.requests.is_some() {
-            return wrong(
+            return refuse(
                 "a number of requests would end the load in the midst of pages and sessions",
                 "give a time with -d instead of -n",
             );
@@ -241,12 +241,12 @@ impl Draft {
             None => settings.rate_per_s.is_some(),
         };
         if settings.poisson == Some(true) && !is_open {
-            return wrong("exponential gaps (poisson) need a rate", "give it, as in --rate 100");
+            return refuse("exponential gaps (poisson) need a rate", "give it, as in --rate 100");
         }
         self.check_stages(stop, has_visits)
     }
 
-    /// Stages say everything about how much is loaded, and for how long.
+    /// Stages define the whole load and its duration.
     fn check_stages(&self, stop: Stop, has_visits: bool) -> Result<()> {
         let settings = &self.settings;
         let Some(stage) = settings.stages.first() else { return Ok(()) };
@@ -301,7 +301,7 @@ impl Draft {
         Ok(Some(stage::ramped(level, unit, times)))
     }
 
-    /// Connections of visitors when nobody says how many: as many as all of them could use at once, and of these to each
+    /// Connections of visitors when none is set: as many as all of them could use at once, and of these to each
     /// server.
     fn connections_default(&self, visits: &Visits, arrival: Arrival) -> (u32, Option<u32>) {
         let per_server = match arrival {

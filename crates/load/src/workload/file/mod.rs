@@ -1,31 +1,33 @@
-//! Workload files: TOML in, a workload out. What they may hold is told in docs/workload.md; TOML is that of toml.io, 1.1.
+//! Workload files: TOML in, a workload out. The format is documented in docs/workload.md; TOML is that of toml.io, 1.1.
 //!
 //! A file is read in four steps: it and those that it includes are loaded, their tables are read key by key with the
-//! places where they stand, names and variables are looked up, and what came out, a [`Draft`], gets its defaults. Flags may
-//! change the draft before that.
+//! places where they stand, names and variables are resolved, and what came out, a [`Draft`], gets its defaults. Flags
+//! may change the draft before that.
 
 mod bodies;
 mod captures;
 mod describe;
 mod draft;
 mod keys;
-mod place;
 mod reader;
 mod requests;
+mod scope;
 mod sessions;
 mod settings;
+mod source_span;
 mod tables;
 mod texts;
 mod write;
 
 pub use describe::describe;
-pub use draft::{Draft, Entry, REDIRECTS_OF_VISITORS, Settings};
+pub use draft::{Draft, Entry, Settings, VISITOR_REDIRECTS_DEFAULT};
 pub use requests::request_name;
 pub use write::to_toml;
 
-use keys::Keys;
-use place::{Files, Place, Read, Wrong};
-use reader::{Reader, Scope};
+use keys::TableKeys;
+use reader::Reader;
+use scope::Scope;
+use source_span::{FileError, FileResult, Files, SourceSpan};
 use std::cell::RefCell;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -40,15 +42,15 @@ const DEPTH_MAX: usize = 32;
 /// Reads a file that a workload names.
 pub type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
 
-/// The same for those who share it.
-type Fetch<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
+/// A shared [`ReadFile`].
+type ReadShared<'a> = dyn Fn(&Path) -> io::Result<Vec<u8>> + 'a;
 
 /// Reads a workload file and the files that it names. A usage error for one that cannot be read or is wrong.
 pub fn read(path: &Path) -> Result<Draft> {
     let bytes = std::fs::read(path).map_err(|error| {
-        let told = io_error("read the workload", path.display(), &error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let error = io_error("read the workload", path.display(), &error);
+        let hint = error.hint.clone().unwrap_or_else(|| "give a file that can be read: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -60,67 +62,67 @@ pub fn read(path: &Path) -> Result<Draft> {
 
 /// What the text of a workload file means. `path` is where it was read from, `read` reads the files that it names.
 pub fn parse(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Workload> {
-    draft(text, path, read)?.whole()
+    draft(text, path, read)?.workload_as_written()
 }
 
 /// The same before its defaults.
 pub fn draft(text: &str, path: &Path, read: ReadFile<'_>) -> Result<Draft> {
-    let mut loading = Loading { files: Files::default(), outer: vec![], finished: vec![], read };
-    if let Err(wrong) = loading.load(path.to_owned(), text.to_owned(), &mut vec![]) {
-        return Err(loading.files.told(*wrong));
+    let mut loader = Loader { files: Files::default(), outer: vec![], finished: vec![], read };
+    if let Err(error) = loader.load(path.to_owned(), text.to_owned(), &mut vec![]) {
+        return Err(loader.files.user_error(*error));
     }
-    let Loading { files, outer, finished, read } = loading;
+    let Loader { files, outer, finished, read } = loader;
     let read = RefCell::new(read);
     let fetch = |path: &Path| (read.borrow_mut())(path);
-    understand(&files, &outer, &finished, &fetch).map_err(|wrong| files.told(*wrong))
+    read_tables(&files, &outer, &finished, &fetch).map_err(|error| files.user_error(*error))
 }
 
 /// The files, being loaded.
-struct Loading<'a> {
+struct Loader<'a> {
     files: Files,
     /// The file that includes each one.
     outer: Vec<Option<usize>>,
-    /// The files in the order in which what they say counts: included ones first.
+    /// The files in the order in which they are read: included ones first.
     finished: Vec<usize>,
     read: ReadFile<'a>,
 }
 
-impl Loading<'_> {
-    /// Takes in a file and those that it includes. `open` are the files on the way to it.
-    fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> Read<()> {
+impl Loader<'_> {
+    /// Adds a file and those that it includes. `open` are the files on the way to it.
+    fn load(&mut self, path: PathBuf, text: String, open: &mut Vec<usize>) -> FileResult<()> {
         let file = self.files.add(path, text);
         self.outer.push(open.last().copied());
         open.push(file);
         let tree = tree(&self.files, file)?;
-        let included = reader::includes(&Keys::of(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
+        let included = reader::includes(&TableKeys::new(tree.0, &tree.1, "the file", settings::TOP_KEYS)?)?;
         drop(tree);
         for (at, written) in included {
-            let path = self.files.beside(file, &written);
+            let path = self.files.resolve_relative(file, &written);
             let is_it = |index: &usize| plain(self.files.path(*index)) == plain(&path);
             if let Some(first) = open.iter().position(is_it) {
                 let circle: Vec<String> =
                     open[first..].iter().map(|&index| self.files.path(index).display().to_string()).collect();
-                let told = format!(
+                let message = format!(
                     "the files include each other in a circle: {} -> {}",
                     circle.join(" -> "),
                     circle[0]
                 );
-                return Err(Wrong::new(at, told).hint("leave one of the includes out"));
+                return Err(FileError::new(at, message).hint("leave one of the includes out"));
             }
             // What two files include is there once.
             if (0..self.files.len()).any(|index| is_it(&index)) {
                 continue;
             }
             if open.len() >= DEPTH_MAX {
-                return Err(Wrong::new(at, format!("files include each other {DEPTH_MAX} deep"))
+                return Err(FileError::new(at, format!("files include each other {DEPTH_MAX} deep"))
                     .hint("is a directory a link to one that it lies in?"));
             }
             let bytes = (self.read)(&path).map_err(|error| {
-                let told = io_error("read", path.display(), &error);
-                Wrong::of(at, told, "paths are relative to the file that names them")
+                let error = io_error("read", path.display(), &error);
+                FileError::from_user_error(at, error, "paths are relative to the file that names them")
             })?;
             let text = String::from_utf8(bytes).map_err(|_| {
-                Wrong::new(at, format!("{} is not UTF-8", path.display()))
+                FileError::new(at, format!("{} is not UTF-8", path.display()))
                     .hint("a workload file is a text in TOML")
             })?;
             self.load(path, text, open)?;
@@ -131,7 +133,7 @@ impl Loading<'_> {
     }
 }
 
-/// A path without `.` and, as far as its text tells, `..`.
+/// A path without `.` and, as far as it can be resolved lexically, `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -147,30 +149,35 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The tables of a file.
-fn tree(files: &Files, file: usize) -> Read<(Place, DeTable<'_>)> {
+fn tree(files: &Files, file: usize) -> FileResult<(SourceSpan, DeTable<'_>)> {
     let text = files.text(file);
     match DeTable::parse(text) {
-        Ok(table) => Ok((Place::new(file, 0..0), table.into_inner())),
+        Ok(table) => Ok((SourceSpan::new(file, 0..0), table.into_inner())),
         Err(error) => {
             let span = error.span().unwrap_or(text.len()..text.len());
             let message = error.message().replace('\n', " ");
-            Err(Wrong::new(Place::new(file, span), message)
+            Err(FileError::new(SourceSpan::new(file, span), message)
                 .hint("the file is written in TOML: key = value, texts between quotes, [[request]] before each request"))
         }
     }
 }
 
 /// Reads all tables of all files.
-fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &Fetch<'_>) -> Read<Draft> {
-    let trees = (0..files.len()).map(|file| tree(files, file)).collect::<Read<Vec<_>>>()?;
+fn read_tables(
+    files: &Files,
+    outer: &[Option<usize>],
+    order: &[usize],
+    fetch: &ReadShared<'_>,
+) -> FileResult<Draft> {
+    let trees = (0..files.len()).map(|file| tree(files, file)).collect::<FileResult<Vec<_>>>()?;
     let mut tops = vec![];
     for (at, table) in &trees {
-        tops.push(Keys::of(*at, table, "the file", settings::TOP_KEYS)?);
+        tops.push(TableKeys::new(*at, table, "the file", settings::TOP_KEYS)?);
     }
     // A file comes behind the one that includes it.
     let mut scopes: Vec<Scope<'_>> = vec![];
     for (top, outer) in tops.iter().zip(outer) {
-        let scope = Scope::of(files, fetch, top, outer.map(|outer| &scopes[outer]))?;
+        let scope = Scope::new(files, fetch, top, outer.map(|outer| &scopes[outer]))?;
         scopes.push(scope);
     }
     let mut reader = Reader::new(files);
@@ -178,7 +185,7 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
         reader.definitions(&scopes[file], &tops[file])?;
     }
     for &file in order {
-        reader.sessions_of(&scopes[file], &tops[file])?;
+        reader.read_sessions(&scopes[file], &tops[file])?;
     }
     for &file in order {
         reader.list(&scopes[file], &tops[file])?;
@@ -186,7 +193,7 @@ fn understand(files: &Files, outer: &[Option<usize>], order: &[usize], fetch: &F
     let draft = reader.finish()?;
     if draft.entries.is_empty() && draft.list.is_none() {
         let path = files.path(0).display();
-        return Err(Wrong::whole(format!("{path}: there is nothing to load"))
+        return Err(FileError::without_place(format!("{path}: there is nothing to load"))
             .hint("write a [[request]], a [[page]] or a [[session]]; docs/workload.md has examples"));
     }
     Ok(draft)

@@ -1,4 +1,5 @@
-//! What holds for every file: what is written reads back as the same, and nothing that a file holds makes the reader panic.
+//! What holds for every file: what is written reads back as the same, and nothing that a file holds makes the reader
+//! panic.
 
 use super::{draft, parse, to_toml};
 use proptest::prelude::*;
@@ -146,15 +147,16 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is cut out of good and wrong files or put into them, the reader gives a workload or an error with a hint.
+    /// Whatever is cut out of good and wrong files or put into them, the reader gives a workload or an error with a
+    /// hint.
     #[test]
     fn no_file_makes_the_reader_panic(
         which in any::<prop::sample::Index>(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[\\PC\n]{0,3}|\\$\\{|\\[\\[|\"|= "), 1..4),
     ) {
         let good = DOCUMENT.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
-        let wrong = WRONG.split("=== file\n").skip(1).map(|rest| rest.split("--- told").next().unwrap_or_default());
-        let all: Vec<&str> = good.chain(wrong).collect();
+        let invalid = WRONG.split("=== file\n").skip(1).map(|rest| rest.split("--- told").next().unwrap_or_default());
+        let all: Vec<&str> = good.chain(invalid).collect();
         let mut text: Vec<char> = which.get(&all).chars().collect();
         for (at, cut, put) in changes {
             let begin = at.index(text.len() + 1);
@@ -167,7 +169,7 @@ proptest! {
         } else {
             nothing(path)
         };
-        if let Err(error) = draft(&text, Path::new("w.toml"), &mut read).and_then(|draft| draft.whole()) {
+        if let Err(error) = draft(&text, Path::new("w.toml"), &mut read).and_then(|draft| draft.workload_as_written()) {
             prop_assert!(error.hint.is_some() && error.exit_code() == 2, "{}", error.message);
         }
     }

@@ -1,42 +1,28 @@
-//! Reads the tables of all files of a workload, in two rounds: steps may name what stands behind them.
+//! Reads the tables of all files of a workload, in two rounds: steps may refer to later definitions.
 
 use super::captures;
 use super::draft::{Draft, Entry};
-use super::keys::{Keys, Value};
-use super::place::{Files, Place, Read, Wrong};
-use super::requests::{self, Found, Listed, PAGE_KEYS, REQUEST_KEYS, Uses};
-use super::sessions::{SESSION_KEYS, weight};
+use super::keys::{TableKeys, Value};
+use super::requests::{self, PAGE_KEYS, ParsedRequest, ParsedResources, REQUEST_KEYS};
+use super::scope::Scope;
+use super::settings;
+use super::settings::weight;
+use super::source_span::{FileError, FileResult, Files, SourceSpan};
 use super::tables;
-use super::{Fetch, settings};
 use crate::workload::urls;
-use crate::workload::urls::{Around, UrlList};
+use crate::workload::urls::{ListContext, UrlList};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
-use url::Url;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
-use webdyno_model::visit::{Auth, PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
+use webdyno_model::visit::{PageSpec, Resources, RowOrder, SessionSpec, StepSpec};
 
 /// Every key of a list.
 pub(super) const LIST_KEYS: &[&str] = &["file", "order"];
 
-/// What holds for everything in one file.
-pub(super) struct Scope<'t> {
-    pub(super) files: &'t Files,
-    pub(super) fetch: &'t Fetch<'t>,
-    /// What URLs are relative to.
-    pub(super) base: Option<Url>,
-    /// Headers of all requests.
-    pub(super) headers: Vec<(String, String)>,
-    /// Who sends them.
-    pub(super) auth: Option<Auth>,
-    /// The variables in those.
-    pub(super) uses: Vec<(String, Place)>,
-}
-
 /// A request or page at the top of a file.
-pub(super) struct Top {
+pub(super) struct TopLevel {
     pub(super) request: usize,
     pub(super) page: Option<PageSpec>,
     weight: Option<f64>,
@@ -48,18 +34,18 @@ pub(super) struct Top {
 pub(super) struct Reader<'t> {
     pub(super) files: &'t Files,
     pub(super) draft: Draft,
-    pub(super) tops: Vec<Top>,
-    pub(super) sessions: Vec<(Place, Entry)>,
+    pub(super) tops: Vec<TopLevel>,
+    pub(super) sessions: Vec<(SourceSpan, Entry)>,
     /// What all captures are called.
-    pub(super) captured: Vec<(Place, String)>,
+    pub(super) captured: Vec<(SourceSpan, String)>,
     /// The variables of each request.
-    uses: Vec<Vec<(String, Place)>>,
-    /// Requests by what tells them apart at first sight.
+    uses: Vec<Vec<(String, SourceSpan)>>,
+    /// Requests by name, method and URL.
     known: HashMap<(String, String, String), Vec<usize>>,
-    /// Names that were given, and where.
-    named: HashMap<String, Place>,
-    /// Variables and columns, and where they stand.
-    variables: BTreeMap<String, Place>,
+    /// User-defined names, and where.
+    named: HashMap<String, SourceSpan>,
+    /// Variables and columns, and where they are defined.
+    variables: BTreeMap<String, SourceSpan>,
 }
 
 impl<'t> Reader<'t> {
@@ -78,7 +64,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Everything of one file but its sessions.
-    pub(super) fn definitions(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
+    pub(super) fn definitions(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let mut objectives = vec![];
         settings::read(top, &mut self.draft.settings, &mut objectives)?;
         for (at, objective) in objectives {
@@ -103,61 +89,58 @@ impl<'t> Reader<'t> {
             let keys = value.keys("a request", REQUEST_KEYS)?;
             let weight = weight(&keys)?;
             let request = self.request(scope, &keys)?;
-            self.tops.push(Top { request, page: None, weight, is_named: false });
+            self.tops.push(TopLevel { request, page: None, weight, is_named: false });
         }
         for value in top.read("page", |value| value.tables("page"))?.unwrap_or_default() {
             let keys = value.keys("a page", PAGE_KEYS)?;
             let weight = weight(&keys)?;
             let (request, page) = self.page(scope, &keys)?;
-            self.tops.push(Top { request, page: Some(page), weight, is_named: false });
+            self.tops.push(TopLevel { request, page: Some(page), weight, is_named: false });
         }
         Ok(())
     }
 
     /// The list of one file.
-    pub(super) fn list(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
+    pub(super) fn list(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
         let Some(value) = top.get("urls") else { return Ok(()) };
         let keys = value.keys("a list of URLs", LIST_KEYS)?;
-        let file = keys.need("file", "file = \"urls.txt\"")?;
+        let file = keys.required("file", "file = \"urls.txt\"")?;
         let is_random = keys.read("order", tables::order)? == Some(RowOrder::Random);
         if !self.draft.requests.is_empty() || !self.sessions.is_empty() || self.draft.list.is_some() {
-            return Err(Wrong::new(value.at, "a list is all that is loaded, and there are other requests")
-                .hint("write them into the list, or leave it out"));
+            return Err(FileError::new(
+                value.at,
+                "a list is all that is loaded, and there are other requests",
+            )
+            .hint("write them into the list, or leave it out"));
         }
-        let path = scope.files.beside(file.at.file, file.word()?);
+        let path = scope.files.resolve_relative(file.at.file, file.non_empty_text()?);
         let list = read_list(scope, &path).map_err(|error| {
             let hint =
                 error.hint.clone().unwrap_or_else(|| "paths are relative to the file that names them".into());
-            Wrong::of(file.at, error, &hint)
+            FileError::from_user_error(file.at, error, &hint)
         })?;
         // Weights draw, whatever the order.
         let is_random = is_random && list.entries.weights.is_empty();
         let Draft { requests, list, .. } =
-            Draft::of_list(list, &path.display().to_string(), &scope.headers, is_random);
+            Draft::from_list(list, &path.display().to_string(), &scope.headers, is_random);
         (self.draft.requests, self.draft.list) = (requests, list);
         self.draft.requests.iter_mut().for_each(|request| request.auth.clone_from(&scope.auth));
         self.uses = vec![vec![]; self.draft.requests.len()];
         Ok(())
     }
 
-    /// The sessions of one file.
-    pub(super) fn sessions_of(&mut self, scope: &Scope<'t>, top: &Keys<'t>) -> Read<()> {
-        let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
-        list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
-    }
-
-    fn new_variable(&mut self, at: Place, name: &str) -> Read<()> {
+    fn new_variable(&mut self, at: SourceSpan, name: &str) -> FileResult<()> {
         if let Some(before) = self.variables.insert(name.to_owned(), at) {
             let other = self.files.position(before);
-            return Err(Wrong::new(at, format!("`{name}` is the name of another variable, at {other}"))
+            return Err(FileError::new(at, format!("`{name}` is the name of another variable, at {other}"))
                 .hint("variables and columns of tables need different names"));
         }
         Ok(())
     }
 
-    /// Takes a request in, unless it is there already.
-    fn add(&mut self, found: Found) -> Read<usize> {
-        let Found { spec, named, uses, .. } = found;
+    /// Adds a request, unless it is there already.
+    fn add(&mut self, found: ParsedRequest) -> FileResult<usize> {
+        let ParsedRequest { spec, named, uses, .. } = found;
         let key = (spec.name.clone(), spec.method.clone(), spec.url.clone());
         let alike = self.known.entry(key).or_default();
         if let Some(&same) = alike.iter().find(|&&index| self.draft.requests[index] == spec) {
@@ -170,9 +153,11 @@ impl<'t> Reader<'t> {
             && let Some(before) = self.named.insert(spec.name.clone(), at)
         {
             let other = self.files.position(before);
-            let told =
+            let message =
                 format!("two different requests are called `{}`; the other one is at {other}", spec.name);
-            return Err(Wrong::new(at, told).hint("give them different names: they are counted by name"));
+            return Err(
+                FileError::new(at, message).hint("give them different names: they are counted by name")
+            );
         }
         let index = self.draft.requests.len();
         alike.push(index);
@@ -181,43 +166,48 @@ impl<'t> Reader<'t> {
         Ok(index)
     }
 
-    pub(super) fn request(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<usize> {
+    pub(super) fn request(&mut self, scope: &Scope<'t>, keys: &TableKeys<'t>) -> FileResult<usize> {
         let found = requests::read(scope, keys, scope.base.as_ref())?;
         self.add(found)
     }
 
-    pub(super) fn page(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<(usize, PageSpec)> {
+    pub(super) fn page(&mut self, scope: &Scope<'t>, keys: &TableKeys<'t>) -> FileResult<(usize, PageSpec)> {
         let found = requests::read(scope, keys, scope.base.as_ref())?;
         let listed = requests::resources(scope, keys, &found.spec.url)?;
         let request = self.add(found)?;
         let page = match listed {
-            Listed::Rule(resources) => PageSpec { resources },
-            Listed::Parts(parts) => {
+            ParsedResources::Rule(resources) => PageSpec { resources },
+            ParsedResources::Parts(parts) => {
                 let add = |(found, required)| Ok((self.add(found)?, required));
-                requests::page_of(parts.into_iter().map(add).collect::<Read<_>>()?)
+                requests::page_from_parts(parts.into_iter().map(add).collect::<FileResult<_>>()?)
             }
         };
         Ok((request, page))
     }
 
-    pub(super) fn request_at(&mut self, scope: &Scope<'t>, at: Place, url: &str) -> Read<usize> {
+    pub(super) fn request_at(&mut self, scope: &Scope<'t>, at: SourceSpan, url: &str) -> FileResult<usize> {
         let found = requests::read_url(scope, at, url, scope.base.as_ref())?;
         self.add(found)
     }
 
-    pub(super) fn page_at(&mut self, scope: &Scope<'t>, at: Place, url: &str) -> Read<(usize, PageSpec)> {
+    pub(super) fn page_at(
+        &mut self,
+        scope: &Scope<'t>,
+        at: SourceSpan,
+        url: &str,
+    ) -> FileResult<(usize, PageSpec)> {
         Ok((self.request_at(scope, at, url)?, PageSpec::default()))
     }
 
     /// The whole: what is chosen between, with everything checked that takes all of it.
-    pub(super) fn finish(mut self) -> Read<Draft> {
+    pub(super) fn finish(mut self) -> FileResult<Draft> {
         for (at, name) in &self.captured {
             // A variable may be given a first value, which a capture replaces; a column is the session's for good.
             if let Some(before) = self.variables.get(name)
                 && !self.draft.variables.contains_key(name)
             {
-                let told = format!("`{name}` is a column of a table, at {}", self.files.position(*before));
-                return Err(Wrong::new(*at, told).hint("capture it under another name"));
+                let message = format!("`{name}` is a column of a table, at {}", self.files.position(*before));
+                return Err(FileError::new(*at, message).hint("capture it under another name"));
             }
         }
         let tops = std::mem::take(&mut self.tops);
@@ -235,7 +225,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Every variable must have been captured before, or be known from the beginning.
-    fn check_variables(&self, session: &SessionSpec) -> Read<()> {
+    fn check_variables(&self, session: &SessionSpec) -> FileResult<()> {
         let mut known: Vec<&str> =
             self.variables.keys().map(String::as_str).chain(captures::BUILT_IN).collect();
         for (number, step) in session.steps.iter().enumerate() {
@@ -247,13 +237,13 @@ impl<'t> Reader<'t> {
                 let later = &session.steps[number..];
                 let captures = |step: &StepSpec| step.captures.iter().any(|capture| capture.name == *name);
                 if let Some(after) = later.iter().position(captures) {
-                    let told = format!(
+                    let message = format!(
                         "`${{{name}}}` is used in step {} of `{}`, and step {} captures it",
                         number + 1,
                         session.name,
                         number + after + 1
                     );
-                    return Err(Wrong::new(*at, told)
+                    return Err(FileError::new(*at, message)
                         .hint("a value can be used in the steps behind the one that captures it"));
                 }
                 return Err(self.unknown(session, *at, name, &known));
@@ -263,30 +253,31 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn unknown(&self, session: &SessionSpec, at: Place, name: &str, known: &[&str]) -> Box<Wrong> {
+    fn unknown(&self, session: &SessionSpec, at: SourceSpan, name: &str, known: &[&str]) -> Box<FileError> {
         let elsewhere = self.captured.iter().any(|(_, captured)| captured == name);
         if elsewhere && !known.contains(&name) {
-            let told =
+            let message =
                 format!("`${{{name}}}` has no value in `{}`: another session captures it", session.name);
-            return Wrong::new(at, told).hint("sessions share no values; capture it in this one, too");
+            return FileError::new(at, message).hint("sessions share no values; capture it in this one, too");
         }
-        Wrong::new(at, format!("`${{{name}}}` is not a variable")).did_you_mean(name, known.iter().copied())
+        FileError::new(at, format!("`${{{name}}}` is not a variable"))
+            .did_you_mean(name, known.iter().copied())
     }
 }
 
-/// Reads a list with the files of its bodies, which lie beside it.
+/// Reads a list with the files of its bodies, which are in its directory.
 fn read_list(scope: &Scope<'_>, path: &Path) -> Result<UrlList> {
-    let told = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
-    let text = (scope.fetch)(path).map_err(|error| told(path, &error))?;
-    let beside = path.parent().unwrap_or(Path::new(""));
+    let read_error = |path: &Path, error: &io::Error| io_error("read the list", path.display(), error);
+    let text = (scope.fetch)(path).map_err(|error| read_error(path, &error))?;
+    let list_directory = path.parent().unwrap_or(Path::new(""));
     // As --urls does: where webdyno runs, and then beside the list.
     let mut read = |body: &Path| match (scope.fetch)(body) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => (scope.fetch)(&beside.join(body)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (scope.fetch)(&list_directory.join(body)),
         other => other,
     };
     let variable = |name: &str| std::env::var(name).ok();
-    let around = Around { method: "GET", variable: &variable, read: &mut read };
-    urls::parse(&path.display().to_string(), &text, around)
+    let context = ListContext { method: "GET", variable: &variable, read: &mut read };
+    urls::parse(&path.display().to_string(), &text, context)
 }
 
 /// The requests of a page's listed parts.
@@ -297,39 +288,8 @@ fn parts(page: &PageSpec) -> Vec<usize> {
     }
 }
 
-impl<'t> Scope<'t> {
-    /// What holds for a file: what it says, else what the file says that includes it.
-    pub(super) fn of(
-        files: &'t Files,
-        fetch: &'t Fetch<'t>,
-        top: &Keys<'_>,
-        outer: Option<&Scope<'t>>,
-    ) -> Read<Self> {
-        let mut scope = Self {
-            files,
-            fetch,
-            base: outer.and_then(|outer| outer.base.clone()),
-            headers: outer.map(|outer| outer.headers.clone()).unwrap_or_default(),
-            auth: outer.and_then(|outer| outer.auth.clone()),
-            uses: outer.map(|outer| outer.uses.clone()).unwrap_or_default(),
-        };
-        let mut uses = Uses::default();
-        if let Some(base) = top.read("base", requests::base)? {
-            scope.base = Some(base);
-        }
-        if let Some(headers) = top.read("headers", |value| requests::headers(value, &mut uses))? {
-            requests::merge(&mut scope.headers, headers);
-        }
-        if let Some(auth) = top.read("auth", |value| requests::auth(value, &mut uses))? {
-            scope.auth = Some(auth);
-        }
-        scope.uses.extend(uses.0);
-        Ok(scope)
-    }
-}
-
 /// The paths that a file includes, with their places.
-pub(super) fn includes(top: &Keys<'_>) -> Read<Vec<(Place, String)>> {
+pub(super) fn includes(top: &TableKeys<'_>) -> FileResult<Vec<(SourceSpan, String)>> {
     let list = top.read("include", Value::texts)?.unwrap_or_default();
     Ok(list.into_iter().map(|(at, path)| (at, path.to_owned())).collect())
 }

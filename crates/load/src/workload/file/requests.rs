@@ -1,9 +1,10 @@
 //! Requests and pages of a workload file.
 
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
-use super::texts::{self, Piece};
-use super::{bodies, reader::Scope};
+use super::bodies;
+use super::keys::{TableKeys, Value};
+use super::scope::{Scope, auth, headers, merge};
+use super::source_span::{FileError, FileResult, SourceSpan};
+use super::texts::{self, Piece, VariableUses};
 use crate::plan::{check_fields, parse_url};
 use url::Url;
 use webdyno_model::visit::{Auth, PageSpec, Part, Resources};
@@ -29,39 +30,20 @@ pub(super) const PAGE_KEYS: &[&str] = &[
 ];
 /// Every key of a resource that is a table.
 pub(super) const RESOURCE_KEYS: &[&str] = &["url", "name", "headers", "required"];
-/// Every key of an authentication.
-pub(super) const AUTH_KEYS: &[&str] = &["user", "password", "bearer"];
-
 /// A request that was read.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ParsedRequest {
     /// What is sent.
     pub(super) spec: RequestSpec,
-    /// Where its name stands, if it was given one.
-    pub(super) named: Option<Place>,
-    /// Where it stands.
-    pub(super) at: Place,
+    /// Where its name stands, if it has one.
+    pub(super) named: Option<SourceSpan>,
+    /// Its place in the file.
+    pub(super) at: SourceSpan,
     /// The variables in it, and where.
-    pub(super) uses: Vec<(String, Place)>,
+    pub(super) uses: Vec<(String, SourceSpan)>,
 }
 
-/// Gathers the variables of a request's texts.
-#[derive(Default)]
-pub(super) struct Uses(pub(super) Vec<(String, Place)>);
-
-impl Uses {
-    /// Notes the variables of a text, and gives the text.
-    pub(super) fn note<'a>(&mut self, at: Place, text: &'a str) -> Read<&'a str> {
-        for piece in texts::read_pieces(at, text)? {
-            if let Piece::Variable { name, .. } = piece {
-                self.0.push((name.to_owned(), at));
-            }
-        }
-        Ok(text)
-    }
-}
-
-/// The name that a request has when nobody gives it one: its path with the query, secrets replaced.
+/// The default name of a request: its path with the query, secrets replaced.
 pub fn request_name(url: &str) -> String {
     // A URL that is one variable has no path before that has a value.
     let Some((_, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -70,10 +52,10 @@ pub fn request_name(url: &str) -> String {
 }
 
 /// A request from its table. `base` is what its URL is relative to.
-pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Read<Found> {
-    let mut uses = Uses::default();
-    let url = keys.need("url", "url = \"/path\"")?;
-    let url = full_url(url.at, uses.note(url.at, url.word()?)?, base)?;
+pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) -> FileResult<ParsedRequest> {
+    let mut uses = VariableUses::default();
+    let url = keys.required("url", "url = \"/path\"")?;
+    let url = full_url(url.at, uses.collect(url.at, url.non_empty_text()?)?, base)?;
     let body = bodies::read(scope, keys, &mut uses)?;
     let method = match keys.get("method") {
         Some(value) => method(&value)?,
@@ -81,8 +63,8 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
         None => "GET".into(),
     };
     let name = keys.get("name");
-    let given = name.as_ref().map(Value::word).transpose()?;
-    let mut spec = RequestSpec { method, ..of_url(scope, &url, &mut uses)? };
+    let given = name.as_ref().map(Value::non_empty_text).transpose()?;
+    let mut spec = RequestSpec { method, ..request_for_url(scope, &url, &mut uses)? };
     if let Some(value) = keys.get("headers") {
         merge(&mut spec.headers, headers(&value, &mut uses)?);
     }
@@ -92,16 +74,18 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
     let mut is_raw = false;
     if let Some(body) = body {
         is_raw = body.is_raw;
-        let said = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let has_content_type = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         match body.content_type {
-            Some(_) if said && body.is_multipart => {
-                return Err(Wrong::new(
+            Some(_) if has_content_type && body.is_multipart => {
+                return Err(FileError::new(
                     keys.at,
                     "a multipart form names its boundary in a Content-Type of its own",
                 )
                 .hint("leave the header out"));
             }
-            Some(content_type) if !said => spec.headers.push(("Content-Type".into(), content_type)),
+            Some(content_type) if !has_content_type => {
+                spec.headers.push(("Content-Type".into(), content_type))
+            }
             _ => {}
         }
         spec.body = body.bytes.into();
@@ -111,12 +95,12 @@ pub(super) fn read(scope: &Scope<'_>, keys: &Keys<'_>, base: Option<&Url>) -> Re
         None if spec.method == "GET" => request_name(&url),
         None => format!("{} {}", spec.method, request_name(&url)),
     };
-    let found = Found { spec, named: name.map(|value| value.at), at: keys.at, uses: uses.0 };
-    finished(found, is_raw)
+    let found = ParsedRequest { spec, named: name.map(|value| value.at), at: keys.at, uses: uses.0 };
+    finish_request(found, is_raw)
 }
 
 /// A GET of a URL that is already full, with the headers that all requests of the file have.
-fn of_url(scope: &Scope<'_>, url: &str, uses: &mut Uses) -> Read<RequestSpec> {
+fn request_for_url(scope: &Scope<'_>, url: &str, uses: &mut VariableUses) -> FileResult<RequestSpec> {
     uses.0.extend(scope.uses.iter().cloned());
     Ok(RequestSpec {
         name: request_name(url),
@@ -128,16 +112,21 @@ fn of_url(scope: &Scope<'_>, url: &str, uses: &mut Uses) -> Read<RequestSpec> {
 }
 
 /// A GET of a URL in a text.
-pub(super) fn read_url(scope: &Scope<'_>, at: Place, text: &str, base: Option<&Url>) -> Read<Found> {
-    let mut uses = Uses::default();
-    let url = full_url(at, uses.note(at, text)?, base)?;
-    let spec = of_url(scope, &url, &mut uses)?;
-    finished(Found { spec, named: None, at, uses: uses.0 }, false)
+pub(super) fn read_url(
+    scope: &Scope<'_>,
+    at: SourceSpan,
+    text: &str,
+    base: Option<&Url>,
+) -> FileResult<ParsedRequest> {
+    let mut uses = VariableUses::default();
+    let url = full_url(at, uses.collect(at, text)?, base)?;
+    let spec = request_for_url(scope, &url, &mut uses)?;
+    finish_request(ParsedRequest { spec, named: None, at, uses: uses.0 }, false)
 }
 
 /// Whether its texts are to be filled in decides how they are written: `$${` stays where they are. A raw body is sent
 /// as it is.
-fn finished(mut found: Found, is_raw: bool) -> Read<Found> {
+fn finish_request(mut found: ParsedRequest, is_raw: bool) -> FileResult<ParsedRequest> {
     let spec = &mut found.spec;
     spec.has_variables = !found.uses.is_empty();
     match (spec.has_variables, is_raw) {
@@ -160,16 +149,22 @@ fn finished(mut found: Found, is_raw: bool) -> Read<Found> {
     }
     let length = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     if length && spec.has_variables {
-        let told = "Content-Length is given, and the length is not known before the variables have values";
-        return Err(Wrong::new(found.at, told).hint("leave the header out: it is sent with every body"));
+        let message = "Content-Length is given, and the length is not known before the variables have values";
+        return Err(
+            FileError::new(found.at, message).hint("leave the header out: it is sent with every body")
+        );
     }
     check_fields(spec).map_err(|error| {
-        Wrong::of(found.at, error, "a header is written as headers = { Accept = \"text/html\" }")
+        FileError::from_user_error(
+            found.at,
+            error,
+            "a header is written as headers = { Accept = \"text/html\" }",
+        )
     })?;
     Ok(found)
 }
 
-fn method(value: &Value<'_>) -> Read<String> {
+fn method(value: &Value<'_>) -> FileResult<String> {
     let text = value.text()?;
     let is_good = (1..=32).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
@@ -177,20 +172,20 @@ fn method(value: &Value<'_>) -> Read<String> {
     if is_good {
         return Ok(text.to_ascii_uppercase());
     }
-    Err(Wrong::new(value.at, format!("`{text}` is not a method that can be sent"))
+    Err(FileError::new(value.at, format!("`{text}` is not a method that can be sent"))
         .hint("write one such as GET, HEAD, POST, PUT or DELETE"))
 }
 
 /// A URL in full.
-fn full_url(at: Place, text: &str, base: Option<&Url>) -> Read<String> {
+fn full_url(at: SourceSpan, text: &str, base: Option<&Url>) -> FileResult<String> {
     let hint = "write it as in \"/path\" or \"http://127.0.0.1:8080/path\"";
     let full = match texts::full_url(text, base) {
         Ok(Some(full)) => full,
         Ok(None) => {
-            return Err(Wrong::new(at, format!("`{text}` names no server, and the file has no base"))
+            return Err(FileError::new(at, format!("`{text}` names no server, and the file has no base"))
                 .hint("write base = \"http://127.0.0.1:8080\" at the top of the file"));
         }
-        Err(why) => return Err(Wrong::new(at, why).hint(hint)),
+        Err(why) => return Err(FileError::new(at, why).hint(hint)),
     };
     let pieces = texts::read_pieces(at, &full)?;
     if !matches!(pieces[..], [Piece::Variable { .. }]) {
@@ -203,80 +198,31 @@ fn full_url(at: Place, text: &str, base: Option<&Url>) -> Read<String> {
             message: error.message.replace(&filled, text),
             ..error
         };
-        parse_url(&filled).map_err(|error| Wrong::of(at, as_written(error), hint))?;
+        parse_url(&filled).map_err(|error| FileError::from_user_error(at, as_written(error), hint))?;
     }
     Ok(full)
 }
 
-/// The base of a file: an address without variables.
-pub(super) fn base(value: &Value<'_>) -> Read<Url> {
-    let text = value.text()?;
-    parse_url(text)
-        .map_err(|error| Wrong::of(value.at, error, "write it as in base = \"http://127.0.0.1:8080\""))
-}
-
-/// Header lines, in their order; a list of texts is as many lines.
-pub(super) fn headers(value: &Value<'_>, uses: &mut Uses) -> Read<Vec<(String, String)>> {
-    let mut headers = vec![];
-    for (name, at, value) in value.entries("headers")? {
-        let lines = value.as_list().unwrap_or_else(|| vec![value]);
-        for line in lines {
-            let text = line.plain()?;
-            uses.note(line.at, &text)?;
-            let one = RequestSpec { headers: vec![(name.to_owned(), text)], ..RequestSpec::default() };
-            let is_length = name.eq_ignore_ascii_case("content-length");
-            if !is_length {
-                check_fields(&one).map_err(|error| {
-                    Wrong::of(at, error, "a header is written as headers = { Accept = \"text/html\" }")
-                })?;
-            }
-            headers.extend(one.headers);
-        }
-    }
-    Ok(headers)
-}
-
-/// Adds headers; those of the same name are replaced.
-pub(super) fn merge(into: &mut Vec<(String, String)>, headers: Vec<(String, String)>) {
-    into.retain(|(name, _)| !headers.iter().any(|(new, _)| new.eq_ignore_ascii_case(name)));
-    into.extend(headers);
-}
-
-/// Who sends requests.
-pub(super) fn auth(value: &Value<'_>, uses: &mut Uses) -> Read<Auth> {
-    let keys = value.keys("an authentication", AUTH_KEYS)?;
-    let mut text = |value: &Value<'_>| -> Read<String> { Ok(uses.note(value.at, value.word()?)?.to_owned()) };
-    keys.one_of(&["user", "bearer"])?;
-    keys.one_of(&["password", "bearer"])?;
-    if let Some(token) = keys.get("bearer") {
-        return Ok(Auth::Bearer { token: text(&token)? });
-    }
-    let example = "auth = { user = \"ann\", password = \"..\" }, or { bearer = \"TOKEN\" }";
-    let name = keys.need("user", example)?;
-    let password = keys.need("password", example)?;
-    if name.text()?.contains(':') {
-        return Err(Wrong::new(name.at, "the name of a user has no colon: it ends there (RFC 7617)")
-            .hint("write the password as `password`"));
-    }
-    Ok(Auth::Basic { name: text(&name)?, password: text(&password)? })
-}
-
 /// A page's resources that are listed: what is sent, and whether the page fails without it.
-pub(super) enum Listed {
+pub(super) enum ParsedResources {
     /// Nothing, or what is found.
     Rule(Resources),
     /// These.
-    Parts(Vec<(Found, bool)>),
+    Parts(Vec<(ParsedRequest, bool)>),
 }
 
 /// What a page embeds; URLs are relative to the page's own.
-pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> Read<Listed> {
-    let Some(value) = keys.get("resources") else { return Ok(Listed::Rule(Resources::Found)) };
+pub(super) fn resources(
+    scope: &Scope<'_>,
+    keys: &TableKeys<'_>,
+    document: &str,
+) -> FileResult<ParsedResources> {
+    let Some(value) = keys.get("resources") else { return Ok(ParsedResources::Rule(Resources::Found)) };
     let Some(list) = value.as_list() else {
         return match value.as_text() {
-            Some("found") => Ok(Listed::Rule(Resources::Found)),
-            Some("none") => Ok(Listed::Rule(Resources::Left)),
-            _ => Err(value.wrong("\"found\", \"none\" or a list of URLs", "\"found\"")),
+            Some("found") => Ok(ParsedResources::Rule(Resources::Found)),
+            Some("none") => Ok(ParsedResources::Rule(Resources::Left)),
+            _ => Err(value.type_error("\"found\", \"none\" or a list of URLs", "\"found\"")),
         };
     };
     let page = Url::parse(document).ok();
@@ -288,19 +234,18 @@ pub(super) fn resources(scope: &Scope<'_>, keys: &Keys<'_>, document: &str) -> R
             continue;
         }
         if !element.is_table() {
-            return Err(
-                element.wrong("a URL or a table", "[\"/a.png\", { url = \"/b.png\", required = false }]")
-            );
+            return Err(element
+                .type_error("a URL or a table", "[\"/a.png\", { url = \"/b.png\", required = false }]"));
         }
         let keys = element.keys("a resource", RESOURCE_KEYS)?;
         let required = keys.read("required", Value::flag)?.unwrap_or(true);
         parts.push((read(scope, &keys, base)?, required));
     }
-    Ok(Listed::Parts(parts))
+    Ok(ParsedResources::Parts(parts))
 }
 
 /// The page of its parts' places.
-pub(super) fn page_of(parts: Vec<(usize, bool)>) -> PageSpec {
+pub(super) fn page_from_parts(parts: Vec<(usize, bool)>) -> PageSpec {
     let part = |(request, required)| Part { request, required };
     PageSpec { resources: Resources::Listed(parts.into_iter().map(part).collect()) }
 }

@@ -2,11 +2,12 @@
 
 use super::captures;
 use super::draft::Entry;
-use super::keys::{Keys, Value};
-use super::place::{Place, Read, Wrong};
-use super::reader::{Reader, Scope, Top};
+use super::keys::{TableKeys, Value};
+use super::reader::{Reader, TopLevel};
 use super::requests::{PAGE_KEYS, REQUEST_KEYS};
-use super::settings::think;
+use super::scope::Scope;
+use super::settings::{think, weight};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use webdyno_model::visit::{PageSpec, SessionSpec, StepSpec};
 
 /// Every key of a session.
@@ -14,51 +15,45 @@ pub(super) const SESSION_KEYS: &[&str] = &["name", "weight", "step"];
 /// Every key of a step.
 pub(super) const STEP_KEYS: &[&str] = &["request", "page", "capture", "think"];
 
-/// Weights above this are believed to be mistakes.
-const WEIGHT_MAX: f64 = 1e9;
-
-/// How often something is chosen.
-pub(super) fn weight(keys: &Keys<'_>) -> Read<Option<f64>> {
-    keys.read("weight", |value| {
-        value
-            .above_zero(WEIGHT_MAX)
-            .map_err(|wrong| wrong.hint("what is never to be chosen is left out; put # before its lines"))
-    })
-}
-
 impl<'t> Reader<'t> {
+    /// The sessions of one file.
+    pub(super) fn read_sessions(&mut self, scope: &Scope<'t>, top: &TableKeys<'t>) -> FileResult<()> {
+        let list = top.read("session", |value| value.tables("session"))?.unwrap_or_default();
+        list.iter().try_for_each(|value| self.session(scope, &value.keys("a session", SESSION_KEYS)?))
+    }
+
     /// Reads a session.
-    pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &Keys<'t>) -> Read<()> {
+    pub(super) fn session(&mut self, scope: &Scope<'t>, keys: &TableKeys<'t>) -> FileResult<()> {
         let number = self.sessions.len() + 1;
         let name = match keys.get("name") {
-            Some(value) => value.word()?.to_owned(),
+            Some(value) => value.non_empty_text()?.to_owned(),
             None => format!("session {number}"),
         };
         let at = keys.get("name").map_or(keys.at, |value| value.at);
         if let Some((before, _)) = self.sessions.iter().find(|(_, entry)| entry.session.name == name) {
-            let told = format!(
+            let message = format!(
                 "two sessions are called `{name}`; the other one is at {}",
                 self.files.position(*before)
             );
-            return Err(Wrong::new(at, told).hint("give them different names"));
+            return Err(FileError::new(at, message).hint("give them different names"));
         }
-        let steps = keys.need("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
+        let steps = keys.required("step", "[[session.step]] with request = \"/path\" or page = \"/path\"")?;
         let list = steps.tables("session.step")?;
         if list.is_empty() {
-            return Err(Wrong::new(steps.at, format!("the session `{name}` has no steps"))
+            return Err(FileError::new(steps.at, format!("the session `{name}` has no steps"))
                 .hint("give it at least one [[session.step]]"));
         }
         let weight = weight(keys)?.unwrap_or(1.0);
-        let steps = list.iter().map(|step| self.step(scope, step)).collect::<Read<Vec<StepSpec>>>()?;
+        let steps = list.iter().map(|step| self.step(scope, step)).collect::<FileResult<Vec<StepSpec>>>()?;
         let session = SessionSpec { name, weight, steps };
         self.sessions.push((at, Entry { session, is_request: false }));
         Ok(())
     }
 
-    fn step(&mut self, scope: &Scope<'t>, value: &Value<'t>) -> Read<StepSpec> {
+    fn step(&mut self, scope: &Scope<'t>, value: &Value<'t>) -> FileResult<StepSpec> {
         let keys = value.keys("a step", STEP_KEYS)?;
         let Some(what) = keys.one_of(&["request", "page"])? else {
-            return Err(Wrong::new(keys.at, "a step needs `request` or `page`").hint(
+            return Err(FileError::new(keys.at, "a step needs `request` or `page`").hint(
                 "as in request = \"login\", page = \"/\" or request = { url = \"/cart\", json = { id = 1 } }",
             ));
         };
@@ -66,7 +61,7 @@ impl<'t> Reader<'t> {
         let think = keys.read("think", think)?;
         let is_page = what.key == "page";
         let (request, page) = match what.as_text() {
-            Some(text) => self.called(scope, what.at, text, is_page)?,
+            Some(text) => self.resolve_reference(scope, what.at, text, is_page)?,
             None if is_page => {
                 let keys = what.keys("a page", PAGE_KEYS)?;
                 no_weight(&keys)?;
@@ -91,25 +86,25 @@ impl<'t> Reader<'t> {
     }
 
     /// What a step calls by its name, or else by its URL.
-    fn called(
+    fn resolve_reference(
         &mut self,
         scope: &Scope<'t>,
-        at: Place,
+        at: SourceSpan,
         text: &str,
         is_page: bool,
-    ) -> Read<(usize, Option<PageSpec>)> {
+    ) -> FileResult<(usize, Option<PageSpec>)> {
         let named: Vec<usize> = (0..self.tops.len()).filter(|&index| self.name_of(index) == text).collect();
         let of_kind: Vec<usize> =
             named.iter().copied().filter(|&index| self.tops[index].page.is_some() == is_page).collect();
         let kind = if is_page { "page" } else { "request" };
-        let what = |top: &Top| (top.request, top.page.clone());
+        let what = |top: &TopLevel| (top.request, top.page.clone());
         let different = of_kind.iter().map(|&index| what(&self.tops[index])).collect::<Vec<_>>();
         if let Some(first) = different.first().filter(|first| different.iter().all(|other| other == *first)) {
             of_kind.iter().for_each(|&index| self.tops[index].is_named = true);
             return Ok(first.clone());
         }
         if of_kind.len() > 1 {
-            return Err(Wrong::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
+            return Err(FileError::new(at, format!("{} {kind}s are called `{text}`", of_kind.len()))
                 .hint("give each a `name` of its own"));
         }
         let is_url = text.starts_with('/') || text.contains("://") || text.starts_with("${");
@@ -120,16 +115,16 @@ impl<'t> Reader<'t> {
                 self.request_at(scope, at, text).map(|request| (request, None))
             };
         }
-        let wrong = Wrong::new(at, format!("no {kind} is called `{text}`"))
+        let error = FileError::new(at, format!("no {kind} is called `{text}`"))
             .hint(format!("write [[{kind}]] with that name, or a URL, as in {kind} = \"/path\""));
         if named.is_empty() {
             let of_kind = self.tops.iter().filter(|top| top.page.is_some() == is_page);
             let names: Vec<String> =
                 of_kind.map(|top| self.draft.requests[top.request].name.clone()).collect();
-            return Err(wrong.did_you_mean(text, names.iter().map(String::as_str)));
+            return Err(error.did_you_mean(text, names.iter().map(String::as_str)));
         }
         let other = if is_page { "request" } else { "page" };
-        Err(wrong.hint(format!("`{text}` is a {other}: write {other} = \"{text}\"")))
+        Err(error.hint(format!("`{text}` is a {other}: write {other} = \"{text}\"")))
     }
 
     fn name_of(&self, top: usize) -> &str {
@@ -138,10 +133,10 @@ impl<'t> Reader<'t> {
 }
 
 /// Within a session, each step is made once.
-fn no_weight(keys: &Keys<'_>) -> Read<()> {
+fn no_weight(keys: &TableKeys<'_>) -> FileResult<()> {
     match keys.get("weight") {
         None => Ok(()),
-        Some(value) => Err(Wrong::new(value.at, "a step is always made, and its request has a `weight`")
+        Some(value) => Err(FileError::new(value.at, "a step is always made, and its request has a `weight`")
             .hint("leave it out here; the session has one")),
     }
 }

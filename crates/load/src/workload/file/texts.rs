@@ -1,11 +1,11 @@
-//! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs, forms
-//! and JSON before the variables have values.
+//! Texts with `${name}` in them, as the user wrote them: which variables they use, and how they are put into URLs,
+//! forms and JSON before the variables have values.
 
-use super::place::{Place, Read, Wrong};
+use super::source_span::{FileError, FileResult, SourceSpan};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
 
-/// What may stand behind the bar in `${name|filter}`.
+/// The filters after the bar in `${name|filter}`.
 const FILTERS: [&str; 4] = ["form", "url", "json", "base64"];
 
 /// A stretch of a text.
@@ -17,7 +17,7 @@ pub(super) enum Piece<'a> {
     Variable { name: &'a str, filter: Option<&'a str> },
 }
 
-/// The pieces of a text. An error says what is wrong.
+/// The pieces of a text, or the cause of an error.
 pub(super) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let (mut pieces, mut rest) = (vec![], text);
     while let Some(at) = rest.find("${") {
@@ -56,11 +56,27 @@ pub(super) fn is_name(name: &str) -> bool {
 }
 
 /// The same of a text at a place.
-pub(super) fn read_pieces(at: Place, text: &str) -> Read<Vec<Piece<'_>>> {
+pub(super) fn read_pieces(at: SourceSpan, text: &str) -> FileResult<Vec<Piece<'_>>> {
     pieces(text).map_err(|why| {
-        Wrong::new(at, why)
+        FileError::new(at, why)
             .hint("write ${name} or ${name|form}; $${ stands for the two characters themselves")
     })
+}
+
+/// Gathers the variables of a request's texts.
+#[derive(Default)]
+pub(super) struct VariableUses(pub(super) Vec<(String, SourceSpan)>);
+
+impl VariableUses {
+    /// Notes the variables of a text, and returns the text.
+    pub(super) fn collect<'a>(&mut self, at: SourceSpan, text: &'a str) -> FileResult<&'a str> {
+        for piece in read_pieces(at, text)? {
+            if let Piece::Variable { name, .. } = piece {
+                self.0.push((name.to_owned(), at));
+            }
+        }
+        Ok(text)
+    }
 }
 
 /// The names of the variables in a text that is known to be right.
@@ -74,7 +90,7 @@ pub(super) fn names(text: &str) -> Vec<&str> {
 }
 
 /// The text with what stands between the variables changed by `literal`, and variables without a filter given this one.
-fn changed(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String {
+fn map_literals(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String {
     let Ok(pieces) = pieces(text) else { return literal(text) };
     let change = |piece: &Piece<'_>| match piece {
         Piece::Literal(text) => escaped(&literal(text)),
@@ -85,7 +101,7 @@ fn changed(text: &str, filter: &str, literal: impl Fn(&str) -> String) -> String
 
 /// As a name or value of a form.
 pub(super) fn form_text(text: &str) -> String {
-    changed(text, "form", |literal| byte_serialize(literal.as_bytes()).collect())
+    map_literals(text, "form", |literal| byte_serialize(literal.as_bytes()).collect())
 }
 
 /// As a text of JSON, with its quotes.
@@ -94,7 +110,7 @@ pub(super) fn json_text(text: &str) -> String {
         let quoted = serde_json::Value::from(literal).to_string();
         quoted[1..quoted.len() - 1].to_owned()
     };
-    format!("\"{}\"", changed(text, "json", inside))
+    format!("\"{}\"", map_literals(text, "json", inside))
 }
 
 /// A text in which nothing is to be replaced, as it is written where variables are.
@@ -107,15 +123,16 @@ pub(super) fn unescaped(text: &str) -> String {
     text.replace("$${", "${")
 }
 
-/// A URL in full, without fragment, from the base that it is written against. Variables stay as they are, and so does `$${`;
-/// the server must be plain. An error says what is wrong; a relative URL without a base is `None`.
+/// A URL in full, without fragment, from the base that it is written against. Variables stay as they are, and so does
+/// `$${`; the server must be plain. The error is its cause; a relative URL without a base is `None`.
 pub(super) fn full_url(text: &str, base: Option<&Url>) -> Result<Option<String>, String> {
     let pieces = pieces(text)?;
     let is_variable = |piece: &Piece<'_>| matches!(piece, Piece::Variable { .. });
     if pieces.len() == 1 && is_variable(&pieces[0]) {
         return Ok(Some(text.to_owned()));
     }
-    // What stands for a variable must be of letters and digits, which no part of a URL changes, and occur nowhere else.
+    // The placeholder of a variable must be of letters and digits, which no part of a URL changes, and occur nowhere
+    // else.
     let mut mark = String::from("webdyno0variable");
     while text.to_lowercase().contains(&mark) {
         mark.push('0');
@@ -172,8 +189,8 @@ mod tests {
                 Piece::Literal("$"),
             ]
         );
-        for wrong in ["${", "${a", "${}", "${a b}", "${1}", "${a|}", "${a|html}", "${é}", "x${"] {
-            assert!(pieces(wrong).is_err(), "{wrong}");
+        for invalid in ["${", "${a", "${}", "${a b}", "${1}", "${a|}", "${a|html}", "${é}", "x${"] {
+            assert!(pieces(invalid).is_err(), "{invalid}");
         }
     }
 
@@ -200,10 +217,10 @@ mod tests {
             assert_eq!(full_url(text, Some(&base)), Ok(Some(full.into())), "{text}");
         }
         assert_eq!(full_url("/a", None), Ok(None));
-        for wrong in
+        for invalid in
             ["http://${host}/", "http://h:${port}/", "${scheme}://h/", "http://a b/", "http://${u}@h/"]
         {
-            assert!(full_url(wrong, Some(&base)).is_err(), "{wrong}");
+            assert!(full_url(invalid, Some(&base)).is_err(), "{invalid}");
         }
     }
 }

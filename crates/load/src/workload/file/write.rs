@@ -10,8 +10,9 @@ use webdyno_model::visit::{Auth, CaptureFrom, CaptureSpec, Resources, SessionSpe
 use webdyno_model::workload::{Arrival, RequestSpec, StatusSet, Workload};
 use webdyno_model::{Result, UserError};
 
-/// The workload as TOML, without what only flags say (threads, clock, how connections come about). An error for what a
-/// file cannot hold: bodies that are no text, a number of requests, lists and tables, which are files of their own.
+/// The workload as TOML, without settings that only flags have (threads, clock, how connections are made). An error for
+/// what a file cannot hold: bodies that are no text, a number of requests, lists and tables, which are files of their
+/// own.
 pub fn to_toml(workload: &Workload) -> Result<String> {
     check(workload)?;
     let mut text = settings(workload);
@@ -109,7 +110,7 @@ fn settings(workload: &Workload) -> String {
     }
     let each_is_a_user = has_stages && workload.visits.is_none() && workload.arrival == Arrival::Closed;
     if !each_is_a_user {
-        // Where nobody says how many, the reader comes to the same.
+        // Where none is set, reading gives the same default.
         if workload.visits.as_ref().is_none_or(|visits| visits.connections_per_server.is_none()) {
             line(&mut text, "connections", &workload.connections.to_string());
         }
@@ -136,7 +137,7 @@ fn settings(workload: &Workload) -> String {
         );
     }
     if let Some(visits) = &workload.visits {
-        of_visitors(&mut text, visits);
+        write_visits(&mut text, visits);
     }
     for stage in &workload.stages {
         let level = match (workload.arrival, &workload.visits) {
@@ -149,7 +150,7 @@ fn settings(workload: &Workload) -> String {
     text
 }
 
-fn of_visitors(text: &mut String, visits: &Visits) {
+fn write_visits(text: &mut String, visits: &Visits) {
     if visits.think != Think::None {
         line(text, "think", &quoted(&visits.think.to_string()));
     }
@@ -215,7 +216,7 @@ fn request(spec: &RequestSpec) -> Vec<(String, String)> {
     pairs
 }
 
-/// Lines of one name stand together.
+/// Lines of one name are written together.
 fn headers(headers: &[(String, String)], written: &dyn Fn(&str) -> String) -> String {
     let mut pairs: Vec<(String, Vec<String>)> = vec![];
     for (name, value) in headers {
@@ -248,7 +249,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
         match &session.steps[..] {
             [step] if are_pages || are_requests => {
                 text.push_str(if are_pages { "\n[[page]]\n" } else { "\n[[request]]\n" });
-                of_step(workload, step).iter().for_each(|(key, value)| line(text, key, value));
+                step_keys(workload, step).iter().for_each(|(key, value)| line(text, key, value));
                 weight(text, session.weight);
             }
             steps => {
@@ -258,7 +259,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
                 for step in steps {
                     text.push_str("\n[[session.step]]\n");
                     let what = if step.page.is_some() { "page" } else { "request" };
-                    line(text, what, &table(&of_step(workload, step)));
+                    line(text, what, &table(&step_keys(workload, step)));
                     if !step.captures.is_empty() {
                         line(text, "capture", &list(step.captures.iter().map(capture)));
                     }
@@ -272,7 +273,7 @@ fn sessions(text: &mut String, workload: &Workload, visits: &Visits) {
 }
 
 /// The keys of a step's request or page.
-fn of_step(workload: &Workload, step: &StepSpec) -> Vec<(String, String)> {
+fn step_keys(workload: &Workload, step: &StepSpec) -> Vec<(String, String)> {
     let of = |index: usize| workload.requests.get(index).map(request).unwrap_or_default();
     let mut pairs = of(step.request);
     match step.page.as_ref().map(|page| &page.resources) {

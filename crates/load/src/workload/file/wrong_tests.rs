@@ -1,5 +1,5 @@
-//! Wrong workload files, each with what is told of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`. And no
-//! file, however wrong, ends in anything but an error.
+//! Wrong workload files, each with what is reported of it: `wrong_files.txt`, renewed with `WEBDYNO_UPDATE_GOLDEN=1`.
+//! And no file, however wrong, ends in anything but an error.
 
 use super::draft;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use webdyno_model::UserError;
 use webdyno_model::workload::Workload;
 
-/// Cases stand one after the other: the file behind `=== file`, what is told behind `--- told`.
+/// Cases stand one after the other: the file behind `=== file`, what is reported behind `--- told`.
 const CASES: &str = include_str!("wrong_files.txt");
 
 /// The files beside a workload.
@@ -30,10 +30,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn parse(text: &str) -> Result<Workload, UserError> {
-    draft(text, Path::new("w.toml"), &mut read).and_then(|draft| draft.whole())
+    draft(text, Path::new("w.toml"), &mut read).and_then(|draft| draft.workload_as_written())
 }
 
-fn told(text: &str) -> String {
+fn message(text: &str) -> String {
     match parse(text) {
         Ok(_) => "nothing\n".into(),
         Err(error) => {
@@ -44,22 +44,22 @@ fn told(text: &str) -> String {
 }
 
 #[test]
-fn each_wrong_file_is_told_where_and_why() {
+fn each_wrong_file_is_reported_with_place_and_cause() {
     let mut renewed = String::new();
-    let mut wrong = vec![];
+    let mut failures = vec![];
     for case in CASES.split("=== file\n").skip(1) {
         let (text, expected) = case.split_once("--- told\n").unwrap();
-        let told = told(text);
-        let is_told = told != "nothing\n" && !told.ends_with("hint: \n");
-        if told.trim_end() != expected.trim_end() || !is_told {
-            wrong.push(format!("{text}\n{told}"));
+        let message = message(text);
+        let is_told = message != "nothing\n" && !message.ends_with("hint: \n");
+        if message.trim_end() != expected.trim_end() || !is_told {
+            failures.push(format!("{text}\n{message}"));
         }
-        renewed.push_str(&format!("=== file\n{text}--- told\n{told}\n"));
+        renewed.push_str(&format!("=== file\n{text}--- told\n{message}\n"));
     }
     if std::env::var_os("WEBDYNO_UPDATE_GOLDEN").is_some() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workload/file/wrong_files.txt");
         std::fs::write(path, renewed).unwrap();
         return;
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }

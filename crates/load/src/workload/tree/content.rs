@@ -1,4 +1,4 @@
-//! What stands in the files of a tree: bytes that nothing can compress, or a page of words.
+//! The contents of the files of a tree: incompressible bytes, or a page of words.
 
 use crate::random::SplitMix;
 
@@ -98,7 +98,7 @@ impl Content {
 pub struct Filler {
     content: Content,
     random: SplitMix,
-    /// Bytes given so far.
+    /// Bytes generated so far.
     given: u64,
     /// The word that is being written, with its blank.
     word: [u8; 16],

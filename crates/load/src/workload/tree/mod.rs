@@ -1,4 +1,4 @@
-//! Trees of files to be served: how large their files are, what stands in them, how often each is asked for. All of it is
+//! Trees of files to be served: how large their files are, their contents, how often each is requested. All of it is
 //! a function of a seed; nothing here touches a disk.
 
 mod content;

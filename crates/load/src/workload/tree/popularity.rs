@@ -1,7 +1,7 @@
-//! How often each file of a tree is asked for.
+//! How often each file of a tree is requested.
 //!
-//! Zipf's law: the file of rank r is asked for in proportion to 1/r^s; for web servers and proxies s lies between 0.6 and
-//! 1.1 (Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999).
+//! Zipf's law: the file of rank r is requested in proportion to 1/r^s; for web servers and proxies s lies between 0.6
+//! and 1.1 (Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, INFOCOM 1999).
 
 use crate::random::SplitMix;
 
@@ -20,8 +20,8 @@ pub enum Popularity {
     },
 }
 
-/// The weight of each of so many files; ranks have nothing to do with the files' order. The least popular one has 1, as far
-/// as it is not further away from the first than numbers go.
+/// The weight of each of this many files; ranks have nothing to do with the files' order. The least popular one has 1,
+/// as far as it is not further away from the first than numbers go.
 pub fn weights(law: Popularity, count: usize, seed: u64) -> Vec<f64> {
     let Popularity::Zipf { exponent } = law else {
         return vec![1.0; count];

@@ -1,15 +1,16 @@
 //! How large the files of a tree are.
 //!
-//! Sizes are drawn, then scaled so that they add up to the total to the byte: scaling leaves each of these distributions
-//! what it is. Files of web servers are log-normal with sigma 1.318 in their body, and Pareto in their tail: Barford and
-//! Crovella, Generating Representative Web Workloads for Network and Server Performance Evaluation, SIGMETRICS 1998.
+//! Sizes are drawn, then scaled so that they add up to the total to the byte: scaling leaves each of these
+//! distributions what it is. Files of web servers are log-normal with sigma 1.318 in their body, and Pareto in their
+//! tail: Barford and Crovella, Generating Representative Web Workloads for Network and Server Performance Evaluation,
+//! SIGMETRICS 1998.
 
 use crate::random::SplitMix;
 use webdyno_model::{Result, UserError};
 
 /// The stream of random numbers that sizes are drawn with.
 const STREAM: u64 = 0x7369_7a65;
-/// How far total and mean may be from what was asked for.
+/// How far total and mean may deviate from the requested ones.
 const TOLERANCE: f64 = 0.01;
 /// Most files that are believed to be meant.
 const FILES_MAX: u64 = 20_000_000;
@@ -39,15 +40,15 @@ pub fn sizes(law: Sizes, total_bytes: u64, mean_bytes: u64, seed: u64) -> Result
     let count = (total_bytes as f64 / mean_bytes.max(1) as f64).round().max(1.0);
     if (count * mean_bytes as f64 / total_bytes.max(1) as f64 - 1.0).abs() > TOLERANCE {
         let hint = format!("as in --total {}", (count as u64).saturating_mul(mean_bytes));
-        let told =
+        let message =
             format!("{total_bytes} bytes are no whole number of files of {mean_bytes} bytes on average");
-        return Err(UserError::usage(told).hint(hint));
+        return Err(UserError::usage(message).hint(hint));
     }
     if count > FILES_MAX as f64 {
-        let told = format!(
+        let message = format!(
             "{total_bytes} bytes in files of {mean_bytes} are {count} files, {FILES_MAX} are the most"
         );
-        return Err(UserError::usage(told).hint("give a larger --mean-size, or a smaller --total"));
+        return Err(UserError::usage(message).hint("give a larger --mean-size, or a smaller --total"));
     }
     let mut random = SplitMix::stream(seed, STREAM, 0);
     let drawn: Vec<f64> = (0..count as u64).map(|_| draw(law, &mut random)).collect();
@@ -124,7 +125,8 @@ mod tests {
             all.sort_unstable();
             all[(all.len() as f64 * share) as usize] as f64 / mean as f64
         };
-        // Median and 84th percentile (one standard deviation) of a log-normal of mean 1 are exp(-s^2/2) and exp(s - s^2/2).
+        // Median and 84th percentile (one standard deviation) of a log-normal of mean 1 are exp(-s^2/2) and exp(s -
+        // s^2/2).
         for sigma in [0.5f64, 1.318] {
             let law = Sizes::LogNormal { sigma };
             let (median, above) = ((-sigma * sigma / 2.0).exp(), (sigma - sigma * sigma / 2.0).exp());
@@ -140,10 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
-        let told = sizes(Sizes::Fixed, 10_000, 6000, 1).unwrap_err();
-        assert_eq!(told.message, "10000 bytes are no whole number of files of 6000 bytes on average");
-        assert_eq!(told.hint.as_deref(), Some("as in --total 12000"));
+    fn impossible_sizes_are_refused() {
+        let error = sizes(Sizes::Fixed, 10_000, 6000, 1).unwrap_err();
+        assert_eq!(error.message, "10000 bytes are no whole number of files of 6000 bytes on average");
+        assert_eq!(error.hint.as_deref(), Some("as in --total 12000"));
         assert!(sizes(Sizes::Fixed, 1 << 40, 1, 1).unwrap_err().message.contains("20000000 are the most"));
         assert_eq!(sizes(Sizes::Fixed, 6000, 6000, 1), Ok(vec![6000]));
     }

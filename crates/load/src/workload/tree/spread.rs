@@ -1,5 +1,5 @@
-//! What a tree comes to: the distribution of its sizes, that of the bytes asked for, and the memory that holds most of what
-//! is asked for.
+//! A summary of a tree: the distribution of its sizes, that of the requested bytes, and the memory that holds most of
+//! what is requested.
 
 /// The distribution of some bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Spread {
 /// The percentiles of a [`Spread`].
 pub const PERCENTILES: [f64; 6] = [0.01, 0.25, 0.5, 0.75, 0.9, 0.99];
 
-/// The distribution of sizes where each counts as often as its weight says; `None` without any.
+/// The distribution of sizes where each counts by its weight; `None` without any.
 pub fn spread(sizes: &[u64], weights: &[f64]) -> Option<Spread> {
     let mut both: Vec<(u64, f64)> = sizes.iter().copied().zip(weights.iter().copied()).collect();
     both.sort_unstable_by_key(|(size, _)| *size);

@@ -1,9 +1,9 @@
 //! What the file of a body holds, by the ending of its name.
 //!
-//! As siege has it (`tmap` in its src/load.c), for the files that are posted; all others are forms. Text is sent without
-//! the blanks at its ends, anything else byte for byte.
+//! As siege has it (`tmap` in its src/load.c), for the files that are posted; all others are forms. Text is sent
+//! without the blanks at its ends, anything else byte for byte.
 
-/// What a body is, unless something else is said.
+/// The default type of a body.
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Ending, type of content, and whether it is text.

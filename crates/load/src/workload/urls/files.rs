@@ -1,6 +1,6 @@
 //! Lists as files: read piece by piece, so that a long one is in memory once.
 
-use super::{Around, Reader, UrlList};
+use super::{ListContext, Reader, UrlList};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,8 +12,9 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Longest body that is sent.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the list in a file, or on stdin when that is `-`. Lines without a method have this one. Files of bodies are looked
-/// for where webdyno runs, as siege does, and then beside the list. A usage error for one that is wrong or cannot be read.
+/// Reads the list in a file, or on stdin when that is `-`. Lines without a method have this one. Files of bodies are
+/// looked for where webdyno runs, as siege does, and then beside the list. A usage error for one that is wrong or
+/// cannot be read.
 pub fn read(path: &Path, method: &str) -> Result<UrlList> {
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     let variable = |name: &str| std::env::var(name).ok();
@@ -22,17 +23,17 @@ pub fn read(path: &Path, method: &str) -> Result<UrlList> {
         other => other,
     };
     let is_stdin = path.as_os_str() == "-";
-    let shown = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
+    let display_name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
     let cannot = |error: &io::Error| {
-        let told = io_error("read", &shown, error);
-        let hint = told.hint.clone().unwrap_or_else(|| "give a file with one URL a line: ls -l FILE".into());
-        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..told }
+        let error = io_error("read", &display_name, error);
+        let hint = error.hint.clone().unwrap_or_else(|| "give a file with one URL a line: ls -l FILE".into());
+        UserError { kind: ErrorKind::Usage, hint: Some(hint), ..error }
     };
     let mut source: Box<dyn Read> = match is_stdin {
         true => Box::new(io::stdin().lock()),
         false => Box::new(File::open(path).map_err(|error| cannot(&error))?),
     };
-    let mut reader = Reader::new(&shown, Around { method, variable: &variable, read: &mut body });
+    let mut reader = Reader::new(&display_name, ListContext { method, variable: &variable, read: &mut body });
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match source.read(&mut piece) {

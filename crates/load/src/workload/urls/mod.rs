@@ -1,25 +1,27 @@
 //! Lists of URLs as siege(1) has them: text in, requests out, a million lines in a fraction of a second.
 //!
-//! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`; lines
-//! that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it `${NAME}` or
-//! `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c, eval.c, url.c, load.c.
-//! A fragment is never sent, with siege neither: `#weight=2.5` in its place says how often the line is drawn.
+//! One URL a line, without `http://` too; `URL METHOD`, `URL POST BODY`, `URL POST <FILE`, `URL POST -T TYPE BODY`;
+//! lines that begin with `#`, and what follows a blank and `#` behind a URL, are comments; `NAME=value` and after it
+//! `${NAME}` or `$(NAME)`, else of the environment; `\$` is a `$`. Facts: siege 4.1.7, its manual and src/cfg.c,
+//! eval.c, url.c, load.c. A fragment is never sent, with siege neither: `#weight=2.5` in its place defines how often
+//! the line is drawn.
 //!
 //! Only what is new on a line is read by the url crate: the host, and a path or query that is not plain.
 
 mod content;
 mod files;
 mod line;
+mod line_errors;
 mod names;
 mod target;
 #[cfg(test)]
 mod tests;
-mod wrong;
 
 use crate::plan::parse_url;
 use content::{FORM, of_file};
 pub use files::read;
-use line::{Line, Sent};
+use line::{Line, LineBody};
+use line_errors::{LineError, LineErrors};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -27,7 +29,6 @@ use std::sync::Arc;
 use webdyno_model::visit::{ListEntries, ListEntry, RequestList};
 use webdyno_model::workload::{Body, RequestSpec, Workload, redact_query};
 use webdyno_model::{Result, UserError};
-use wrong::{Wrong, Wrongs};
 
 /// Longest line: a body in it is one that can be sent.
 const LINE_BYTES_MAX: usize = 64 << 20;
@@ -36,18 +37,18 @@ const BODIES_BYTES_MAX: u64 = 1 << 30;
 /// Most kinds of requests: each is a server, a method and a type of content.
 const KINDS_MAX: usize = 4096;
 
-/// What a list is read with: its own text is not all of it.
-pub struct Around<'a> {
+/// The context of a list: default method, environment, and the files of bodies.
+pub struct ListContext<'a> {
     /// Method of lines that name none.
     pub method: &'a str,
-    /// The environment, where the list itself does not say what a variable is.
+    /// The environment, for variables that the list does not define.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Reads the file of a body.
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
 }
 
-/// What reading a line gives.
-type Read<T> = std::result::Result<T, Wrong>;
+/// The result of reading a line.
+type LineResult<T> = std::result::Result<T, LineError>;
 /// Server, method, and type of content and 1, or 0 for none.
 type KindKey = (u32, usize, usize);
 
@@ -74,9 +75,9 @@ pub struct Kind {
 }
 
 impl UrlList {
-    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it is
-    /// not taken in turn.
-    pub fn put_into(self, workload: &mut Workload, file: &str, headers: &[(String, String)], random: bool) {
+    /// Makes it what a workload sends, with these headers on every request. `file` is what it is called; `random`: it
+    /// is not taken in turn.
+    pub fn apply_to(self, workload: &mut Workload, file: &str, headers: &[(String, String)], random: bool) {
         let is_given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let request = |kind: &Kind| {
             let content_type = kind.content_type.clone().filter(|_| !is_given);
@@ -102,8 +103,8 @@ impl UrlList {
 }
 
 /// Reads a whole list. `file` is what errors call it.
-pub fn parse(file: &str, text: &[u8], around: Around<'_>) -> Result<UrlList> {
-    let mut reader = Reader::new(file, around);
+pub fn parse(file: &str, text: &[u8], context: ListContext<'_>) -> Result<UrlList> {
+    let mut reader = Reader::new(file, context);
     reader.feed(text);
     reader.finish()
 }
@@ -111,10 +112,10 @@ pub fn parse(file: &str, text: &[u8], around: Around<'_>) -> Result<UrlList> {
 /// A list that is being read, piece by piece.
 pub struct Reader<'a> {
     file: String,
-    around: Around<'a>,
+    context: ListContext<'a>,
     lines: u64,
     /// A line of which not all has come.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     /// A line whose variables were replaced.
     expanded: Vec<u8>,
     variables: HashMap<Vec<u8>, Vec<u8>>,
@@ -129,23 +130,23 @@ pub struct Reader<'a> {
     body_by: HashMap<String, (u32, usize)>,
     bodies_bytes: u64,
     list: ListEntries,
-    wrongs: Wrongs,
+    line_errors: LineErrors,
 }
 
 impl<'a> Reader<'a> {
     /// Nothing read yet.
-    pub fn new(file: &str, around: Around<'a>) -> Self {
+    pub fn new(file: &str, context: ListContext<'a>) -> Self {
         let mut methods: Vec<String> = line::METHODS.iter().map(ToString::to_string).collect();
-        let known = methods.iter().position(|known| known == around.method);
+        let known = methods.iter().position(|known| known == context.method);
         let method = known.unwrap_or(methods.len());
         if known.is_none() {
-            methods.push(around.method.to_owned());
+            methods.push(context.method.to_owned());
         }
         Self {
             file: file.to_owned(),
-            around,
+            context,
             lines: 0,
-            begun: vec![],
+            partial_line: vec![],
             expanded: vec![],
             variables: HashMap::new(),
             servers: target::Servers::default(),
@@ -158,22 +159,22 @@ impl<'a> Reader<'a> {
             body_by: HashMap::new(),
             bodies_bytes: 0,
             list: ListEntries::default(),
-            wrongs: Wrongs::default(),
+            line_errors: LineErrors::default(),
         }
     }
 
-    /// Takes the next bytes, wherever they were cut.
+    /// Adds the next bytes, split anywhere.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
-            match self.begun.is_empty() {
+            match self.partial_line.is_empty() {
                 true => self.line(line),
                 false => {
                     self.keep(line);
-                    let begun = std::mem::take(&mut self.begun);
-                    self.line(&begun);
-                    self.begun = begun;
-                    self.begun.clear();
+                    let partial_line = std::mem::take(&mut self.partial_line);
+                    self.line(&partial_line);
+                    self.partial_line = partial_line;
+                    self.partial_line.clear();
                 }
             }
             bytes = rest;
@@ -181,25 +182,25 @@ impl<'a> Reader<'a> {
         self.keep(bytes);
     }
 
-    /// Keeps what came of a line; one byte too many tells that it is too long.
+    /// Keeps what came of a line; one byte too many shows that it is too long.
     fn keep(&mut self, bytes: &[u8]) {
-        let room = (LINE_BYTES_MAX + 1).saturating_sub(self.begun.len());
-        self.begun.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let room = (LINE_BYTES_MAX + 1).saturating_sub(self.partial_line.len());
+        self.partial_line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// The list. A usage error that names the first wrong lines, or says that there is none at all.
+    /// The list. A usage error that names the first wrong lines, or reports an empty list.
     pub fn finish(mut self) -> Result<UrlList> {
-        let begun = std::mem::take(&mut self.begun);
-        if !begun.is_empty() {
-            self.line(&begun);
+        let partial_line = std::mem::take(&mut self.partial_line);
+        if !partial_line.is_empty() {
+            self.line(&partial_line);
         }
-        drop(begun);
-        self.wrongs.end(&self.file)?;
+        drop(partial_line);
+        self.line_errors.end(&self.file)?;
         if self.list.entries.is_empty() {
             return Err(UserError::usage(format!("{} holds no URL", self.file))
                 .hint("write one a line, as http://localhost:8080/path"));
         }
-        names::give(&mut self.list, &self.kinds, &self.servers);
+        names::assign(&mut self.list, &self.kinds, &self.servers);
         self.list.text.shrink_to_fit();
         self.list.entries.shrink_to_fit();
         Ok(UrlList { entries: self.list, kinds: self.kinds })
@@ -212,14 +213,14 @@ impl<'a> Reader<'a> {
             (1, Some(rest)) => rest,
             _ => line,
         };
-        if let Err(wrong) = self.read_line(line) {
-            self.wrongs.add(self.lines, line, wrong);
+        if let Err(error) = self.read_line(line) {
+            self.line_errors.add(self.lines, line, error);
         }
     }
 
-    fn read_line(&mut self, line: &[u8]) -> Read<()> {
+    fn read_line(&mut self, line: &[u8]) -> LineResult<()> {
         if line.len() > LINE_BYTES_MAX {
-            return Err(Wrong::at(0, format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+            return Err(LineError::at_byte(0, format!("the line is longer than {LINE_BYTES_MAX} bytes")));
         }
         let (text, begin) = line::trimmed(line);
         if text.is_empty() || text[0] == b'#' {
@@ -231,10 +232,10 @@ impl<'a> Reader<'a> {
         done
     }
 
-    /// A line that says something; it begins at byte `begin` of what was written.
-    fn read_text(&mut self, text: &[u8], begin: usize, expanded: &mut Vec<u8>) -> Read<()> {
-        let assigned = line::assigned(text).map_err(|wrong| wrong.behind(begin))?;
-        let plain = match assigned {
+    /// A line with content; it begins at byte `begin` of the file's line.
+    fn read_text(&mut self, text: &[u8], begin: usize, expanded: &mut Vec<u8>) -> LineResult<()> {
+        let assignment = line::parse_assignment(text).map_err(|error| error.shifted(begin))?;
+        let plain = match assignment {
             Some((_, value)) => &text[value..],
             None => text,
         };
@@ -245,31 +246,31 @@ impl<'a> Reader<'a> {
         } else {
             expanded.clear();
             let value = |name: &[u8]| self.value(name);
-            line::expand(plain, value, expanded).map_err(|wrong| wrong.behind(at))?;
+            line::expand(plain, value, expanded).map_err(|error| error.shifted(at))?;
             line::trimmed(expanded).0
         };
-        match assigned {
+        match assignment {
             Some((name, _)) => {
-                let value = line::before_comment(plain);
+                let value = line::strip_comment(plain);
                 self.variables.insert(text[..name].to_vec(), value.to_vec());
                 Ok(())
             }
-            None => self.entry(plain).map_err(|wrong| match is_written {
-                true => wrong.behind(begin),
-                // What stands behind something that was replaced has no column.
-                false => Wrong { at: begin, ..wrong },
+            None => self.entry(plain).map_err(|error| match is_written {
+                true => error.shifted(begin),
+                // What follows something that was replaced has no column.
+                false => LineError { at: begin, ..error },
             }),
         }
     }
 
-    /// What a variable stands for.
+    /// The value of a variable.
     fn value(&self, name: &[u8]) -> Option<Vec<u8>> {
         let own = self.variables.get(name).cloned();
-        own.or_else(|| Some((self.around.variable)(std::str::from_utf8(name).ok()?)?.into_bytes()))
+        own.or_else(|| Some((self.context.variable)(std::str::from_utf8(name).ok()?)?.into_bytes()))
     }
 
     /// A line that is a request. Nothing of a wrong one stays.
-    fn entry(&mut self, text: &[u8]) -> Read<()> {
+    fn entry(&mut self, text: &[u8]) -> LineResult<()> {
         let begin = self.list.text.len();
         let added = self.add(line::split(text)?, begin);
         if added.is_err() {
@@ -279,44 +280,47 @@ impl<'a> Reader<'a> {
     }
 
     /// Adds a request whose target is to lie at `begin`.
-    fn add(&mut self, line: Line<'_>, begin: usize) -> Read<()> {
+    fn add(&mut self, line: Line<'_>, begin: usize) -> LineResult<()> {
         let place = target::split(line.url)?;
         let weight = target::weight(&place)?;
         let server = self.servers.of(&place, |text| parse_url(text).map(drop))?;
         self.servers.push_target(server, &place, &mut self.list.text)?;
         let end = self.list.text.len();
         let target_bytes = u16::try_from(end - begin).map_err(|_| {
-            Wrong::at(0, format!("path and query have {} bytes, at most {} are sent", end - begin, u16::MAX))
+            LineError::at_byte(
+                0,
+                format!("path and query have {} bytes, at most {} are sent", end - begin, u16::MAX),
+            )
         })?;
         let (body, content_type) = self.body(&line)?;
         let method = line.method.unwrap_or(self.method);
         let kind = (server, method, content_type.map_or(0, |number| number + 1));
         let kind = self.kind(kind, begin..end)?;
-        let too_much = || Wrong::at(0, "the list has more than 4 GB of text, or 4 billion requests");
+        let too_much = || LineError::at_byte(0, "the list has more than 4 GB of text, or 4 billion requests");
         u32::try_from(self.list.text.len().max(self.list.entries.len() + 1)).map_err(|_| too_much())?;
         self.list.entries.push(ListEntry { kind, begin: begin as u32, body, target_bytes, name: 0 });
-        self.note_weight(weight);
+        self.record_weight(weight);
         Ok(())
     }
 
     /// The body of an entry, which follows its target, and the number of its type of content.
-    fn body(&mut self, line: &Line<'_>) -> Read<(u32, Option<usize>)> {
+    fn body(&mut self, line: &Line<'_>) -> LineResult<(u32, Option<usize>)> {
         match line.sent {
-            Sent::Nothing => Ok((0, None)),
-            Sent::Text(text) => {
+            LineBody::Nothing => Ok((0, None)),
+            LineBody::Text(text) => {
                 self.list.text.extend_from_slice(text);
                 let content_type = line.content_type.unwrap_or(FORM.as_bytes());
                 Ok((text.len() as u32, (!text.is_empty()).then(|| self.type_of(content_type))))
             }
-            Sent::File { path, at } => {
-                let (number, content_type) = self.file(path).map_err(|wrong| wrong.behind(at))?;
+            LineBody::File { path, at } => {
+                let (number, content_type) = self.file(path).map_err(|error| error.shifted(at))?;
                 let given = line.content_type.map(|given| self.type_of(given));
                 Ok((ListEntry::SHARED + number, Some(given.unwrap_or(content_type))))
             }
         }
     }
 
-    fn note_weight(&mut self, weight: Option<f32>) {
+    fn record_weight(&mut self, weight: Option<f32>) {
         let weights = &mut self.list.weights;
         if weight.is_some() && weights.is_empty() {
             weights.resize(self.list.entries.len() - 1, 1.0);
@@ -336,14 +340,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The body that a file holds, and the number of its type.
-    fn file(&mut self, path: &str) -> Read<(u32, usize)> {
+    fn file(&mut self, path: &str) -> LineResult<(u32, usize)> {
         if let Some(&known) = self.body_by.get(path) {
             return Ok(known);
         }
         let (content_type, is_text) = of_file(path);
-        let mut bytes = (self.around.read)(Path::new(path)).map_err(|error| {
-            let told = webdyno_model::error::io_error("read", format!("`{path}`"), &error);
-            Wrong::at(0, told.message)
+        let mut bytes = (self.context.read)(Path::new(path)).map_err(|error| {
+            let error = webdyno_model::error::io_error("read", format!("`{path}`"), &error);
+            LineError::at_byte(0, error.message)
         })?;
         if is_text {
             // As siege does: the line end at the end of such a file is no part of a form.
@@ -354,7 +358,10 @@ impl<'a> Reader<'a> {
         }
         self.bodies_bytes += bytes.len() as u64;
         if self.bodies_bytes > BODIES_BYTES_MAX {
-            return Err(Wrong::at(0, format!("with `{path}` the files to send hold more than 1 GB")));
+            return Err(LineError::at_byte(
+                0,
+                format!("with `{path}` the files to send hold more than 1 GB"),
+            ));
         }
         let number = self.list.bodies.len() as u32;
         self.list.bodies.push(Body::from(bytes));
@@ -364,7 +371,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The kind of these. The entry with the target that lies there is its first when it is new.
-    fn kind(&mut self, of: KindKey, target: std::ops::Range<usize>) -> Read<u32> {
+    fn kind(&mut self, of: KindKey, target: std::ops::Range<usize>) -> LineResult<u32> {
         if let Some((last, kind)) = self.last_kind
             && last == of
         {
@@ -374,7 +381,7 @@ impl<'a> Reader<'a> {
             Some(&kind) => kind,
             None if self.kinds.len() == KINDS_MAX => {
                 let message = format!("the list has more than {KINDS_MAX} kinds of requests");
-                return Err(Wrong::at(0, message).hint(
+                return Err(LineError::at_byte(0, message).hint(
                     "each server, method and type of content makes a kind: load fewer servers at once",
                 ));
             }

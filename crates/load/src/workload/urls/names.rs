@@ -1,5 +1,5 @@
-//! Under which names the requests of a list are counted: so many that they are told apart, so few that somebody reads
-//! them.
+//! Under which names the requests of a list are counted: so many that they can be distinguished, so few that a report
+//! is readable them.
 //!
 //! The name is the first segment of the path, `/shop/*` for what lies below it; where there are too many of these, the
 //! ending of the file, `*.html`. Before it stand the method, if it is not GET, and the server, if there are several.
@@ -17,16 +17,16 @@ const OTHERS: &str = "(other)";
 const ENDING_BYTES_MAX: usize = 8;
 
 /// Names the entries.
-pub(super) fn give(list: &mut ListEntries, kinds: &[Kind], servers: &Servers) {
+pub(super) fn assign(list: &mut ListEntries, kinds: &[Kind], servers: &Servers) {
     let (labels, label_by_kind) = labels(kinds, servers);
-    let mut named = by(first_segment, list, &label_by_kind);
+    let mut named = name_by(first_segment, list, &label_by_kind);
     if named.keys.len() > NAMES_MAX {
-        named = by(ending, list, &label_by_kind);
+        named = name_by(ending, list, &label_by_kind);
     }
-    let shown = |(label, key): &(u32, Vec<u8>)| {
+    let label_text = |(label, key): &(u32, Vec<u8>)| {
         format!("{}{}", labels[*label as usize], String::from_utf8_lossy(key))
     };
-    list.names = named.keys.iter().take(NAMES_MAX).map(shown).collect();
+    list.names = named.keys.iter().take(NAMES_MAX).map(label_text).collect();
     if named.keys.len() > NAMES_MAX {
         list.names.push(OTHERS.into());
     }
@@ -63,7 +63,7 @@ struct Named {
 type Key<'a> = (&'static [u8], &'a [u8], &'static [u8]);
 
 /// Names all entries by this part of their paths.
-fn by(key_of: fn(&[u8]) -> Key<'_>, list: &ListEntries, label_by_kind: &[u32]) -> Named {
+fn name_by(key_of: fn(&[u8]) -> Key<'_>, list: &ListEntries, label_by_kind: &[u32]) -> Named {
     let mut known: HashMap<(u32, Key<'_>), u16> = HashMap::new();
     let mut keys: Vec<(u32, Vec<u8>)> = vec![];
     let mut last = None;

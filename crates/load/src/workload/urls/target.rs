@@ -3,15 +3,15 @@
 //! What goes over the wire is what the url crate makes of a URL (WHATWG URL: blanks and letters beyond ASCII
 //! percent-encoded, `/./` and `/../` resolved). Where nothing is to be resolved that is done here, faster.
 
-use super::line::shown;
-use super::wrong::Wrong;
+use super::line::displayable;
+use super::line_errors::LineError;
 use std::collections::HashMap;
 use url::Url;
 use webdyno_model::Result;
 
 /// A URL in its parts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct UrlParts<'a> {
     pub(super) secure: bool,
     /// Host and port.
     pub(super) authority: &'a [u8],
@@ -22,10 +22,11 @@ pub(super) struct Place<'a> {
     pub(super) fragment: Option<&'a [u8]>,
 }
 
-/// Takes a URL apart. Without a scheme it is `http://`, as siege and browsers have it.
-pub(super) fn split(url: &[u8]) -> std::result::Result<Place<'_>, Wrong> {
+/// Splits a URL. Without a scheme it is `http://`, as siege and browsers have it.
+pub(super) fn split(url: &[u8]) -> std::result::Result<UrlParts<'_>, LineError> {
     if let Some(at) = url.iter().position(u8::is_ascii_control) {
-        return Err(Wrong::at(at, "a control character is no part of a URL").hint("write it percent-encoded"));
+        return Err(LineError::at_byte(at, "a control character is no part of a URL")
+            .hint("write it percent-encoded"));
     }
     let (secure, authority_at) = scheme(url)?;
     let rest = &url[authority_at..];
@@ -35,11 +36,11 @@ pub(super) fn split(url: &[u8]) -> std::result::Result<Place<'_>, Wrong> {
         None => (rest, None),
         Some(hash) => (&rest[..hash], Some(&rest[hash + 1..])),
     };
-    Ok(Place { secure, authority, authority_at, target, fragment })
+    Ok(UrlParts { secure, authority, authority_at, target, fragment })
 }
 
 /// Whether TLS is spoken, and the length of the scheme.
-fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), Wrong> {
+fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), LineError> {
     let begins = |with: &[u8]| url.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
     if begins(b"http://") {
         return Ok((false, 7));
@@ -53,18 +54,21 @@ fn scheme(url: &[u8]) -> std::result::Result<(bool, usize), Wrong> {
     let before = &url[..url.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(url.len())];
     let is_lone = begins(b"http:") || begins(b"https:");
     if is_lone || before.ends_with(b":") && url[before.len()..].starts_with(b"//") {
-        let told = Wrong::at(0, format!("`{}` has another scheme than http:// and https://", shown(url)));
-        return Err(told.hint("only http and https can be loaded, as in http://localhost:8080/path"));
+        let error = LineError::at_byte(
+            0,
+            format!("`{}` has another scheme than http:// and https://", displayable(url)),
+        );
+        return Err(error.hint("only http and https can be loaded, as in http://localhost:8080/path"));
     }
     if before.is_empty() {
-        return Err(Wrong::at(0, format!("`{}` names no host", shown(url)))
+        return Err(LineError::at_byte(0, format!("`{}` names no host", displayable(url)))
             .hint("write it in full, as in http://localhost:8080/path"));
     }
     Ok((false, 0))
 }
 
-/// How often it is drawn, if its fragment says so.
-pub(super) fn weight(place: &Place<'_>) -> std::result::Result<Option<f32>, Wrong> {
+/// Its weight, if its fragment has one.
+pub(super) fn weight(place: &UrlParts<'_>) -> std::result::Result<Option<f32>, LineError> {
     let Some(text) = place.fragment.and_then(|fragment| fragment.strip_prefix(b"weight=")) else {
         return Ok(None);
     };
@@ -73,7 +77,7 @@ pub(super) fn weight(place: &Place<'_>) -> std::result::Result<Option<f32>, Wron
         Some(weight) => Ok(Some(weight)),
         None => {
             let at = place.authority_at + place.authority.len() + place.target.len() + 1;
-            Err(Wrong::at(at, format!("`{}` is not the weight of a request", shown(text)))
+            Err(LineError::at_byte(at, format!("`{}` is not the weight of a request", displayable(text)))
                 .hint("write a number above 0, as in http://localhost/#weight=2.5"))
         }
     }
@@ -86,7 +90,7 @@ pub(super) struct Servers {
     names: Vec<String>,
     number_by_name: HashMap<String, u32>,
     /// By what was written.
-    by: HashMap<(bool, Vec<u8>), u32>,
+    name_by: HashMap<(bool, Vec<u8>), u32>,
     /// What was written last.
     last: Option<(bool, Vec<u8>, u32)>,
 }
@@ -97,12 +101,12 @@ impl Servers {
         self.names.get(number as usize).map_or("", String::as_str)
     }
 
-    /// The server of a URL; `check` says what is wrong with one that is new.
+    /// The server of a URL; `check` validates a new one.
     pub(super) fn of(
         &mut self,
-        place: &Place<'_>,
+        place: &UrlParts<'_>,
         check: impl Fn(&str) -> Result<()>,
-    ) -> std::result::Result<u32, Wrong> {
+    ) -> std::result::Result<u32, LineError> {
         if let Some((secure, authority, number)) = &self.last
             && *secure == place.secure
             && authority.as_slice() == place.authority
@@ -110,11 +114,11 @@ impl Servers {
             return Ok(*number);
         }
         let key = (place.secure, place.authority.to_vec());
-        let number = match self.by.get(&key) {
+        let number = match self.name_by.get(&key) {
             Some(&number) => number,
             None => {
                 let number = self.add(place, check)?;
-                self.by.insert(key.clone(), number);
+                self.name_by.insert(key.clone(), number);
                 number
             }
         };
@@ -124,16 +128,17 @@ impl Servers {
 
     fn add(
         &mut self,
-        place: &Place<'_>,
+        place: &UrlParts<'_>,
         check: impl Fn(&str) -> Result<()>,
-    ) -> std::result::Result<u32, Wrong> {
+    ) -> std::result::Result<u32, LineError> {
         let scheme = if place.secure { "https" } else { "http" };
-        let wrong = |message: String| Wrong::at(place.authority_at, message);
+        let host_error = |message: String| LineError::at_byte(place.authority_at, message);
         let authority = std::str::from_utf8(place.authority)
-            .map_err(|_| wrong(format!("`{}` is not UTF-8", shown(place.authority))))?;
+            .map_err(|_| host_error(format!("`{}` is not UTF-8", displayable(place.authority))))?;
         let text = format!("{scheme}://{authority}/");
-        check(&text).map_err(|error| Wrong::from(error).behind(place.authority_at))?;
-        let url = Url::parse(&text).map_err(|error| wrong(format!("`{authority}` is no host: {error}")))?;
+        check(&text).map_err(|error| LineError::from(error).shifted(place.authority_at))?;
+        let url =
+            Url::parse(&text).map_err(|error| host_error(format!("`{authority}` is no host: {error}")))?;
         let name = url.origin().ascii_serialization();
         let next = self.names.len() as u32;
         let number = *self.number_by_name.entry(name.clone()).or_insert(next);
@@ -147,9 +152,9 @@ impl Servers {
     pub(super) fn push_target(
         &self,
         server: u32,
-        place: &Place<'_>,
+        place: &UrlParts<'_>,
         text: &mut Vec<u8>,
-    ) -> std::result::Result<(), Wrong> {
+    ) -> std::result::Result<(), LineError> {
         let target = place.target;
         let kind = kind_of(target);
         if kind == Kind::Plain {
@@ -158,15 +163,16 @@ impl Servers {
         }
         let at = place.authority_at + place.authority.len();
         let written = std::str::from_utf8(target).map_err(|error| {
-            Wrong::at(at + error.valid_up_to(), "a byte that is not UTF-8 is no part of a URL")
+            LineError::at_byte(at + error.valid_up_to(), "a byte that is not UTF-8 is no part of a URL")
                 .hint("write it percent-encoded, as %E9")
         })?;
         if kind == Kind::Encoded {
             encode(target, text);
             return Ok(());
         }
-        let url = Url::parse(&format!("{}{written}", self.name(server)))
-            .map_err(|error| Wrong::at(at, format!("`{}` is no path: {error}", shown(target))))?;
+        let url = Url::parse(&format!("{}{written}", self.name(server))).map_err(|error| {
+            LineError::at_byte(at, format!("`{}` is no path: {error}", displayable(target)))
+        })?;
         text.extend_from_slice(url.path().as_bytes());
         if let Some(query) = url.query() {
             text.push(b'?');

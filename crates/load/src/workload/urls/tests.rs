@@ -11,11 +11,11 @@ fn read(text: &[u8]) -> Result<UrlList> {
         Some("doc.json") => Ok(b"{}\n".to_vec()),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
-    parse("urls.txt", text, Around { method: "GET", variable: &variable, read: &mut files })
+    parse("urls.txt", text, ListContext { method: "GET", variable: &variable, read: &mut files })
 }
 
 /// What an entry comes to: `POST http://h/a text/plain <body>`.
-fn shown(list: &UrlList, number: usize) -> String {
+fn describe_entry(list: &UrlList, number: usize) -> String {
     let entry = list.entries.entries[number];
     let kind = &list.kinds[entry.kind as usize];
     let server = url::Url::parse(&kind.url).unwrap().origin().ascii_serialization();
@@ -27,7 +27,8 @@ fn shown(list: &UrlList, number: usize) -> String {
 
 fn check(text: &str, expected: &[&str]) {
     let list = read(text.as_bytes()).unwrap_or_else(|error| panic!("{text:?}: {}", error.message));
-    let got: Vec<String> = (0..list.entries.entries.len()).map(|number| shown(&list, number)).collect();
+    let got: Vec<String> =
+        (0..list.entries.entries.len()).map(|number| describe_entry(&list, number)).collect();
     assert_eq!(got, expected, "{text:?}");
 }
 
@@ -94,7 +95,7 @@ fn weights_stand_in_the_fragment() {
 }
 
 #[test]
-fn wrong_lines_are_told_with_their_place() {
+fn wrong_lines_are_reported_with_line_and_column() {
     for (text, place, part) in [
         ("h/a\n  ftp://h/b", "2:3", "another scheme"),
         ("http:/h", "1:1", "another scheme"),
@@ -116,10 +117,10 @@ fn wrong_lines_are_told_with_their_place() {
         ("h/a#weight=-1 # x", "1:5", "not the weight"),
         ("h/a#weight=nan", "1:5", "not the weight"),
     ] {
-        let told = read(text.as_bytes()).unwrap_err();
-        assert_eq!(told.exit_code(), 2);
-        assert!(told.message.starts_with(&format!("urls.txt:{place}: ")), "{text:?}: {}", told.message);
-        assert!(told.message.contains(part), "{text:?}: {}", told.message);
+        let error = read(text.as_bytes()).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.message.starts_with(&format!("urls.txt:{place}: ")), "{text:?}: {}", error.message);
+        assert!(error.message.contains(part), "{text:?}: {}", error.message);
     }
     assert_eq!(
         read(b"h/a\xE9").unwrap_err().message,
@@ -134,15 +135,15 @@ fn wrong_lines_are_told_with_their_place() {
 
 #[test]
 fn of_many_wrong_lines_a_few_are_shown() {
-    let told = read("ftp://h/\n".repeat(100_000).as_bytes()).unwrap_err();
+    let error = read("ftp://h/\n".repeat(100_000).as_bytes()).unwrap_err();
     assert!(
-        told.message.starts_with("urls.txt has 100000 wrong lines\n  urls.txt:1:1: "),
+        error.message.starts_with("urls.txt has 100000 wrong lines\n  urls.txt:1:1: "),
         "{}",
-        told.message
+        error.message
     );
-    assert_eq!(told.message.lines().count(), 7);
-    assert!(told.message.ends_with("\n  and 99995 more"), "{}", told.message);
-    assert!(told.hint.is_some());
+    assert_eq!(error.message.lines().count(), 7);
+    assert!(error.message.ends_with("\n  and 99995 more"), "{}", error.message);
+    assert!(error.hint.is_some());
     let two = read(b"h/a\n=x\nh/b\n=y").unwrap_err();
     assert_eq!(two.message.lines().count(), 3);
 }
@@ -182,7 +183,7 @@ proptest! {
         let text = "\u{FEFF}A=h\r\n\r\n${A}/1#weight=2\n# c\nh/2 POST <form.txt\r\n  h/3 POST a=b\nh/\u{FC}".as_bytes();
         let variable = |_: &str| None;
         let mut files = |_: &Path| Ok(b"x".to_vec());
-        let mut reader = Reader::new("urls.txt", Around { method: "GET", variable: &variable, read: &mut files });
+        let mut reader = Reader::new("urls.txt", ListContext { method: "GET", variable: &variable, read: &mut files });
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
         cuts.sort_unstable();
         let mut from = 0;
@@ -191,7 +192,7 @@ proptest! {
             from = cut;
         }
         let mut files = |_: &Path| Ok(b"x".to_vec());
-        let whole = parse("urls.txt", text, Around { method: "GET", variable: &variable, read: &mut files });
+        let whole = parse("urls.txt", text, ListContext { method: "GET", variable: &variable, read: &mut files });
         prop_assert_eq!(reader.finish(), whole);
     }
 
@@ -200,7 +201,7 @@ proptest! {
     fn any_text_is_read_or_refused(text in prop::collection::vec(prop::sample::select(b"h/.:#$({})=\\ \n\r<POSTweight=1@[]?%\xE9\0".to_vec()), 0..80)) {
         match read(&text) {
             Ok(list) => prop_assert!(!list.entries.entries.is_empty()),
-            Err(told) => prop_assert!(told.message.lines().count() <= 7),
+            Err(error) => prop_assert!(error.message.lines().count() <= 7),
         }
     }
 }

@@ -10,7 +10,7 @@ use webdyno_model::Result;
 pub fn check(arguments: &CheckArgs) -> Result<u8> {
     let mut draft = file::read(&arguments.file)?;
     draft.settings.connections_allowed = connections_allowed(None);
-    let workload = draft.whole()?;
+    let workload = draft.workload_as_written()?;
     objectives::check_before(&draft.objectives, &draft.objective_places, &workload, &[])?;
     let objectives: Vec<&str> = draft.objectives.iter().map(|objective| objective.text()).collect();
     let told = file::describe(&workload, &objectives);

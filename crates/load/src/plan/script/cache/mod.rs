@@ -1,14 +1,14 @@
-//! What the private cache of one visitor's browser knows: RFC 9111. Only how long an answer is fresh and what confirms it
-//! is kept, never its body: a load needs to know what is asked for, not to show it.
+//! The private cache of one visitor's browser: RFC 9111. Only how long a response is fresh and what confirms it is
+//! kept, never its body: a load needs to know what is requested, not to show it.
 //!
-//! Browsers take a tenth of the time since the last change for answers that say nothing (RFC 9111, 4.2.2; Chromium's
-//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor asks for one thing with the
-//! same fields each time.
+//! Browsers take a tenth of the time since the last change for responses without an expiry (RFC 9111, 4.2.2; Chromium's
+//! `HttpResponseHeaders::GetFreshnessLifetimes`). `Vary` only matters when it is `*`: a visitor requests one thing with
+//! the same fields each time.
 
 use httparse::{Header, Response};
 use std::time::UNIX_EPOCH;
 
-/// Most answers that one visitor keeps.
+/// Most responses that one visitor keeps.
 const ENTRIES_MAX: usize = 4096;
 /// Longest validators that are kept, together.
 const VALIDATORS_BYTES_MAX: usize = 1024;
@@ -21,14 +21,14 @@ pub(crate) struct Cache {
     entries: Vec<(u32, Entry)>,
 }
 
-/// What is known of something that is to be asked for.
+/// What the cache knows of a resource that is to be fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look<'a> {
-    /// Nothing: it is asked for.
+pub(crate) enum CacheLookup<'a> {
+    /// Not cached: it is requested.
     Absent,
-    /// It is there, and need not be asked for.
+    /// Cached and fresh: no request is needed.
     Fresh,
-    /// It is there, and must be confirmed: `If-None-Match` and `If-Modified-Since`. At least one is there.
+    /// Cached and stale: it must be revalidated with `If-None-Match` or `If-Modified-Since`, at least one of them.
     Stale {
         /// For `If-None-Match`.
         etag: Option<&'a [u8]>,
@@ -41,47 +41,47 @@ pub(crate) enum Look<'a> {
 struct Entry {
     /// Fresh before this time.
     fresh_until_s: u64,
-    /// What was said of it.
-    says: Says,
+    /// How long it is fresh.
+    freshness: Freshness,
     /// Entity tag, and behind it the time of the last change as it was written.
     validators: Box<[u8]>,
     etag_bytes: u16,
 }
 
-/// How long an answer says that it is fresh.
+/// The freshness that a response declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
+enum Freshness {
     /// So long.
     Seconds(u64),
-    /// Nothing; it was last changed then.
+    /// Not declared; it was last changed then.
     LastChange(u64),
-    /// It is not fresh for a moment, or nothing can be told.
+    /// It is stale at once, or its freshness is unknown.
     Never,
 }
 
 impl Cache {
     /// What is known of `key` at `now_s`, seconds since 1970.
-    pub(crate) fn look(&self, key: u32, now_s: u64) -> Look<'_> {
+    pub(crate) fn lookup(&self, key: u32, now_s: u64) -> CacheLookup<'_> {
         let Some((_, entry)) = self.place(key).ok().and_then(|place| self.entries.get(place)) else {
-            return Look::Absent;
+            return CacheLookup::Absent;
         };
         if now_s < entry.fresh_until_s {
-            return Look::Fresh;
+            return CacheLookup::Fresh;
         }
         let (etag, changed) = entry.validators.split_at(usize::from(entry.etag_bytes));
         match (etag.is_empty(), changed.is_empty()) {
-            (true, true) => Look::Absent,
-            (etag_lacks, changed_lacks) => Look::Stale {
+            (true, true) => CacheLookup::Absent,
+            (etag_lacks, changed_lacks) => CacheLookup::Stale {
                 etag: (!etag_lacks).then_some(etag),
                 last_modified: (!changed_lacks).then_some(changed),
             },
         }
     }
 
-    /// Keeps a good answer to a GET, or forgets the one before when this one may not be kept. `head` begins with the
-    /// status line.
+    /// Keeps a successful response to a GET, or forgets the one before when this one may not be kept. `head` begins
+    /// with the status line.
     pub(crate) fn store(&mut self, key: u32, head: &[u8], now_s: u64) {
-        let entry = read(head).and_then(|fields| fields.entry(now_s));
+        let entry = parse_fields(head).and_then(|fields| fields.entry(now_s));
         match (self.place(key), entry) {
             (Ok(place), Some(entry)) => self.entries[place].1 = entry,
             (Ok(place), None) => drop(self.entries.remove(place)),
@@ -95,16 +95,16 @@ impl Cache {
     /// Notes that the server confirmed what is kept: `head` is that of a 304, whose fields replace those before (RFC
     /// 9111, 4.3.4).
     pub(crate) fn confirm(&mut self, key: u32, head: &[u8], now_s: u64) {
-        let (Ok(place), Some(fields)) = (self.place(key), read(head)) else { return };
+        let (Ok(place), Some(fields)) = (self.place(key), parse_fields(head)) else { return };
         if fields.no_store || fields.varies_always {
             self.entries.remove(place);
             return;
         }
         let entry = &mut self.entries[place].1;
-        if fields.says_something() {
-            entry.says = fields.says(now_s);
+        if fields.has_freshness() {
+            entry.freshness = fields.freshness(now_s);
         }
-        entry.fresh_until_s = fields.fresh_until_s(entry.says, now_s);
+        entry.fresh_until_s = fields.fresh_until_s(entry.freshness, now_s);
         if let Some((validators, etag_bytes)) = fields.validators()
             && !validators.is_empty()
         {
@@ -122,9 +122,9 @@ impl Cache {
     }
 }
 
-/// The fields of an answer that matter.
+/// The fields of a response that matter.
 #[derive(Debug, Default)]
-struct Fields<'a> {
+struct CacheFields<'a> {
     status: u16,
     no_store: bool,
     no_cache: bool,
@@ -133,7 +133,7 @@ struct Fields<'a> {
     pragma_no_cache: bool,
     varies_always: bool,
     max_age_s: Option<u64>,
-    /// `Some(None)`: there is one that is no date, which is in the past (RFC 9111, 5.3).
+    /// `Some(None)`: the value is not a date, which counts as in the past (RFC 9111, 5.3).
     expires_s: Option<Option<u64>>,
     date_s: Option<u64>,
     age_s: u64,
@@ -141,22 +141,22 @@ struct Fields<'a> {
     etag: Option<&'a [u8]>,
 }
 
-fn read(head: &[u8]) -> Option<Fields<'_>> {
+fn parse_fields(head: &[u8]) -> Option<CacheFields<'_>> {
     let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = Response::new(&mut lines);
     httparse::ParserConfig::default()
         .allow_obsolete_multiline_headers_in_responses(true)
         .parse_response(&mut response, head)
         .ok()?;
-    let mut fields = Fields { status: response.code?, ..Fields::default() };
+    let mut fields = CacheFields { status: response.code?, ..CacheFields::default() };
     for Header { name, value } in response.headers.iter() {
-        fields.note(name, value.trim_ascii());
+        fields.add(name, value.trim_ascii());
     }
     Some(fields)
 }
 
-impl<'a> Fields<'a> {
-    fn note(&mut self, name: &str, value: &'a [u8]) {
+impl<'a> CacheFields<'a> {
+    fn add(&mut self, name: &str, value: &'a [u8]) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match () {
             () if is("cache-control") => {
@@ -190,40 +190,42 @@ impl<'a> Fields<'a> {
                 let value = value.strip_prefix(b"=").unwrap_or_default().trim_ascii();
                 let value =
                     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-                // RFC 9111, 4.2.1: what is not valid, or said twice, is stale, or the first one.
+                // RFC 9111, 4.2.1: an invalid value is stale, of several the first counts.
                 self.max_age_s = self.max_age_s.or(Some(seconds(value).unwrap_or(0)));
             }
             () => {}
         }
     }
 
-    fn says_something(&self) -> bool {
+    fn has_freshness(&self) -> bool {
         self.has_cache_control || self.expires_s.is_some() || self.last_modified.is_some()
     }
 
     /// RFC 9111, 4.2.1 and 4.2.2.
-    fn says(&self, now_s: u64) -> Says {
+    fn freshness(&self, now_s: u64) -> Freshness {
         if self.no_cache || self.pragma_no_cache && !self.has_cache_control {
-            return Says::Never;
+            return Freshness::Never;
         }
         if let Some(seconds) = self.max_age_s {
-            return Says::Seconds(seconds);
+            return Freshness::Seconds(seconds);
         }
         match self.expires_s {
-            Some(Some(expires_s)) => Says::Seconds(expires_s.saturating_sub(self.date_s.unwrap_or(now_s))),
-            Some(None) => Says::Never,
-            None if self.must_revalidate => Says::Never,
-            None => self.last_modified.and_then(date_s).map_or(Says::Never, Says::LastChange),
+            Some(Some(expires_s)) => {
+                Freshness::Seconds(expires_s.saturating_sub(self.date_s.unwrap_or(now_s)))
+            }
+            Some(None) => Freshness::Never,
+            None if self.must_revalidate => Freshness::Never,
+            None => self.last_modified.and_then(date_s).map_or(Freshness::Never, Freshness::LastChange),
         }
     }
 
-    /// RFC 9111, 4.2.3. The time that the answer took is left out: it is below the second.
-    fn fresh_until_s(&self, says: Says, now_s: u64) -> u64 {
+    /// RFC 9111, 4.2.3. The time that the response took is left out: it is below the second.
+    fn fresh_until_s(&self, freshness: Freshness, now_s: u64) -> u64 {
         let date_s = self.date_s.unwrap_or(now_s);
-        let lifetime_s = match says {
-            Says::Seconds(seconds) => seconds,
-            Says::LastChange(changed_s) => date_s.saturating_sub(changed_s) / 10,
-            Says::Never => 0,
+        let lifetime_s = match freshness {
+            Freshness::Seconds(seconds) => seconds,
+            Freshness::LastChange(changed_s) => date_s.saturating_sub(changed_s) / 10,
+            Freshness::Never => 0,
         };
         let age_s = self.age_s.max(now_s.saturating_sub(date_s));
         now_s.saturating_add(lifetime_s).saturating_sub(age_s)
@@ -231,24 +233,24 @@ impl<'a> Fields<'a> {
 
     fn validators(&self) -> Option<(Box<[u8]>, u16)> {
         let etag = self.etag.unwrap_or_default();
-        // A date that is none confirms nothing.
+        // An invalid date validates nothing.
         let changed = self.last_modified.filter(|value| date_s(value).is_some()).unwrap_or_default();
         let length_bytes = etag.len() + changed.len();
         let etag_bytes = u16::try_from(etag.len()).ok()?;
         (length_bytes <= VALIDATORS_BYTES_MAX).then(|| ([etag, changed].concat().into(), etag_bytes))
     }
 
-    /// RFC 9111, 3: what is kept, when it may be. Answers other than 200 and 203 are rare, and asked for again.
+    /// RFC 9111, 3: what is kept, when it may be. Responses other than 200 and 203 are rare, and requested again.
     fn entry(&self, now_s: u64) -> Option<Entry> {
         if !matches!(self.status, 200 | 203) || self.no_store || self.varies_always {
             return None;
         }
         let (validators, etag_bytes) = self.validators().unwrap_or_default();
-        let says = self.says(now_s);
-        let fresh_until_s = self.fresh_until_s(says, now_s);
+        let freshness = self.freshness(now_s);
+        let fresh_until_s = self.fresh_until_s(freshness, now_s);
         (fresh_until_s > now_s || !validators.is_empty()).then_some(Entry {
             fresh_until_s,
-            says,
+            freshness,
             validators,
             etag_bytes,
         })

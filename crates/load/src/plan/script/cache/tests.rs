@@ -12,11 +12,11 @@ fn head(status: u16, fields: &[&str]) -> Vec<u8> {
     format!("HTTP/1.1 {status} X\r\n{lines}\r\n").into_bytes()
 }
 
-/// How long an answer received at `NOW_S` is fresh, and what it is afterwards: `-` when it is as if it had never been.
+/// How long a response received at `NOW_S` is fresh, and what it is afterwards: `-` when it is as if it had never been.
 fn lifetime(status: u16, fields: &[&str]) -> (u64, String) {
     let mut cache = Cache::default();
     cache.store(7, &head(status, fields), NOW_S);
-    let fresh = |after_s: u64| cache.look(7, NOW_S + after_s) == Look::Fresh;
+    let fresh = |after_s: u64| cache.lookup(7, NOW_S + after_s) == CacheLookup::Fresh;
     let (mut low, mut high) = (0u64, 1u64 << 40);
     while low < high {
         let middle = low.midpoint(high);
@@ -28,10 +28,10 @@ fn lifetime(status: u16, fields: &[&str]) -> (u64, String) {
     }
     let text =
         |bytes: Option<&[u8]>| bytes.map_or("", |bytes| std::str::from_utf8(bytes).unwrap()).to_owned();
-    let after = match cache.look(7, NOW_S + (1 << 41)) {
-        Look::Absent => "-".into(),
-        Look::Fresh => panic!("fresh for ever"),
-        Look::Stale { etag, last_modified } => format!("{}|{}", text(etag), text(last_modified)),
+    let after = match cache.lookup(7, NOW_S + (1 << 41)) {
+        CacheLookup::Absent => "-".into(),
+        CacheLookup::Fresh => panic!("fresh for ever"),
+        CacheLookup::Stale { etag, last_modified } => format!("{}|{}", text(etag), text(last_modified)),
     };
     (low, after)
 }
@@ -99,8 +99,8 @@ fn freshness_is_guessed_when_the_server_says_nothing() {
 }
 
 #[test]
-fn an_answer_that_has_aged_is_fresh_for_less() {
-    // 4.2.3: the larger of the age that is told and the one that the date tells.
+fn an_aged_response_is_fresh_for_less() {
+    // 4.2.3: the larger of the age that is reported and the one that the date tells.
     check(&["Cache-Control: max-age=60", "Age: 20"], 40, "-");
     check(&["Cache-Control: max-age=60", "Age: 61", "ETag: x"], 0, "x|");
     check(&["Cache-Control: max-age=60", "Age: soon"], 60, "-");
@@ -114,7 +114,7 @@ fn an_answer_that_has_aged_is_fresh_for_less() {
 }
 
 #[test]
-fn only_good_answers_are_kept() {
+fn only_successful_responses_are_cached() {
     for (status, kept) in
         [(200, true), (203, true), (206, false), (301, false), (304, false), (404, false), (500, false)]
     {
@@ -122,17 +122,17 @@ fn only_good_answers_are_kept() {
     }
     let mut cache = Cache::default();
     cache.store(1, b"not http", NOW_S);
-    assert_eq!(cache.look(1, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(1, NOW_S), CacheLookup::Absent);
     // A new answer that may not be kept takes the old one away.
     cache.store(1, &head(200, &["Cache-Control: max-age=60"]), NOW_S);
     cache.store(1, &head(200, &["Cache-Control: no-store"]), NOW_S);
-    assert_eq!(cache.look(1, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(1, NOW_S), CacheLookup::Absent);
     let long = format!("ETag: \"{}\"", "x".repeat(VALIDATORS_BYTES_MAX));
     assert_eq!(lifetime(200, &["Cache-Control: max-age=60", &long]), (60, "-".into()));
 }
 
 #[test]
-fn a_confirmed_answer_is_fresh_again() {
+fn a_revalidated_response_is_fresh_again() {
     let later = "Date: Sun, 06 Nov 1994 09:49:37 GMT";
     for (first, confirming, fresh_s, etag) in [
         // It says nothing new: as long as before.
@@ -154,21 +154,21 @@ fn a_confirmed_answer_is_fresh_again() {
         cache.store(7, &head(200, first), NOW_S);
         cache.confirm(7, &head(304, confirming), at_s);
         assert_eq!(
-            cache.look(7, at_s + fresh_s.max(1) - 1) == Look::Fresh,
+            cache.lookup(7, at_s + fresh_s.max(1) - 1) == CacheLookup::Fresh,
             fresh_s > 0,
             "{first:?} {confirming:?}"
         );
-        let Look::Stale { etag: Some(found), .. } = cache.look(7, at_s + fresh_s) else {
-            panic!("{first:?} {confirming:?}: {:?}", cache.look(7, at_s + fresh_s));
+        let CacheLookup::Stale { etag: Some(found), .. } = cache.lookup(7, at_s + fresh_s) else {
+            panic!("{first:?} {confirming:?}: {:?}", cache.lookup(7, at_s + fresh_s));
         };
         assert_eq!(found, etag.as_bytes());
     }
     let mut cache = Cache::default();
     cache.confirm(7, &head(304, &["Cache-Control: max-age=60"]), NOW_S);
-    assert_eq!(cache.look(7, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(7, NOW_S), CacheLookup::Absent);
     cache.store(7, &head(200, &["ETag: a"]), NOW_S);
     cache.confirm(7, &head(304, &["Cache-Control: no-store"]), NOW_S);
-    assert_eq!(cache.look(7, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(7, NOW_S), CacheLookup::Absent);
 }
 
 #[test]
@@ -178,13 +178,13 @@ fn entries_are_apart_and_bounded() {
         cache.store(key, &head(200, &[&format!("ETag: {key}")]), NOW_S);
     }
     assert_eq!(cache.entries.len(), ENTRIES_MAX);
-    let Look::Stale { etag, .. } = cache.look(4000, NOW_S) else { panic!() };
+    let CacheLookup::Stale { etag, .. } = cache.lookup(4000, NOW_S) else { panic!() };
     assert_eq!(etag, Some(&b"4000"[..]));
-    assert_eq!(cache.look(0, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(0, NOW_S), CacheLookup::Absent);
     cache.store(4000, &head(200, &["Cache-Control: max-age=1"]), NOW_S);
-    assert_eq!(cache.look(4000, NOW_S), Look::Fresh);
+    assert_eq!(cache.lookup(4000, NOW_S), CacheLookup::Fresh);
     cache.clear();
-    assert_eq!(cache.look(4000, NOW_S), Look::Absent);
+    assert_eq!(cache.lookup(4000, NOW_S), CacheLookup::Absent);
 }
 
 proptest! {
@@ -202,7 +202,7 @@ proptest! {
         cache.confirm(1, &head(304, &fields), now_s);
         cache.confirm(1, &bytes, now_s);
         // What is to be confirmed can be confirmed.
-        if let Look::Stale { etag, last_modified } = cache.look(1, now_s) {
+        if let CacheLookup::Stale { etag, last_modified } = cache.lookup(1, now_s) {
             prop_assert!(etag.is_some_and(|etag| !etag.is_empty()) || last_modified.is_some());
         }
     }

@@ -13,7 +13,7 @@ const MEMORY_BYTES_MAX: usize = 64 << 20;
 pub(super) struct Attributes(Vec<(Selector, String)>);
 
 impl Attributes {
-    /// One more; gives its place. A usage error when the selector is none.
+    /// One more; returns its place. A usage error for an invalid selector.
     pub(super) fn add(&mut self, selector: &str, attribute: &str) -> Result<usize> {
         let parsed: Selector = selector.parse().map_err(|problem| {
             UserError::usage(format!("`{selector}` is no CSS selector that can be used: {problem}"))
@@ -27,7 +27,7 @@ impl Attributes {
     }
 
     /// The value of each in a document; `None` for one whose selector matches nothing, or whose first match lacks it.
-    pub(super) fn take(&self, body: &[u8]) -> Vec<Option<String>> {
+    pub(super) fn extract(&self, body: &[u8]) -> Vec<Option<String>> {
         if self.0.is_empty() {
             return vec![];
         }

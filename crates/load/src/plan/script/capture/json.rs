@@ -12,7 +12,7 @@ use webdyno_model::UserError;
 pub(super) struct Pointer(Vec<String>);
 
 impl Pointer {
-    /// Reads a pointer; a usage error when it is none.
+    /// Parses a pointer; a usage error when it is invalid.
     pub(super) fn parse(pointer: &str) -> webdyno_model::Result<Self> {
         if pointer.is_empty() {
             return Ok(Self(vec![]));

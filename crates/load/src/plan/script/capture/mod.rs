@@ -1,4 +1,4 @@
-//! Values captured from an answer: a pattern, a JSON pointer, a header field, or an attribute of an HTML element.
+//! Values captured from a response: a pattern, a JSON pointer, a header field, or an attribute of an HTML element.
 //!
 //! What was captured are bytes: a body need not be UTF-8. Character references in attributes are decoded as the HTML
 //! standard says (13.2.5.72), by `htmlize`; elements are found by `lol_html`.
@@ -17,16 +17,16 @@ use webdyno_model::{Result, UserError};
 /// Most captures of one step.
 pub(crate) const CAPTURES_MAX: usize = u64::BITS as usize;
 
-/// The captures of a step, ready to be taken.
+/// The captures of a step, prepared.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
-    captures: Vec<(VariableId, From)>,
-    /// Those of HTML attributes are taken in one pass.
+    captures: Vec<(VariableId, CaptureSource)>,
+    /// HTML attributes are extracted in one pass.
     attributes: Attributes,
 }
 
 #[derive(Debug)]
-enum From {
+enum CaptureSource {
     Regex(Regex),
     Json(json::Pointer),
     Header(String),
@@ -35,8 +35,8 @@ enum From {
 }
 
 impl Captures {
-    /// Declares the variables. A usage error for a pattern, pointer, field or selector that is none.
-    pub(crate) fn of(specs: &[CaptureSpec], names: &mut Names) -> Result<Self> {
+    /// Declares the variables. A usage error for an invalid pattern, pointer, field or selector.
+    pub(crate) fn compile(specs: &[CaptureSpec], names: &mut Names) -> Result<Self> {
         if specs.len() > CAPTURES_MAX {
             return Err(UserError::usage(format!(
                 "a step captures {} values, more than {CAPTURES_MAX}",
@@ -45,27 +45,27 @@ impl Captures {
         }
         let mut captures = Self::default();
         for spec in specs {
-            let told = |error: UserError| UserError {
+            let with_name = |error: UserError| UserError {
                 message: format!("capture `{}`: {}", spec.name, error.message),
                 ..error
             };
-            let id = names.declare(&spec.name).map_err(told)?;
-            let from = captures.from(&spec.from).map_err(told)?;
+            let id = names.declare(&spec.name).map_err(with_name)?;
+            let from = captures.from(&spec.from).map_err(with_name)?;
             captures.captures.push((id, from));
         }
         Ok(captures)
     }
 
-    fn from(&mut self, from: &CaptureFrom) -> Result<From> {
+    fn from(&mut self, from: &CaptureFrom) -> Result<CaptureSource> {
         Ok(match from {
-            CaptureFrom::Regex(pattern) => From::Regex(compiled(pattern)?),
-            CaptureFrom::JsonPointer(pointer) => From::Json(json::Pointer::parse(pointer)?),
-            CaptureFrom::Header(name) if is_field_name(name) => From::Header(name.clone()),
+            CaptureFrom::Regex(pattern) => CaptureSource::Regex(compile_regex(pattern)?),
+            CaptureFrom::JsonPointer(pointer) => CaptureSource::Json(json::Pointer::parse(pointer)?),
+            CaptureFrom::Header(name) if is_field_name(name) => CaptureSource::Header(name.clone()),
             CaptureFrom::Header(name) => {
                 return Err(UserError::usage(format!("`{name}` cannot be the name of a header")));
             }
             CaptureFrom::HtmlAttribute { selector, attribute } => {
-                From::Attribute(self.attributes.add(selector, attribute)?)
+                CaptureSource::Attribute(self.attributes.add(selector, attribute)?)
             }
         })
     }
@@ -77,28 +77,32 @@ impl Captures {
 
     /// Whether the decoded body is needed.
     pub(crate) fn needs_body(&self) -> bool {
-        self.captures.iter().any(|(_, from)| !matches!(from, From::Header(_)))
+        self.captures.iter().any(|(_, from)| !matches!(from, CaptureSource::Header(_)))
     }
 
-    /// Takes the values of an answer: `head` begins with its status line, `body` is decoded. Gives the places, in the
-    /// order of the specification, of those that matched nothing; their variables have no value then.
-    pub(crate) fn take(
+    /// Extracts the values of a response: `head` begins with its status line, `body` is decoded. Returns the places, in
+    /// the order of the specification, of those that matched nothing; their variables have no value then.
+    pub(crate) fn extract(
         &self,
         head: &[u8],
         body: &[u8],
         variables: &mut Variables,
     ) -> impl Iterator<Item = usize> + use<> {
-        let mut found = self.attributes.take(body);
+        let mut found = self.attributes.extract(body);
         let mut missed = 0u64;
         for (place, (id, from)) in self.captures.iter().enumerate() {
             let taken = match from {
-                From::Regex(pattern) => pattern.captures(body).and_then(|groups| {
+                CaptureSource::Regex(pattern) => pattern.captures(body).and_then(|groups| {
                     let group = if groups.len() > 1 { groups.get(1) } else { groups.get(0) };
                     group.map(|group| variables.set(*id, group.as_bytes()))
                 }),
-                From::Json(pointer) => pointer.find(body).map(|value| variables.set(*id, value.as_bytes())),
-                From::Header(name) => header_value(head, name).map(|value| variables.set(*id, value)),
-                From::Attribute(number) => {
+                CaptureSource::Json(pointer) => {
+                    pointer.find(body).map(|value| variables.set(*id, value.as_bytes()))
+                }
+                CaptureSource::Header(name) => {
+                    header_value(head, name).map(|value| variables.set(*id, value))
+                }
+                CaptureSource::Attribute(number) => {
                     let value = found.get_mut(*number).and_then(Option::take);
                     value.map(|value| variables.set(*id, value.as_bytes()))
                 }
@@ -112,12 +116,12 @@ impl Captures {
     }
 }
 
-fn compiled(pattern: &str) -> Result<Regex> {
+fn compile_regex(pattern: &str) -> Result<Regex> {
     let problem = match Regex::new(pattern) {
-        Ok(compiled) => return Ok(compiled),
+        Ok(compile_regex) => return Ok(compile_regex),
         Err(problem) => problem.to_string(),
     };
-    // The library draws a picture of several lines; the last one says it.
+    // The library's message has several lines; the last one is the cause.
     let last = problem.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     Err(UserError::usage(format!("`{pattern}` is no regular expression: {last}"))
         .hint("the syntax is that of Rust's regex, without look-around and back references"))

@@ -9,11 +9,11 @@ const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nX-Token:  t1 \r\nset
 fn taken(from: CaptureFrom, body: &[u8]) -> Option<Vec<u8>> {
     let mut names = Names::default();
     let spec = CaptureSpec { name: "value".into(), from };
-    let captures = Captures::of(&[spec], &mut names).unwrap();
+    let captures = Captures::compile(&[spec], &mut names).unwrap();
     let id = names.find("value").unwrap();
     let mut variables = Variables::default();
     variables.set(id, b"of the step before");
-    let missed: Vec<usize> = captures.take(HEAD, body, &mut variables).collect();
+    let missed: Vec<usize> = captures.extract(HEAD, body, &mut variables).collect();
     let value = variables.get(id).map(<[u8]>::to_vec);
     // What is missed has no value, not that of before.
     assert_eq!(missed, if value.is_some() { vec![] } else { vec![0] });
@@ -142,7 +142,7 @@ fn attribute(selector: &str) -> CaptureFrom {
 }
 
 #[test]
-fn several_are_taken_of_one_answer() {
+fn several_values_are_captured_from_one_response() {
     let from = [
         CaptureFrom::Header("X-Token".into()),
         attribute("b"),
@@ -157,18 +157,18 @@ fn several_are_taken_of_one_answer() {
         .map(|(place, from)| CaptureSpec { name: format!("v{place}"), from })
         .collect();
     let mut names = Names::default();
-    let captures = Captures::of(&specs, &mut names).unwrap();
+    let captures = Captures::compile(&specs, &mut names).unwrap();
     assert!(captures.needs_body() && !captures.is_empty());
     let mut variables = Variables::default();
     let missed: Vec<usize> =
-        captures.take(HEAD, b"<a value=1><a value=3><b value=2>", &mut variables).collect();
+        captures.extract(HEAD, b"<a value=1><a value=3><b value=2>", &mut variables).collect();
     assert_eq!(missed, [2, 4]);
     let value = |name| names.find(name).and_then(|id| variables.get(id));
     let values = ["v0", "v1", "v2", "v3", "v4", "v5"].map(value);
     assert_eq!(values, [Some(&b"t1"[..]), Some(b"2"), None, Some(b"1"), None, Some(b"a")]);
     let head_only = [CaptureSpec { name: "x".into(), from: CaptureFrom::Header("A".into()) }];
-    assert!(!Captures::of(&head_only, &mut names).unwrap().needs_body());
-    assert!(Captures::of(&[], &mut names).unwrap().is_empty());
+    assert!(!Captures::compile(&head_only, &mut names).unwrap().needs_body());
+    assert!(Captures::compile(&[], &mut names).unwrap().is_empty());
 }
 
 #[test]
@@ -186,18 +186,18 @@ fn what_cannot_be_captured_is_refused() {
         ("x", attribute(""), "capture `x`: `` is no CSS selector that can be used: "),
     ] {
         let error =
-            Captures::of(&[CaptureSpec { name: name.into(), from }], &mut Names::default()).unwrap_err();
+            Captures::compile(&[CaptureSpec { name: name.into(), from }], &mut Names::default()).unwrap_err();
         assert!(error.message.starts_with(message), "{}", error.message);
         assert_eq!(error.exit_code(), 2);
         assert!(!error.message.contains('\n'));
     }
     let from = CaptureFrom::HtmlAttribute { selector: "a".into(), attribute: "a b".into() };
-    assert!(Captures::of(&[CaptureSpec { name: "x".into(), from }], &mut Names::default()).is_err());
+    assert!(Captures::compile(&[CaptureSpec { name: "x".into(), from }], &mut Names::default()).is_err());
     let many = vec![CaptureSpec { name: "x".into(), from: attribute("a") }; CAPTURES_MAX + 1];
-    assert!(Captures::of(&many, &mut Names::default()).is_err());
+    assert!(Captures::compile(&many, &mut Names::default()).is_err());
     let all = vec![CaptureSpec { name: "x".into(), from: attribute("a") }; CAPTURES_MAX];
-    let captures = Captures::of(&all, &mut Names::default()).unwrap();
-    assert_eq!(captures.take(HEAD, b"", &mut Variables::default()).count(), CAPTURES_MAX);
+    let captures = Captures::compile(&all, &mut Names::default()).unwrap();
+    assert_eq!(captures.extract(HEAD, b"", &mut Variables::default()).count(), CAPTURES_MAX);
 }
 
 proptest! {
@@ -231,7 +231,7 @@ proptest! {
     fn anything_can_be_searched(body in any::<Vec<u8>>(), head in any::<Vec<u8>>()) {
         let from = [attribute("a"), CaptureFrom::JsonPointer("/a".into()), CaptureFrom::Header("a".into())];
         let specs = from.map(|from| CaptureSpec { name: "x".into(), from });
-        let captures = Captures::of(&specs, &mut Names::default()).unwrap();
-        prop_assert!(captures.take(&head, &body, &mut Variables::default()).count() <= 3);
+        let captures = Captures::compile(&specs, &mut Names::default()).unwrap();
+        prop_assert!(captures.extract(&head, &body, &mut Variables::default()).count() <= 3);
     }
 }

@@ -1,4 +1,5 @@
-//! The cookies of one visitor: RFC 6265, with the bounds that browsers keep (draft-ietf-httpbis-rfc6265bis, 5.6 and 5.7).
+//! The cookies of one visitor: RFC 6265, with the bounds that browsers keep (draft-ietf-httpbis-rfc6265bis, 5.6 and
+//! 5.7).
 //!
 //! `cookie_store` reads them and knows where they belong. They are kept in a plain list in the order in which they were
 //! made, as its own store would cost thousands of visitors three maps for each cookie, and forgets that order.
@@ -40,7 +41,7 @@ struct Rendered {
 }
 
 impl Jar {
-    /// Takes the value of a `Set-Cookie` field of an answer from `url`. What browsers would drop is dropped.
+    /// Stores the value of a `Set-Cookie` field of a response from `url`. What browsers would drop is dropped.
     pub(crate) fn store(&mut self, url: &Url, set_cookie: &[u8]) {
         let Some(cookie) = accepted(url, set_cookie) else { return };
         let same = |old: &&mut Cookie<'static>| {
@@ -177,8 +178,8 @@ fn accepted(url: &Url, set_cookie: &[u8]) -> Option<Cookie<'static>> {
     Some(cookie)
 }
 
-/// The bytes of a field as text in which each is one letter, so that [`write_bytes`] gives back what the server sent, be
-/// it UTF-8 or not.
+/// The bytes of a field as text in which each is one letter, so that [`write_bytes`] gives back what the server sent,
+/// be it UTF-8 or not.
 fn as_text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.is_ascii() => Cow::Borrowed(text),

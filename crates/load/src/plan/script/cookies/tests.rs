@@ -206,8 +206,8 @@ proptest! {
         }
     }
 
-    /// Each cookie of the list is where cookie_store's own store would send it. That store, as RFC 6265, has one place for
-    /// a host's own cookie and one of the same name for its domain, which browsers keep apart: they are left out.
+    /// Each cookie of the list is where cookie_store's own store would send it. That store, as RFC 6265, has one place
+    /// for a host's own cookie and one of the same name for its domain, which browsers keep apart: they are left out.
     #[test]
     fn the_library_s_own_store_sends_the_same(
         fields in prop::collection::vec("[a-c]=[0-9](; (Path=/[ab]?|Domain=(\\.?b|ab|c\\.b)|Max-Age=[0-9]|Secure)){0,2}", 0..8),

@@ -1,4 +1,4 @@
-//! What a style sheet fetches: `@import`, `url()`, `image-set()` and fonts. CSS Syntax Level 3 says what a rule, a
+//! What a style sheet fetches: `@import`, `url()`, `image-set()` and fonts. CSS Syntax Level 3 defines what a rule, a
 //! declaration and a URL are; `cssparser` reads them.
 //!
 //! Left out is what no browser fetches: `@namespace`, other at-rules that are not for the screen, references within the
@@ -6,22 +6,22 @@
 //! there so that a browser fetches only those that a text needs). Of a font's sources the first one in a known format
 //! is taken.
 
-use super::{Finds, Found, FoundKind, media};
+use super::{FoundUrl, FoundUrls, ResourceKind, media};
 use cssparser::{Delimiter, ParseError, Parser, Token, UnicodeRange};
 use url::Url;
 
 type Parsed<T> = Result<T, ParseError<()>>;
 
 /// What the style sheet at `base` fetches, in order.
-pub(crate) fn css(body: &[u8], base: &Url) -> Vec<Found> {
-    let mut finds = Finds::new(base);
+pub(crate) fn css(body: &[u8], base: &Url) -> Vec<FoundUrl> {
+    let mut finds = FoundUrls::new(base);
     let text = String::from_utf8_lossy(body);
     sheet(text.strip_prefix('\u{feff}').unwrap_or(&text), &mut finds);
     finds.found
 }
 
 /// Notes what a style sheet, or the content of a `style` element, fetches.
-pub(super) fn sheet(text: &str, finds: &mut Finds) {
+pub(super) fn sheet(text: &str, finds: &mut FoundUrls) {
     let mut parser = Parser::new(text);
     let mut imports = true;
     while let Ok(token) = parser.next() {
@@ -48,8 +48,8 @@ pub(super) fn sheet(text: &str, finds: &mut Finds) {
     }
 }
 
-/// A rule whose selector begins with `token`. What looks like a URL in a selector is none.
-fn rule(token: &Token<'_>, parser: &mut Parser<'_>, finds: &mut Finds) {
+/// A rule whose selector begins with `token`. What looks like a URL in a selector is not one.
+fn rule(token: &Token<'_>, parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     // With a bracket that closes nothing it is no selector, and the rule is dropped.
     let mut valid = !token.is_parse_error();
     while let Ok(token) = parser.next() {
@@ -64,12 +64,12 @@ fn rule(token: &Token<'_>, parser: &mut Parser<'_>, finds: &mut Finds) {
 }
 
 /// Notes what the declarations of a `style` attribute fetch.
-pub(super) fn declarations(text: &str, finds: &mut Finds) {
+pub(super) fn declarations(text: &str, finds: &mut FoundUrls) {
     content(&mut Parser::new(text), finds);
 }
 
 /// Behind `@import`, up to its semicolon.
-fn import(parser: &mut Parser<'_>, allowed: bool, finds: &mut Finds) {
+fn import(parser: &mut Parser<'_>, allowed: bool, finds: &mut FoundUrls) {
     let parsed = parser.parse_until_after(Delimiter::Semicolon, |parser| {
         let url = parser.expect_url_or_string()?;
         // `layer`, `layer(x)` and `supports(x)`, before the media.
@@ -93,12 +93,12 @@ fn import(parser: &mut Parser<'_>, allowed: bool, finds: &mut Finds) {
         && allowed
     {
         // One that is not for this screen is fetched, but nothing of it.
-        finds.add(&url, if matched { FoundKind::StyleSheet } else { FoundKind::Other });
+        finds.add(&url, if matched { ResourceKind::StyleSheet } else { ResourceKind::Other });
     }
 }
 
 /// What an at-rule of this name holds, up to its end.
-fn at_rule(name: &str, parser: &mut Parser<'_>, finds: &mut Finds) {
+fn at_rule(name: &str, parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     let name = name.to_ascii_lowercase();
     let end = Delimiter::Semicolon | Delimiter::CurlyBracketBlock;
     let counts = parser.parse_until_before(end, |prelude| {
@@ -124,7 +124,7 @@ fn at_rule(name: &str, parser: &mut Parser<'_>, finds: &mut Finds) {
 }
 
 /// The block whose bracket was just read.
-fn block(parser: &mut Parser<'_>, finds: &mut Finds) {
+fn block(parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     // It ends at its bracket whatever it holds; an error says that it is too deep, and it is left out.
     let _ = parser.parse_nested_block(|inner| {
         content(inner, finds);
@@ -132,8 +132,9 @@ fn block(parser: &mut Parser<'_>, finds: &mut Finds) {
     });
 }
 
-/// Declarations and rules, mixed. What comes before a bracket was a selector, what comes before a semicolon a declaration.
-fn content(parser: &mut Parser<'_>, finds: &mut Finds) {
+/// Declarations and rules, mixed. What comes before a bracket was a selector, what comes before a semicolon a
+/// declaration.
+fn content(parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     let mut item = Item::default();
     while let Ok(token) = parser.next() {
         match token.clone() {
@@ -172,12 +173,12 @@ impl Item {
         }
     }
 
-    fn end(self, finds: &mut Finds) {
+    fn end(self, finds: &mut FoundUrls) {
         let name = self.name.unwrap_or_default();
-        let fetches = self.has_colon && takes_images(&name);
+        let fetches = self.has_colon && accepts_images(&name);
         if fetches {
             for url in self.urls.iter().filter(|url| !url.starts_with('#')) {
-                finds.add(url, FoundKind::Image);
+                finds.add(url, ResourceKind::Image);
             }
         }
     }
@@ -185,7 +186,7 @@ impl Item {
 
 /// Whether a property shows images or filters; a variable may be for one. What no browser knows, as `behavior`, fetches
 /// nothing.
-fn takes_images(name: &str) -> bool {
+fn accepts_images(name: &str) -> bool {
     const WORDS: [&str; 9] = [
         "background",
         "image",
@@ -263,7 +264,7 @@ fn image_option(parser: &mut Parser<'_>) -> Parsed<Option<(f64, String)>> {
             Token::QuotedString(text) | Token::UnquotedUrl(text) => url = Some(text.to_string()),
             Token::Function(name) if name.eq_ignore_ascii_case("url") => url = quoted(parser),
             Token::Function(name) if name.eq_ignore_ascii_case("type") => {
-                known = quoted(parser).is_none_or(|kind| super::html::is_image_type(&kind));
+                known = quoted(parser).is_none_or(|kind| super::media_types::is_image_type(&kind));
             }
             Token::Dimension { value, unit, .. } => {
                 let each = match unit.to_ascii_lowercase().as_str() {
@@ -281,7 +282,7 @@ fn image_option(parser: &mut Parser<'_>) -> Parsed<Option<(f64, String)>> {
 }
 
 /// The block of `@font-face`, whose bracket was just read.
-fn font(parser: &mut Parser<'_>, finds: &mut Finds) {
+fn font(parser: &mut Parser<'_>, finds: &mut FoundUrls) {
     let mut source = None;
     let mut latin = true;
     let _ = parser.parse_nested_block(|inner| {
@@ -307,7 +308,7 @@ fn font(parser: &mut Parser<'_>, finds: &mut Finds) {
         Ok::<_, ParseError<()>>(())
     });
     if let Some(source) = source.filter(|_| latin) {
-        finds.add(&source, FoundKind::Font);
+        finds.add(&source, ResourceKind::Font);
     }
 }
 
@@ -335,7 +336,7 @@ fn font_source(parser: &mut Parser<'_>) -> Parsed<Option<String>> {
     Ok(sources.into_iter().flatten().next())
 }
 
-/// CSS Fonts Level 4, 4.3: formats that current browsers take; the others are of the past.
+/// CSS Fonts Level 4, 4.3: formats that current browsers take; the others are obsolete.
 fn is_font_format(format: &str) -> bool {
     matches!(
         format,

@@ -1,6 +1,7 @@
 //! What a document fetches, element by element.
 
-use super::{Finds, Found, FoundKind, css, media, srcset};
+use super::media_types::{is_font_type, is_image_type, is_script_type, is_style_type};
+use super::{FoundUrl, FoundUrls, ResourceKind, css, media, srcset};
 use crate::plan::script::capture::decoded;
 use lol_html::html_content::{Element, TextChunk};
 use lol_html::{ElementContentHandlers, HtmlRewriter, MemorySettings, Selector, Settings};
@@ -13,9 +14,9 @@ use url::Url;
 /// Memory for one document: its open elements, mostly.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-/// What the document at `base` fetches, in order. A document that cannot be read to its end, as it is nested too deeply,
-/// gives what was found before.
-pub(crate) fn html(body: &[u8], base: &Url) -> Vec<Found> {
+/// What the document at `base` fetches, in order. A document that cannot be read to its end, as it is nested too
+/// deeply, gives what was found before.
+pub(crate) fn html(body: &[u8], base: &Url) -> Vec<FoundUrl> {
     static SELECTORS: OnceLock<Option<(Selector, Selector)>> = OnceLock::new();
     let selectors = SELECTORS.get_or_init(|| Some(("*".parse().ok()?, "style".parse().ok()?)));
     let Some((any, style)) = selectors else { return vec![] };
@@ -40,7 +41,7 @@ pub(crate) fn html(body: &[u8], base: &Url) -> Vec<Found> {
 
 /// What was read so far.
 struct Reader {
-    finds: Finds,
+    finds: FoundUrls,
     base_seen: bool,
     /// How many `template` elements are open: what they hold is not part of the document.
     templates: Rc<Cell<u32>>,
@@ -61,7 +62,7 @@ fn attribute(element: &Element<'_, '_>, name: &str) -> Option<String> {
 impl Reader {
     fn new(base: &Url) -> Self {
         Self {
-            finds: Finds::new(base),
+            finds: FoundUrls::new(base),
             base_seen: false,
             templates: Rc::default(),
             in_picture: Rc::default(),
@@ -71,9 +72,9 @@ impl Reader {
         }
     }
 
-    fn end(mut self) -> Vec<Found> {
+    fn end(mut self) -> Vec<FoundUrl> {
         if let Some(icon) = self.icon.take() {
-            self.finds.add(&icon, FoundKind::Icon);
+            self.finds.add(&icon, ResourceKind::Icon);
         }
         self.finds.found
     }
@@ -115,16 +116,16 @@ impl Reader {
             "picture" => self.picture(element),
             "source" => self.source(element),
             "img" => self.image(element),
-            "video" => self.add(take("poster"), FoundKind::Image),
+            "video" => self.add(take("poster"), ResourceKind::Image),
             "input" if take("type").is_some_and(|kind| kind.eq_ignore_ascii_case("image")) => {
-                self.add(take("src"), FoundKind::Image);
+                self.add(take("src"), ResourceKind::Image);
             }
-            "iframe" if !element.has_attribute("srcdoc") => self.add(take("src"), FoundKind::Frame),
-            "frame" => self.add(take("src"), FoundKind::Frame),
-            "embed" => self.add(take("src"), FoundKind::Other),
-            "object" => self.add(take("data"), FoundKind::Other),
+            "iframe" if !element.has_attribute("srcdoc") => self.add(take("src"), ResourceKind::Frame),
+            "frame" => self.add(take("src"), ResourceKind::Frame),
+            "embed" => self.add(take("src"), ResourceKind::Other),
+            "object" => self.add(take("data"), ResourceKind::Other),
             "body" | "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" => {
-                self.add(take("background"), FoundKind::Image);
+                self.add(take("background"), ResourceKind::Image);
             }
             _ => {}
         }
@@ -134,16 +135,16 @@ impl Reader {
     fn drawing(&mut self, name: &str, element: &Element<'_, '_>) {
         let reference = || attribute(element, "href").or_else(|| attribute(element, "xlink:href"));
         match name {
-            "image" | "feimage" => self.add(reference(), FoundKind::Image),
+            "image" | "feimage" => self.add(reference(), ResourceKind::Image),
             // Of this document, unless a file is named.
-            "use" => self.add(reference().filter(|target| !target.starts_with('#')), FoundKind::Other),
+            "use" => self.add(reference().filter(|target| !target.starts_with('#')), ResourceKind::Other),
             "script" => self.script(element, reference()),
             "style" => self.style_element(element),
             _ => {}
         }
     }
 
-    fn add(&mut self, reference: Option<String>, kind: FoundKind) {
+    fn add(&mut self, reference: Option<String>, kind: ResourceKind) {
         if let Some(reference) = reference {
             self.finds.add(&reference, kind);
         }
@@ -173,14 +174,14 @@ impl Reader {
             if is_style_type(&kind) && !element.has_attribute("disabled") {
                 // One that is not for this screen is fetched all the same, but nothing of it.
                 let counts = on_screen() && !is("alternate");
-                self.add(href, if counts { FoundKind::StyleSheet } else { FoundKind::Other });
+                self.add(href, if counts { ResourceKind::StyleSheet } else { ResourceKind::Other });
             }
         } else if is("icon") {
             if (kind.is_empty() || is_image_type(&kind)) && on_screen() {
                 self.icon = href.or(self.icon.take());
             }
         } else if is("modulepreload") {
-            self.add(href.filter(|_| on_screen()), FoundKind::Script);
+            self.add(href.filter(|_| on_screen()), ResourceKind::Script);
         } else if is("preload") && on_screen() {
             self.preload(element, href, &kind);
         }
@@ -191,16 +192,16 @@ impl Reader {
         let wanted = attribute(element, "as").unwrap_or_default().to_ascii_lowercase();
         let any = kind.is_empty();
         match wanted.as_str() {
-            "script" if any || is_script_type(kind) => self.add(href, FoundKind::Script),
-            "style" if is_style_type(kind) => self.add(href, FoundKind::Other),
-            "font" if any || is_font_type(kind) => self.add(href, FoundKind::Font),
+            "script" if any || is_script_type(kind) => self.add(href, ResourceKind::Script),
+            "style" if is_style_type(kind) => self.add(href, ResourceKind::Other),
+            "font" if any || is_font_type(kind) => self.add(href, ResourceKind::Font),
             "image" if any || is_image_type(kind) => {
                 let candidates = attribute(element, "imagesrcset").unwrap_or_default();
                 let sizes = attribute(element, "imagesizes");
                 let chosen = srcset::choose(&candidates, sizes.as_deref(), href.as_deref());
-                self.add(chosen.map(str::to_owned), FoundKind::Image);
+                self.add(chosen.map(str::to_owned), ResourceKind::Image);
             }
-            "fetch" => self.add(href, FoundKind::Other),
+            "fetch" => self.add(href, ResourceKind::Other),
             _ => {}
         }
     }
@@ -211,7 +212,7 @@ impl Reader {
         let module = kind.trim().eq_ignore_ascii_case("module");
         let classic = kind.is_empty() || is_script_type(&kind);
         if module || classic && !element.has_attribute("nomodule") {
-            self.add(source, FoundKind::Script);
+            self.add(source, ResourceKind::Script);
         }
     }
 
@@ -262,56 +263,12 @@ impl Reader {
 
     fn image(&mut self, element: &Element<'_, '_>) {
         if let Some(source) = self.picture_source.take().filter(|_| self.in_picture.get()) {
-            self.finds.add(&source, FoundKind::Image);
+            self.finds.add(&source, ResourceKind::Image);
             return;
         }
         let candidates = attribute(element, "srcset").unwrap_or_default();
         let (sizes, src) = (attribute(element, "sizes"), attribute(element, "src"));
         let chosen = srcset::choose(&candidates, sizes.as_deref(), src.as_deref());
-        self.add(chosen.map(str::to_owned), FoundKind::Image);
+        self.add(chosen.map(str::to_owned), ResourceKind::Image);
     }
-}
-
-/// A MIME type in lower case, without its parameters.
-fn essence(kind: &str) -> String {
-    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-}
-
-fn is_style_type(kind: &str) -> bool {
-    matches!(essence(kind).as_str(), "" | "text/css")
-}
-
-/// Image types that all current browsers show.
-pub(super) fn is_image_type(kind: &str) -> bool {
-    matches!(
-        essence(kind).as_str(),
-        "image/avif"
-            | "image/webp"
-            | "image/png"
-            | "image/apng"
-            | "image/jpeg"
-            | "image/jpg"
-            | "image/gif"
-            | "image/svg+xml"
-            | "image/bmp"
-            | "image/x-icon"
-            | "image/vnd.microsoft.icon"
-    )
-}
-
-fn is_font_type(kind: &str) -> bool {
-    let kind = essence(kind);
-    kind.starts_with("font/")
-        || kind.starts_with("application/font-")
-        || kind.starts_with("application/x-font-")
-}
-
-/// MIME Sniffing standard, 4.6: JavaScript MIME types, which count without parameters only.
-fn is_script_type(kind: &str) -> bool {
-    let kind = kind.trim().to_ascii_lowercase();
-    let Some(name) = kind.strip_prefix("text/").or_else(|| kind.strip_prefix("application/")) else {
-        return false;
-    };
-    let name = name.strip_prefix("x-").unwrap_or(name);
-    matches!(name, "javascript" | "ecmascript" | "jscript" | "livescript") || name.starts_with("javascript1.")
 }

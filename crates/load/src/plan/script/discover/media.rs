@@ -15,7 +15,7 @@ type Parsed<'i, T> = Result<T, ParseError<()>>;
 /// `None` is unknown.
 type Truth = Option<bool>;
 
-fn wrong<T>(parser: &mut Parser<'_>) -> Parsed<'static, T> {
+fn parse_error<T>(parser: &mut Parser<'_>) -> Parsed<'static, T> {
     let _ = parser;
     Err(ParseError::from_basic_kind(BasicParseErrorKind::QualifiedRuleInvalid))
 }
@@ -48,7 +48,7 @@ fn query(parser: &mut Parser<'_>) -> Parsed<'static, Truth> {
         word = parser.expect_ident()?.to_ascii_lowercase();
     }
     if matches!(word.as_str(), "not" | "only" | "and" | "or" | "layer") {
-        return wrong(parser);
+        return parse_error(parser);
     }
     let mut matched = Some(matches!(word.as_str(), "all" | "screen"));
     while !parser.is_exhausted() {
@@ -67,11 +67,11 @@ fn condition(parser: &mut Parser<'_>) -> Parsed<'static, Truth> {
         match () {
             () if word.eq_ignore_ascii_case("and") => Ok(true),
             () if word.eq_ignore_ascii_case("or") => Ok(false),
-            () => wrong(parser),
+            () => parse_error(parser),
         }
     }) {
         if joined.is_some_and(|before| before != is_and) {
-            return wrong(parser);
+            return parse_error(parser);
         }
         joined = Some(is_and);
         let next = term(parser)?;
@@ -96,7 +96,7 @@ fn term(parser: &mut Parser<'_>) -> Parsed<'static, Truth> {
             while inner.next().is_ok() {}
             Ok(None)
         }),
-        _ => wrong(parser),
+        _ => parse_error(parser),
     }
 }
 
@@ -163,11 +163,11 @@ fn relation(parser: &mut Parser<'_>) -> Parsed<'static, Relation> {
         Token::Delim('<') => LESS,
         Token::Delim('>') => GREATER,
         Token::Delim('=') => return Ok(EQUAL),
-        _ => return wrong(parser),
+        _ => return parse_error(parser),
     };
     let equal = parser.try_parse(|parser| match parser.next_including_whitespace()? {
         Token::Delim('=') => Ok(()),
-        _ => wrong(parser),
+        _ => parse_error(parser),
     });
     Ok(if equal.is_ok() { relation | EQUAL } else { relation })
 }
@@ -175,7 +175,7 @@ fn relation(parser: &mut Parser<'_>) -> Parsed<'static, Relation> {
 /// `min-width: 600px` and the like.
 fn described(name: &str, parser: &mut Parser<'_>) -> Parsed<'static, Truth> {
     if let Ok(word) = parser.try_parse(|parser| parser.expect_ident_cloned()) {
-        return Ok(word_of(name).map(|own| word.eq_ignore_ascii_case(own)));
+        return Ok(keyword_feature(name).map(|own| word.eq_ignore_ascii_case(own)));
     }
     let (bare, relation) = match (name.strip_prefix("min-"), name.strip_prefix("max-")) {
         (Some(bare), _) => (bare, GREATER | EQUAL),
@@ -203,7 +203,7 @@ fn measured(name: &str) -> Option<f64> {
 }
 
 /// Features that are words.
-fn word_of(name: &str) -> Option<&'static str> {
+fn keyword_feature(name: &str) -> Option<&'static str> {
     Some(match name {
         "orientation" => "landscape",
         "hover" | "any-hover" => "hover",
@@ -227,7 +227,7 @@ fn word_of(name: &str) -> Option<&'static str> {
 fn present(name: &str) -> Truth {
     match measured(name) {
         Some(own) => Some(own > 0.0),
-        None => word_of(name).map(|own| !matches!(own, "none" | "no-preference")),
+        None => keyword_feature(name).map(|own| !matches!(own, "none" | "no-preference")),
     }
 }
 
@@ -241,11 +241,11 @@ fn number(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
                 "dppx" | "x" => f64::from(value),
                 "dpi" => f64::from(value) / 96.0,
                 "dpcm" => f64::from(value) * 2.54 / 96.0,
-                _ => return wrong(parser),
+                _ => return parse_error(parser),
             },
         },
         Token::Function(name) if name.eq_ignore_ascii_case("calc") => parser.parse_nested_block(sum)?,
-        _ => return wrong(parser),
+        _ => return parse_error(parser),
     };
     if parser.try_parse(|parser| parser.expect_delim('/')).is_ok() {
         return Ok(value / f64::from(parser.expect_number()?));
@@ -273,7 +273,7 @@ fn in_pixels(value: f64, unit: &str) -> Option<f64> {
     Some(value * each)
 }
 
-/// The width that `sizes` says, in pixels; the whole screen when it says nothing.
+/// The width that `sizes` defines, in pixels; the whole screen without one.
 pub(super) fn sizes_px(sizes: &str) -> f64 {
     let mut parser = Parser::new(sizes);
     let widths = parser.parse_comma_separated(|one| {
@@ -297,7 +297,7 @@ fn size(parser: &mut Parser<'_>) -> Parsed<'static, Option<f64>> {
 fn length(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
     match value(parser)? {
         pixels if pixels >= 0.0 => Ok(pixels),
-        _ => wrong(parser),
+        _ => parse_error(parser),
     }
 }
 
@@ -306,7 +306,7 @@ fn value(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
     match parser.next()?.clone() {
         Token::Number { value, .. } => Ok(f64::from(value)),
         Token::Dimension { value, unit, .. } => {
-            in_pixels(f64::from(value), &unit).map_or_else(|| wrong(parser), Ok)
+            in_pixels(f64::from(value), &unit).map_or_else(|| parse_error(parser), Ok)
         }
         Token::ParenthesisBlock => parser.parse_nested_block(sum),
         Token::Function(name) => {
@@ -318,11 +318,11 @@ fn value(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
                     ("min", [first, rest @ ..]) => Ok(rest.iter().copied().fold(*first, f64::min)),
                     ("max", [first, rest @ ..]) => Ok(rest.iter().copied().fold(*first, f64::max)),
                     ("clamp", [low, wanted, high]) => Ok(wanted.min(*high).max(*low)),
-                    _ => wrong(inner),
+                    _ => parse_error(inner),
                 }
             })
         }
-        _ => wrong(parser),
+        _ => parse_error(parser),
     }
 }
 
@@ -332,7 +332,7 @@ fn sum(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
     while let Ok(sign) = parser.try_parse(|parser| match parser.next()? {
         Token::Delim('+') => Ok(1.0),
         Token::Delim('-') => Ok(-1.0),
-        _ => wrong(parser),
+        _ => parse_error(parser),
     }) {
         total += sign * product(parser)?;
     }
@@ -344,7 +344,7 @@ fn product(parser: &mut Parser<'_>) -> Parsed<'static, f64> {
     while let Ok(divides) = parser.try_parse(|parser| match parser.next()? {
         Token::Delim('*') => Ok(false),
         Token::Delim('/') => Ok(true),
-        _ => wrong(parser),
+        _ => parse_error(parser),
     }) {
         let other = value(parser)?;
         total = if divides { total / other } else { total * other };

@@ -1,18 +1,19 @@
 //! What a page embeds: the URLs that a browser asks for because a document, or a style sheet, names them.
 //!
 //! The browser that is meant is one with scripts on, 1280 by 720 pixels at density 1, that knows the formats which all
-//! current browsers know. Elements are told by `lol_html` and styles by `cssparser`; which of them fetch, and which
-//! candidate, is said by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS Cascade
-//! (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures beside the
-//! tests).
+//! current browsers know. Elements are parsed by `lol_html` and styles by `cssparser`; which of them fetch, and which
+//! candidate, is defined by the HTML standard (2.4.3 URLs, 4.2.4 link, 4.8 embedded content, 4.12.1 script), CSS
+//! Cascade (`@import`), CSS Fonts (`src`) and CSS Images (`image-set`), and was compared with Chromium (the fixtures
+//! beside the tests).
 //!
 //! There is no layout and no script here. Images of styles are found whether an element uses them or not, unlike in a
-//! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor the
-//! data of `audio` and `video`, which come in parts, nor a `/favicon.ico` that nothing names.
+//! browser; images that come into view later (`loading=lazy`) are found, as are frames, but not what scripts add, nor
+//! the data of `audio` and `video`, which come in parts, nor a `/favicon.ico` that nothing names.
 
 mod css;
 mod html;
 mod media;
+mod media_types;
 mod srcset;
 
 pub(crate) use css::css;
@@ -22,14 +23,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use url::Url;
 
-/// Most URLs that one document or style sheet may name; the others are left out, and who asks for so many has not all.
+/// Most URLs that one document or style sheet may name; the others are left out, and its page is incomplete.
 pub(crate) const FOUND_MAX: usize = 4096;
-/// Longest URL that is taken; no server takes more (the default of Apache's `LimitRequestLine` is 8190).
+/// Longest URL that is used; no server accepts more (the default of Apache's `LimitRequestLine` is 8190).
 const URL_BYTES_MAX: usize = 16 << 10;
 
-/// What something is asked for as.
+/// What a resource is fetched as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FoundKind {
+pub(crate) enum ResourceKind {
     /// Its own URLs are found by [`css()`].
     StyleSheet,
     /// A script or module.
@@ -46,25 +47,25 @@ pub(crate) enum FoundKind {
     Other,
 }
 
-/// Something that is asked for.
+/// A resource that a document or style sheet fetches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundUrl {
     /// Where: `http` or `https`, without fragment.
     pub(crate) url: Url,
     /// What as.
-    pub(crate) kind: FoundKind,
+    pub(crate) kind: ResourceKind,
 }
 
-/// What was found so far, each URL once, in the order in which it is asked for.
+/// What was found so far, each URL once, in the order of the fetches.
 #[derive(Debug)]
-struct Finds {
+struct FoundUrls {
     base: Url,
-    found: Vec<Found>,
-    /// Where each lies; [`usize::MAX`] for the document itself.
+    found: Vec<FoundUrl>,
+    /// The index of each; [`usize::MAX`] for the document itself.
     places: HashMap<Url, usize>,
 }
 
-impl Finds {
+impl FoundUrls {
     fn new(document: &Url) -> Self {
         let mut own = document.clone();
         own.set_fragment(None);
@@ -72,7 +73,7 @@ impl Finds {
     }
 
     /// Notes a reference as it is written in an attribute or a style.
-    fn add(&mut self, reference: &str, kind: FoundKind) {
+    fn add(&mut self, reference: &str, kind: ResourceKind) {
         let reference = reference.trim_matches(|c: char| c <= ' ');
         if reference.is_empty() || reference.len() > URL_BYTES_MAX || self.found.len() >= FOUND_MAX {
             return;
@@ -86,13 +87,13 @@ impl Finds {
         url.set_fragment(None);
         match self.places.entry(url) {
             Entry::Vacant(place) => {
-                self.found.push(Found { url: place.key().clone(), kind });
+                self.found.push(FoundUrl { url: place.key().clone(), kind });
                 place.insert(self.found.len() - 1);
             }
             Entry::Occupied(place) => {
                 // A style sheet that was preloaded is still one when it is used.
                 if let Some(found) = self.found.get_mut(*place.get())
-                    && kind == FoundKind::StyleSheet
+                    && kind == ResourceKind::StyleSheet
                 {
                     found.kind = kind;
                 }

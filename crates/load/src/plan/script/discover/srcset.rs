@@ -76,8 +76,8 @@ fn parse(srcset: &str) -> Vec<Candidate<'_>> {
         let (size, next) = if trimmed.len() < url.len() {
             (descriptors(&[]), at)
         } else {
-            let (words, next) = words(srcset, at);
-            (descriptors(&words), next)
+            let (descriptor_words, next) = split_descriptors(srcset, at);
+            (descriptors(&descriptor_words), next)
         };
         at = next;
         if let Some(size) = size {
@@ -87,9 +87,9 @@ fn parse(srcset: &str) -> Vec<Candidate<'_>> {
 }
 
 /// The descriptors from `at` on, and where they end, behind their comma. Commas in parentheses do not end them.
-fn words(srcset: &str, at: usize) -> (Vec<&str>, usize) {
+fn split_descriptors(srcset: &str, at: usize) -> (Vec<&str>, usize) {
     let bytes = srcset.as_bytes();
-    let (mut words, mut begin, mut inside) = (vec![], None, false);
+    let (mut descriptor_words, mut begin, mut inside) = (vec![], None, false);
     for (place, &byte) in bytes.iter().enumerate().skip(at) {
         match byte {
             b'(' => inside = true,
@@ -99,25 +99,25 @@ fn words(srcset: &str, at: usize) -> (Vec<&str>, usize) {
         let ends = !inside && byte == b',';
         if ends || !inside && is_space(byte) {
             if let Some(begin) = begin.take() {
-                words.push(&srcset[begin..place]);
+                descriptor_words.push(&srcset[begin..place]);
             }
             if ends {
-                return (words, place + 1);
+                return (descriptor_words, place + 1);
             }
         } else if begin.is_none() {
             begin = Some(place);
         }
     }
     if let Some(begin) = begin {
-        words.push(&srcset[begin..]);
+        descriptor_words.push(&srcset[begin..]);
     }
-    (words, bytes.len())
+    (descriptor_words, bytes.len())
 }
 
-/// The size that the descriptors say; `None` when they are faulty.
-fn descriptors(words: &[&str]) -> Option<Size> {
+/// The size that the descriptors define; `None` when they are faulty.
+fn descriptors(descriptor_words: &[&str]) -> Option<Size> {
     let (mut density, mut width, mut height) = (None, None, None);
-    for word in words {
+    for word in descriptor_words {
         let unit = word.chars().last()?;
         let number = &word[..word.len() - unit.len_utf8()];
         let whole = || number.parse::<u32>().ok().filter(|&whole| whole > 0 && !number.starts_with('+'));

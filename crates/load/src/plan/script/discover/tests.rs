@@ -9,8 +9,8 @@ fn base() -> Url {
 }
 
 /// As they would be written at the base.
-fn names(found: &[Found]) -> String {
-    let relative = |found: &Found| {
+fn names(found: &[FoundUrl]) -> String {
+    let relative = |found: &FoundUrl| {
         let text = found.url.as_str();
         text.strip_prefix("http://h/dir/").or(text.strip_prefix("http://h")).unwrap_or(text).to_owned()
     };
@@ -51,9 +51,9 @@ fn chromium_asks_for_the_same() {
     let page = Url::parse("http://h/page.html").unwrap();
     let mut all = html(include_bytes!("fixtures/page.html"), &page);
     let sheet = page.join("sub/sheet.css").unwrap();
-    assert!(all.contains(&Found { url: sheet.clone(), kind: FoundKind::StyleSheet }));
+    assert!(all.contains(&FoundUrl { url: sheet.clone(), kind: ResourceKind::StyleSheet }));
     all.extend(css(include_bytes!("fixtures/sheet.css"), &sheet));
-    let path = |found: &Found| found.url[url::Position::BeforePath..].to_owned();
+    let path = |found: &FoundUrl| found.url[url::Position::BeforePath..].to_owned();
     let ours: BTreeSet<String> = all.iter().map(path).collect();
     let recorded = include_str!("fixtures/chromium.txt").lines();
     let theirs: BTreeSet<String> = recorded.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect();
@@ -64,13 +64,13 @@ fn chromium_asks_for_the_same() {
 }
 
 #[test]
-fn what_is_found_says_what_it_is_asked_for_as() {
+fn resources_have_their_kind() {
     let document = "<link rel=stylesheet href=a.css><link rel=stylesheet href=p.css media=print><script src=s.js>\
         </script><img src=i.png><link rel='shortcut icon' href=1.ico><link rel=icon href=2.ico><iframe src=f.html>\
         </iframe><link rel=preload as=style href=later.css><link rel=stylesheet href=later.css>\
         <style>@font-face { src: url(f.woff2) }</style><object data=o.bin></object>";
     let kinds: Vec<_> = html(document.as_bytes(), &base()).iter().map(|found| found.kind).collect();
-    use FoundKind::*;
+    use ResourceKind::*;
     assert_eq!(kinds, [StyleSheet, Other, Script, Image, Frame, StyleSheet, Font, Other, Icon]);
     check_html("<link rel=icon href=1.ico><img src=a><link rel=ICON href=2.ico>", "a 2.ico");
 }

@@ -6,19 +6,19 @@ use crate::random::SplitMix;
 /// Weights that can be drawn by; 8 bytes each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Weighted {
-    /// How likely a place keeps its draw, of 2^32, and who gets it else.
+    /// The probability, of 2^32, that a draw keeps its index, and the alternative index.
     places: Vec<(u32, u32)>,
 }
 
 impl Weighted {
-    /// A table of these weights, which are not negative. Those that are no number, or infinite, count as 0; when nothing
-    /// is left, all are equally likely.
+    /// A table of these weights, which are not negative. Those that are no number, or infinite, count as 0; when
+    /// nothing is left, all are equally likely.
     pub(crate) fn new(weights: &[f64]) -> Self {
-        Self::of(weights.iter().copied())
+        Self::from_weights(weights.iter().copied())
     }
 
-    /// As [`Weighted::new`], of weights that lie elsewhere. At most 2^32 - 1 of them.
-    pub(crate) fn of(weights: impl ExactSizeIterator<Item = f64>) -> Self {
+    /// As [`Weighted::new`], of an iterator of weights. At most 2^32 - 1 of them.
+    pub(crate) fn from_weights(weights: impl ExactSizeIterator<Item = f64>) -> Self {
         let count = weights.len();
         let mut share: Vec<f64> =
             weights.map(|weight| if weight.is_finite() { weight.max(0.0) } else { 0.0 }).collect();

@@ -1,6 +1,6 @@
-//! Servers: where the requests of a workload go, and how.
+//! Origin servers: where the requests of a workload go, and how they are reached.
 //!
-//! What `--connect-to`, `--unix-socket` and `--resolve` mean is what curl(1) says of its options `--connect-to` and
+//! `--connect-to`, `--unix-socket` and `--resolve` follow curl(1), its options `--connect-to` and
 //! `--unix-socket`: the request and TLS name the host of the URL, whatever is connected to.
 
 use crate::io::sockets;
@@ -25,20 +25,20 @@ pub(crate) struct Origin {
     pub(crate) authority: String,
     /// Whom TLS is to speak with; `None` for plain HTTP.
     pub(crate) server_name: Option<ServerName<'static>>,
-    /// Where it is.
-    pub(crate) place: Place,
+    /// Where connections go.
+    pub(crate) endpoint: Endpoint,
 }
 
-/// Where a server is.
+/// The endpoint of a server.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// Behind a unix socket.
     Unix(PathBuf),
     /// In a network.
-    Tcp(Tcp),
+    Tcp(TcpEndpoint),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(to, "{}", path.display()),
@@ -49,14 +49,14 @@ impl fmt::Display for Place {
 
 /// A host and a port.
 #[derive(Debug)]
-pub(crate) struct Tcp {
-    /// Its name or address, as the resolver takes it.
+pub(crate) struct TcpEndpoint {
+    /// Its name or address, for the resolver.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
     /// Where it may be; never empty.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whether the name is looked up anew for each connection.
-    pub(crate) each: bool,
+    /// Whether the name is resolved anew for each connection.
+    pub(crate) resolve_each: bool,
     /// Which of the addresses is used: the first one, unless a probe found that another one answers.
     chosen: AtomicUsize,
 }
@@ -64,16 +64,16 @@ pub(crate) struct Tcp {
 impl Origin {
     /// The address in use; `None` for a unix socket.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match &self.place {
-            Place::Tcp(tcp) => Some(tcp.address()),
-            Place::Unix(_) => None,
+        match &self.endpoint {
+            Endpoint::Tcp(tcp) => Some(tcp.address()),
+            Endpoint::Unix(_) => None,
         }
     }
 
     /// Its name, and where it is if that says more.
-    pub(crate) fn shown(&self) -> String {
-        let place = self.place.to_string();
-        if place == self.authority { place } else { format!("{} at {place}", self.authority) }
+    pub(crate) fn display_name(&self) -> String {
+        let endpoint = self.endpoint.to_string();
+        if endpoint == self.authority { endpoint } else { format!("{} at {endpoint}", self.authority) }
     }
 
     /// Its URL without a path.
@@ -83,7 +83,7 @@ impl Origin {
     }
 }
 
-impl Tcp {
+impl TcpEndpoint {
     /// The address in use.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[self.chosen.load(Ordering::Relaxed)]
@@ -112,34 +112,34 @@ impl<'a> Origins<'a> {
         Ok(Self { transport, found: vec![] })
     }
 
-    /// Those that were found before, and what is asked for from now on.
+    /// Continues with the origins found before.
     pub(crate) fn resumed(transport: &'a Transport, found: Vec<Origin>) -> Self {
         Self { transport, found }
     }
 
-    /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that can
-    /// be reached from the sources given.
-    pub(crate) fn of(&mut self, url: &Url) -> Result<usize> {
+    /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that
+    /// can be reached from the sources given.
+    pub(crate) fn index_of(&mut self, url: &Url) -> Result<usize> {
         if let Some(known) = position(url, &self.found) {
             return Ok(known);
         }
         let authority = authority(url);
         let server_name = if is_secure(url) { Some(server_name(url)?) } else { None };
-        let place = match &self.transport.unix_socket {
-            Some(path) => Place::Unix(path.clone()),
-            None => Place::Tcp(self.resolve(url)?),
+        let endpoint = match &self.transport.unix_socket {
+            Some(path) => Endpoint::Unix(path.clone()),
+            None => Endpoint::Tcp(self.resolve(url)?),
         };
-        self.found.push(Origin { authority, server_name, place });
+        self.found.push(Origin { authority, server_name, endpoint });
         Ok(self.found.len() - 1)
     }
 
-    /// All that were asked for.
+    /// All origins found.
     pub(crate) fn into_vec(self) -> Vec<Origin> {
         self.found
     }
 
-    fn resolve(&self, url: &Url) -> Result<Tcp> {
-        let (host, port) = destination(url, &self.transport.connect_to);
+    fn resolve(&self, url: &Url) -> Result<TcpEndpoint> {
+        let (host, port) = connect_target(url, &self.transport.connect_to);
         let cannot = |cause: String| {
             UserError::cannot_run(format!("cannot resolve {host}: {cause}"))
                 .hint(format!("check the name: getent hosts {host}"))
@@ -153,15 +153,15 @@ impl<'a> Origins<'a> {
         }
         addresses.retain(|address| fits(*address, self.transport));
         if addresses.is_empty() {
-            return Err(none_fits(&host, self.transport));
+            return Err(no_suitable_address(&host, self.transport));
         }
         // An address is its own name.
-        let each = self.transport.resolve_each && host.parse::<IpAddr>().is_err();
-        Ok(Tcp { host: host.into(), port, addresses, each, chosen: AtomicUsize::new(0) })
+        let resolve_each = self.transport.resolve_each && host.parse::<IpAddr>().is_err();
+        Ok(TcpEndpoint { host: host.into(), port, addresses, resolve_each, chosen: AtomicUsize::new(0) })
     }
 }
 
-/// Whether connections may go to this address: it is of the family asked for, and of one that a source has.
+/// Whether connections may go to this address: it has the requested family, and one that a source address has.
 fn fits(address: SocketAddr, transport: &Transport) -> bool {
     let sources = &transport.source_ips;
     let family = match transport.address_family {
@@ -172,7 +172,7 @@ fn fits(address: SocketAddr, transport: &Transport) -> bool {
     family && (sources.is_empty() || sources.iter().any(|source| source.is_ipv4() == address.is_ipv4()))
 }
 
-fn none_fits(host: &str, transport: &Transport) -> UserError {
+fn no_suitable_address(host: &str, transport: &Transport) -> UserError {
     let wanted = match transport.address_family {
         AddressFamily::Ipv4 => "IPv4 address".to_owned(),
         AddressFamily::Ipv6 => "IPv6 address".to_owned(),
@@ -186,7 +186,7 @@ fn none_fits(host: &str, transport: &Transport) -> UserError {
 }
 
 /// Host and port that a connection really goes to: the first rule that fits decides, as with curl.
-fn destination(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
+fn connect_target(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
     // std takes IPv6 addresses without the brackets of a URL.
     let bare = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let host = bare(url.host_str().unwrap_or_default());
@@ -222,7 +222,7 @@ pub(crate) fn authority(url: &Url) -> String {
     }
 }
 
-/// The name that the certificate must have, and that the server is told (SNI) unless it is an address.
+/// The name that the certificate must have, and that is sent to the server (SNI) unless it is an address.
 fn server_name(url: &Url) -> Result<ServerName<'static>> {
     match url.host() {
         Some(Host::Ipv4(address)) => Ok(IpAddr::V4(address).into()),
@@ -238,17 +238,19 @@ fn server_name(url: &Url) -> Result<ServerName<'static>> {
 }
 
 fn check_unix(path: &Path, transport: &Transport) -> Result<()> {
-    let shown = path.display();
+    let display_name = path.display();
     let length = path.as_os_str().len();
     if length == 0 || length > UNIX_PATH_BYTES_MAX {
         return Err(UserError::usage(format!(
-            "`{shown}` has {length} bytes, the path of a unix socket has 1 to {UNIX_PATH_BYTES_MAX}"
+            "`{display_name}` has {length} bytes, the path of a unix socket has 1 to {UNIX_PATH_BYTES_MAX}"
         ))
         .hint("link to it from a shorter path: ln -s"));
     }
     if !transport.source_ips.is_empty() || !transport.connect_to.is_empty() || transport.resolve_each {
-        return Err(UserError::usage(format!("connections to the unix socket {shown} have no addresses"))
-            .hint("leave out --source-ip, --connect-to and --resolve, or --unix-socket"));
+        return Err(UserError::usage(format!(
+            "connections to the unix socket {display_name} have no addresses"
+        ))
+        .hint("leave out --source-ip, --connect-to and --resolve, or --unix-socket"));
     }
     Ok(())
 }
@@ -267,7 +269,7 @@ fn check_source(source: IpAddr) -> Result<()> {
     })
 }
 
-/// What the resolver said, without the words that std puts before it.
+/// The resolver's error, without the prefix of std.
 fn resolver_cause(error: &std::io::Error) -> String {
     let text = error.to_string();
     let cause = text.rsplit(": ").next().unwrap_or(&text);
@@ -302,7 +304,7 @@ mod tests {
             ("http://a:7/", &["|||9"], ("a", 9)),
         ] {
             let rules: Vec<_> = rules.iter().map(|text| rule(text)).collect();
-            let (host, port) = destination(&Url::parse(url).unwrap(), &rules);
+            let (host, port) = connect_target(&Url::parse(url).unwrap(), &rules);
             assert_eq!((host.as_str(), port), expected, "{url} {rules:?}");
         }
     }
@@ -311,20 +313,20 @@ mod tests {
     fn only_addresses_that_can_be_reached_are_used() {
         let of = |transport: &Transport, url: &str| {
             let mut origins = Origins::new(transport)?;
-            origins.of(&Url::parse(url).unwrap())?;
+            origins.index_of(&Url::parse(url).unwrap())?;
             Ok::<_, UserError>(origins.into_vec())
         };
         let v4_only = Transport { source_ips: vec!["127.0.0.2".parse().unwrap()], ..Transport::default() };
         assert!(of(&v4_only, "http://127.0.0.1/").is_ok());
-        let told = of(&v4_only, "http://[::1]/").unwrap_err();
-        assert_eq!(told.message, "::1 has no address that can be reached from 127.0.0.2");
+        let error = of(&v4_only, "http://[::1]/").unwrap_err();
+        assert_eq!(error.message, "::1 has no address that can be reached from 127.0.0.2");
         let family = Transport { address_family: AddressFamily::Ipv6, ..Transport::default() };
         assert_eq!(of(&family, "http://127.0.0.1/").unwrap_err().message, "127.0.0.1 has no IPv6 address");
-        // TEST-NET-1 (RFC 5737) is nobody's address.
+        // TEST-NET-1 (RFC 5737) is not assigned.
         let strange = Transport { source_ips: vec!["192.0.2.1".parse().unwrap()], ..Transport::default() };
-        let told = of(&strange, "http://127.0.0.1/").unwrap_err();
-        assert_eq!(told.message, "192.0.2.1 is no address of this machine");
-        assert_eq!(told.exit_code(), 2);
+        let error = of(&strange, "http://127.0.0.1/").unwrap_err();
+        assert_eq!(error.message, "192.0.2.1 is no address of this machine");
+        assert_eq!(error.exit_code(), 2);
         let long = Transport { unix_socket: Some("x".repeat(108).into()), ..Transport::default() };
         assert!(of(&long, "http://a/").unwrap_err().message.contains("108 bytes"));
         let both = Transport { unix_socket: Some("/run/x".into()), ..v4_only };
@@ -336,7 +338,7 @@ mod tests {
         let transport = Transport { unix_socket: Some("/run/x".into()), ..Transport::default() };
         let mut origins = Origins::new(&transport).unwrap();
         let urls = ["http://a/1", "https://a/1", "http://a/2", "https://a:443/2", "http://b/"];
-        let numbers = urls.map(|url| origins.of(&Url::parse(url).unwrap()).unwrap());
+        let numbers = urls.map(|url| origins.index_of(&Url::parse(url).unwrap()).unwrap());
         assert_eq!(numbers, [0, 1, 0, 1, 2]);
         let found = origins.into_vec();
         assert!(found[0].server_name.is_none() && found[1].server_name.is_some());

@@ -5,17 +5,17 @@ use webdyno_model::{Result, UserError};
 /// Wrong lines that are shown.
 const SHOWN_MAX: usize = 5;
 
-/// What is wrong with a line, from this byte on.
+/// An error in a line, from this byte on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct LineError {
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) hint: Option<String>,
 }
 
-impl Wrong {
+impl LineError {
     /// Wrong from this byte on.
-    pub(super) fn at(at: usize, message: impl Into<String>) -> Self {
+    pub(super) fn at_byte(at: usize, message: impl Into<String>) -> Self {
         Self { at, message: message.into(), hint: None }
     }
 
@@ -24,14 +24,14 @@ impl Wrong {
         self
     }
 
-    /// The same in a text that has so many bytes before.
-    pub(super) fn behind(mut self, bytes: usize) -> Self {
+    /// The same in a text that has this many bytes before.
+    pub(super) fn shifted(mut self, bytes: usize) -> Self {
         self.at += bytes;
         self
     }
 }
 
-impl From<UserError> for Wrong {
+impl From<UserError> for LineError {
     fn from(error: UserError) -> Self {
         Self { at: 0, message: error.message, hint: error.hint }
     }
@@ -39,31 +39,31 @@ impl From<UserError> for Wrong {
 
 /// The wrong lines of a list.
 #[derive(Debug, Default)]
-pub(super) struct Wrongs {
+pub(super) struct LineErrors {
     /// Line, column in characters, and what is wrong.
     first: Vec<(u64, usize, String)>,
     hint: Option<String>,
     count: u64,
 }
 
-impl Wrongs {
+impl LineErrors {
     /// This line, whose text is `line`, is wrong.
-    pub(super) fn add(&mut self, number: u64, line: &[u8], wrong: Wrong) {
+    pub(super) fn add(&mut self, number: u64, line: &[u8], error: LineError) {
         self.count += 1;
         if self.first.len() < SHOWN_MAX {
-            let before = &line[..wrong.at.min(line.len())];
+            let before = &line[..error.at.min(line.len())];
             let column = String::from_utf8_lossy(before).chars().count() + 1;
-            self.first.push((number, column, wrong.message));
-            self.hint = self.hint.take().or(wrong.hint);
+            self.first.push((number, column, error.message));
+            self.hint = self.hint.take().or(error.hint);
         }
     }
 
-    /// A usage error, unless there is none.
+    /// A usage error, unless no line is wrong.
     pub(super) fn end(self, file: &str) -> Result<()> {
-        let shown =
+        let format_line =
             |(line, column, message): &(u64, usize, String)| format!("{file}:{line}:{column}: {message}");
-        let lines: Vec<String> = self.first.iter().map(shown).collect();
-        let told = match lines.as_slice() {
+        let lines: Vec<String> = self.first.iter().map(format_line).collect();
+        let error = match lines.as_slice() {
             [] => return Ok(()),
             [only] if self.count == 1 => UserError::usage(only),
             some => {
@@ -75,8 +75,8 @@ impl Wrongs {
             }
         };
         Err(match self.hint {
-            Some(hint) => told.hint(hint),
-            None => told,
+            Some(hint) => error.hint(hint),
+            None => error,
         })
     }
 }

@@ -8,18 +8,18 @@ use webdyno_model::UserError;
 /// Characters of a line that are shown, so that the error fits a terminal.
 const SHOWN_MAX: usize = 70;
 /// Characters that are shown before the place, where the line is longer.
-const BEFORE: usize = 20;
+const CONTEXT_BEFORE: usize = 20;
 
-/// Bytes of one of the files.
+/// A range of bytes in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourceSpan {
     /// Its place among the files.
     pub(super) file: usize,
     start: usize,
     end: usize,
 }
 
-impl Place {
+impl SourceSpan {
     pub(super) fn new(file: usize, span: Range<usize>) -> Self {
         Self { file, start: span.start, end: span.end }
     }
@@ -30,33 +30,33 @@ impl Place {
     }
 }
 
-/// Something that is wrong with a workload file.
+/// An error in a workload file.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct FileError {
     /// Where; `None` where the message names the file itself.
-    at: Option<Place>,
+    at: Option<SourceSpan>,
     message: String,
     hint: Option<String>,
 }
 
-/// What reading a part of a file gives.
-pub(super) type Read<T> = Result<T, Box<Wrong>>;
+/// The result of reading a part of a file.
+pub(super) type FileResult<T> = Result<T, Box<FileError>>;
 
-impl Wrong {
+impl FileError {
     /// Something wrong at a place.
-    pub(super) fn new(at: Place, message: impl Into<String>) -> Box<Self> {
+    pub(super) fn new(at: SourceSpan, message: impl Into<String>) -> Box<Self> {
         Box::new(Self { at: Some(at), message: message.into(), hint: None })
     }
 
     /// An error of another reader, at the place of what it read. A file has no flags: where its hint names one, `hint`
     /// takes its place.
-    pub(super) fn of(at: Place, error: UserError, hint: &str) -> Box<Self> {
-        let own = error.hint.filter(|own| !own.contains(" -"));
-        Self::new(at, error.message).hint(own.unwrap_or_else(|| hint.to_owned()))
+    pub(super) fn from_user_error(at: SourceSpan, error: UserError, hint: &str) -> Box<Self> {
+        let original_hint = error.hint.filter(|original_hint| !original_hint.contains(" -"));
+        Self::new(at, error.message).hint(original_hint.unwrap_or_else(|| hint.to_owned()))
     }
 
     /// Something wrong with the whole of a file.
-    pub(super) fn whole(message: String) -> Box<Self> {
+    pub(super) fn without_place(message: String) -> Box<Self> {
         Box::new(Self { at: None, message, hint: None })
     }
 
@@ -76,7 +76,7 @@ impl Wrong {
         let hint = match nearest(written, &known) {
             Some(word) => format!("did you mean `{word}`?"),
             None if known.is_empty() => return self,
-            None => format!("there is {}", listed(&known)),
+            None => format!("there is {}", join_limited(&known)),
         };
         self.hint(hint)
     }
@@ -90,10 +90,10 @@ fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The first words of a list, in one line.
-fn listed(known: &[&str]) -> String {
-    const WORDS_MAX: usize = 40;
-    let shown = known.iter().take(WORDS_MAX).copied().collect::<Vec<_>>().join(", ");
-    if known.len() > WORDS_MAX { format!("{shown}, and {} more", known.len() - WORDS_MAX) } else { shown }
+fn join_limited(known: &[&str]) -> String {
+    const LISTED_MAX: usize = 40;
+    let shown = known.iter().take(LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
+    if known.len() > LISTED_MAX { format!("{shown}, and {} more", known.len() - LISTED_MAX) } else { shown }
 }
 
 /// The files of a workload with their texts.
@@ -103,7 +103,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Takes one in and gives its place.
+    /// Adds a file and returns its index.
     pub(super) fn add(&mut self, path: PathBuf, text: String) -> usize {
         self.files.push((path, text));
         self.files.len() - 1
@@ -119,26 +119,26 @@ impl Files {
         &self.files[file].0
     }
 
-    /// What stands in it.
+    /// Its text.
     pub(super) fn text(&self, file: usize) -> &str {
         &self.files[file].1
     }
 
     /// The path of a file that another one names: from that one's directory.
-    pub(super) fn beside(&self, file: usize, path: &str) -> PathBuf {
+    pub(super) fn resolve_relative(&self, file: usize, path: &str) -> PathBuf {
         self.path(file).parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// `FILE:LINE:COLUMN` of a place; columns are counted in characters.
-    pub(super) fn position(&self, at: Place) -> String {
+    pub(super) fn position(&self, at: SourceSpan) -> String {
         let (line, _, before) = self.line(at);
         format!("{}:{line}:{}", self.path(at.file).display(), before.chars().count() + 1)
     }
 
-    /// The number of its first line, that line, and what stands in it before the place.
-    fn line(&self, at: Place) -> (usize, &str, &str) {
+    /// The number of its first line, that line, and its text before the place.
+    fn line(&self, at: SourceSpan) -> (usize, &str, &str) {
         let text = self.text(at.file);
-        // A place may lie behind the end, or inside of a character that the parser did not like.
+        // A place may lie behind the end, or within an invalid character.
         let mut start = at.start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;
@@ -149,25 +149,25 @@ impl Files {
         (number, text[begin..end].trim_end_matches('\r'), &text[begin..start])
     }
 
-    /// The error as the user sees it.
-    pub(super) fn told(&self, wrong: Wrong) -> UserError {
-        let mut message = wrong.message;
-        if let Some(at) = wrong.at {
-            message = format!("{}: {message}{}", self.position(at), self.shown(at));
+    /// The error with its place, as the user sees it.
+    pub(super) fn user_error(&self, error: FileError) -> UserError {
+        let mut message = error.message;
+        if let Some(at) = error.at {
+            message = format!("{}: {message}{}", self.position(at), self.source_excerpt(at));
         }
-        let told = UserError::usage(message);
-        match wrong.hint {
-            Some(hint) => told.hint(hint),
-            None => told,
+        let user_error = UserError::usage(message);
+        match error.hint {
+            Some(hint) => user_error.hint(hint),
+            None => user_error,
         }
     }
 
     /// The line of a place, and the place underlined.
-    fn shown(&self, at: Place) -> String {
+    fn source_excerpt(&self, at: SourceSpan) -> String {
         let (number, line, before) = self.line(at);
         let written: Vec<char> = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let column = before.chars().count().min(written.len());
-        let begin = if written.len() > SHOWN_MAX { column.saturating_sub(BEFORE) } else { 0 };
+        let begin = if written.len() > SHOWN_MAX { column.saturating_sub(CONTEXT_BEFORE) } else { 0 };
         let end = written.len().min(begin + SHOWN_MAX);
         let length = self
             .text(at.file)

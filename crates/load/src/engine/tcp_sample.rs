@@ -5,7 +5,7 @@
 
 use super::Engine;
 use super::conn::token;
-use crate::io::network_io::World;
+use crate::io::network_io::NetworkIo;
 use crate::io::tcp_info::TcpReading;
 use crate::results::recorder::Report;
 use webdyno_model::interval::TcpCounts;
@@ -18,7 +18,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Which connections are in the sample.
 #[derive(Debug)]
-pub(super) struct Sample {
+pub(super) struct TcpSample {
     every: u64,
     opened: u64,
     /// The tokens of those that are in it.
@@ -28,8 +28,8 @@ pub(super) struct Sample {
     credited_ns: u64,
 }
 
-impl Sample {
-    /// Of a thread that opens at most so many connections at once: spread over all of them.
+impl TcpSample {
+    /// Of a thread that opens at most this many connections at once: spread over all of them.
     pub(super) fn new(open_max: u32) -> Self {
         Self {
             every: u64::from(open_max.div_ceil(SAMPLED_MAX)).max(1),
@@ -60,7 +60,7 @@ impl Sample {
 }
 
 /// What a reading adds to the counts, after the one before. A connection has sent its SYN before its first reading, and
-/// what it had sent again by then are SYNs: it is read as soon as its first request is on its way.
+/// what it had sent again by then are SYNs: it is read as soon as its first request is being sent.
 fn count(counts: &mut TcpCounts, before: Option<TcpReading>, now: &TcpReading) {
     let base = before.unwrap_or_default();
     let retransmitted = u64::from(now.segments_retransmitted.wrapping_sub(base.segments_retransmitted));
@@ -71,7 +71,7 @@ fn count(counts: &mut TcpCounts, before: Option<TcpReading>, now: &TcpReading) {
     counts.round_trip_min_us = [counts.round_trip_min_us, now.round_trip_min_us].into_iter().flatten().min();
 }
 
-impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
+impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X> {
     /// A connection was established: it is read when it joins the sample.
     pub(super) fn sample_opened(&mut self, slot: u32) {
         let token = token(slot, self.conns[slot as usize].generation);
@@ -98,7 +98,7 @@ impl<W: World, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, W, X> {
     }
 
     fn read_tcp(&mut self, slot: u32) {
-        let Some(reading) = self.world.tcp_info(slot) else { return };
+        let Some(reading) = self.io.tcp_info(slot) else { return };
         let before = self.conns[slot as usize].tcp.replace(reading);
         let report = &mut *self.recorder.report;
         count(&mut report.tcp, before, &reading);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     fn joined(open_max: u32, opened: u64, gap_ns: u64, keep: usize) -> Vec<u64> {
-        let mut sample = Sample::new(open_max);
+        let mut sample = TcpSample::new(open_max);
         let joined = (0..opened).filter(|&token| {
             let joins = sample.joins(token, token * gap_ns);
             let surplus = sample.tokens.len().saturating_sub(keep);
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn counts_are_differences_and_syns_count_once() {
-        let reading = |data, again, min| TcpReading {
+        let reading = |data, unread, min| TcpReading {
             round_trip_us: None,
             round_trip_min_us: min,
             data_segments_sent: data,
-            segments_retransmitted: again,
+            segments_retransmitted: unread,
         };
         let mut counts = TcpCounts::default();
         let first = reading(1, 2, Some(90));
